@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a case means for one pair of query and key, for the references on the device: the mask by
-// its definition, and the logit in fp32.
+// One pair of query and key for the references on the device: the mask by its definition, and the
+// logit in fp32.
 #ifndef CPATTN_JUDGE_CUDA_ATTEND_CUH
 #define CPATTN_JUDGE_CUDA_ATTEND_CUH
 
 #include "judge/cuda/element.cuh"
 #include "judge/cuda/reference_cuda.h"
 
-// Bounds of a window that nothing bounds; beyond any distance of two tokens, and no sum of two
-// overflows.
+// The bound of an unbounded window: larger than any distance of two tokens, and the sum of two does
+// not overflow.
 #define DISTANCE_MAX (1 << 26)
 
 struct bias_source {
@@ -92,7 +92,7 @@ static __device__ __forceinline__ bool attend_sees(const attend_case &a, const a
     return query < p.queries && key < p.keys && -a.left <= ahead && ahead <= a.right;
 }
 
-// Columns [*begin, *end) outside of which nothing is seen from rows [first, first + count).
+// Finds columns [*begin, *end) that include all that rows [first, first + count) see.
 template <bool KEYS>
 static __device__ __forceinline__ void attend_columns(const attend_case &a, const attend_place &p,
                                                       int first, int count, int *begin, int *end)
@@ -113,8 +113,8 @@ static __device__ __forceinline__ float attend_bias(const attend_case &a, const 
                         : element_drawn(a.bias.draw, a.bias.dtype, (uint64_t)index);
 }
 
-// The logit of a pair whose scaled score is `scaled`; *slope becomes that of the softcap, which is
-// small and has no digits to lose: 1 - tanh^2 = 4 e / (1 + e)^2 for e = exp(-2 |x|).
+// The logit of a pair whose scaled score is `scaled`. Sets *slope to the derivative of the softcap,
+// without cancellation: 1 - tanh^2 = 4 e / (1 + e)^2 with e = exp(-2 |x|).
 static __device__ __forceinline__ float attend_logit(const attend_case &a, const attend_place &p,
                                                      float scaled, int query, int key, float *slope)
 {

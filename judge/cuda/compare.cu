@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Two passes over the rows, as judge/rules.h has them. In each warps judge rows, blocks add up what
-// their warps have found, and one block per chunk adds up the blocks, in a fixed order.
+// The two passes of judge/rules.h over the rows. In each pass warps judge rows, blocks add up the
+// findings of their warps, and one block of each chunk adds up those of the blocks in a fixed
+// order.
 #include "judge/cuda/compare_cuda.h"
 
 #include "judge/cuda/attend.cuh"
@@ -11,12 +12,12 @@
 
 #define INDEX_NONE INT64_MAX
 
-// RMS errors of one row, ours and the twin's; of a logarithm what it may err by.
+// RMS error of one row and its unit; of LSE the error that it may have.
 struct row_errors {
     float error, unit; // RMS; rules_row_unit()
 };
 
-// What rows add up to in the first pass and in the second.
+// Sums of rows in the first pass, and worst values in the second.
 struct block_sums {
     rules_sums sums;
     int chunk;
@@ -47,7 +48,7 @@ struct row_place {
     double terms_squares;
 };
 
-// The rows of a tile and head, to each block one.
+// The rows of one tile and head for each block.
 struct tile_rows {
     compare_tensor tensor;
     attend_case c;
@@ -118,7 +119,7 @@ struct tile_rows {
     {
         return false;
     }
-    // Whether what belongs to a row that sees nothing is zero, and not a logarithm of it.
+    // True if the row sees nothing and must be zero. LSE of such a row is not zero.
     __device__ bool must_be_zero(const row_place &p) const
     {
         return p.visible == 0 && !tensor.stats;
@@ -173,7 +174,7 @@ struct line_rows {
     {
         return element_rounded(lines.dtype, lines.twin[at]);
     }
-    // What reference and twin have as zero, no query with a key makes.
+    // Elements that are zero in reference and twin have no visible pair.
     __device__ bool sparse() const
     {
         return true;
@@ -265,7 +266,7 @@ template <class FOUND> static __device__ void block_add(FOUND all[THREADS])
 
 // ---- the first pass -----------------------------------------------------------------------------
 
-// What a lane has of a row: sums over its elements.
+// Sums of a lane over its elements of a row.
 struct row_sums {
     double error, twin, product; // squares; the twin's error times the reference
 };

@@ -8,7 +8,7 @@
 #define UNROLL        4
 #define BLOCKS_PER_SM 8
 
-// Sums commute, so that the order of the blocks does not show.
+// The order of the blocks does not matter, because addition of integers is associative.
 template <int WIDTH>
 __global__ __launch_bounds__(THREADS) void digest_kernel(const uint64_t *words, int64_t units,
                                                          unsigned long long *sum)
@@ -35,7 +35,7 @@ __global__ __launch_bounds__(THREADS) void digest_kernel(const uint64_t *words, 
         atomicAdd(sum, (unsigned long long)mine);
 }
 
-// The last words, which make no whole unit, and the last bytes, which make no whole word.
+// The last words, fewer than a unit, and the last bytes, fewer than a word.
 __global__ void digest_rest_kernel(const char *data, int64_t first, int64_t bytes,
                                    unsigned long long *sum)
 {

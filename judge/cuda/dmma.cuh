@@ -5,8 +5,8 @@
 // A warp multiplies A (16 x 16) by B (16 x 8). With g = lane / 4 and t = lane % 4 a lane holds
 //   A: a[2 * i + m] = A(g + 8 * m, k(i))    B: b[i] = B(k(i), g)
 //   C: c[2 * m + e] = C(g + 8 * m, 2 * t + e)
-// for four k(i) of its own, i = 0..3. Which k a lane takes for which i is free as long as A and B
-// agree: the sum over k does not care.
+// for four k(i) of its own, i = 0..3. The order of k is free if A and B have the same, because k is
+// summed over.
 #ifndef CPATTN_JUDGE_CUDA_DMMA_CUH
 #define CPATTN_JUDGE_CUDA_DMMA_CUH
 
@@ -50,7 +50,8 @@ static __device__ __forceinline__ void dmma(double c[4], const double a[8], cons
 #define DMMA_GROUPS 4
 #define DMMA_SLICE  (DMMA_GROUPS * DMMA_GROUP)
 
-// Floats between rows in shared memory: 4 off a multiple of 32 keep all reads below apart in banks.
+// Floats from one row to the next in shared memory: a multiple of 32 plus 4, so that the reads
+// below have no bank conflicts.
 #define DMMA_PITCH(width) ((width) + 4)
 
 // s += X Y' for DMMA_ROWS rows of X and DMMA_STEP rows of Y, over their width, a multiple of 32.
@@ -80,7 +81,7 @@ static __device__ __forceinline__ void dmma_product(double s[DMMA_TILES][4], con
 typedef double dmma_results[DMMA_GROUPS][4][4];
 
 // sums += W Y for the weights of DMMA_STEP rows of Y, the first `groups` groups of columns of Y.
-// The weights are where dmma_product() has put the scores.
+// The weights are laid out as the scores of dmma_product().
 static __device__ __forceinline__ void dmma_add_weighted(dmma_results sums,
                                                          const double w[DMMA_TILES][4],
                                                          const float *y, int pitch, int groups)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// An element of the inputs on the device, with the bits of judge/inputs.h: integers and products
-// that are each rounded, and no sum that a compiler could fuse with one.
+// An element of the inputs on the device, with the bits of judge/inputs.h. All operations are on
+// integers, or are products that are rounded one by one. There is no sum of fp32 that a compiler
+// could fuse with a product.
 #ifndef CPATTN_JUDGE_CUDA_DRAW_CUH
 #define CPATTN_JUDGE_CUDA_DRAW_CUH
 

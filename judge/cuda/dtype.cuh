@@ -69,8 +69,8 @@ template <class Run> static void with_dtype(enum case_dtype dtype, Run run)
 
 // ---- several elements at once -------------------------------------------------------------------
 
-// WIDTH elements that lie in a row; up to 16 bytes in one access, larger ones in several. The
-// address is a multiple of 16 bytes or of the whole, whichever is less.
+// WIDTH consecutive elements. Up to 16 bytes are one access, more are several. The address is a
+// multiple of their size, or of 16 bytes if that is less.
 template <class T, int WIDTH> struct alignas(sizeof(T) * WIDTH < 16 ? sizeof(T) * WIDTH : 16) vec {
     T at[WIDTH];
 };
@@ -86,7 +86,7 @@ __device__ __forceinline__ void vec_store(T *address, const vec<T, WIDTH> &value
     *reinterpret_cast<vec<T, WIDTH> *>(address) = values;
 }
 
-// Whether every address is a multiple of `bytes`.
+// True if every address is a multiple of `bytes`.
 static inline bool aligned(const void *address, size_t bytes)
 {
     return reinterpret_cast<uintptr_t>(address) % bytes == 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Elements of the inputs and of the results, as the verification sees them. It draws by itself: an
-// error in what fills the tensors shall show, too.
+// Elements of the inputs and of the results for the verification. It draws the inputs itself, so
+// that it also notices errors in the code that fills the tensors.
 #ifndef CPATTN_JUDGE_CUDA_ELEMENT_CUH
 #define CPATTN_JUDGE_CUDA_ELEMENT_CUH
 

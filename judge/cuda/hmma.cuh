@@ -5,11 +5,11 @@
 //   A: a[0] (g, 2t..2t+1)  a[1] (g + 8, 2t..)  a[2] (g, 2t + 8..)  a[3] (g + 8, 2t + 8..)
 //   B: b[0] (k 2t..2t+1, n g)  b[1] (k 2t + 8.., n g)
 //   C: c[0], c[1] (g, 2t..2t+1)  c[2], c[3] (g + 8, 2t..2t+1)
-// so two neighbouring C, packed in pairs, are an A.
+// so two adjacent C, packed in pairs, are an A.
 //
-// Tensor cores add in fp32 but cut off what does not fit: a long sum in one accumulator is biased
-// towards zero, and stagnates. So each product here begins at zero, and its result is added by a
-// rounded addition: scores after 16 elements of a row, weighted sums after HMMA_STEP columns.
+// Tensor cores add in fp32 and truncate. A long sum in one accumulator is biased towards zero. So
+// each product here begins at zero, and its result is added by a rounded addition: scores after 16
+// elements of a row, weighted sums after HMMA_STEP columns.
 #ifndef CPATTN_JUDGE_CUDA_HMMA_CUH
 #define CPATTN_JUDGE_CUDA_HMMA_CUH
 
@@ -23,13 +23,13 @@
 #define HMMA_STEP  64 // columns that weights are made of at a time
 #define HMMA_GROUP 32 // what widths are multiples of
 
-// Bytes between rows in shared memory: an odd number of chunks of 16 bytes keeps eight rows apart
-// in banks.
+// Bytes from one row to the next in shared memory: an odd number of 16-byte units, so that eight
+// rows have no bank conflicts.
 #define HMMA_PITCH(width) ((width)*2 + 16)
 
 // ---- element types ------------------------------------------------------------------------------
-// A weight is split into what the dtype holds of it and the rest, times REST: fp16 would lose the
-// rest of small weights below its least number.
+// A weight is split into its value rounded to the dtype, and the rest times REST. Without this
+// factor the rest of small weights would underflow in fp16.
 
 struct hmma_bf16 {
     static constexpr float REST = 1;
@@ -124,7 +124,7 @@ static __device__ __forceinline__ void hmma_copy_commit()
     asm volatile("cp.async.commit_group;" ::: "memory");
 }
 
-// Until at most PENDING of the thread's groups of copies are under way.
+// Waits until at most PENDING of the thread's groups of copies are not complete.
 template <int PENDING> static __device__ __forceinline__ void hmma_copy_wait()
 {
     asm volatile("cp.async.wait_group %0;" ::"n"(PENDING) : "memory");
@@ -161,8 +161,8 @@ static __device__ __forceinline__ void hmma_product(float s[TILES][4], uint32_t 
     }
 }
 
-// The weights of a warp: HMMA_ROWS rows and HMMA_STEP columns as A, what the dtype holds of them
-// and the rest.
+// The weights of a warp, HMMA_ROWS rows and HMMA_STEP columns, as A: rounded to the dtype, and the
+// rests.
 struct hmma_weights {
     uint32_t rounded[HMMA_STEP / HMMA_DEPTH][4], rest[HMMA_STEP / HMMA_DEPTH][4];
 };

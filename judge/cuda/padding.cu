@@ -15,12 +15,12 @@ struct padding_run {
     int64_t position;
 };
 
-// What the device finds. Elements are numbered in the order of the runs.
+// Findings of the device. Elements are numbered in the order of the runs.
 struct padding_tally {
     unsigned long long mismatches, nonfinite;
-    unsigned long long first; // the least number of one that is not zero
+    unsigned long long first; // number of the first element that is not zero
     float first_value;
-    unsigned max_abs; // bits of the largest finite magnitude, which order like the numbers
+    unsigned max_abs; // bits of the largest finite magnitude; as integers they have the same order
 };
 
 struct padding_cuda {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The reference and the twin of cases in 16 bit, from one pass over tensor cores.
+// The reference and the twin of cases in 16 bits, from one pass over tensor cores.
 //
 // All four passes have one shape: a row of the result is the sum over the columns of a weight times
 // a row of an operand,
@@ -10,13 +10,13 @@
 //     dV     keys     queries  P                        dO
 //     dK     keys     queries  dS                       Q
 //
-// Products of 16-bit inputs are exact in fp32, so scores and dP are as good as fp32 sums. Each
-// weight is split in two: what the dtype holds of it, which is all that the twin multiplies by, and
-// the rest. Both are multiplied by the same operand: the sum of the two results is the reference.
+// Products of 16-bit inputs are exact in fp32, so scores and dP have the errors of fp32 sums. Each
+// weight is split into its value rounded to the dtype, and the rest. Both are multiplied by the
+// same operand. The first result is the twin's; the sum of both is the reference's.
 //
-// A block owns a tile of rows of one head and goes through the columns in steps of HMMA_STEP.
-// SPLIT warps share HMMA_ROWS rows: each computes the weights of its part of a step's columns, and
-// then with all of the weights its part of the result's columns.
+// A block has a tile of rows of one head and goes through the columns in steps of HMMA_STEP. SPLIT
+// warps share HMMA_ROWS rows. Each computes the weights of its part of a step's columns, and then,
+// with all the weights, its part of the result's columns.
 #ifndef CPATTN_JUDGE_CUDA_REFERENCE16_CUH
 #define CPATTN_JUDGE_CUDA_REFERENCE16_CUH
 
@@ -24,8 +24,8 @@
 
 // ---- a block's work -----------------------------------------------------------------------------
 
-// Groups of columns of the result that each part computes, the last one maybe fewer; 0 or less
-// where nothing is left.
+// Groups of columns of the result that each part computes. The last part may have fewer, 0 or less
+// if nothing is left.
 template <pass PASS, int SPLIT> static __device__ __forceinline__ int part_groups(const attend16 &a)
 {
     return (a.width[pass_is_gradient(PASS) ? 0 : 1] / HMMA_GROUP + SPLIT - 1) / SPLIT;
@@ -80,7 +80,7 @@ static __device__ __forceinline__ void step_fetch(const attend16 &a, const place
     hmma_copy_commit();
 }
 
-// A block's columns, for keys of all query heads that share theirs.
+// Adds all columns of a block; with rows of keys those of all query heads that share the key head.
 template <class T, pass PASS, int SPLIT, int GROUPS, bool EXTRAS>
 static __device__ __forceinline__ void columns_add(const attend16 &a, place16 &p,
                                                    partial16<GROUPS> &r)
@@ -121,7 +121,7 @@ static __device__ __forceinline__ void columns_add(const attend16 &a, place16 &p
     }
 }
 
-// Sums over the lanes and parts that share a row, of what they have for rows g and g + 8.
+// Sum over the lanes and parts that share a row; m = 0 for row g, 1 for row g + 8.
 template <int SPLIT>
 static __device__ __forceinline__ double row_sum(const place16 &p, double sum, int m)
 {
@@ -243,7 +243,7 @@ static __device__ __forceinline__ void memory_share(const attend16 &a, char *mem
 
 // ---- kernels ------------------------------------------------------------------------------------
 
-// What the block is to do, or nothing (then false).
+// Finds the work of the block. False if it has none.
 template <pass PASS>
 static __device__ __forceinline__ bool place_find(const attend16 &a, place16 &p)
 {
@@ -298,10 +298,10 @@ __global__ void __launch_bounds__(SPLIT *ROW_WARPS_MAX * 32, BLOCKS)
 
 // ---- launches -----------------------------------------------------------------------------------
 
-// Of a multiprocessor's shared memory, what each of its blocks takes for itself.
+// Shared memory of a multiprocessor that each block takes besides its own.
 #define SHARED_RESERVED 1024
 
-// As many warps and stages as there is room for.
+// Chooses as many warps and stages as shared memory has room for.
 static void shape_choose(attend16 &a, bool gradient, int split, int64_t room, int64_t most)
 {
     a.row_warps = ROW_WARPS_MAX;
@@ -333,7 +333,7 @@ static void pass_launch(const struct reference_cuda *r, const struct reference_r
     queue_launched(r->queue, "the reference");
 }
 
-// Wide heads, and what costs registers, are shared by two warps.
+// Two warps share rows of wide heads, and rows with features that need many registers.
 template <class T, pass PASS>
 static void pass_run(const struct reference_cuda *r, const struct reference_rows *rows, attend16 &a)
 {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The weights of reference16.cuh: what a warp computes of the pairs of its rows and of some
-// columns.
+// The weights of reference16.cuh: a warp computes them for its rows and some columns.
 #ifndef CPATTN_JUDGE_CUDA_REFERENCE16_WEIGHTS_CUH
 #define CPATTN_JUDGE_CUDA_REFERENCE16_WEIGHTS_CUH
 
@@ -32,9 +31,9 @@ struct attend16 {
     const reference_tile *tiles;
     int heads, head_first; // of the rows' side, those whose inputs are there
     int group;
-    int row_warps;   // of a block; blocks with fewer than a tile has rows for share it
+    int row_warps;   // of a block; several blocks share a tile if it has more rows than these warps
     int stages;      // of columns in shared memory
-    float factor[2]; // what makes logits in base 2 of scores, in two parts
+    float factor[2]; // the factor from scores to logits in base 2, as the sum of two numbers
     float scale;
     float products; // rules_product_squares()
     const float *sinks;
@@ -59,8 +58,8 @@ struct place16 {
     uint32_t x[2], y[2];
     int stage_bytes;
     reference_stat *stats; // of the rows, or of the first stage's columns
-    uint4 *weights;        // where the parts exchange them: of the warps that share rows
-    float *sums;           // likewise [SPLIT][HMMA_ROWS]
+    uint4 *weights;        // exchanged between the warps that share rows
+    float *sums;           // the same [SPLIT][HMMA_ROWS]
 };
 
 // Rows [first, first + count) of an operand of one head; those from `valid` on become zero.
@@ -76,7 +75,7 @@ static __device__ __forceinline__ void rows_copy(uint32_t to, const uint16_t *fr
     }
 }
 
-// The warps that share rows meet.
+// A barrier of the warps that share rows.
 template <int SPLIT> static __device__ __forceinline__ void row_barrier(const place16 &p)
 {
     if (SPLIT > 1)
@@ -104,7 +103,7 @@ static __device__ __forceinline__ float exp2_fast(float x)
 
 // ---- logits -------------------------------------------------------------------------------------
 
-// Whether each of the warp's rows sees each of some columns.
+// True if each of the warp's rows sees each of the columns [column, column + count).
 template <bool KEYS>
 static __device__ __forceinline__ bool sees_all(const attend16 &a, const place16 &p, int column,
                                                 int count)
@@ -116,9 +115,9 @@ static __device__ __forceinline__ bool sees_all(const attend16 &a, const place16
     return least - p.at.shift >= -a.c.left && most - p.at.shift <= a.c.right;
 }
 
-// Scores of columns [column, column + 8 * TILES): NaN where row and column do not see each other,
-// else what times the factor is the logit in base 2: with extras their natural logit, and *slope of
-// each that of the softcap.
+// Completes the scores of columns [column, column + 8 * TILES). Pairs that the mask hides become
+// NaN. With EXTRAS a score becomes the logit, and `slope` the derivative of the softcap. A score
+// times the factor is the logit in base 2.
 template <bool KEYS, bool EXTRAS, int TILES>
 static __device__ __forceinline__ void scores_finish(const attend16 &a, const place16 &p,
                                                      int column, float s[TILES][4],
@@ -139,7 +138,7 @@ static __device__ __forceinline__ void scores_finish(const attend16 &a, const pl
         }
 }
 
-// 2^(logit in base 2 - the sum of both parts of `shift`), 0 where there is no logit.
+// 2^(score * factor - shift - shift_low); 0 if the score is NaN.
 static __device__ __forceinline__ float weight_of(const attend16 &a, float score, float shift,
                                                   float shift_low)
 {
@@ -148,7 +147,7 @@ static __device__ __forceinline__ float weight_of(const attend16 &a, float score
     return fmaxf(exp2_fast(x), 0);
 }
 
-// Puts the weights of two neighbouring columns where they belong among those of a step.
+// Stores the weights of two adjacent columns among those of a step.
 template <class T>
 static __device__ __forceinline__ void weights_set(hmma_weights &w, int tile, int m, float first,
                                                    float second, float first_rest,
@@ -160,7 +159,7 @@ static __device__ __forceinline__ void weights_set(hmma_weights &w, int tile, in
     w.rest[tile / 2][tile % 2 * 2 + m] = T::pack(low * T::REST, high * T::REST);
 }
 
-// Each of the warps that share rows has set its part of the weights; then all have all of them.
+// The warps that share rows exchange their parts of the weights; then each has all of them.
 template <int SPLIT>
 static __device__ __forceinline__ void weights_share(const place16 &p, hmma_weights &w)
 {
@@ -170,7 +169,7 @@ static __device__ __forceinline__ void weights_share(const place16 &p, hmma_weig
     int lane = threadIdx.x % 32;
     uint4 *rounded = p.weights + lane, *rest = rounded + steps * 32;
 #pragma unroll
-    for (int k = 0; k < own; k++) { // its own are the first, whichever part it is
+    for (int k = 0; k < own; k++) { // its own part is at the beginning
         uint32_t *x = w.rounded[k], *y = w.rest[k];
         rounded[(p.part * own + k) * 32] = make_uint4(x[0], x[1], x[2], x[3]);
         rest[(p.part * own + k) * 32] = make_uint4(y[0], y[1], y[2], y[3]);
@@ -186,7 +185,7 @@ static __device__ __forceinline__ void weights_share(const place16 &p, hmma_weig
 
 // ---- weights ------------------------------------------------------------------------------------
 
-// What a warp has of the results. Maxima (in base 2) and sums are of rows g and g + 8; sums are
+// Partial results of a warp. Maxima (in base 2) and sums are those of rows g and g + 8. Sums are
 // those of a lane, in fp64 because they are long.
 template <int GROUPS> struct partial16 {
     hmma_results<GROUPS> sums;
@@ -195,7 +194,7 @@ template <int GROUPS> struct partial16 {
     float terms[2], bias_terms[2]; // sums of squares of a lane
 };
 
-// The largest of the row in all parts.
+// Makes `top` the maximum of the row over all parts.
 template <int SPLIT>
 static __device__ __forceinline__ void maxima_share(const place16 &p, float top[2])
 {
@@ -213,7 +212,7 @@ static __device__ __forceinline__ void maxima_share(const place16 &p, float top[
     }
 }
 
-// Makes `top` what sums and results are relative to.
+// Makes sums and results relative to `top`.
 template <int GROUPS>
 static __device__ __forceinline__ void maxima_raise(partial16<GROUPS> &r, const float top[2])
 {

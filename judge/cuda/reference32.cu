@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The passes of reference16.cuh in plain fp32. A block owns some rows of a tile and goes through
-// the columns in steps of a warp's lanes: each lane makes the weight of one column for the rows of
-// its warp, then all lanes add up their columns of the result.
+// The passes of reference16.cuh in plain fp32. A block has some rows of a tile and goes through the
+// columns in steps of WARP. Each lane computes the weights of one column for the rows of its warp.
+// Then each lane adds to its columns of the result.
 #include "judge/cuda/reference32.h"
 
 #include <math.h>
@@ -74,13 +74,13 @@ static __device__ __forceinline__ void plain_products(float s[ROWS], const float
             s[r] = fmaf(x[r * PITCH(width) + k], y[k], s[r]);
 }
 
-// What a lane has of the rows of its warp.
+// Partial results of a lane for the rows of its warp.
 struct plain_partial {
     float sums[ROWS][PARTS_MAX];
     float max[ROWS], sum[ROWS]; // in base 2
 };
 
-// What kernels take for the exponential: a power of 2 of one fused product, in the special function
+// The exponential of usual kernels: 2 to the power of a fused multiply-add, in the special function
 // unit.
 static __device__ __forceinline__ float weight_of(float logit, float shift)
 {

@@ -8,10 +8,10 @@
 //     dV     keys     queries  P                        dO
 //     dK     keys     queries  dS                       Q
 //
-// where the weights come of one or two products of the rows with the columns: the scores Q K', and
-// dP = dO V'. A block owns a tile of rows of one head and up to DMMA_SLICE columns of the result,
-// and goes through the columns in steps of DMMA_STEP; each warp has DMMA_ROWS rows and keeps
-// scores, weights and results in registers.
+// where the weights are made of one or two products of rows and columns: the scores Q K', and dP =
+// dO V'. A block has a tile of rows of one head and up to DMMA_SLICE columns of the result. It goes
+// through the columns in steps of DMMA_STEP. Each warp has DMMA_ROWS rows and keeps scores, weights
+// and results in registers.
 #include "judge/cuda/reference_cuda.h"
 
 #include <math.h>
@@ -96,7 +96,7 @@ static __device__ __forceinline__ double logit_of(const attend &a, const warp_pl
     if (EXTRAS && a.softcap != 0) {
         double x = logit / a.softcap, e = exp(-2 * fabs(x));
         logit = a.softcap * tanh(x);
-        *slope = 4 * e / ((1 + e) * (1 + e)); // 1 - tanh^2, which leaves nothing near 1
+        *slope = 4 * e / ((1 + e) * (1 + e)); // 1 - tanh^2 without cancellation
     }
     if (EXTRAS && a.c.bias.present)
         logit += attend_bias(a.c, p.at, query, key);
@@ -121,8 +121,8 @@ struct online {
     double max[2], sum[2];
 };
 
-// Scores of a step become exp(logit - largest so far), 0 where the key is not seen. `fade` is what
-// earlier sums are to be multiplied by.
+// Scores of a step become exp(logit - largest so far), 0 if the key is not visible. `fade` is the
+// factor for earlier sums.
 template <bool EXTRAS>
 static __device__ __forceinline__ void softmax_step(const attend &a, const warp_place &p,
                                                     int column, double s[DMMA_TILES][4], online &o,
@@ -171,9 +171,8 @@ static __device__ __forceinline__ void add_dbias(const attend &a, const warp_pla
         atomicAdd(a.dbias.data + p.at.head * a.dbias.head_stride + line * a.c.seqlen_kv + key, ds);
 }
 
-// Scores (and dP) of a step become the weights P or dS, and the squares of the terms of dS are
-// added up by row. lse and delta are those of the two rows, or NULL: then those of the columns are
-// in shared memory.
+// Scores (and dP) of a step become the weights P or dS. The squares of the terms of dS are added up
+// by row. p.lse and p.delta are those of the rows, or, with rows of keys, of the columns.
 template <pass PASS, bool EXTRAS>
 static __device__ __forceinline__ void
 weigh_step(const attend &a, const warp_place &p, int column, double s[DMMA_TILES][4],
@@ -208,7 +207,7 @@ weigh_step(const attend &a, const warp_place &p, int column, double s[DMMA_TILES
 
 // ---- passes -------------------------------------------------------------------------------------
 
-// What a warp has of the results, and the softmax so far.
+// Partial results of a warp, and the softmax so far.
 struct partial {
     dmma_results sums;
     online o;
@@ -296,7 +295,7 @@ static __device__ __forceinline__ double softmax_end(const attend &a, const warp
     return seen / sum;
 }
 
-// What there is of a row beside the row itself. Returns what the row is multiplied by.
+// Stores what belongs to a row besides its elements. Returns the factor of the row.
 template <pass PASS>
 static __device__ __forceinline__ double row_end(const attend &a, const warp_place &p,
                                                  const struct partial &r, int m, int64_t row)
@@ -345,7 +344,7 @@ static __device__ __forceinline__ void results_store(const attend &a, const warp
     }
 }
 
-// Where the block's operands are in shared memory.
+// Lays out the block's operands in shared memory.
 static __device__ __forceinline__ void memory_share(const attend &a, bool both, double *memory,
                                                     warp_place &p)
 {
@@ -366,8 +365,8 @@ static size_t memory_bytes(const attend &a, bool both, int warps)
                             (DMMA_STEP + second) * DMMA_PITCH(a.width[1]));
 }
 
-// What the block is to do, or nothing (then false): blocks of fewer warps than a tile has rows for
-// share it.
+// Finds the work of the block. False if it has none. Several blocks share a tile if it has more
+// rows than their warps.
 static __device__ __forceinline__ bool place_find(const attend &a, bool keys, warp_place &p)
 {
     int rows = blockDim.x / 32 * DMMA_ROWS, parts = REFERENCE_TILE_ROWS / rows;
@@ -456,7 +455,7 @@ static attend attend_of(const struct reference_cuda *r, const struct reference_r
     return a;
 }
 
-// As many warps as the device's shared memory has room for, a tile's rows at most.
+// The number of warps that shared memory has room for, at most those for all rows of a tile.
 static int warps_that_fit(const struct reference_cuda *r, const attend &a, bool both)
 {
     int warps = WARPS_MAX;

@@ -22,7 +22,7 @@ static int64_t quotient_up(int64_t a, int64_t b)
 
 // ---- inputs -------------------------------------------------------------------------------------
 
-// dims are padded so that a row is a whole number of the groups that a warp reads.
+// Dims are padded to a multiple of the groups that a warp reads.
 #define DIM_MULTIPLE 32
 
 int reference_cuda_padded(int dim)
@@ -116,7 +116,8 @@ template <class STORED> __global__ void draw_kernel(const drawing d)
     }
 }
 
-// Blocks that go through one head of a sequence, each several times where it is very long.
+// Maximum number of blocks for one head of a sequence. With long sequences each block draws several
+// pieces.
 #define DRAW_BLOCKS_MAX 4096
 
 static void draw(const struct reference_cuda *r, int input)
@@ -211,8 +212,8 @@ __global__ void delta_kernel(const dots d)
     });
 }
 
-// How much rounding may have changed a number, or fp32 sums where nothing is rounded: a different
-// part of it for each place.
+// A rounding error of a number, or with fp32 an error of its sum: a different part of a step for
+// each place.
 static __device__ __forceinline__ float rounding_of(enum case_dtype dtype, float x, int64_t place)
 {
     struct philox_block block = {{(uint32_t)place, (uint32_t)(place >> 32), 0, 0}};

@@ -59,7 +59,7 @@ struct work_order {
     enum shard_side side;
 };
 
-// Columns that the tile's middle row sees: what a tile costs, near enough.
+// Columns that the tile's middle row sees: an estimate of the work of a tile.
 static int64_t tile_work(const struct work_order *o, const struct reference_tile *tile)
 {
     struct mask mask = mask_of(o->c, tile->sequence);

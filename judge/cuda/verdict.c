@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a verification judges, and the figures that have come of it.
+// What a verification judges, and its figures.
 #include <math.h>
 #include <stdlib.h>
 

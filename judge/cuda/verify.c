@@ -12,7 +12,7 @@
 
 // ---- tables -------------------------------------------------------------------------------------
 
-// Whether keys are judged, which takes what is known of all queries.
+// True if keys are judged, which needs the statistics of all queries.
 static bool wants_keys(const struct verify_cuda *x)
 {
     return x->c->training && (!x->v.alone || x->v.results.dk || x->v.results.dv);
@@ -71,8 +71,8 @@ static bool sinks_push(struct verify_cuda *x)
     return true;
 }
 
-// A piece of host memory that the device writes to, and its twin. Zero at first: it comes back as a
-// whole, whatever of it there is to write.
+// Takes host memory for answers and the same size of device memory. All of it is copied back, so it
+// is zero at first.
 static bool answer_take(struct verify_cuda *x, size_t bytes, void **host, void **device)
 {
     *host = queue_stage(x->v.queue, bytes, device);
@@ -96,7 +96,7 @@ static bool answers_take(struct verify_cuda *x)
            answer_take(x, floats, (void **)&x->dsink, &unused);
 }
 
-// False, remembered, when memory is short.
+// False if memory is short; the queue remembers it.
 static bool tables_push(struct verify_cuda *x)
 {
     x->r.sequences =
@@ -141,7 +141,7 @@ static bool heads_next(struct verify_cuda *x, int kv_first)
     return true;
 }
 
-// What the keys of a sample are judged by.
+// Statistics from the results, by which the keys of a sample are judged.
 static void run_statistics(struct verify_cuda *x)
 {
     const struct statistics *own = &x->ranks[x->v.rank];
@@ -184,7 +184,7 @@ static void queries_reference(struct verify_cuda *x)
     heads_reference(x);
 }
 
-// What is wanted of the queries of a rank, in the place of those that are judged.
+// Computes the statistics and sums of the queries of a rank, in the place of the judged queries.
 static void rank_reference(struct verify_cuda *x, int rank, struct reference_rows rows)
 {
     const struct verify_cuda own = *x;
@@ -207,7 +207,7 @@ static void rank_reference(struct verify_cuda *x, int rank, struct reference_row
     x->dbias = own.dbias;
 }
 
-// Whether the queries of others are wanted, where nobody else computes them.
+// True if the queries of other ranks are needed and no other rank computes them.
 static bool wants_others(const struct verify_cuda *x)
 {
     const struct rank_results *r = &x->v.results;
@@ -230,7 +230,7 @@ static void others_reference(struct verify_cuda *x)
     }
 }
 
-// Brings one kind of the statistics of all ranks into order.
+// Gathers one kind of statistics of all ranks in the order of tokens.
 static bool statistics_gather(struct verify_cuda *x, const void *const from[WORLD_SIZE_MAX],
                               void *to)
 {
@@ -296,7 +296,7 @@ static int peer_messages(const struct verify_cuda *x, int peer, struct message *
     return count;
 }
 
-// What is known of the own queries goes to all, theirs comes.
+// Sends the statistics and sums of the own queries to all ranks, and receives theirs.
 static enum status swap_start(struct verify_cuda *x, int *count, struct error *error)
 {
     struct message messages[WORLD_SIZE_MAX * PEER_MESSAGES_MAX];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a verification takes of host and device memory, and which rows it judges.
+// Host and device memory of a verification, and the rows that it judges.
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,9 +8,9 @@
 #include "judge/rules.h"
 #include "plan/bias.h"
 
-// The inputs of the reference that are in device memory at a time: this much, or what one key head
-// needs. Where a sample has so few tiles that these heads keep less than a device busy, inputs may
-// take twice what a rank's own share of them takes.
+// Bytes of the reference's inputs in device memory at a time; at least one key head. If a sample
+// has so few tiles that these heads do not keep the device busy, inputs may take twice the bytes of
+// a rank's own share.
 #define INPUT_BYTES_MAX ((int64_t)2 << 30)
 #define BLOCKS_BUSY     264
 
@@ -51,7 +51,7 @@ static void extent_side(struct extent *e, const struct verification_cuda *v, enu
         e->rows[side] += drawn[i].count;
 }
 
-// The extent without spans: they and the tiles are made for the moment.
+// The extent without spans: it makes temporary spans and tiles.
 static enum status extent_find(struct extent *e, const struct verification_cuda *v,
                                struct error *error)
 {
@@ -73,7 +73,7 @@ static enum status extent_find(struct extent *e, const struct verification_cuda 
 }
 
 // ---- device memory ------------------------------------------------------------------------------
-// One function goes through all pieces, first to add them up and then to take them.
+// One function lists all pieces. It runs once to add up their bytes and once to take them.
 
 struct pieces {
     size_t *total;               // adding up
@@ -100,7 +100,8 @@ static struct statistics statistics_piece(struct pieces *p, int64_t count, bool 
     return s;
 }
 
-// Rows of queries that are computed together: those that are judged or, alone, those of any rank.
+// Maximum number of rows of queries that are computed together: the judged rows, or, alone, those
+// of any rank.
 static int64_t queries_most(const struct verify_cuda *x)
 {
     int64_t most = x->extent.rows[SIDE_Q];
@@ -244,7 +245,7 @@ static void all_pieces(struct pieces *p, struct verify_cuda *x)
 
 // ---- host memory --------------------------------------------------------------------------------
 
-// Of the queries of any rank that are walked over.
+// Maximum number of tiles of queries of a rank whose queries are computed.
 static int64_t tiles_queries(const struct verification_cuda *v)
 {
     int64_t most = tables_tiles_max(v->c, SIDE_Q, v->rank);
