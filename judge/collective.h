@@ -13,20 +13,57 @@
 #ifndef CPATTN_JUDGE_COLLECTIVE_H
 #define CPATTN_JUDGE_COLLECTIVE_H
 
+#include <stddef.h>
+
 #include "common/report.h"
+#include "judge/collective_view.h"
 #include "plan/collective.h"
 
-// Fills a rank's send.
+// The collective as the judge of a rank has it.
+void collective_view_set(struct collective_view *v, const struct collective *c, int rank);
+
+// The judge in the memory of the host, or of a device. `queue` is the struct cuda_queue of the
+// device, whose stream everything goes by; NULL on the host. Errors are those of the device.
+struct collective_judge {
+    // Sets bytes; copies bytes to the host.
+    enum status (*set)(void *queue, void *data, int value, size_t bytes, struct error *error);
+    enum status (*read)(void *queue, const void *data, size_t bytes, void *to, struct error *error);
+    // Fills a rank's send.
+    enum status (*fill)(void *queue, const struct collective *c, int rank, void *send,
+                        struct error *error);
+    // Compares a rank's receive. `figures` is filled but for its name; of an error that is
+    // relative, to the RMS of the right values. first_bad.position counts elements of the receive.
+    enum status (*receive)(void *queue, const struct collective *c, int rank, const void *receive,
+                           struct figures *figures, struct error *error);
+    // Whether the send is as it was filled, but for what shares memory with the receive; NULL:
+    // there is none.
+    enum status (*send)(void *queue, const struct collective *c, int rank, const void *send,
+                        const void *receive, struct figures *figures, struct error *error);
+    // judge/digest.h; `spare` has as many bytes, or is NULL where the data is aligned to 8.
+    enum status (*digest)(void *queue, const void *data, size_t bytes, void *spare,
+                          uint64_t *digest, struct error *error);
+};
+extern const struct collective_judge collective_judge_host;
+
+// ---- on the host ----
+
 void collective_fill(const struct collective *c, int rank, void *send);
-
-// Compares a rank's receive. `figures` is filled but for its name; of an error that is relative, to
-// the RMS of the right values. first_bad.position counts elements of the receive.
-void collective_judge(const struct collective *c, int rank, const void *receive,
-                      struct figures *figures);
-
-// Whether the send is as it was filled, but for what shares memory with the receive; NULL: there is
-// none.
+void collective_judge_receive(const struct collective *c, int rank, const void *receive,
+                              struct figures *figures);
 void collective_judge_send(const struct collective *c, int rank, const void *send,
                            const void *receive, struct figures *figures);
+
+// ---- for the judge on a device ----
+
+// An element of an array.
+union view_number collective_element(const struct collective_view *v, const void *data,
+                                     int64_t index);
+
+// What is right of an element of the receive, as a number that is shown.
+double collective_expected(const struct collective_view *v, int64_t index);
+
+// The figures of a receive but for first_bad_got, from what was counted.
+void collective_figures(const struct collective_view *v, const struct view_tally *tally,
+                        struct figures *figures);
 
 #endif

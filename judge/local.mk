@@ -10,6 +10,7 @@ judge_sources += judge/chunk.h
 judge_sources += judge/clones.h
 judge_sources += judge/collective.c
 judge_sources += judge/collective.h
+judge_sources += judge/collective_view.h
 judge_sources += judge/complete.c
 judge_sources += judge/complete.h
 judge_sources += judge/cpu/expected.c

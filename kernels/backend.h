@@ -90,12 +90,14 @@ struct backend_ops {
     void (*tables_push)(struct attention_backend *backend, size_t bytes);
     void (*tables_release)(struct attention_backend *backend);
 
-    // Of collectives, in host memory; NULL: the backend runs none. destination = destination
-    // (reduction) source. Real numbers are rounded to nearest even each time; an average is reduced
-    // like a sum, and divided afterwards.
-    void (*reduce)(enum collective_element element, enum collective_reduction reduction,
-                   const void *source, void *destination, int64_t count);
-    void (*divide)(enum collective_element element, int divisor, void *destination, int64_t count);
+    // Of collectives. destination = destination (reduction) source. Real numbers are rounded to
+    // nearest even each time; an average is reduced like a sum, and divided afterwards. On the CPU
+    // the backend may be NULL.
+    void (*reduce)(struct attention_backend *backend, enum collective_element element,
+                   enum collective_reduction reduction, const void *source, void *destination,
+                   int64_t count);
+    void (*divide)(struct attention_backend *backend, enum collective_element element, int divisor,
+                   void *destination, int64_t count);
     // Of linear layers, on row-major matrices of `dtype`; NULL: the backend runs none. Everything
     // is computed in fp32 and rounded once.
     const struct gemm_provider *const *gemm; // ends with NULL

@@ -99,6 +99,10 @@ struct collective_shared collective_shared(const struct collective *c, int rank)
 
 struct plan;
 
+// Bytes around what a collective may write, beside the offset: plan_buffer's `after`, and `before`
+// without the offset.
+#define COLLECTIVE_GUARD_BYTES 256
+
 // Builds the plan of a rank; plan_check() and the executor take it as any other. Its buffers are
 // `send` and `receive`, or `data`, where these are not empty, and scratch. RESOURCE_EXHAUSTED when
 // memory is short.

@@ -8,10 +8,13 @@ static void gather_ring(struct layout *l)
 {
     int size = l->size, next = layout_modulo(l->rank + 1, size),
         before = layout_modulo(l->rank - 1, size);
-    const struct transfer own =
-        layout_own_copy(l, layout_sent(l, 0, l->c->count), layout_block_received(l, l->rank));
-    layout_exchange(l, &own, 1);
-    for (int s = 0; s + 1 < size; s++)
+    struct region own = layout_sent(l, 0, l->c->count);
+    const struct transfer first[] = {
+        {.peer = next, .send = own},
+        {.peer = before, .receive = layout_block_received(l, layout_modulo(l->rank - 1, size))},
+        layout_own_copy(l, own, layout_block_received(l, l->rank))};
+    layout_exchange(l, first, 3);
+    for (int s = 1; s + 1 < size; s++)
         layout_shift(l, next, layout_block_received(l, layout_modulo(l->rank - s, size)), before,
                      layout_block_received(l, layout_modulo(l->rank - s - 1, size)));
 }
@@ -191,6 +194,18 @@ static void operation_build(struct layout *l)
     }
 }
 
+static void margins_set(const struct collective *c, struct plan *plan)
+{
+    for (int32_t i = 0; i < plan->buffer_count; i++) {
+        struct plan_buffer *buffer = &plan->buffers[i];
+        if (buffer->role == BUFFER_SCRATCH)
+            continue;
+        buffer->before =
+            COLLECTIVE_GUARD_BYTES + (int64_t)c->offset * collective_element_bytes(c->dtype);
+        buffer->after = COLLECTIVE_GUARD_BYTES;
+    }
+}
+
 enum status collective_plan(const struct collective *c, int rank, struct plan **plan,
                             struct error *error)
 {
@@ -207,5 +222,7 @@ enum status collective_plan(const struct collective *c, int rank, struct plan **
     operation_build(&l);
     enum status status = builder_finish(b, plan, error);
     builder_destroy(b);
+    if (status == STATUS_OK)
+        margins_set(c, *plan);
     return status;
 }

@@ -52,27 +52,65 @@ static struct layout_range chunk_of(const struct layout *l, int chunk)
     return layout_chunks(l->c->count, of, of + 1, l->size);
 }
 
-// A ring that reduces chunks, then one that collects them. Of the first, rank r has chunk r + 1.
+// The same of one of the segments that the elements are cut into.
+static struct layout_range segment_chunk(const struct layout *l, int segments, int segment,
+                                         int chunk)
+{
+    struct layout_range whole = layout_chunks(l->c->count, segment, segment + 1, segments);
+    int of = layout_modulo(chunk, l->size);
+    struct layout_range part = layout_chunks(whole.count, of, of + 1, l->size);
+    return (struct layout_range){whole.first + part.first, part.count};
+}
+
+// So many that sums of one are made while the next travels, and none is small.
+static int segments_of(const struct layout *l)
+{
+    int64_t chunk_bytes = l->c->count / l->size * l->element;
+    return chunk_bytes >= 64 << 20   ? 8
+           : chunk_bytes >= 16 << 20 ? 4
+           : chunk_bytes >= 2 << 20  ? 2
+                                     : 1;
+}
+
+// Step s of the ring that reduces the chunks of a segment.
+static void ring_reduce(struct layout *l, int segments, int segment, int s)
+{
+    int next = layout_modulo(l->rank + 1, l->size), before = layout_modulo(l->rank - 1, l->size);
+    struct layout_range out = segment_chunk(l, segments, segment, l->rank - s);
+    struct layout_range in = segment_chunk(l, segments, segment, l->rank - s - 1);
+    l->started = s > 0; // the chunk that came in the step before
+    struct region send = sum_now(l, out.first, out.count);
+    l->started = false; // of each chunk the first
+    layout_shift(l, next, send, before, sum_place(l, in.first, in.count));
+    sum_add(l, in.first, in.count);
+}
+
+// Step s of the ring that collects them.
+static void ring_collect(struct layout *l, int segments, int segment, int s)
+{
+    int next = layout_modulo(l->rank + 1, l->size), before = layout_modulo(l->rank - 1, l->size);
+    struct layout_range out = segment_chunk(l, segments, segment, l->rank + 1 - s);
+    struct layout_range in = segment_chunk(l, segments, segment, l->rank - s);
+    struct region done = layout_part(l, l->sum, out.first, out.count);
+    if (s == 0)
+        average(l, done);
+    layout_shift(l, next, done, before, layout_part(l, l->sum, in.first, in.count));
+}
+
+// A ring that reduces chunks, then one that collects them. Of the first, rank r has chunk r + 1 of
+// each segment. A chunk is received once, where the result is to be, but in place.
 static void all_reduce_ring(struct layout *l)
 {
     int64_t n = l->c->count;
-    int next = layout_modulo(l->rank + 1, l->size), before = layout_modulo(l->rank - 1, l->size);
-    sum_begin(l, layout_sent(l, 0, n), layout_received(l, 0, n), n / l->size + 1);
-    for (int s = 0; s + 1 < l->size; s++) {
-        struct layout_range out = chunk_of(l, l->rank - s), in = chunk_of(l, l->rank - s - 1);
-        l->started = s > 0; // the chunk that came in the step before
-        struct region send = sum_now(l, out.first, out.count);
-        l->started = false; // of each chunk the first
-        layout_shift(l, next, send, before, sum_place(l, in.first, in.count));
-        sum_add(l, in.first, in.count);
-    }
-    for (int s = 0; s + 1 < l->size; s++) {
-        struct layout_range out = chunk_of(l, l->rank + 1 - s), in = chunk_of(l, l->rank - s);
-        struct region done = layout_part(l, l->sum, out.first, out.count);
-        if (s == 0)
-            average(l, done);
-        layout_shift(l, next, done, before, layout_part(l, l->sum, in.first, in.count));
-    }
+    int segments = segments_of(l);
+    sum_begin(l, layout_sent(l, 0, n), layout_received(l, 0, n),
+              l->c->in_place ? n / segments / l->size + 2 : 0);
+    for (int s = 0; s + 1 < l->size; s++)
+        for (int segment = 0; segment < segments; segment++)
+            ring_reduce(l, segments, segment, s);
+    for (int s = 0; s + 1 < l->size; s++)
+        for (int segment = 0; segment < segments; segment++)
+            ring_collect(l, segments, segment, s);
 }
 
 // Adds what all others have sent to `sum`, which holds the own elements, in the order of ranks.

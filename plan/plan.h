@@ -42,6 +42,8 @@ struct plan_buffer {
     char name[16];
     enum buffer_role role;
     int64_t bytes;
+    // Bytes of memory on either side that nothing may write: whoever runs the plan looks at them.
+    int64_t before, after;
 };
 
 // Part of a buffer: `blocks` blocks, `block_stride` bytes apart, the first at `offset`. A block has

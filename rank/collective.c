@@ -5,145 +5,141 @@
 
 #include "common/clock.h"
 #include "common/fault.h"
-#include "judge/collective.h"
-#include "judge/digest.h"
-#include "kernels/backend.h"
-#include "rank/executor.h"
 #include "rank/kind.h"
 
 extern const struct rank_kind rank_kind_collective;
 
-// Bytes on either side of what a collective may write, and what they hold.
-#define GUARD_BYTES 256
-#define GUARD       0xa5
+// What the bytes on either side of a collective's memory hold.
+#define GUARD     0xa5
+#define GUARD_MAX (COLLECTIVE_GUARD_BYTES + COLLECTIVE_OFFSET_MAX * 8)
 
 struct work {
     const struct rank_task *task;
     const struct collective *c;
+    struct engine *engine;
+    const struct collective_judge *judge;
+    void *queue; // of the judge
     int rank;
     struct plan *plan;
-    void **buffers;          // of the plan
-    char *send, *receive;    // first elements; NULL where a rank has none
-    struct region_of_bytes { // what was taken for a buffer with its guards
-        char *base, *data;
-        int64_t bytes, data_bytes;
-    } guarded[2];
-    int guarded_count;
+    struct plan_run run;
+    char *send, *receive; // first elements; NULL where a rank has none
 };
 
-// ---- memory ----
-
-static int64_t offset_bytes(const struct collective *c)
+static size_t receive_bytes(const struct work *w)
 {
-    return (int64_t)c->offset * collective_element_bytes(c->dtype);
+    return (size_t)(collective_receive_count(w->c, w->rank) *
+                    collective_element_bytes(w->c->dtype));
 }
+
+// ---- memory ----
 
 static bool is_scratch(const struct plan_buffer *buffer)
 {
     return buffer->role == BUFFER_SCRATCH;
 }
 
-static enum status memory_reserve(const struct work *w, struct error *error)
+// Where send and receive begin.
+static void ends_find(struct work *w, const struct plan_buffer *buffer, char *data)
 {
-    size_t total = 0;
-    enum status status = arena_add(&total, w->plan->buffer_count, sizeof(*w->buffers), error);
-    for (int32_t i = 0; i < w->plan->buffer_count && status == STATUS_OK; i++) {
-        const struct plan_buffer *buffer = &w->plan->buffers[i];
-        int64_t around = is_scratch(buffer) ? 0 : 2 * GUARD_BYTES + offset_bytes(w->c);
-        status = arena_add(&total, buffer->bytes + around, 1, error);
-    }
-    return status == STATUS_OK ? arena_reserve(&w->task->session->arena, total, error) : status;
-}
-
-static char *guarded_take(struct work *w, int64_t bytes)
-{
-    struct region_of_bytes *g = &w->guarded[w->guarded_count++];
-    g->bytes = bytes + 2 * GUARD_BYTES + offset_bytes(w->c);
-    g->base = arena_take(&w->task->session->arena, g->bytes, 1);
-    g->data = g->base + GUARD_BYTES + offset_bytes(w->c);
-    g->data_bytes = bytes;
-    memset(g->base, GUARD, (size_t)g->bytes);
-    return g->data;
-}
-
-static void memory_take(struct work *w)
-{
-    struct arena *arena = &w->task->session->arena;
     struct collective_shared shared = collective_shared(w->c, w->rank);
     int element = collective_element_bytes(w->c->dtype);
-    w->buffers = arena_take(arena, w->plan->buffer_count, sizeof(*w->buffers));
-    for (int32_t i = 0; i < w->plan->buffer_count; i++) {
-        const struct plan_buffer *buffer = &w->plan->buffers[i];
-        char *data = is_scratch(buffer) ? arena_take(arena, buffer->bytes, 1)
-                                        : guarded_take(w, buffer->bytes);
-        if (is_scratch(buffer))
-            memset(data, 0xff, (size_t)buffer->bytes);
-        if (buffer->role == BUFFER_SEND)
-            w->send = data;
-        if (buffer->role == BUFFER_RECEIVE)
-            w->receive = data;
-        if (buffer->role == BUFFER_SHARED && collective_send_count(w->c, w->rank) > 0)
-            w->send = data + shared.send * element;
-        if (buffer->role == BUFFER_SHARED && collective_receive_count(w->c, w->rank) > 0)
-            w->receive = data + shared.receive * element;
-        w->buffers[i] = data;
-    }
-    if (w->send)
-        collective_fill(w->c, w->rank, w->send);
+    if (buffer->role == BUFFER_SEND)
+        w->send = data;
+    if (buffer->role == BUFFER_RECEIVE)
+        w->receive = data;
+    if (buffer->role == BUFFER_SHARED && collective_send_count(w->c, w->rank) > 0)
+        w->send = data + shared.send * element;
+    if (buffer->role == BUFFER_SHARED && collective_receive_count(w->c, w->rank) > 0)
+        w->receive = data + shared.receive * element;
 }
 
-// ---- work ----
-
-static enum status execute(const struct work *w, struct error *error)
+// Guards, and what no element is; then the elements of the send.
+static enum status memory_fill(struct work *w, struct error *error)
 {
-    const struct session *s = w->task->session;
-    const struct execution execution = {.plan = w->plan,
-                                        .buffers = w->buffers,
-                                        .ops = &backend_cpu,
-                                        .transport = s->transport,
-                                        .progress = s->progress,
-                                        .job = w->task->number};
-    struct timings *timings = &w->task->report->timings, once, sum = {0};
     enum status status = STATUS_OK;
-    for (int i = 0; i < w->c->iterations && status == STATUS_OK; i++) {
-        once = (struct timings){0};
-        status = executor_run(&execution, &once, error);
-        sum.forward_ns += once.forward_ns;
-        sum.exchange_ns += once.exchange_ns;
-        sum.exposed_ns += once.exposed_ns;
+    for (int32_t i = 0; i < w->plan->buffer_count && status == STATUS_OK; i++) {
+        const struct plan_buffer *b = &w->plan->buffers[i];
+        char *data = w->run.buffers[i];
+        status = w->judge->set(w->queue, data - b->before, is_scratch(b) ? 0xff : GUARD,
+                               (size_t)(b->before + b->bytes + b->after), error);
+        ends_find(w, b, data);
     }
-    timings->forward_ns = sum.forward_ns / (uint64_t)w->c->iterations;
-    timings->exchange_ns = sum.exchange_ns / (uint64_t)w->c->iterations;
-    timings->exposed_ns = sum.exposed_ns / (uint64_t)w->c->iterations;
+    if (w->send && status == STATUS_OK)
+        status = w->judge->fill(w->queue, w->c, w->rank, w->send, error);
     return status;
 }
 
-static int64_t guards_damaged(const struct region_of_bytes *g)
+// ---- the verdict ----
+
+static enum status guard_count(const struct work *w, const char *data, int64_t bytes,
+                               struct figures *guards, struct error *error)
 {
-    int64_t damaged = 0;
-    for (const char *at = g->base; at < g->base + g->bytes; at++)
-        damaged += (at < g->data || at >= g->data + g->data_bytes) && (unsigned char)*at != GUARD;
-    return damaged;
+    unsigned char got[GUARD_MAX];
+    enum status status = w->judge->read(w->queue, data, (size_t)bytes, got, error);
+    for (int64_t i = 0; i < bytes && status == STATUS_OK; i++)
+        guards->mismatches += got[i] != GUARD;
+    guards->elements += bytes;
+    return status;
+}
+
+static enum status guards_judge(const struct work *w, struct figures *guards, struct error *error)
+{
+    enum status status = STATUS_OK;
+    for (int32_t i = 0; i < w->plan->buffer_count && status == STATUS_OK; i++) {
+        const struct plan_buffer *b = &w->plan->buffers[i];
+        const char *data = w->run.buffers[i];
+        if (is_scratch(b))
+            continue;
+        status = guard_count(w, data - b->before, b->before, guards, error);
+        if (status == STATUS_OK)
+            status = guard_count(w, data + b->bytes, b->after, guards, error);
+    }
+    guards->chunk = CHUNK_PADDING;
+    guards->judged = guards->elements;
+    guards->broken = guards->mismatches > 0 ? RULE_PADDING : 0;
+    return status;
 }
 
 // Every byte outside the result: the send, guards, and what is between. In place, blocks that are
 // neither sent nor received do not exist.
-static void judge(const struct work *w)
+static enum status judge(const struct work *w, struct error *error)
 {
     struct rank_report *report = w->task->report;
     struct figures *result = rank_task_figures(w->task, "receive");
-    collective_judge(w->c, w->rank, w->receive, result);
     struct figures *send = rank_task_figures(w->task, "send");
-    collective_judge_send(w->c, w->rank, w->send, w->c->in_place ? w->receive : NULL, send);
     struct figures *guards = rank_task_figures(w->task, "guards");
-    guards->chunk = CHUNK_PADDING;
-    for (int i = 0; i < w->guarded_count; i++) {
-        guards->elements += w->guarded[i].bytes - w->guarded[i].data_bytes;
-        guards->mismatches += guards_damaged(&w->guarded[i]);
-    }
-    guards->judged = guards->elements;
-    guards->broken = guards->mismatches > 0 ? RULE_PADDING : 0;
+    enum status status = w->judge->receive(w->queue, w->c, w->rank, w->receive, result, error);
+    if (status == STATUS_OK)
+        status = w->judge->send(w->queue, w->c, w->rank, w->send,
+                                w->c->in_place ? w->receive : NULL, send, error);
+    if (status == STATUS_OK)
+        status = guards_judge(w, guards, error);
     report->pass = !result->broken && !send->broken && !guards->broken;
+    return status;
+}
+
+// ---- work ----
+
+// Bytes that the digest of a device needs where the receive is not aligned.
+static int64_t spare_bytes(const struct work *w)
+{
+    int64_t offset = (int64_t)w->c->offset * collective_element_bytes(w->c->dtype);
+    bool aligned = offset % 8 == 0 && !w->c->in_place;
+    return w->queue && !aligned ? (int64_t)receive_bytes(w) : 0;
+}
+
+static enum status verdict_make(struct work *w, struct error *error)
+{
+    struct timings *timings = &w->task->report->timings;
+    FAULT(REFERENCE);
+    rank_task_at(w->task, REPORT_COMPARE, 0);
+    uint64_t start_ns = clock_now_ns();
+    enum status status = w->c->verify ? judge(w, error) : STATUS_OK;
+    if (status == STATUS_OK)
+        status = w->judge->digest(w->queue, w->receive, receive_bytes(w), w->run.spare,
+                                  &w->task->report->digest, error);
+    timings->compare_ns = clock_now_ns() - start_ns;
+    return status;
 }
 
 static enum status job_do(struct work *w, struct error *error)
@@ -152,53 +148,82 @@ static enum status job_do(struct work *w, struct error *error)
     rank_task_at(w->task, REPORT_INPUTS, 0);
     FAULT(INPUTS);
     uint64_t start_ns = clock_now_ns();
-    memory_take(w);
+    enum status status = memory_fill(w, error);
     timings->inputs_ns = clock_now_ns() - start_ns;
-    enum status status = execute(w, error);
-    if (status != STATUS_OK)
-        return status;
-    FAULT(REFERENCE);
-    rank_task_at(w->task, REPORT_COMPARE, 0);
-    start_ns = clock_now_ns();
-    if (w->c->verify)
-        judge(w);
-    size_t bytes =
-        (size_t)(collective_receive_count(w->c, w->rank) * collective_element_bytes(w->c->dtype));
-    w->task->report->digest = digest_add(DIGEST_START, w->receive, bytes);
-    timings->compare_ns = clock_now_ns() - start_ns;
-    return STATUS_OK;
+    w->run.library = w->c->algorithm == ALGORITHM_NCCL ? w->c : NULL;
+    w->run.library_send = w->send;
+    w->run.library_receive = w->receive;
+    rank_task_at(w->task, REPORT_FORWARD, 0);
+    if (status == STATUS_OK)
+        status = w->engine->ops->plan_execute(w->engine, &w->run, error);
+    if (status == STATUS_OK)
+        status = verdict_make(w, error);
+    return status == STATUS_OK ? w->engine->ops->plan_finish(w->engine, error) : status;
+}
+
+static void refuse(const struct rank_task *task, enum status status, const char *text)
+{
+    task->report->refusal.status = (int32_t)status;
+    snprintf(task->report->refusal.text, sizeof(task->report->refusal.text), "%s", text);
 }
 
 // The same on all ranks of a pool.
 static bool refused(const struct rank_task *task)
 {
-    struct refusal *refusal = &task->report->refusal;
-    const char *engine = task->session->engine->ops->name;
     const struct collective *c = task->spec;
-    if (strcmp(engine, "cpu") == 0 && c->algorithm != ALGORITHM_NCCL)
+    const struct engine_ops *ops = task->session->engine->ops;
+    if (!ops->plan_reserve) {
+        refuse(task, STATUS_UNIMPLEMENTED, "these ranks run no collectives");
+        return true;
+    }
+    if (c->algorithm != ALGORITHM_NCCL || ops->queue)
         return false;
-    refusal->status = STATUS_UNIMPLEMENTED;
-    snprintf(refusal->text, sizeof(refusal->text),
-             c->algorithm == ALGORITHM_NCCL
-                 ? "algorithm is nccl, which GPUs have; these ranks have the backend %s"
-                 : "collectives run with the CPU backend; these ranks have the backend %s",
-             engine);
+    refuse(task, STATUS_UNIMPLEMENTED,
+           "algorithm is nccl, which GPUs have; these ranks have the backend cpu");
     return true;
+}
+
+static enum status job_run(struct work *w, struct error *error)
+{
+    struct error reason = {.text = ""};
+    bool lacks = false;
+    w->run = (struct plan_run){.plan = w->plan,
+                               .job = w->task->number,
+                               .iterations = w->c->iterations,
+                               .spare_bytes = spare_bytes(w),
+                               .arena = &w->task->session->arena,
+                               .control = w->task->session->transport,
+                               .progress = w->task->session->progress,
+                               .timings = &w->task->report->timings};
+    enum status status = w->engine->ops->plan_reserve(w->engine, &w->run, &lacks, &reason);
+    if (status != STATUS_OK)
+        *error = reason;
+    else if (lacks)
+        refuse(w->task, reason.text[0] ? STATUS_RESOURCE_EXHAUSTED : STATUS_ABORTED, reason.text);
+    return status == STATUS_OK && !lacks ? job_do(w, error) : status;
 }
 
 static enum status run(const struct rank_task *task, struct error *error)
 {
-    struct work w = {.task = task, .c = task->spec, .rank = task->session->rank};
+    struct engine *engine = task->session->engine;
+    struct work w = {.task = task,
+                     .c = task->spec,
+                     .engine = engine,
+                     .judge = engine->ops->collective_judge,
+                     .queue = engine->ops->queue ? engine->ops->queue(engine) : NULL,
+                     .rank = task->session->rank};
     if (refused(task))
         return STATUS_OK;
     rank_task_at(task, REPORT_PLAN, 0);
     uint64_t start_ns = clock_now_ns();
     enum status status = collective_plan(w.c, w.rank, &w.plan, error);
     task->report->timings.plan_ns = clock_now_ns() - start_ns;
-    if (status == STATUS_OK)
-        status = memory_reserve(&w, error);
-    if (status == STATUS_OK)
-        status = job_do(&w, error);
+    if (status == STATUS_OK) {
+        task->report->operations = w.plan->op_count;
+        status = job_run(&w, error);
+    }
+    if (engine->ops->release)
+        engine->ops->release(engine);
     plan_destroy(w.plan);
     return status;
 }

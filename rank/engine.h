@@ -4,10 +4,32 @@
 #ifndef CPATTN_RANK_ENGINE_H
 #define CPATTN_RANK_ENGINE_H
 
+#include "judge/collective.h"
 #include "rank/job.h"
 
 struct engine {
     const struct engine_ops *ops;
+};
+
+// A plan of another kind of job than attention, on its way through an engine. Borrowed.
+struct plan_run {
+    const struct plan *plan;
+    uint64_t job;
+    int32_t iterations; // at least 1
+    // The library's own call for this collective instead of the plan's operations, with a send and
+    // a receive in the engine's memory; NULL: the operations.
+    const struct collective *library;
+    const void *library_send;
+    void *library_receive;
+    int64_t spare_bytes; // of the engine's memory, for the caller
+    struct arena *arena; // of the host, which the engine reserves
+    struct transport *control;
+    struct progress *progress;
+    struct timings *timings;
+    // Filled in by plan_reserve(): the plan's buffers by index, each with what its `before` and
+    // `after` say around it, with undefined contents; and the caller's memory.
+    void **buffers;
+    void *spare;
 };
 
 // Called in this order for each case. After an error or missing memory only release() follows.
@@ -44,6 +66,19 @@ struct engine_ops {
     // Copies bytes from the engine's memory to the host, after verify(); false: failed. NULL: the
     // engine's memory is host memory.
     bool (*read)(struct engine *e, const void *from, size_t bytes, void *to);
+    // ---- plans of other kinds of jobs, in this order; NULL: the engine runs none ----
+    // Ensures all memory, on all ranks or on none: *lacks, and `error` has the sentence of a rank
+    // that has too little.
+    enum status (*plan_reserve)(struct engine *e, struct plan_run *run, bool *lacks,
+                                struct error *error);
+    // Runs it and waits for it; forward, exchange and exposed times are means of the iterations.
+    // UNIMPLEMENTED: there is no such library.
+    enum status (*plan_execute)(struct engine *e, const struct plan_run *run, struct error *error);
+    // All ranks call it when they need the memory no longer, but release() frees it.
+    enum status (*plan_finish)(struct engine *e, struct error *error);
+    const struct collective_judge *collective_judge;
+    void *(*queue)(struct engine *e); // the struct cuda_queue of the engine; NULL: it has none
+
     void (*release)(struct engine *e); // frees memory that an idle rank does not keep
     void (*destroy)(struct engine *e);
 };

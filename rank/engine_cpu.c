@@ -86,6 +86,72 @@ static enum status cpu_prepare(struct engine *e, struct job *j, struct error *er
 
 // ---- work ----
 
+// ---- plans of other kinds ----
+
+static enum status cpu_plan_reserve(struct engine *e, struct plan_run *run, bool *lacks,
+                                    struct error *error)
+{
+    size_t total = 0;
+    (void)e;
+    *lacks = false;
+    enum status status = arena_add(&total, run->plan->buffer_count, sizeof(*run->buffers), error);
+    for (int32_t i = 0; i < run->plan->buffer_count && status == STATUS_OK; i++) {
+        const struct plan_buffer *b = &run->plan->buffers[i];
+        status = arena_add(&total, b->before + b->bytes + b->after, 1, error);
+    }
+    if (status == STATUS_OK)
+        status = arena_add(&total, run->spare_bytes, 1, error);
+    if (status == STATUS_OK)
+        status = arena_reserve(run->arena, total, error);
+    if (status != STATUS_OK)
+        return status;
+    run->buffers = arena_take(run->arena, run->plan->buffer_count, sizeof(*run->buffers));
+    for (int32_t i = 0; i < run->plan->buffer_count; i++) {
+        const struct plan_buffer *b = &run->plan->buffers[i];
+        char *base = arena_take(run->arena, b->before + b->bytes + b->after, 1);
+        run->buffers[i] = base + b->before;
+    }
+    run->spare = arena_take(run->arena, run->spare_bytes, 1);
+    return STATUS_OK;
+}
+
+static enum status cpu_plan_execute(struct engine *e, const struct plan_run *run,
+                                    struct error *error)
+{
+    const struct execution execution = {.plan = run->plan,
+                                        .buffers = run->buffers,
+                                        .ops = self(e)->ops,
+                                        .backend = self(e)->backend,
+                                        .transport = run->control,
+                                        .progress = run->progress,
+                                        .job = run->job};
+    struct timings sum = {0};
+    enum status status = STATUS_OK;
+    if (run->library)
+        return error_set(error, STATUS_UNIMPLEMENTED, "the CPU has no library of collectives");
+    for (int i = 0; i < run->iterations && status == STATUS_OK; i++) {
+        struct timings once = {0};
+        status = executor_run(&execution, &once, error);
+        sum.forward_ns += once.forward_ns;
+        sum.backward_ns += once.backward_ns;
+        sum.exchange_ns += once.exchange_ns;
+        sum.exposed_ns += once.exposed_ns;
+    }
+    run->timings->forward_ns = sum.forward_ns / (uint64_t)run->iterations;
+    run->timings->backward_ns = sum.backward_ns / (uint64_t)run->iterations;
+    run->timings->exchange_ns = sum.exchange_ns / (uint64_t)run->iterations;
+    run->timings->exposed_ns = sum.exposed_ns / (uint64_t)run->iterations;
+    return status;
+}
+
+static enum status cpu_plan_finish(struct engine *e, struct error *error)
+{
+    (void)e, (void)error;
+    return STATUS_OK;
+}
+
+// ---- attention ----
+
 static enum status cpu_execute(struct engine *e, struct job *j, struct error *error)
 {
     struct execution execution = {
@@ -153,6 +219,10 @@ static const struct engine_ops cpu_ops = {
     .prepare = cpu_prepare,
     .execute = cpu_execute,
     .verify = cpu_verify,
+    .plan_reserve = cpu_plan_reserve,
+    .plan_execute = cpu_plan_execute,
+    .plan_finish = cpu_plan_finish,
+    .collective_judge = &collective_judge_host,
     .release = cpu_release,
     .destroy = cpu_destroy,
 };

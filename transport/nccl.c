@@ -213,6 +213,64 @@ static enum status nccl_progress(struct transport *t, int timeout_ms, int *done,
     }
 }
 
+// ---- the library's own collectives ----
+
+static ncclDataType_t type_of(enum nccl_element element)
+{
+    static const ncclDataType_t types[] = {
+        [NCCL_FP32] = ncclFloat32, [NCCL_FP16] = ncclFloat16, [NCCL_BF16] = ncclBfloat16,
+        [NCCL_INT32] = ncclInt32,  [NCCL_INT64] = ncclInt64,  [NCCL_UINT8] = ncclUint8};
+    return types[element];
+}
+
+static ncclRedOp_t reduction_of(enum nccl_reduction reduction)
+{
+    static const ncclRedOp_t reductions[] = {[NCCL_SUM] = ncclSum,
+                                             [NCCL_PROD] = ncclProd,
+                                             [NCCL_MIN] = ncclMin,
+                                             [NCCL_MAX] = ncclMax,
+                                             [NCCL_AVG] = ncclAvg};
+    return reductions[reduction];
+}
+
+static ncclResult_t call_put(const struct nccl_transport *n, const struct nccl_call *c)
+{
+    ncclDataType_t type = type_of(c->element);
+    ncclRedOp_t reduction = reduction_of(c->reduction);
+    switch (c->operation) {
+    case NCCL_ALL_REDUCE:
+        return ncclAllReduce(c->send, c->receive, c->count, type, reduction, n->comm, n->stream);
+    case NCCL_ALL_GATHER:
+        return ncclAllGather(c->send, c->receive, c->count, type, n->comm, n->stream);
+    case NCCL_REDUCE_SCATTER:
+        return ncclReduceScatter(c->send, c->receive, c->count, type, reduction, n->comm,
+                                 n->stream);
+    case NCCL_BROADCAST:
+        return ncclBroadcast(c->send, c->receive, c->count, type, c->root, n->comm, n->stream);
+    case NCCL_REDUCE:
+        return ncclReduce(c->send, c->receive, c->count, type, reduction, c->root, n->comm,
+                          n->stream);
+    }
+    return ncclInvalidArgument;
+}
+
+enum status transport_nccl_call(struct transport *t, const struct nccl_call *call,
+                                struct error *error)
+{
+    struct nccl_transport *n = self(t);
+    if (n->failed)
+        return error_set(error, STATUS_FAILED_PRECONDITION, "the exchange before has failed");
+    if (!n->comm)
+        return STATUS_OK;
+    ncclResult_t result = call_settle(n, call_put(n, call), UINT64_MAX);
+    if (result != ncclSuccess)
+        return nccl_failed(n, result, "a collective", error);
+    cudaError_t recorded = cudaEventRecord(n->last, n->stream);
+    return recorded == cudaSuccess ? STATUS_OK : cuda_failed(n, recorded, "a collective", error);
+}
+
+// ---- the state ----
+
 static int nccl_waiting_for(const struct transport *t)
 {
     (void)t; // only the device knows

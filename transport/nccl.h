@@ -21,6 +21,31 @@
 enum status transport_nccl_create(struct transport *control, cudaStream_t stream,
                                   struct transport **t, struct error *error) MUST_CHECK;
 
+// A collective of the library, among all ranks of the transport, which call it alike. Elements are
+// counted as NCCL counts them.
+enum nccl_operation {
+    NCCL_ALL_REDUCE = 1,
+    NCCL_ALL_GATHER,
+    NCCL_REDUCE_SCATTER,
+    NCCL_BROADCAST,
+    NCCL_REDUCE
+};
+enum nccl_element { NCCL_FP32 = 1, NCCL_FP16, NCCL_BF16, NCCL_INT32, NCCL_INT64, NCCL_UINT8 };
+enum nccl_reduction { NCCL_SUM = 1, NCCL_PROD, NCCL_MIN, NCCL_MAX, NCCL_AVG };
+struct nccl_call {
+    enum nccl_operation operation;
+    enum nccl_element element;
+    enum nccl_reduction reduction; // of those that reduce
+    const void *send;
+    void *receive;
+    size_t count;
+    int root; // of broadcast and reduce
+};
+
+// Puts it on the stream, as start() does with an exchange. In a world of one rank nothing is done.
+enum status transport_nccl_call(struct transport *t, const struct nccl_call *call,
+                                struct error *error) MUST_CHECK;
+
 // The stream that exchanges go to.
 cudaStream_t transport_nccl_stream(const struct transport *t);
 

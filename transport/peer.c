@@ -320,6 +320,8 @@ static uint32_t exchange_next(const struct peer_transport *p, uint32_t *exchange
 
 static cudaError_t message_put(struct remote *r, const struct message *m, size_t window_bytes)
 {
+    if (r->place_next == r->place_count)
+        r->place_next = 0; // once more
     int64_t place = r->place_next < r->place_count ? r->places[r->place_next++] : -1;
     if (place < 0 || (size_t)place > window_bytes || m->send_bytes > window_bytes - (size_t)place)
         return cudaErrorInvalidValue; // was not announced

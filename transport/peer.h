@@ -15,7 +15,8 @@
 // exchange, or none.
 //
 // start() puts an exchange on the stream and waits for nothing, as that of transport/nccl.h does;
-// exchanges run one after the other. Every message of an exchange must have been announced. If a
+// exchanges run one after the other. Every message of an exchange must have been announced; after
+// the last of them the same ones may come again, from the first on. If a
 // peer dies, the stream waits without end, and the process must be killed.
 #ifndef CPATTN_TRANSPORT_PEER_H
 #define CPATTN_TRANSPORT_PEER_H

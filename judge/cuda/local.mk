@@ -2,6 +2,8 @@
 # What judges on a GPU: one file per line.
 cuda_judge_sources =
 cuda_judge_sources += judge/cuda/attend.cuh
+cuda_judge_sources += judge/cuda/collective.cu
+cuda_judge_sources += judge/cuda/collective_cuda.h
 cuda_judge_sources += judge/cuda/compare.cu
 cuda_judge_sources += judge/cuda/compare_cuda.h
 cuda_judge_sources += judge/cuda/digest.cu

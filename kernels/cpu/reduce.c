@@ -67,9 +67,10 @@ static void reduce_16(enum collective_element element, enum collective_reduction
     }
 }
 
-void cpu_reduce(enum collective_element element, enum collective_reduction reduction,
+void cpu_reduce(struct attention_backend *backend, enum collective_element element, enum collective_reduction reduction,
                 const void *source, void *destination, int64_t count)
 {
+    (void)backend;
     switch (element) {
     case ELEMENT_FP32:
         reduce_float(reduction, source, destination, count);
@@ -108,8 +109,9 @@ static void divide_real(enum collective_element element, int divisor, void *dest
     for (int64_t i = 0; i < count; i++)                                                            \
     ((type *)destination)[i] = (type)(((type *)destination)[i] / divisor)
 
-void cpu_divide(enum collective_element element, int divisor, void *destination, int64_t count)
+void cpu_divide(struct attention_backend *backend, enum collective_element element, int divisor, void *destination, int64_t count)
 {
+    (void)backend;
     switch (element) {
     case ELEMENT_INT32:
         DIVIDE(int32_t);

@@ -7,8 +7,10 @@
 
 #include "plan/element.h"
 
-void cpu_reduce(enum collective_element element, enum collective_reduction reduction,
+struct attention_backend;
+
+void cpu_reduce(struct attention_backend *backend, enum collective_element element, enum collective_reduction reduction,
                 const void *source, void *destination, int64_t count);
-void cpu_divide(enum collective_element element, int divisor, void *destination, int64_t count);
+void cpu_divide(struct attention_backend *backend, enum collective_element element, int divisor, void *destination, int64_t count);
 
 #endif

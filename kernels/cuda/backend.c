@@ -6,6 +6,7 @@
 #include "kernels/backend.h"
 #include "kernels/cuda/internal.h"
 #include "kernels/cuda/packed_cuda.h"
+#include "kernels/cuda/reduce_cuda.h"
 
 // ---- tables ----
 
@@ -297,5 +298,7 @@ const struct backend_ops backend_cuda = {
     .tables_reserve = tables_reserve,
     .tables_push = tables_push,
     .tables_release = tables_release,
+    .reduce = reduce_cuda,
+    .divide = divide_cuda,
     .stream = backend_stream,
 };

@@ -7,21 +7,15 @@
 #include <string.h>
 
 #include "common/clock.h"
-#include "common/cuda/device_arena.h"
+#include "judge/cuda/collective_cuda.h"
 #include "judge/cuda/digest_cuda.h"
 #include "judge/cuda/inputs_cuda.h"
-#include "judge/cuda/verify.h"
 #include "judge/digest.h"
 #include "rank/cuda/device.h"
-#include "rank/cuda/events.h"
-#include "rank/cuda/executor.h"
+#include "rank/cuda/engine_state.h"
 #include "rank/cuda/given.h"
 #include "rank/cuda/results_read.h"
-#include "rank/cuda/swap_nccl.h"
-#include "rank/cuda/swap_staged.h"
-#include "rank/cuda/window.h"
 #include "rank/diagnose.h"
-#include "rank/providers.h"
 #include "transport/nccl.h"
 #include "transport/peer.h"
 
@@ -52,36 +46,9 @@ static void queues_set(const struct transport *control)
 // Of NCCL where it carries nothing but what verdicts need. Each takes its time to connect.
 #define NCCL_CHANNELS "4"
 
-struct cuda {
-    struct engine base;
-    struct progress *words; // of all ranks
-    struct attention_backend *backend;
-    struct own_provider own;
-    struct providers providers;
-    cudaStream_t compute, comm;
-    struct transport *transport;    // NCCL
-    struct transport *peer;         // copy engines; NULL where they are of no use
-    struct cuda_executor *executor; // NULL, as is NCCL: the rank is a guest's
-    struct device_arena arena;
-    struct events times;
-    cudaEvent_t reference_end, compare_end;
-    bool broken; // a call has failed: the device may never answer again
-
-    // Of the case at hand.
-    size_t device_bytes;
-    struct swap_nccl swap;
-    struct swap_staged swap_staged; // of a guest
-    struct window window;
-    struct cuda_execution execution;
-    int inputs[2];    // timed events around them
-    int verify_begin; // timed event
-    const uint64_t *sums[JOB_OUTPUTS];
-    const void *given[VERIFY_CUDA_GIVEN]; // whole inputs for the judge
-};
-
 static struct cuda *self(struct engine *e)
 {
-    return (struct cuda *)e;
+    return engine_cuda_self(e);
 }
 
 struct attention_backend *engine_cuda_backend(struct engine *e)
@@ -411,6 +378,11 @@ static bool cuda_read(struct engine *e, const void *from, size_t bytes, void *to
 
 // ---- life ----
 
+static void *cuda_queue_of(struct engine *e)
+{
+    return attention_cuda_queue(self(e)->backend);
+}
+
 static void cuda_release(struct engine *e)
 {
     if (!self(e)->broken)
@@ -454,6 +426,11 @@ static const struct engine_ops cuda_ops = {
     .wait = cuda_wait,
     .verify = cuda_verify,
     .read = cuda_read,
+    .plan_reserve = cuda_plan_reserve,
+    .plan_execute = cuda_plan_execute,
+    .plan_finish = cuda_plan_finish,
+    .collective_judge = &collective_judge_cuda,
+    .queue = cuda_queue_of,
     .release = cuda_release,
     .destroy = cuda_destroy,
 };

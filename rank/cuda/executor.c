@@ -401,7 +401,8 @@ static enum status plan_put(struct cuda_executor *x, struct error *error)
         result = streams_join(x, STREAM_COMPUTE, STREAM_COMM);
     if (result != cudaSuccess)
         return cuda_failed(x, result, NULL, error);
-    attends_begin(x->e->attends);
+    if (x->e->attends)
+        attends_begin(x->e->attends);
     enum status status = ops_put(x, error);
     if (status != STATUS_OK)
         return status;
@@ -452,6 +453,11 @@ static enum status graph_launch(struct cuda_executor *x, struct error *error)
         return status;
     cudaError_t result = cudaGraphLaunch(x->graph.exec, x->streams[STREAM_COMPUTE]);
     return result == cudaSuccess ? STATUS_OK : cuda_failed(x, result, NULL, error);
+}
+
+void cuda_executor_take(struct cuda_executor *x, const struct cuda_execution *e)
+{
+    execution_take(x, e);
 }
 
 enum status cuda_executor_start(struct cuda_executor *x, const struct cuda_execution *e,

@@ -27,7 +27,7 @@ struct cuda_execution {
                           // backend's stream
     char *staging;        // device memory, window_staging_bytes() of it
     uint64_t job;
-    const struct attends *attends; // what is prepared of the plan; not NULL
+    const struct attends *attends; // what is prepared of the plan; NULL: it has no attention
     void *scratch;                 // device memory, attends->scratch_bytes of it
     uint64_t windows;              // transport_peer_windows(); 0: exchanges go by another transport
 };
@@ -40,6 +40,9 @@ struct cuda_execution {
 // and all memory are those of the time before, that graph is launched again.
 enum status cuda_executor_start(struct cuda_executor *x, const struct cuda_execution *e,
                                 struct error *error) MUST_CHECK;
+
+// Names the execution that the waits are about, whose work is put on the streams by others.
+void cuda_executor_take(struct cuda_executor *x, const struct cuda_execution *e);
 
 // Waits until the backend's stream is through with all that is on it by now, and keeps the progress
 // word at the operation that the device is at: first of the plan, then as REPORT_REFERENCE.

@@ -71,8 +71,9 @@ static enum status layout_set(struct window *w, const struct plan *plan, struct 
     w->staging = 0;
     for (int i = 0; i < plan->buffer_count && status == STATUS_OK; i++)
         if (w->offsets[i] == 0) {
-            w->offsets[i] = (int64_t)bytes;
-            status = bytes_add(&bytes, plan->buffers[i].bytes, error);
+            const struct plan_buffer *buffer = &plan->buffers[i];
+            w->offsets[i] = (int64_t)bytes + buffer->before;
+            status = bytes_add(&bytes, buffer->before + buffer->bytes + buffer->after, error);
         }
     w->bytes = bytes;
     return status;

@@ -165,7 +165,7 @@ static int broken(const struct scene *s)
     int rules = 0;
     for (int rank = 0; rank < s->c.world_size; rank++) {
         struct figures receive = {0}, send = {0};
-        collective_judge(&s->c, rank, s->receive[rank], &receive);
+        collective_judge_receive(&s->c, rank, s->receive[rank], &receive);
         collective_judge_send(&s->c, rank, s->send[rank], s->c.in_place ? s->receive[rank] : NULL,
                               &send);
         rules |= receive.broken | send.broken;

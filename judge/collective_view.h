@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: Apache-2.0
+// A collective as the judge of one rank sees it: where each element of the receive comes from, and
+// what it has to be. Plain numbers; C that also compiles as CUDA, with the same bits.
+#ifndef CPATTN_JUDGE_COLLECTIVE_VIEW_H
+#define CPATTN_JUDGE_COLLECTIVE_VIEW_H
+
+#include <math.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/limits.h"
+#include "judge/philox.h"
+#include "plan/element.h"
+
+#ifdef __CUDACC__ // after <cuda_fp16.h>
+#define VIEW_INLINE static __device__ __forceinline__
+#else
+#include <string.h>
+
+#include "judge/dtype.h"
+#define VIEW_INLINE static inline
+#endif
+
+struct collective_view {
+    int32_t rank, world_size;
+    int32_t element;   // enum collective_element
+    int32_t reduction; // enum collective_reduction; 0: nothing is reduced
+    uint64_t seed;
+    double bound; // what a sum may be off, in parts of what is added up
+    // The receive in blocks: block b is elements [first[b], first[b + 1]), and begins with element
+    // at[b] of the send of rank source[b], or of all ranks where that is -1.
+    int32_t blocks;
+    int64_t first[WORLD_SIZE_MAX + 1];
+    int32_t source[WORLD_SIZE_MAX];
+    int64_t at[WORLD_SIZE_MAX];
+};
+
+// An element as a number: real ones exactly, whole ones as they are.
+union view_number {
+    double real;
+    int64_t whole;
+};
+
+// Where an element of a receive comes from: the same index of all sends, or one of one.
+struct view_origin {
+    int32_t rank; // -1: all
+    int64_t index;
+};
+
+// The right value of a real element, what it may be off, and the twin's value.
+struct view_right {
+    double value, bound, twin;
+};
+
+VIEW_INLINE bool view_is_real(const struct collective_view *v)
+{
+    return v->element == ELEMENT_FP32 || v->element == ELEMENT_FP16 || v->element == ELEMENT_BF16;
+}
+
+// Significant bits, the hidden one included.
+VIEW_INLINE int view_precision(const struct collective_view *v)
+{
+    return v->element == ELEMENT_FP16 ? 11 : v->element == ELEMENT_BF16 ? 8 : 24;
+}
+
+// To nearest even in the dtype. Sums and products of two of its numbers are exact in fp32 here, so
+// that nothing is rounded twice.
+VIEW_INLINE double view_rounded(const struct collective_view *v, double value)
+{
+    float narrow = (float)value;
+    if (v->element == ELEMENT_FP32)
+        return (double)narrow;
+#ifdef __CUDACC__
+    if (v->element == ELEMENT_FP16)
+        return (double)__half2float(__float2half_rn(narrow));
+    uint32_t bits = __float_as_uint(narrow);
+    return (double)__uint_as_float((bits + 0x7fff + (bits >> 16 & 1)) & 0xffff0000u);
+#else
+    uint32_t bits;
+    if (v->element == ELEMENT_FP16) {
+#ifdef __FLT16_MAX__
+        return (double)(_Float16)narrow;
+#else
+        dtype_round(DTYPE_FP16, &narrow, 1);
+        return (double)narrow;
+#endif
+    }
+    memcpy(&bits, &narrow, sizeof(bits));
+    bits = (bits + 0x7fff + (bits >> 16 & 1)) & 0xffff0000u;
+    memcpy(&narrow, &bits, sizeof(bits));
+    return (double)narrow;
+#endif
+}
+
+VIEW_INLINE int64_t view_truncated(const struct collective_view *v, uint64_t value)
+{
+    return v->element == ELEMENT_UINT8   ? (int64_t)(uint8_t)value
+           : v->element == ELEMENT_INT32 ? (int64_t)(int32_t)value
+                                         : (int64_t)value;
+}
+
+// Numbers that the dtype holds: as many bits as it has, spread over [-1, 1) and down to an eighth
+// of that. Factors are near 1, so that products of 64 neither vanish nor overflow in fp16.
+VIEW_INLINE double view_drawn_real(const struct collective_view *v, uint64_t bits)
+{
+    int p = view_precision(v);
+    bool factor = v->reduction == REDUCTION_PROD;
+    int32_t steps = (int32_t)(bits >> 32) >> (32 - p + (factor ? 3 : 0));
+    double spread = steps * (1.0 / (double)(1 << (p - 1)));
+    if (factor)
+        return (bits & 1 ? -1 : 1) * (1 + spread);
+    return spread / (double)(1 << (bits & 3));
+}
+
+// Factors are odd, so that a product never becomes 0; what is averaged has room for 64 of it.
+VIEW_INLINE int64_t view_drawn_whole(const struct collective_view *v, uint64_t bits)
+{
+    if (v->reduction == REDUCTION_PROD)
+        bits |= 1;
+    if (v->reduction == REDUCTION_AVG && v->element == ELEMENT_INT32)
+        return (int64_t)(int32_t)bits >> 8;
+    if (v->reduction == REDUCTION_AVG && v->element == ELEMENT_INT64)
+        return (int64_t)bits >> 8;
+    return view_truncated(v, bits);
+}
+
+// Element `index` of the send of a rank.
+VIEW_INLINE union view_number view_drawn(const struct collective_view *v, int32_t rank,
+                                         int64_t index)
+{
+    struct philox_block counter = {
+        {(uint32_t)index, (uint32_t)(index >> 32), (uint32_t)rank, 0x436f6c6cu}};
+    struct philox_block block = philox_block(counter, v->seed);
+    uint64_t bits = (uint64_t)block.word[0] << 32 | block.word[1];
+    union view_number number;
+    if (view_is_real(v))
+        number.real = view_drawn_real(v, bits);
+    else
+        number.whole = view_drawn_whole(v, bits);
+    return number;
+}
+
+// Of an element of the receive. Blocks of one size are found at once.
+VIEW_INLINE struct view_origin view_origin_of(const struct collective_view *v, int64_t index)
+{
+    int32_t block = (int32_t)((double)index / (double)v->first[v->blocks] * v->blocks);
+    while (block > 0 && (block >= v->blocks || index < v->first[block]))
+        block--;
+    while (index >= v->first[block + 1])
+        block++;
+    struct view_origin origin = {v->source[block], v->at[block] + index - v->first[block]};
+    return origin;
+}
+
+VIEW_INLINE struct view_right view_right_sum(const struct collective_view *v, int64_t index)
+{
+    bool product = v->reduction == REDUCTION_PROD;
+    struct view_right right = {product ? 1.0 : 0.0, 0, product ? 1.0 : 0.0};
+    double sizes = 0;
+    for (int32_t rank = 0; rank < v->world_size; rank++) {
+        double x = view_drawn(v, rank, index).real;
+        right.value = product ? right.value * x : right.value + x;
+        right.twin = view_rounded(v, product ? right.twin * x : right.twin + x);
+        sizes = product ? fabs(right.value) : sizes + fabs(x);
+    }
+    if (v->reduction == REDUCTION_AVG && v->world_size > 1) {
+        right.value /= v->world_size;
+        right.twin = view_rounded(v, right.twin / v->world_size);
+        sizes /= v->world_size;
+    }
+    right.bound = v->bound * sizes;
+    return right;
+}
+
+VIEW_INLINE struct view_right view_right_real(const struct collective_view *v,
+                                              struct view_origin origin)
+{
+    struct view_right right = {0, 0, 0};
+    if (origin.rank >= 0) {
+        right.value = right.twin = view_drawn(v, origin.rank, origin.index).real;
+        return right;
+    }
+    if (v->reduction != REDUCTION_MIN && v->reduction != REDUCTION_MAX)
+        return view_right_sum(v, origin.index);
+    double most = view_drawn(v, 0, origin.index).real;
+    for (int32_t rank = 1; rank < v->world_size; rank++) {
+        double x = view_drawn(v, rank, origin.index).real;
+        most = (v->reduction == REDUCTION_MAX ? x > most : x < most) ? x : most;
+    }
+    right.value = right.twin = most;
+    return right;
+}
+
+VIEW_INLINE int64_t view_reduced_whole(const struct collective_view *v, int64_t a, int64_t b)
+{
+    switch (v->reduction) {
+    case REDUCTION_PROD:
+        return view_truncated(v, (uint64_t)a * (uint64_t)b);
+    case REDUCTION_MIN:
+        return a < b ? a : b;
+    case REDUCTION_MAX:
+        return a > b ? a : b;
+    default:
+        return view_truncated(v, (uint64_t)a + (uint64_t)b);
+    }
+}
+
+VIEW_INLINE int64_t view_right_whole(const struct collective_view *v, struct view_origin origin)
+{
+    if (origin.rank >= 0)
+        return view_drawn(v, origin.rank, origin.index).whole;
+    int64_t right = view_drawn(v, 0, origin.index).whole;
+    for (int32_t rank = 1; rank < v->world_size; rank++)
+        right = view_reduced_whole(v, right, view_drawn(v, rank, origin.index).whole);
+    return v->reduction == REDUCTION_AVG ? right / v->world_size : right;
+}
+
+// ---- the comparison, element by element ---------------------------------------------------------
+
+// What is counted of some elements of a receive.
+struct view_tally {
+    double error2, twin2, bound2, right2, along; // sums of squares, and of error * right
+    double max_abs, worst;                       // worst: the largest part of a bound
+    int64_t mismatches, nonfinite;
+    int64_t first_bad; // its index; INT64_MAX: none
+};
+
+VIEW_INLINE void view_bad(struct view_tally *t, int64_t index)
+{
+    t->mismatches++;
+    t->first_bad = index < t->first_bad ? index : t->first_bad;
+}
+
+VIEW_INLINE void view_tally_real(struct view_tally *t, int64_t index, double got,
+                                 struct view_right right)
+{
+    double error = got - right.value;
+    double used = error == 0 ? 0 : fabs(error) / right.bound; // infinite where it has to be exact
+    if (!isfinite(got)) {
+        t->nonfinite++;
+        used = INFINITY;
+    } else {
+        t->error2 += error * error;
+        t->along += error * right.value;
+        t->max_abs = fmax(t->max_abs, fabs(error));
+    }
+    t->right2 += right.value * right.value;
+    t->bound2 += right.bound * right.bound;
+    t->twin2 += (right.twin - right.value) * (right.twin - right.value);
+    t->worst = fmax(t->worst, used);
+    if (!(used <= 1))
+        view_bad(t, index);
+}
+
+VIEW_INLINE void view_tally_whole(struct view_tally *t, int64_t index, int64_t got, int64_t right)
+{
+    if (got == right)
+        return;
+    t->worst = INFINITY;
+    t->max_abs = fmax(t->max_abs, fabs((double)got - (double)right));
+    view_bad(t, index);
+}
+
+// Adds what `more` has counted of other elements.
+VIEW_INLINE void view_tally_join(struct view_tally *t, const struct view_tally *more)
+{
+    t->error2 += more->error2;
+    t->twin2 += more->twin2;
+    t->bound2 += more->bound2;
+    t->right2 += more->right2;
+    t->along += more->along;
+    t->max_abs = fmax(t->max_abs, more->max_abs);
+    t->worst = fmax(t->worst, more->worst);
+    t->mismatches += more->mismatches;
+    t->nonfinite += more->nonfinite;
+    t->first_bad = more->first_bad < t->first_bad ? more->first_bad : t->first_bad;
+}
+
+#endif

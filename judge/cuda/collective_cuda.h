@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// The judge of collectives on a device: every element is drawn and compared there, and sums return.
+#ifndef CPATTN_JUDGE_CUDA_COLLECTIVE_CUDA_H
+#define CPATTN_JUDGE_CUDA_COLLECTIVE_CUDA_H
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#include "judge/collective.h"
+
+// Its calls wait for the stream, except set() and fill().
+extern const struct collective_judge collective_judge_cuda;
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

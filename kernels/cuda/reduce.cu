@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+// The elements of collectives on a device, with the bits of kernels/cpu/reduce.c: each operation
+// rounds to nearest even, whole numbers wrap around.
+#include "kernels/cuda/reduce_cuda.h"
+
+#include "kernels/cuda/dtype.cuh"
+#include "kernels/cuda/internal.h"
+
+#define THREADS    256
+#define UNROLL     4
+#define UNIT_BYTES 16
+
+// ---- types: `stored` in memory, `wide` to compute with ------------------------------------------
+
+template <class Dtype> struct real_type {
+    typedef typename Dtype::stored stored;
+    typedef float wide;
+    static __device__ __forceinline__ wide load(stored x)
+    {
+        return Dtype::value(x);
+    }
+    static __device__ __forceinline__ stored store(wide x)
+    {
+        return Dtype::round(x);
+    }
+    static __device__ __forceinline__ wide divide(wide x, int divisor)
+    {
+        return __fdiv_rn(x, (float)divisor);
+    }
+    static __device__ __forceinline__ wide add(wide a, wide b)
+    {
+        return __fadd_rn(a, b);
+    }
+    static __device__ __forceinline__ wide multiply(wide a, wide b)
+    {
+        return __fmul_rn(a, b);
+    }
+};
+
+template <class Stored, class Unsigned> struct whole_type {
+    typedef Stored stored;
+    typedef Stored wide;
+    static __device__ __forceinline__ wide load(stored x)
+    {
+        return x;
+    }
+    static __device__ __forceinline__ stored store(wide x)
+    {
+        return x;
+    }
+    static __device__ __forceinline__ wide divide(wide x, int divisor)
+    {
+        return (wide)(x / (wide)divisor);
+    }
+    static __device__ __forceinline__ wide add(wide a, wide b)
+    {
+        return (wide)((Unsigned)a + (Unsigned)b);
+    }
+    static __device__ __forceinline__ wide multiply(wide a, wide b)
+    {
+        return (wide)((Unsigned)a * (Unsigned)b);
+    }
+};
+
+// ---- operations ---------------------------------------------------------------------------------
+
+template <class Type, enum collective_reduction REDUCTION>
+struct reduce_operation {
+    static const bool reads_source = true; const typename Type::stored * source;
+    typename Type::stored * destination; int divisor; __device__ __forceinline__
+    typename Type::stored result(typename Type::stored from, typename Type::stored to)
+        const {typename Type::wide a = Type::load(to), b = Type::load(from); switch (REDUCTION){
+                   case REDUCTION_PROD : return Type::store(Type::multiply(a, b));
+                   case REDUCTION_MIN : return b < a ? from : to;
+                   case REDUCTION_MAX : return b > a ? from : to;
+                   default : return Type::store(Type::add(a, b));
+               }
+}
+}
+;
+
+template <class Type> struct divide_operation {
+    static const bool reads_source = false;
+    const typename Type::stored *source;
+    typename Type::stored *destination;
+    int divisor;
+    __device__ __forceinline__ typename Type::stored result(typename Type::stored,
+                                                            typename Type::stored to) const
+    {
+        return Type::store(Type::divide(Type::load(to), divisor));
+    }
+};
+
+template <class Stored, int WIDTH, class Operation>
+__global__ __launch_bounds__(THREADS) void elements_kernel(Operation operation, int64_t count)
+{
+    int64_t units = count / WIDTH, first = (int64_t)blockIdx.x * (THREADS * UNROLL) + threadIdx.x;
+    vec<Stored, WIDTH> from[UNROLL], to[UNROLL];
+#pragma unroll
+    for (int k = 0; k < UNROLL; k++) {
+        int64_t unit = first + k * THREADS;
+        if (unit >= units)
+            continue;
+        if (Operation::reads_source)
+            from[k] = vec_load<WIDTH>(operation.source + unit * WIDTH);
+        to[k] = vec_load<WIDTH>((const Stored *)operation.destination + unit * WIDTH);
+    }
+#pragma unroll
+    for (int k = 0; k < UNROLL; k++) {
+        int64_t unit = first + k * THREADS;
+        if (unit >= units)
+            continue;
+#pragma unroll
+        for (int w = 0; w < WIDTH; w++)
+            to[k].at[w] = operation.result(from[k].at[w], to[k].at[w]);
+        vec_store(operation.destination + unit * WIDTH, to[k]);
+    }
+    int64_t rest = units * WIDTH + threadIdx.x;
+    if (blockIdx.x == 0 && rest < count)
+        operation.destination[rest] =
+            operation.result(Operation::reads_source ? operation.source[rest] : Stored(),
+                             operation.destination[rest]);
+}
+
+template <class Type, class Operation>
+static void elements(struct attention_backend *backend, Operation operation, int64_t count)
+{
+    typedef typename Type::stored stored;
+    const int width = UNIT_BYTES / (int)sizeof(stored);
+    bool wide = aligned(operation.destination, UNIT_BYTES) &&
+                (!Operation::reads_source || aligned(operation.source, UNIT_BYTES));
+    int64_t units = wide ? count / width : count;
+    unsigned blocks = (unsigned)((units + THREADS * UNROLL - 1) / (THREADS * UNROLL));
+    blocks = blocks > 0 ? blocks : 1; // nothing but a rest
+    if (wide)
+        elements_kernel<stored, width>
+            <<<blocks, THREADS, 0, backend->queue.stream>>>(operation, count);
+    else
+        elements_kernel<stored, 1><<<blocks, THREADS, 0, backend->queue.stream>>>(operation, count);
+    cuda_launched(backend, "the elements of a collective");
+}
+
+template <class Type>
+static void reduce_typed(struct attention_backend *backend, enum collective_reduction reduction,
+                         const void *source, void *destination, int64_t count)
+{
+    typedef typename Type::stored stored;
+    const stored *from = (const stored *)source;
+    stored *to = (stored *)destination;
+    switch (reduction) {
+    case REDUCTION_PROD:
+        return elements<Type>(backend, reduce_operation<Type, REDUCTION_PROD>{from, to, 1}, count);
+    case REDUCTION_MIN:
+        return elements<Type>(backend, reduce_operation<Type, REDUCTION_MIN>{from, to, 1}, count);
+    case REDUCTION_MAX:
+        return elements<Type>(backend, reduce_operation<Type, REDUCTION_MAX>{from, to, 1}, count);
+    default:
+        return elements<Type>(backend, reduce_operation<Type, REDUCTION_SUM>{from, to, 1}, count);
+    }
+}
+
+// Calls `run` with a value of the type that stands for the elements.
+template <class Run> static void with_element(enum collective_element element, Run run)
+{
+    switch (element) {
+    case ELEMENT_FP16:
+        return run(real_type<fp16>());
+    case ELEMENT_BF16:
+        return run(real_type<bf16>());
+    case ELEMENT_INT32:
+        return run(whole_type<int32_t, uint32_t>());
+    case ELEMENT_INT64:
+        return run(whole_type<int64_t, uint64_t>());
+    case ELEMENT_UINT8:
+        return run(whole_type<uint8_t, uint32_t>());
+    default:
+        return run(real_type<fp32>());
+    }
+}
+
+void reduce_cuda(struct attention_backend *backend, enum collective_element element,
+                 enum collective_reduction reduction, const void *source, void *destination,
+                 int64_t count)
+{
+    if (count > 0)
+        with_element(element, [&](auto type) {
+            reduce_typed<decltype(type)>(backend, reduction, source, destination, count);
+        });
+}
+
+void divide_cuda(struct attention_backend *backend, enum collective_element element, int divisor,
+                 void *destination, int64_t count)
+{
+    if (count > 0)
+        with_element(element, [&](auto type) {
+            typedef decltype(type) Type;
+            divide_operation<Type> operation = {nullptr, (typename Type::stored *)destination,
+                                                divisor};
+            elements<Type>(backend, operation, count);
+        });
+}

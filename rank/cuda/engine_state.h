@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a rank on a GPU has, for the files that make up its engine.
+#ifndef CPATTN_RANK_CUDA_ENGINE_STATE_H
+#define CPATTN_RANK_CUDA_ENGINE_STATE_H
+
+#include "common/cuda/device_arena.h"
+#include "judge/cuda/verify.h"
+#include "rank/cuda/engine.h"
+#include "rank/cuda/events.h"
+#include "rank/cuda/executor.h"
+#include "rank/cuda/swap_nccl.h"
+#include "rank/cuda/swap_staged.h"
+#include "rank/cuda/window.h"
+#include "rank/providers.h"
+
+struct cuda {
+    struct engine base;
+    struct progress *words; // of all ranks
+    struct attention_backend *backend;
+    struct own_provider own;
+    struct providers providers;
+    cudaStream_t compute, comm;
+    struct transport *transport;    // NCCL
+    struct transport *peer;         // copy engines; NULL where they are of no use
+    struct cuda_executor *executor; // NULL, as is NCCL: the rank is a guest's
+    struct device_arena arena;
+    struct events times;
+    cudaEvent_t reference_end, compare_end;
+    bool broken; // a call has failed: the device may never answer again
+
+    // Of the case at hand.
+    size_t device_bytes;
+    struct swap_nccl swap;
+    struct swap_staged swap_staged; // of a guest
+    struct window window;
+    struct cuda_execution execution;
+    int inputs[2];    // timed events around them
+    int verify_begin; // timed event
+    const uint64_t *sums[JOB_OUTPUTS];
+    const void *given[VERIFY_CUDA_GIVEN]; // whole inputs for the judge
+};
+
+static inline struct cuda *engine_cuda_self(struct engine *e)
+{
+    return (struct cuda *)e;
+}
+
+// Plans of other kinds of jobs, as rank/engine.h says (rank/cuda/plans.c).
+enum status cuda_plan_reserve(struct engine *e, struct plan_run *run, bool *lacks,
+                              struct error *error);
+enum status cuda_plan_execute(struct engine *e, const struct plan_run *run, struct error *error);
+enum status cuda_plan_finish(struct engine *e, struct error *error);
+
+#endif

@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: Apache-2.0
+// Plans of other kinds of jobs on a GPU, and the library's own collectives.
+#include "kernels/cuda/backend.h"
+#include "rank/cuda/engine_state.h"
+#include "transport/agree.h"
+#include "transport/nccl.h"
+#include "transport/peer.h"
+
+static enum status cuda_failed(struct cuda *cuda, cudaError_t result, struct error *error)
+{
+    cuda->broken = true;
+    return error_set(
+        error, result == cudaErrorMemoryAllocation ? STATUS_RESOURCE_EXHAUSTED : STATUS_INTERNAL,
+        "the job: CUDA reports %s: %s", cudaGetErrorName(result), cudaGetErrorString(result));
+}
+
+// ---- memory -------------------------------------------------------------------------------------
+
+static int64_t around(const struct plan_buffer *b)
+{
+    return b->before + b->bytes + b->after;
+}
+
+static bool in_window(const struct cuda *cuda, int32_t buffer)
+{
+    return cuda->peer && cuda->window.offsets[buffer] >= 0;
+}
+
+static enum status device_reserve(struct cuda *cuda, const struct plan_run *run,
+                                  struct error *error)
+{
+    const struct plan *plan = run->plan;
+    enum status status = STATUS_OK;
+    cuda->device_bytes = 0;
+    if (cuda->peer)
+        status = window_set(&cuda->window, plan, error);
+    else
+        status = device_arena_add(&cuda->device_bytes, window_staging_bytes(plan), 1, error);
+    for (int32_t i = 0; i < plan->buffer_count && status == STATUS_OK; i++)
+        if (!in_window(cuda, i))
+            status = device_arena_add(&cuda->device_bytes, around(&plan->buffers[i]), 1, error);
+    if (status == STATUS_OK)
+        status = device_arena_add(&cuda->device_bytes, run->spare_bytes, 1, error);
+    if (status == STATUS_OK)
+        status = device_arena_reserve(&cuda->arena, cuda->device_bytes, error);
+    return status;
+}
+
+static enum status host_reserve(const struct plan_run *run, struct error *error)
+{
+    size_t total = 0;
+    enum status status = arena_add(&total, run->plan->buffer_count, sizeof(*run->buffers), error);
+    return status == STATUS_OK ? arena_reserve(run->arena, total, error) : status;
+}
+
+static void buffers_take(struct cuda *cuda, struct plan_run *run)
+{
+    const struct plan *plan = run->plan;
+    char *window = cuda->peer ? transport_peer_window(cuda->peer) : NULL;
+    run->buffers = arena_take(run->arena, plan->buffer_count, sizeof(*run->buffers));
+    cuda->execution = (struct cuda_execution){
+        .plan = plan,
+        .buffers = run->buffers,
+        .staging = window ? window + cuda->window.staging
+                          : device_arena_take(&cuda->arena, window_staging_bytes(plan), 1),
+        .job = run->job,
+        .windows = cuda->peer ? transport_peer_windows(cuda->peer) : 0,
+    };
+    for (int32_t i = 0; i < plan->buffer_count; i++) {
+        const struct plan_buffer *b = &plan->buffers[i];
+        run->buffers[i] = in_window(cuda, i)
+                              ? window + cuda->window.offsets[i]
+                              : (char *)device_arena_take(&cuda->arena, around(b), 1) + b->before;
+    }
+    run->spare = run->spare_bytes > 0 ? device_arena_take(&cuda->arena, run->spare_bytes, 1) : NULL;
+}
+
+enum status cuda_plan_reserve(struct engine *e, struct plan_run *run, bool *lacks,
+                              struct error *error)
+{
+    struct cuda *cuda = engine_cuda_self(e);
+    struct error broken;
+    bool all = true;
+    enum status own = host_reserve(run, error);
+    if (own == STATUS_OK)
+        own = device_reserve(cuda, run, error);
+    if (own != STATUS_OK && own != STATUS_RESOURCE_EXHAUSTED)
+        return own;
+    enum status status = agree_all(run->control, own == STATUS_OK, &all, &broken);
+    *lacks = !all;
+    if (status == STATUS_OK && all && cuda->peer) {
+        status = transport_peer_announce(cuda->peer, &cuda->window.told, lacks, error);
+        return status == STATUS_OK && !*lacks ? (buffers_take(cuda, run), STATUS_OK) : status;
+    }
+    if (status != STATUS_OK)
+        *error = broken;
+    else if (all)
+        buffers_take(cuda, run);
+    return status;
+}
+
+enum status cuda_plan_finish(struct engine *e, struct error *error)
+{
+    struct cuda *cuda = engine_cuda_self(e);
+    return cuda->peer ? transport_peer_trim(cuda->peer, DEVICE_ARENA_KEPT, error) : STATUS_OK;
+}
+
+// ---- the library's collectives ------------------------------------------------------------------
+
+static enum nccl_element element_of(enum collective_element element)
+{
+    static const enum nccl_element elements[ELEMENTS] = {
+        [ELEMENT_FP32] = NCCL_FP32,   [ELEMENT_FP16] = NCCL_FP16,   [ELEMENT_BF16] = NCCL_BF16,
+        [ELEMENT_INT32] = NCCL_INT32, [ELEMENT_INT64] = NCCL_INT64, [ELEMENT_UINT8] = NCCL_UINT8};
+    return elements[element];
+}
+
+static enum nccl_reduction reduction_of(enum collective_reduction reduction)
+{
+    static const enum nccl_reduction reductions[REDUCTIONS] = {[REDUCTION_SUM] = NCCL_SUM,
+                                                               [REDUCTION_PROD] = NCCL_PROD,
+                                                               [REDUCTION_MIN] = NCCL_MIN,
+                                                               [REDUCTION_MAX] = NCCL_MAX,
+                                                               [REDUCTION_AVG] = NCCL_AVG};
+    return reductions[reduction];
+}
+
+// What has a call of its own.
+static bool operation_of(enum collective_operation operation, enum nccl_operation *found)
+{
+    static const enum nccl_operation operations[COLLECTIVE_OPERATIONS] = {
+        [COLLECTIVE_ALL_REDUCE] = NCCL_ALL_REDUCE,
+        [COLLECTIVE_ALL_GATHER] = NCCL_ALL_GATHER,
+        [COLLECTIVE_REDUCE_SCATTER] = NCCL_REDUCE_SCATTER,
+        [COLLECTIVE_BROADCAST] = NCCL_BROADCAST,
+        [COLLECTIVE_REDUCE] = NCCL_REDUCE};
+    *found = operations[operation];
+    return *found != 0;
+}
+
+// The others are groups of sends and receives, as those of nccl-tests.
+static enum status messages_put(struct cuda *cuda, const struct plan_run *run, struct error *error)
+{
+    const struct collective *c = run->library;
+    struct message messages[WORLD_SIZE_MAX];
+    int rank = cuda->transport->rank, world = c->world_size, count = 0;
+    int64_t bytes = collective_element_bytes(c->dtype);
+    const char *send = run->library_send;
+    char *receive = run->library_receive;
+    if (c->operation == COLLECTIVE_SEND_RECEIVE) {
+        size_t all = (size_t)(c->count * bytes);
+        messages[count++] = (struct message){.peer = (rank + 1) % world, send, all, NULL, 0};
+        messages[count++] =
+            (struct message){.peer = (rank + world - 1) % world, NULL, 0, receive, all};
+    }
+    for (int peer = 0; peer < world && c->operation != COLLECTIVE_SEND_RECEIVE; peer++) {
+        size_t out = (size_t)(collective_message(c, rank, peer) * bytes);
+        size_t in = (size_t)(collective_message(c, peer, rank) * bytes);
+        messages[count++] = (struct message){peer, send, out, receive, in};
+        send = send ? send + out : NULL;
+        receive = receive ? receive + in : NULL;
+    }
+    return cuda->transport->ops->start(cuda->transport, run->job, messages, count, error);
+}
+
+static enum status call_put(struct cuda *cuda, const struct plan_run *run, struct error *error)
+{
+    const struct collective *c = run->library;
+    struct nccl_call call = {.element = element_of(c->dtype),
+                             .reduction = reduction_of(c->reduction),
+                             .send = run->library_send,
+                             .receive = run->library_receive,
+                             .count = (size_t)c->count,
+                             .root = c->root};
+    if (!operation_of(c->operation, &call.operation))
+        return messages_put(cuda, run, error);
+    return transport_nccl_call(cuda->transport, &call, error);
+}
+
+// ---- a run --------------------------------------------------------------------------------------
+
+// Lets one stream go on only when the other has come here.
+static cudaError_t join(struct cuda *cuda, cudaStream_t from, cudaStream_t to)
+{
+    int event;
+    cudaError_t result = events_record(&cuda->times, from, &event);
+    return result == cudaSuccess ? cudaStreamWaitEvent(to, cuda->times.list[event], 0) : result;
+}
+
+static enum status library_put(struct cuda *cuda, const struct plan_run *run, struct error *error)
+{
+    enum status status = STATUS_OK;
+    cuda_executor_take(cuda->executor, &cuda->execution);
+    cudaError_t result = join(cuda, cuda->compute, cuda->comm);
+    for (int i = 0; i < run->iterations && result == cudaSuccess && status == STATUS_OK; i++)
+        status = call_put(cuda, run, error);
+    if (result == cudaSuccess && status == STATUS_OK)
+        result = join(cuda, cuda->comm, cuda->compute);
+    return result == cudaSuccess ? status : cuda_failed(cuda, result, error);
+}
+
+static enum status operations_put(struct cuda *cuda, const struct plan_run *run,
+                                  struct error *error)
+{
+    enum status status = STATUS_OK;
+    for (int i = 0; i < run->iterations && status == STATUS_OK; i++)
+        status = cuda_executor_start(cuda->executor, &cuda->execution, error);
+    return status;
+}
+
+// Exchanges of the last iteration stand for all.
+static enum status timings_read(struct cuda *cuda, const struct plan_run *run, int begin, int end,
+                                struct error *error)
+{
+    struct timings *timings = run->timings;
+    uint64_t ns = 0;
+    enum status status = STATUS_OK;
+    if (!run->library)
+        status = cuda_executor_timings(cuda->executor, timings, error);
+    cudaError_t result = events_between_ns(&cuda->times, begin, end, &ns);
+    uint64_t backward_ns = timings->backward_ns;
+    timings->forward_ns = ns / (uint64_t)run->iterations;
+    timings->backward_ns = backward_ns < timings->forward_ns ? backward_ns : 0;
+    timings->forward_ns -= timings->backward_ns;
+    if (run->library)
+        timings->exchange_ns = timings->exposed_ns = timings->forward_ns;
+    return status != STATUS_OK || result == cudaSuccess ? status : cuda_failed(cuda, result, error);
+}
+
+enum status cuda_plan_execute(struct engine *e, const struct plan_run *run, struct error *error)
+{
+    struct cuda *cuda = engine_cuda_self(e);
+    int begin, end;
+    events_reset(&cuda->times);
+    cudaError_t result = events_record(&cuda->times, cuda->compute, &begin);
+    if (result != cudaSuccess)
+        return cuda_failed(cuda, result, error);
+    enum status status =
+        run->library ? library_put(cuda, run, error) : operations_put(cuda, run, error);
+    if (status == STATUS_OK) {
+        result = events_record(&cuda->times, cuda->compute, &end);
+        status = result == cudaSuccess ? cuda_executor_wait(cuda->executor, error)
+                                       : cuda_failed(cuda, result, error);
+    }
+    if (status == STATUS_OK)
+        status = attention_cuda_finish(cuda->backend, error);
+    if (status == STATUS_OK)
+        status = timings_read(cuda, run, begin, end, error);
+    cuda->broken = status != STATUS_OK;
+    return status;
+}
