@@ -5,6 +5,7 @@
 
 #include "common/clock.h"
 #include "common/fault.h"
+#include "judge/collective_diagnosis.h"
 #include "rank/kind.h"
 
 extern const struct rank_kind rank_kind_collective;
@@ -100,6 +101,26 @@ static enum status guards_judge(const struct work *w, struct figures *guards, st
     return status;
 }
 
+// Looks at some elements of a receive that is wrong.
+static enum status diagnose(const struct work *w, const struct figures *result, struct error *error)
+{
+    struct collective_view v;
+    struct collective_sample sample;
+    size_t bytes = (size_t)collective_element_bytes(w->c->dtype);
+    enum status status = STATUS_OK;
+    collective_view_set(&v, w->c, w->rank);
+    collective_sample_choose(&v, result->first_bad.position, &sample);
+    for (int i = 0; i < sample.count && status == STATUS_OK; i++) {
+        uint64_t element = 0;
+        status = w->judge->read(w->queue, w->receive + (size_t)sample.index[i] * bytes, bytes,
+                                &element, error);
+        sample.got[i] = collective_element(&v, &element, 0);
+    }
+    if (status == STATUS_OK)
+        collective_diagnose(w->c, w->rank, &sample, GUARD, &w->task->report->diagnosis);
+    return status;
+}
+
 // Every byte outside the result: the send, guards, and what is between. In place, blocks that are
 // neither sent nor received do not exist.
 static enum status judge(const struct work *w, struct error *error)
@@ -114,6 +135,8 @@ static enum status judge(const struct work *w, struct error *error)
                                 w->c->in_place ? w->receive : NULL, send, error);
     if (status == STATUS_OK)
         status = guards_judge(w, guards, error);
+    if (status == STATUS_OK && result->mismatches > 0)
+        status = diagnose(w, result, error);
     report->pass = !result->broken && !send->broken && !guards->broken;
     return status;
 }

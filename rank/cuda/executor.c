@@ -520,7 +520,7 @@ enum status cuda_executor_timings(struct cuda_executor *x, struct timings *timin
                                   struct op_times *op_times, struct error *error)
 {
     cudaError_t result = timeline_read(x->times, timings);
-    if (result == cudaSuccess)
+    if (result == cudaSuccess && op_times)
         result = timeline_read_ops(x->times, op_times);
     return result == cudaSuccess ? STATUS_OK : cuda_failed(x, result, NULL, error);
 }

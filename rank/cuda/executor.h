@@ -50,7 +50,7 @@ void cuda_executor_take(struct cuda_executor *x, const struct cuda_execution *e)
 enum status cuda_executor_wait(struct cuda_executor *x, struct error *error) MUST_CHECK;
 
 // Fills forward, backward, exchange and exposed times, and with operation_times in the case those
-// of the operations, after the wait.
+// of the operations where op_times is not NULL, after the wait.
 enum status cuda_executor_timings(struct cuda_executor *x, struct timings *timings,
                                   struct op_times *op_times, struct error *error) MUST_CHECK;
 

@@ -1,0 +1,411 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "judge/collective_diagnosis.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+// Wrong elements that a mistake has to give, in parts of all that are looked at, and at least.
+#define EXPLAINED_MIN 0.9
+#define BAD_MIN       2
+#define SHIFT_MAX     8
+
+struct search {
+    const struct collective *c;
+    struct collective_view v;
+    const struct collective_sample *sample;
+    bool bad[COLLECTIVE_SAMPLES];
+    int bad_count;
+    int memory;
+};
+
+// A mistake with its number: a rank, a shift, a reduction, a divisor, two blocks.
+struct hypothesis {
+    enum collective_mistake mistake;
+    int number, other;
+};
+
+// ---- the sample ---------------------------------------------------------------------------------
+
+static int by_value(const void *a, const void *b)
+{
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return x < y ? -1 : x > y;
+}
+
+void collective_sample_choose(const struct collective_view *v, int64_t first_bad,
+                              struct collective_sample *sample)
+{
+    int64_t count = v->first[v->blocks], all[COLLECTIVE_SAMPLES];
+    int chosen = 0;
+    for (int i = 0; i < COLLECTIVE_SAMPLES / 4; i++)
+        if (first_bad + i < count)
+            all[chosen++] = first_bad + i;
+    int spread = COLLECTIVE_SAMPLES - chosen;
+    for (int i = 0; i < spread; i++) // the odd step meets blocks at different places
+        all[chosen++] = (int64_t)((double)i / spread * (double)count);
+    qsort(all, (size_t)chosen, sizeof(*all), by_value);
+    sample->count = 0;
+    for (int i = 0; i < chosen; i++)
+        if (i == 0 || all[i] != all[i - 1])
+            sample->index[sample->count++] = all[i];
+}
+
+// ---- what a mistake gives -----------------------------------------------------------------------
+
+static bool equal(const struct search *s, union view_number got, union view_number is, double bound)
+{
+    if (!view_is_real(&s->v))
+        return got.whole == is.whole;
+    return fabs(got.real - is.real) <= bound;
+}
+
+static double size_of(const struct search *s, int64_t index)
+{
+    double sum = 0, product = 1;
+    for (int rank = 0; rank < s->c->world_size; rank++) {
+        double x = fabs(view_drawn(&s->v, rank, index).real);
+        sum += x;
+        product *= x;
+    }
+    return s->v.reduction == REDUCTION_PROD ? product : sum;
+}
+
+static union view_number combined(const struct search *s, int reduction, union view_number a,
+                                  union view_number b)
+{
+    struct collective_view v = s->v;
+    v.reduction = reduction;
+    union view_number result;
+    if (!view_is_real(&v))
+        result.whole = view_reduced_whole(&v, a.whole, b.whole);
+    else if (reduction == REDUCTION_PROD)
+        result.real = a.real * b.real;
+    else if (reduction == REDUCTION_MIN)
+        result.real = fmin(a.real, b.real);
+    else if (reduction == REDUCTION_MAX)
+        result.real = fmax(a.real, b.real);
+    else
+        result.real = a.real + b.real;
+    return result;
+}
+
+// The reduction with `times` parts of each rank, divided.
+static union view_number reduced(const struct search *s, int64_t index, int reduction,
+                                 const int *times, int divisor)
+{
+    union view_number sum = {.whole = 0};
+    bool started = false;
+    for (int rank = 0; rank < s->c->world_size; rank++)
+        for (int i = 0; i < times[rank]; i++) {
+            union view_number x = view_drawn(&s->v, rank, index);
+            sum = started ? combined(s, reduction, sum, x) : x;
+            started = true;
+        }
+    if (view_is_real(&s->v))
+        sum.real /= divisor;
+    else
+        sum.whole /= divisor;
+    return sum;
+}
+
+static union view_number filled(const struct search *s, int byte)
+{
+    unsigned char memory[8];
+    memset(memory, byte, sizeof(memory));
+    return collective_element(&s->v, memory, 0);
+}
+
+static int right_divisor(const struct search *s)
+{
+    return s->v.reduction == REDUCTION_AVG ? s->c->world_size : 1;
+}
+
+static union view_number of_reduction(const struct search *s, const struct hypothesis *h,
+                                      int64_t index)
+{
+    int times[WORLD_SIZE_MAX], reduction = s->v.reduction, divisor = right_divisor(s);
+    for (int rank = 0; rank < s->c->world_size; rank++)
+        times[rank] = h->mistake != MISTAKE_RANK_ALONE;
+    if (h->mistake == MISTAKE_RANK_MISSING)
+        times[h->number] = 0;
+    if (h->mistake == MISTAKE_RANK_TWICE)
+        times[h->number] = 2;
+    if (h->mistake == MISTAKE_RANK_ALONE)
+        times[h->number] = 1;
+    if (h->mistake == MISTAKE_REDUCTION)
+        reduction = h->number;
+    if (h->mistake == MISTAKE_NOT_DIVIDED || h->mistake == MISTAKE_REDUCTION)
+        divisor = 1;
+    if (h->mistake == MISTAKE_DIVISOR)
+        divisor = h->number;
+    union view_number result = reduced(s, index, reduction, times, divisor);
+    if (h->mistake == MISTAKE_WORLD_FACTOR && view_is_real(&s->v))
+        result.real *= h->number > 0 ? s->c->world_size : 1.0 / s->c->world_size;
+    else if (h->mistake == MISTAKE_WORLD_FACTOR)
+        result.whole = h->number > 0 ? view_truncated(&s->v, (uint64_t)result.whole *
+                                                                 (uint64_t)s->c->world_size)
+                                     : result.whole / s->c->world_size;
+    return result;
+}
+
+static union view_number right_of(const struct search *s, const struct collective_view *v,
+                                  int64_t index)
+{
+    struct view_origin origin = view_origin_of(v, index);
+    union view_number result;
+    if (view_is_real(&s->v))
+        result.real = view_right_real(v, origin).value;
+    else
+        result.whole = view_right_whole(v, origin);
+    return result;
+}
+
+static bool is_reduced(const struct search *s)
+{
+    return s->v.source[0] < 0;
+}
+
+// The element that a hypothesis has at an index of the receive; false: it says nothing of it.
+static bool element_of(const struct search *s, const struct hypothesis *h, int64_t index,
+                       union view_number *is)
+{
+    struct view_origin origin = view_origin_of(&s->v, index);
+    struct collective_view other;
+    int64_t count = s->v.first[s->v.blocks];
+    switch (h->mistake) {
+    case MISTAKE_UNTOUCHED:
+        *is = filled(s, s->memory);
+        return true;
+    case MISTAKE_ZERO:
+        *is = filled(s, 0);
+        return true;
+    case MISTAKE_WRONG_RANK:
+        *is = view_drawn(&s->v, h->number, origin.index);
+        return true;
+    case MISTAKE_BLOCKS_SWAPPED: {
+        int block = index >= s->v.first[h->other]    ? h->other
+                    : index < s->v.first[h->number + 1] ? h->number
+                                                        : -1;
+        if (block < 0 || index >= s->v.first[block + 1] || index < s->v.first[block])
+            return false;
+        int from = block == h->number ? h->other : h->number;
+        *is = view_drawn(&s->v, s->v.source[from], s->v.at[from] + index - s->v.first[block]);
+        return true;
+    }
+    case MISTAKE_WRONG_BLOCK:
+        collective_view_set(&other, s->c, h->number);
+        if (index >= other.first[other.blocks])
+            return false;
+        *is = right_of(s, &other, index);
+        return true;
+    case MISTAKE_SHIFTED:
+        if (index + h->number < 0 || index + h->number >= count)
+            return false;
+        *is = right_of(s, &s->v, index + h->number);
+        return true;
+    default:
+        *is = of_reduction(s, h, origin.index);
+        return true;
+    }
+}
+
+// The part of the wrong elements that a hypothesis gives.
+static double explained(const struct search *s, const struct hypothesis *h)
+{
+    int hits = 0, spoken = 0;
+    for (int i = 0; i < s->sample->count; i++) {
+        int64_t index = s->sample->index[i];
+        union view_number is;
+        if (!s->bad[i] || !element_of(s, h, index, &is))
+            continue;
+        double size = is_reduced(s) ? size_of(s, view_origin_of(&s->v, index).index) : 0;
+        spoken++;
+        hits += equal(s, s->sample->got[i], is, 2 * s->v.bound * size + 1e-12 * fabs(is.real));
+    }
+    // Of elements at an edge a shift says nothing.
+    return spoken >= BAD_MIN && 10 * spoken >= 9 * s->bad_count ? (double)hits / spoken : 0;
+}
+
+// ---- the sentences ------------------------------------------------------------------------------
+
+static const char *reduction_name(int reduction)
+{
+    static const char *const names[REDUCTIONS] = {
+        [REDUCTION_SUM] = "sum", [REDUCTION_PROD] = "product", [REDUCTION_MIN] = "minimum",
+        [REDUCTION_MAX] = "maximum", [REDUCTION_AVG] = "average"};
+    return names[reduction];
+}
+
+static void sentence(const struct search *s, const struct hypothesis *h, char *text, size_t size)
+{
+    const char *what = is_reduced(s) ? reduction_name(s->v.reduction) : "";
+    switch (h->mistake) {
+    case MISTAKE_UNTOUCHED:
+        snprintf(text, size, "nothing has arrived: the memory is as it was before");
+        break;
+    case MISTAKE_ZERO:
+        snprintf(text, size, "the elements are zero");
+        break;
+    case MISTAKE_NOT_DIVIDED:
+        snprintf(text, size, "the sum is not divided by the number of ranks");
+        break;
+    case MISTAKE_WORLD_FACTOR:
+        snprintf(text, size, "the %s is %d times too %s: a factor of the number of ranks", what,
+                 s->c->world_size, h->number > 0 ? "large" : "small");
+        break;
+    case MISTAKE_DIVISOR:
+        snprintf(text, size, "the sum is divided by %d instead of %d", h->number,
+                 s->c->world_size);
+        break;
+    case MISTAKE_RANK_MISSING:
+        snprintf(text, size, "rank %d is missing from the %s", h->number, what);
+        break;
+    case MISTAKE_RANK_TWICE:
+        snprintf(text, size, "rank %d is in the %s twice", h->number, what);
+        break;
+    case MISTAKE_RANK_ALONE:
+        snprintf(text, size, "nothing but rank %d is in the %s", h->number, what);
+        break;
+    case MISTAKE_REDUCTION:
+        snprintf(text, size, "it is the %s instead of the %s", reduction_name(h->number), what);
+        break;
+    case MISTAKE_WRONG_RANK:
+        snprintf(text, size, "the elements are those of rank %d instead of rank %d", h->number,
+                 s->v.source[0]);
+        break;
+    case MISTAKE_BLOCKS_SWAPPED:
+        snprintf(text, size, "the blocks of ranks %d and %d are swapped", s->v.source[h->number],
+                 s->v.source[h->other]);
+        break;
+    case MISTAKE_WRONG_BLOCK:
+        snprintf(text, size, "the elements are those that rank %d is to have", h->number);
+        break;
+    default:
+        snprintf(text, size, "the elements are %d place%s too far %s", abs(h->number),
+                 abs(h->number) == 1 ? "" : "s", h->number > 0 ? "left" : "right");
+        break;
+    }
+}
+
+// ---- the search ---------------------------------------------------------------------------------
+
+// Whether a mistake can be made, and is another than the ones before; numbers run from low to high.
+static bool range_of(const struct search *s, enum collective_mistake mistake, int *low, int *high)
+{
+    int world = s->c->world_size, reduction = s->v.reduction;
+    bool sums = is_reduced(s) && reduction != REDUCTION_MIN && reduction != REDUCTION_MAX;
+    *low = *high = 0;
+    switch (mistake) {
+    case MISTAKE_UNTOUCHED:
+    case MISTAKE_ZERO:
+        return true;
+    case MISTAKE_NOT_DIVIDED:
+        return reduction == REDUCTION_AVG && world > 1;
+    case MISTAKE_WORLD_FACTOR:
+        *high = 1;
+        return sums && world > 1;
+    case MISTAKE_DIVISOR:
+        *low = 2;
+        *high = 2 * world;
+        return reduction == REDUCTION_AVG;
+    case MISTAKE_RANK_MISSING:
+    case MISTAKE_RANK_ALONE:
+        *high = world - 1;
+        return is_reduced(s) && world > 1;
+    case MISTAKE_RANK_TWICE:
+        *high = world - 1;
+        return sums;
+    case MISTAKE_REDUCTION:
+        *low = REDUCTION_SUM;
+        *high = REDUCTION_MAX;
+        return is_reduced(s);
+    case MISTAKE_WRONG_RANK:
+        *high = world - 1;
+        return !is_reduced(s) && s->v.blocks == 1;
+    case MISTAKE_BLOCKS_SWAPPED:
+        *high = s->v.blocks - 2;
+        return s->v.blocks > 1;
+    case MISTAKE_WRONG_BLOCK:
+        *high = world - 1;
+        return s->c->operation == COLLECTIVE_REDUCE_SCATTER ||
+               s->c->operation == COLLECTIVE_ALL_TO_ALL ||
+               s->c->operation == COLLECTIVE_ALL_TO_ALLV;
+    default:
+        *low = -SHIFT_MAX;
+        *high = SHIFT_MAX;
+        return true;
+    }
+}
+
+static bool is_right(const struct search *s, const struct hypothesis *h)
+{
+    return (h->mistake == MISTAKE_SHIFTED && h->number == 0) ||
+           (h->mistake == MISTAKE_DIVISOR && h->number == s->c->world_size) ||
+           (h->mistake == MISTAKE_REDUCTION && h->number == s->v.reduction) ||
+           (h->mistake == MISTAKE_WRONG_BLOCK && h->number == s->v.rank);
+}
+
+// Tries one hypothesis; keeps it where it is better than the best.
+static void try(const struct search *s, const struct hypothesis *h, struct hypothesis *best,
+                double *most)
+{
+    double share = is_right(s, h) ? 0 : explained(s, h);
+    if (share < EXPLAINED_MIN || share <= *most)
+        return;
+    *best = *h;
+    *most = share;
+}
+
+static void try_all(const struct search *s, enum collective_mistake mistake,
+                    struct hypothesis *best, double *most)
+{
+    int low, high;
+    if (!range_of(s, mistake, &low, &high))
+        return;
+    for (int number = low; number <= high; number++) {
+        struct hypothesis h = {.mistake = mistake, .number = number};
+        if (mistake != MISTAKE_BLOCKS_SWAPPED) {
+            try(s, &h, best, most);
+            continue;
+        }
+        for (h.other = number + 1; h.other < s->v.blocks; h.other++)
+            try(s, &h, best, most);
+    }
+}
+
+static void bad_find(struct search *s)
+{
+    for (int i = 0; i < s->sample->count; i++) {
+        int64_t index = s->sample->index[i];
+        struct view_origin origin = view_origin_of(&s->v, index);
+        union view_number got = s->sample->got[i];
+        if (view_is_real(&s->v)) {
+            struct view_right right = view_right_real(&s->v, origin);
+            s->bad[i] = !(fabs(got.real - right.value) <= right.bound);
+        } else {
+            s->bad[i] = got.whole != view_right_whole(&s->v, origin);
+        }
+        s->bad_count += s->bad[i];
+    }
+}
+
+enum collective_mistake collective_diagnose(const struct collective *c, int rank,
+                                            const struct collective_sample *sample, int memory,
+                                            struct diagnosis *diagnosis)
+{
+    struct search s = {.c = c, .sample = sample, .memory = memory};
+    struct hypothesis best = {.mistake = MISTAKE_NONE};
+    double most = 0;
+    collective_view_set(&s.v, c, rank);
+    bad_find(&s);
+    for (int m = MISTAKE_UNTOUCHED; m < COLLECTIVE_MISTAKES && s.bad_count >= BAD_MIN; m++)
+        try_all(&s, (enum collective_mistake)m, &best, &most);
+    if (best.mistake == MISTAKE_NONE)
+        return MISTAKE_NONE;
+    snprintf(diagnosis->name, sizeof(diagnosis->name), "receive");
+    diagnosis->explained = most;
+    sentence(&s, &best, diagnosis->text, sizeof(diagnosis->text));
+    return best.mistake;
+}
