@@ -144,9 +144,10 @@ static union view_number of_reduction(const struct search *s, const struct hypot
     if (h->mistake == MISTAKE_WORLD_FACTOR && view_is_real(&s->v))
         result.real *= h->number > 0 ? s->c->world_size : 1.0 / s->c->world_size;
     else if (h->mistake == MISTAKE_WORLD_FACTOR)
-        result.whole = h->number > 0 ? view_truncated(&s->v, (uint64_t)result.whole *
-                                                                 (uint64_t)s->c->world_size)
-                                     : result.whole / s->c->world_size;
+        result.whole =
+            h->number > 0
+                ? view_truncated(&s->v, (uint64_t)result.whole * (uint64_t)s->c->world_size)
+                : result.whole / s->c->world_size;
     return result;
 }
 
@@ -185,7 +186,7 @@ static bool element_of(const struct search *s, const struct hypothesis *h, int64
         *is = view_drawn(&s->v, h->number, origin.index);
         return true;
     case MISTAKE_BLOCKS_SWAPPED: {
-        int block = index >= s->v.first[h->other]    ? h->other
+        int block = index >= s->v.first[h->other]       ? h->other
                     : index < s->v.first[h->number + 1] ? h->number
                                                         : -1;
         if (block < 0 || index >= s->v.first[block + 1] || index < s->v.first[block])
@@ -232,9 +233,11 @@ static double explained(const struct search *s, const struct hypothesis *h)
 
 static const char *reduction_name(int reduction)
 {
-    static const char *const names[REDUCTIONS] = {
-        [REDUCTION_SUM] = "sum", [REDUCTION_PROD] = "product", [REDUCTION_MIN] = "minimum",
-        [REDUCTION_MAX] = "maximum", [REDUCTION_AVG] = "average"};
+    static const char *const names[REDUCTIONS] = {[REDUCTION_SUM] = "sum",
+                                                  [REDUCTION_PROD] = "product",
+                                                  [REDUCTION_MIN] = "minimum",
+                                                  [REDUCTION_MAX] = "maximum",
+                                                  [REDUCTION_AVG] = "average"};
     return names[reduction];
 }
 
@@ -256,8 +259,7 @@ static void sentence(const struct search *s, const struct hypothesis *h, char *t
                  s->c->world_size, h->number > 0 ? "large" : "small");
         break;
     case MISTAKE_DIVISOR:
-        snprintf(text, size, "the sum is divided by %d instead of %d", h->number,
-                 s->c->world_size);
+        snprintf(text, size, "the sum is divided by %d instead of %d", h->number, s->c->world_size);
         break;
     case MISTAKE_RANK_MISSING:
         snprintf(text, size, "rank %d is missing from the %s", h->number, what);

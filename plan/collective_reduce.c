@@ -62,14 +62,11 @@ static struct layout_range segment_chunk(const struct layout *l, int segments, i
     return (struct layout_range){whole.first + part.first, part.count};
 }
 
-// So many that sums of one are made while the next travels, and none is small.
+// So many that sums of one are made while the next travels, and that what each costs is little.
 static int segments_of(const struct layout *l)
 {
     int64_t chunk_bytes = l->c->count / l->size * l->element;
-    return chunk_bytes >= 64 << 20   ? 8
-           : chunk_bytes >= 16 << 20 ? 4
-           : chunk_bytes >= 2 << 20  ? 2
-                                     : 1;
+    return chunk_bytes >= 384 << 20 ? 4 : chunk_bytes >= 96 << 20 ? 2 : 1;
 }
 
 // Step s of the ring that reduces the chunks of a segment.

@@ -47,7 +47,16 @@ tests_rank_test_waits_LDADD = $(mutated_libs)
 tests_rank_test_waits_LDFLAGS = $(mutated_ldflags)
 
 test_programs += tests/rank/test_collective
-tests_rank_test_collective_SOURCES = tests/rank/test_collective.c
+tests_rank_test_collective_SOURCES = \
+    tests/rank/collective_scene.c \
+    tests/rank/collective_scene.h \
+    tests/rank/test_collective.c
+
+test_programs += tests/rank/test_collective_mistakes
+tests_rank_test_collective_mistakes_SOURCES = \
+    tests/rank/collective_scene.c \
+    tests/rank/collective_scene.h \
+    tests/rank/test_collective_mistakes.c
 
 test_programs += tests/rank/test_linear
 tests_rank_test_linear_SOURCES = tests/rank/test_linear.c

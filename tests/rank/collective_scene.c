@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/rank/collective_scene.h"
+
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/backend.h"
+#include "rank/operations.h"
+
+static struct error error;
+
+struct collective scene_usual(void)
+{
+    struct collective c;
+    memset(&c, 0, sizeof(c));
+    job_kind_collective.init(&c);
+    c.count = 37;
+    return c;
+}
+
+bool scene_is_possible(const struct collective *c)
+{
+    return job_kind_collective.check(c, &error) == STATUS_OK;
+}
+
+const char *scene_text(const struct collective *c)
+{
+    static char text[256];
+    struct job_spec spec = {.kind = &job_kind_collective};
+    memcpy(spec.bytes, c, sizeof(*c));
+    job_spec_describe(&spec, text, sizeof(text));
+    return text;
+}
+
+// ---- memory ----
+
+static void memory_take(struct scene *s, int rank)
+{
+    const struct plan *plan = s->plans[rank];
+    struct collective_shared shared = collective_shared(&s->c, rank);
+    int element = collective_element_bytes(s->c.dtype);
+    ck_assert_int_le(plan->buffer_count, SCENE_BUFFERS_MAX);
+    for (int i = 0; i < plan->buffer_count; i++) {
+        // Of its size, so that a sanitizer sees what goes beyond.
+        char *data = malloc((size_t)plan->buffers[i].bytes);
+        memset(data, plan->buffers[i].role == BUFFER_SCRATCH ? 0xff : SCENE_MEMORY,
+               (size_t)plan->buffers[i].bytes);
+        s->memory[rank][i] = data;
+        s->buffers[rank][i] = data;
+        if (plan->buffers[i].role == BUFFER_SEND)
+            s->send[rank] = data;
+        if (plan->buffers[i].role == BUFFER_RECEIVE)
+            s->receive[rank] = data;
+        if (plan->buffers[i].role != BUFFER_SHARED)
+            continue;
+        if (collective_send_count(&s->c, rank) > 0)
+            s->send[rank] = data + shared.send * element;
+        if (collective_receive_count(&s->c, rank) > 0)
+            s->receive[rank] = data + shared.receive * element;
+    }
+    if (s->send[rank])
+        collective_fill(&s->c, rank, s->send[rank]);
+}
+
+struct scene *scene_create(const struct collective *c)
+{
+    struct scene *s = calloc(1, sizeof(*s));
+    s->c = *c;
+    s->twice = -1;
+    for (int rank = 0; rank < c->world_size; rank++) {
+        ck_assert_int_eq(collective_plan(c, rank, &s->plans[rank], &error), STATUS_OK);
+        memory_take(s, rank);
+    }
+    return s;
+}
+
+void scene_destroy(struct scene *s)
+{
+    for (int rank = 0; rank < s->c.world_size; rank++) {
+        for (int i = 0; i < SCENE_BUFFERS_MAX; i++)
+            free(s->memory[rank][i]);
+        plan_destroy(s->plans[rank]);
+    }
+    free(s);
+}
+
+// ---- execution: all ranks up to their next exchange, then that one ----
+
+static void compute(struct scene *s, int rank, int *at)
+{
+    const struct plan *plan = s->plans[rank];
+    const struct operations operations = {
+        .plan = plan, .buffers = s->buffers[rank], .ops = &backend_cpu};
+    for (; *at < plan->op_count && plan->ops[*at].kind != OP_EXCHANGE; ++*at) {
+        int times = rank == s->twice && plan->ops[*at].kind == OP_REDUCE ? 2 : 1;
+        s->twice = times == 2 ? -1 : s->twice;
+        for (int i = 0; i < times; i++)
+            ck_assert_int_eq(operations_run(&operations, &plan->ops[*at], &error), STATUS_OK);
+    }
+}
+
+// The k-th region of an exchange that goes to (comes from) a peer and is not empty; NULL: none.
+static const struct region *region_find(const struct plan *plan, const struct op *op, int peer,
+                                        bool send, int k)
+{
+    for (int i = 0; i < op->transfer_count; i++) {
+        const struct transfer *t = &plan->transfers[op->transfer_first + i];
+        const struct region *r = send ? &t->send : &t->receive;
+        if (t->peer == peer && r->bytes > 0 && k-- == 0)
+            return r;
+    }
+    return NULL;
+}
+
+static void exchange(struct scene *s, const int *at)
+{
+    int size = s->c.world_size;
+    for (int from = 0; from < size; from++)
+        for (int to = 0; to < size; to++)
+            for (int k = 0;; k++) {
+                const struct op *out = &s->plans[from]->ops[at[from]],
+                                *in = &s->plans[to]->ops[at[to]];
+                const struct region *send = region_find(s->plans[from], out, to, true, k);
+                const struct region *receive = region_find(s->plans[to], in, from, false, k);
+                if (!send || !receive)
+                    break;
+                memcpy((char *)s->buffers[to][receive->buffer] + receive->offset,
+                       (char *)s->buffers[from][send->buffer] + send->offset,
+                       (size_t)(send->bytes < receive->bytes ? send->bytes : receive->bytes));
+            }
+}
+
+void scene_execute(struct scene *s)
+{
+    int at[WORLD_SIZE_MAX] = {0};
+    for (bool more = true; more;) {
+        for (int rank = 0; rank < s->c.world_size; rank++)
+            compute(s, rank, &at[rank]);
+        more = at[0] < s->plans[0]->op_count;
+        if (more)
+            exchange(s, at);
+        for (int rank = 0; rank < s->c.world_size; rank++)
+            at[rank]++;
+    }
+}
+
+int scene_broken(const struct scene *s)
+{
+    int rules = 0;
+    for (int rank = 0; rank < s->c.world_size; rank++) {
+        struct figures receive = {0}, send = {0};
+        collective_judge_receive(&s->c, rank, s->receive[rank], &receive);
+        collective_judge_send(&s->c, rank, s->send[rank], s->c.in_place ? s->receive[rank] : NULL,
+                              &send);
+        rules |= receive.broken | send.broken;
+    }
+    return rules;
+}

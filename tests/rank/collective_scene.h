@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// A collective in one process: the plans of all ranks, their memory, and execution, exchange by
+// exchange.
+#ifndef CPATTN_TESTS_RANK_COLLECTIVE_SCENE_H
+#define CPATTN_TESTS_RANK_COLLECTIVE_SCENE_H
+
+#include "judge/collective.h"
+#include "plan/plan.h"
+
+#define SCENE_BUFFERS_MAX 8
+// What the bytes of send and receive are before; those of scratch memory are ones.
+#define SCENE_MEMORY      0xa5
+
+struct scene {
+    struct collective c;
+    struct plan *plans[WORLD_SIZE_MAX];
+    char *memory[WORLD_SIZE_MAX][SCENE_BUFFERS_MAX];
+    void *buffers[WORLD_SIZE_MAX][SCENE_BUFFERS_MAX];
+    char *send[WORLD_SIZE_MAX], *receive[WORLD_SIZE_MAX];
+    int twice; // a rank that does its first reduction twice, or -1
+};
+
+// Of 37 elements, on two ranks.
+struct collective scene_usual(void);
+
+// Whether the kind's check admits it.
+bool scene_is_possible(const struct collective *c);
+
+// One line that tells it from others.
+const char *scene_text(const struct collective *c);
+
+// Plans, memory and elements; scene_execute() may be called after the plans were changed.
+struct scene *scene_create(const struct collective *c);
+void scene_destroy(struct scene *s);
+void scene_execute(struct scene *s);
+
+// Rules that are broken, on all ranks together.
+int scene_broken(const struct scene *s);
+
+#endif
