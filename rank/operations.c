@@ -207,8 +207,8 @@ enum status operations_run(const struct operations *x, const struct op *op, stru
         ops->fill(backend, at(x, destination), op->value, floats(destination));
         return STATUS_OK;
     case OP_REDUCE:
-        ops->reduce(backend, x->plan->collective.dtype, x->plan->collective.reduction, at(x, source),
-                    at(x, destination), elements(x, destination));
+        ops->reduce(backend, x->plan->collective.dtype, x->plan->collective.reduction,
+                    at(x, source), at(x, destination), elements(x, destination));
         return STATUS_OK;
     case OP_DIVIDE:
         ops->divide(backend, x->plan->collective.dtype, (int)op->value, at(x, destination),

@@ -67,8 +67,9 @@ static void reduce_16(enum collective_element element, enum collective_reduction
     }
 }
 
-void cpu_reduce(struct attention_backend *backend, enum collective_element element, enum collective_reduction reduction,
-                const void *source, void *destination, int64_t count)
+void cpu_reduce(struct attention_backend *backend, enum collective_element element,
+                enum collective_reduction reduction, const void *source, void *destination,
+                int64_t count)
 {
     (void)backend;
     switch (element) {
@@ -109,7 +110,8 @@ static void divide_real(enum collective_element element, int divisor, void *dest
     for (int64_t i = 0; i < count; i++)                                                            \
     ((type *)destination)[i] = (type)(((type *)destination)[i] / divisor)
 
-void cpu_divide(struct attention_backend *backend, enum collective_element element, int divisor, void *destination, int64_t count)
+void cpu_divide(struct attention_backend *backend, enum collective_element element, int divisor,
+                void *destination, int64_t count)
 {
     (void)backend;
     switch (element) {

@@ -9,8 +9,10 @@
 
 struct attention_backend;
 
-void cpu_reduce(struct attention_backend *backend, enum collective_element element, enum collective_reduction reduction,
-                const void *source, void *destination, int64_t count);
-void cpu_divide(struct attention_backend *backend, enum collective_element element, int divisor, void *destination, int64_t count);
+void cpu_reduce(struct attention_backend *backend, enum collective_element element,
+                enum collective_reduction reduction, const void *source, void *destination,
+                int64_t count);
+void cpu_divide(struct attention_backend *backend, enum collective_element element, int divisor,
+                void *destination, int64_t count);
 
 #endif
