@@ -9,6 +9,7 @@
 #include <sys/random.h>
 #include <unistd.h>
 
+#include "client/cpattn_watch.h"
 #include "client/link_tls.h"
 #include "client/target.h"
 
@@ -329,6 +330,8 @@ struct daemon_status {
     struct wire_open_request *open; // [face.request_count], likewise
     struct cpattn_open_request requests[OPEN_LISTED_MAX];
     struct cpattn_rank_place places[OPEN_LISTED_MAX][WORLD_SIZE_MAX];
+    struct wire_host wire_hosts[HOSTS_MAX];
+    struct cpattn_host hosts[HOSTS_MAX];
     struct cpattn_pool pools[];
 };
 
@@ -345,6 +348,7 @@ static struct cpattn_pool pool_public(const struct wire_pool *wire)
         .devices = wire->devices,
         .spare = wire->spare,
         .implementation = wire->implementation,
+        .hosts = wire->hosts,
     };
 }
 
@@ -393,6 +397,7 @@ static struct cpattn_daemon_status *status_create(struct wire_status *wire)
         .draining = wire->draining,
         .pool_count = wire->pool_count,
         .request_count = wire->open_count,
+        .host_count = wire->host_count,
     };
     s->wire = wire->pools;
     s->open = wire->open;
@@ -402,6 +407,12 @@ static struct cpattn_daemon_status *status_create(struct wire_status *wire)
         s->requests[i] = open_public(&s->open[i], s->places[i]);
     for (size_t i = 0; i < count; i++)
         s->pools[i] = pool_public(&s->wire[i]);
+    memcpy(s->wire_hosts, wire->hosts, sizeof s->wire_hosts);
+    for (int i = 0; i < wire->host_count; i++)
+        s->hosts[i] = (struct cpattn_host){.name = s->wire_hosts[i].name,
+                                           .state = wire->hosts[i].lost ? "lost" : "up",
+                                           .devices = wire->hosts[i].devices,
+                                           .devices_out = wire->hosts[i].devices_out};
     return &s->face;
 }
 
@@ -433,6 +444,12 @@ const struct cpattn_pool *cpattn_daemon_status_pool(const struct cpattn_daemon_s
                                                     int index)
 {
     return index >= 0 && index < status->pool_count ? &status_plain(status)->pools[index] : NULL;
+}
+
+const struct cpattn_host *cpattn_daemon_status_host(const struct cpattn_daemon_status *status,
+                                                    int index)
+{
+    return index >= 0 && index < status->host_count ? &status_plain(status)->hosts[index] : NULL;
 }
 
 const struct cpattn_open_request *

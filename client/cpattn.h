@@ -403,8 +403,7 @@ struct cpattn_description {
     uint64_t timeout_default_ns, timeout_max_ns;
     int32_t queue_max; // requests queued and running
     int32_t gpu_count; // 0 with "cpu", else devices
-    int32_t provider_count;
-    int32_t guest_count;
+    int32_t provider_count, guest_count;
 };
 
 // A guest: a value of the field `implementation`.
@@ -461,6 +460,7 @@ struct cpattn_daemon_status {
     // Time that one round of the daemon's event loop took, in the last minute or two: the maximum,
     // and the 99th percentile. 0: the daemon is of an older version.
     uint64_t loop_lag_max_ns, loop_lag_p99_ns;
+    int32_t host_count; // over which pools are spread, <cpattn_watch.h>; 0: the daemon's own
 };
 
 // One pool: the rank processes of one world size.
@@ -468,13 +468,13 @@ struct cpattn_pool {
     int32_t world_size, instance;
     // "starting", "idle", "running", "stopping", "backoff", "down", "cold", "stuck"
     const char *state;
-    uint32_t generation; // number of starts
-    uint64_t jobs;       // answered cases
-    uint64_t deaths;
+    uint32_t generation;        // number of starts
+    uint64_t jobs, deaths;      // answered cases; times that it was lost
     const char *last_failure;   // or ""
     uint64_t devices;           // bit mask: GPUs by index, else cores by number
     bool spare;                 // stands by for another pool on the same devices, or will
     const char *implementation; // a guest's name, or "" for the daemon's own
+    uint64_t hosts;             // bit mask: it has its devices on each of these hosts
 };
 
 // Where a rank stands in a case. Never changes.

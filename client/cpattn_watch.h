@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// libcpattn: events at a daemon. The rules of <cpattn.h> hold here, too.
+// libcpattn: events at a daemon, and its hosts. The rules of <cpattn.h> hold here, too.
 //
 //     struct cpattn_watch *watch;
 //     const struct cpattn_event *event;
@@ -70,6 +70,18 @@ CPATTN_API enum cpattn_status cpattn_watch_next(struct cpattn_watch *watch, uint
                                                 struct cpattn_error *error) CPATTN_MUST_CHECK;
 
 CPATTN_API void cpattn_watch_destroy(struct cpattn_watch *watch);
+
+// A host with devices that pools share.
+struct cpattn_host {
+    const char *name;
+    const char *state; // "up"; "lost": its agent is silent or cut off, and nothing is run there
+    int32_t devices;
+    uint64_t devices_out; // bit mask: drained by an administrator
+};
+
+// The index-th host; NULL after the last.
+CPATTN_API const struct cpattn_host *
+cpattn_daemon_status_host(const struct cpattn_daemon_status *status, int index);
 
 #ifdef __cplusplus
 }

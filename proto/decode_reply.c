@@ -297,6 +297,20 @@ static enum status decode_open(const Cpattn__V1__DaemonStatus *message, const st
     return status;
 }
 
+static enum status decode_hosts(const Cpattn__V1__DaemonStatus *message,
+                                const struct map_path *path, struct wire_status *s,
+                                struct error *error)
+{
+    enum status status = check_count(message->n_hosts, 0, HOSTS_MAX, path, "hosts", error);
+    if (status == STATUS_OK)
+        s->host_count = (int32_t)message->n_hosts;
+    for (size_t i = 0; status == STATUS_OK && i < message->n_hosts; i++) {
+        struct map_path entry = {.parent = path, .name = "hosts", .index = (int)i};
+        status = map_decode(&message->hosts[i]->base, schema_host, &entry, &s->hosts[i], error);
+    }
+    return status;
+}
+
 static enum status decode_status(const Cpattn__V1__DaemonStatus *message, struct wire_status *s,
                                  struct error *error)
 {
@@ -315,6 +329,8 @@ static enum status decode_status(const Cpattn__V1__DaemonStatus *message, struct
         struct map_path entry = {.parent = &path, .name = "pools", .index = (int)i};
         status = map_decode(&message->pools[i]->base, schema_pool, &entry, &s->pools[i], error);
     }
+    if (status == STATUS_OK)
+        status = decode_hosts(message, &path, s, error);
     return status == STATUS_OK ? decode_open(message, &path, s, error) : status;
 }
 

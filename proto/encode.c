@@ -361,6 +361,11 @@ static Cpattn__V1__DaemonStatus *build_status(struct build *b, const struct wire
     for (size_t i = 0; b->status == STATUS_OK && i < message->n_pools; i++)
         message->pools[i] =
             build_record(b, &cpattn__v1__pool__descriptor, schema_pool, &s->pools[i]);
+    message->n_hosts = (size_t)s->host_count;
+    message->hosts = build_list(b, message->n_hosts);
+    for (size_t i = 0; b->status == STATUS_OK && i < message->n_hosts; i++)
+        message->hosts[i] =
+            build_record(b, &cpattn__v1__host__descriptor, schema_host, &s->hosts[i]);
     message->n_requests = (size_t)s->open_count;
     message->requests = build_list(b, message->n_requests);
     for (size_t i = 0; b->status == STATUS_OK && i < message->n_requests; i++)
@@ -437,6 +442,7 @@ static enum status check_counts(const struct wire_reply *r, struct error *error)
 {
     bool good = r->failure.world_size >= 0 && r->failure.world_size <= WORLD_SIZE_MAX &&
                 r->pools.pool_count >= 0 && r->pools.pool_count <= POOLS_MAX &&
+                r->pools.host_count >= 0 && r->pools.host_count <= HOSTS_MAX &&
                 r->pools.open_count >= 0 && r->pools.open_count <= OPEN_LISTED_MAX &&
                 r->description.gpu_count >= 0 && r->description.gpu_count <= DEVICES_MAX &&
                 r->description.provider_count >= 0 &&

@@ -215,8 +215,17 @@ const struct map_field schema_pool[] = {
     UINT(wire_pool, jobs),
     UINT(wire_pool, deaths),
     UINT(wire_pool, devices),
+    UINT(wire_pool, hosts),
     BOOL(wire_pool, spare),
     TEXT(wire_pool, last_failure),
+    END,
+};
+
+const struct map_field schema_host[] = {
+    TEXT(wire_host, name),
+    INT(wire_host, devices, 1, DEVICES_MAX),
+    UINT(wire_host, devices_out),
+    BOOL(wire_host, lost),
     END,
 };
 

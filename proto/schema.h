@@ -25,6 +25,7 @@ extern const struct map_field schema_description[];    // Description  | struct 
 extern const struct map_field schema_guest[];          // Guest        | struct wire_guest
 extern const struct map_field schema_status[];         // DaemonStatus | struct wire_status
 extern const struct map_field schema_pool[];           // Pool         | struct wire_pool
+extern const struct map_field schema_host[];           // Host         | struct wire_host
 extern const struct map_field schema_open[];           // OpenRequest  | struct wire_open_request
 extern const struct map_field schema_rank_phases;      // OpenRequest.rank_phases, larger by 1
 extern const struct map_field schema_rank_steps;       // OpenRequest.rank_steps

@@ -161,8 +161,16 @@ struct wire_pool {
     uint64_t jobs;       // answered by it
     uint64_t deaths;
     uint64_t devices; // bit mask; of GPUs by index, else of the cores that pools share
+    uint64_t hosts;   // bit mask of those of the status; 1 where there is one
     bool spare;       // stands by for another of its kind that is up, or is to
     char last_failure[ERROR_TEXT_MAX]; // or ""
+};
+
+struct wire_host {
+    char name[HOST_NAME_BYTES];
+    int32_t devices;
+    uint64_t devices_out; // bit mask
+    bool lost;
 };
 
 // Requests that a status lists, at most.
@@ -189,6 +197,8 @@ struct wire_status {
     uint64_t devices_out; // bit mask, as in wire_pool
     uint64_t loop_lag_max_ns, loop_lag_p99_ns;
     bool draining;
+    int32_t host_count; // 0: there is one alone
+    struct wire_host hosts[HOSTS_MAX];
     int32_t pool_count;
     struct wire_pool *pools; // owned
     int32_t open_count;

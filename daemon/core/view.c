@@ -22,6 +22,7 @@ static void core_describe(const struct core *core, const struct pool *pool, stru
         .jobs = pool->jobs,
         .deaths = pool->deaths,
         .spare = !twin_leads(pool),
+        .hosts = stuck ? stuck_place(core, pool).hosts : pool->place.hosts,
         .devices = stuck ? stuck_place(core, pool).slots : pool->place.slots,
     };
     memcpy(wire->last_failure, loss.text, sizeof(wire->last_failure));
@@ -40,6 +41,15 @@ static int core_describe_pools(const struct core *core, struct wire_pool *pools)
     return count;
 }
 
+static void core_describe_host(const struct core *core, int host, struct wire_host *wire)
+{
+    const struct core_host *config = &core->config.hosts[host];
+    *wire = (struct wire_host){.devices = config->device_count,
+                               .devices_out = core->devices_out.on[host],
+                               .lost = core_host_is_lost(core, host)};
+    memcpy(wire->name, config->name, sizeof(wire->name));
+}
+
 void core_status(const struct core *core, struct wire_status *status, struct wire_pool *pools)
 {
     status->queued = core->job_counts[JOB_QUEUED];
@@ -48,6 +58,9 @@ void core_status(const struct core *core, struct wire_status *status, struct wir
     status->errors = core->errors;
     status->refused = core->refused;
     status->draining = core->draining;
+    status->host_count = core->config.host_count > 1 ? core->config.host_count : 0;
+    for (int host = 0; host < status->host_count; host++)
+        core_describe_host(core, host, &status->hosts[host]);
     status->pool_count = core_describe_pools(core, pools);
     status->pools = pools;
 }

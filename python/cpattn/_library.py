@@ -275,6 +275,7 @@ class DaemonStatusStruct(ctypes.Structure):
         ("devices_out", ctypes.c_uint64),
         ("loop_lag_max_ns", ctypes.c_uint64),
         ("loop_lag_p99_ns", ctypes.c_uint64),
+        ("host_count", ctypes.c_int32),
     ]
 
 
@@ -292,6 +293,18 @@ class PoolStruct(ctypes.Structure):
         ("devices", ctypes.c_uint64),
         ("spare", ctypes.c_bool),
         ("implementation", ctypes.c_char_p),
+        ("hosts", ctypes.c_uint64),
+    ]
+
+
+class HostStruct(ctypes.Structure):
+    """struct cpattn_host"""
+
+    _fields_ = [
+        ("name", ctypes.c_char_p),
+        ("state", ctypes.c_char_p),
+        ("devices", ctypes.c_int32),
+        ("devices_out", ctypes.c_uint64),
     ]
 
 
@@ -485,6 +498,10 @@ _CLIENT_FUNCTIONS = {
     ),
     "cpattn_daemon_status_pool": (
         ctypes.POINTER(PoolStruct),
+        [ctypes.POINTER(DaemonStatusStruct), _INT],
+    ),
+    "cpattn_daemon_status_host": (
+        ctypes.POINTER(HostStruct),
         [ctypes.POINTER(DaemonStatusStruct), _INT],
     ),
     "cpattn_daemon_status_request": (

@@ -148,8 +148,8 @@ class Description:
 
 @dataclasses.dataclass(frozen=True)
 class DaemonStatus:
-    """The state of a daemon. Counters begin at its start; pools and requests are dicts of struct
-    cpattn_pool and cpattn_open_request."""
+    """The state of a daemon. Counters begin at its start; pools, requests
+    and hosts are dicts of struct cpattn_pool, cpattn_open_request and cpattn_host."""
 
     uptime: float
     queued: int
@@ -166,6 +166,7 @@ class DaemonStatus:
     devices_out: int
     loop_lag_max: float
     loop_lag_p99: float
+    hosts: tuple = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -576,6 +577,10 @@ class Client:
             members(self._library.cpattn_daemon_status_pool(found, i).contents)
             for i in range(values.pop("pool_count"))
         ]
+        hosts = [
+            members(self._library.cpattn_daemon_status_host(found, i).contents)
+            for i in range(values.pop("host_count"))
+        ]
         requests = [
             members(self._library.cpattn_daemon_status_request(found, i).contents)
             for i in range(values.pop("request_count"))
@@ -590,6 +595,7 @@ class Client:
             loop_lag_p99=values.pop("loop_lag_p99_ns") / _SECOND,
             pools=tuple(pools),
             requests=tuple(requests),
+            hosts=tuple(hosts),
             **values,
         )
 

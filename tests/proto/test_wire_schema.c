@@ -146,7 +146,8 @@ START_TEST(every_field_has_its_member)
     assert_table_covers(&cpattn__v1__provider_use__descriptor, schema_use, 0);
     assert_table_covers(&cpattn__v1__device__descriptor, schema_device, 0);
     assert_table_covers(&cpattn__v1__guest__descriptor, schema_guest, 0);
-    assert_table_covers(&cpattn__v1__daemon_status__descriptor, schema_status, 2);
+    assert_table_covers(&cpattn__v1__daemon_status__descriptor, schema_status, 3);
+    assert_table_covers(&cpattn__v1__host__descriptor, schema_host, 0);
     assert_table_covers(&cpattn__v1__pool__descriptor, schema_pool, 0);
     assert_table_covers(&cpattn__v1__open_request__descriptor, schema_open, 2);
     assert_field_fits(&cpattn__v1__open_request__descriptor, &schema_rank_phases);

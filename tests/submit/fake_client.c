@@ -578,7 +578,9 @@ enum cpattn_status cpattn_query_status(struct cpattn_client *client, uint64_t ti
                                              .refused = 2,
                                              .pool_count = 2,
                                              .request_count = 2};
-    if (strcmp(client->socket, "many") == 0)
+    if (strcmp(client->socket, "many") == 0) {
         (*status)->request_count = 1;
+        (*status)->host_count = 2;
+    }
     return CPATTN_OK;
 }

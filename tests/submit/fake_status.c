@@ -179,14 +179,22 @@ void cpattn_watch_destroy(struct cpattn_watch *watch)
 // ---- the parts of a status ----------------------------------------------------------------------
 
 static const struct cpattn_pool fake_pools[] = {
-    {2, 0, "idle", 1, 12, 0, "", 0x9, true, ""},
-    {4, 0, "down", 6, 0, 5, "rank 3 exited with 1 while it started", 0xf, false, "torch"},
+    {2, 0, "idle", 1, 12, 0, "", 0x9, true, "", 1},
+    {4, 0, "down", 6, 0, 5, "rank 3 exited with 1 while it started", 0xf, false, "torch", 3},
 };
 
 const struct cpattn_pool *cpattn_daemon_status_pool(const struct cpattn_daemon_status *status,
                                                     int index)
 {
     return index >= 0 && index < status->pool_count ? &fake_pools[index] : NULL;
+}
+
+static const struct cpattn_host fake_hosts[] = {{"node0", "up", 8, 0}, {"node1", "lost", 8, 5}};
+
+const struct cpattn_host *cpattn_daemon_status_host(const struct cpattn_daemon_status *status,
+                                                    int index)
+{
+    return index >= 0 && index < status->host_count ? &fake_hosts[index] : NULL;
 }
 
 static const struct cpattn_rank_place fake_places[] = {{"forward", 3}, {"backward", 1}};

@@ -336,6 +336,7 @@ static void sample_pool(struct sample *s, struct wire_pool *pool)
     pool->jobs = sample_bits(s);
     pool->devices = sample_bits(s);
     pool->deaths = sample_bits(s);
+    pool->hosts = sample_bits(s);
     pool->spare = sample_bits(s) & 1;
     sample_text(s, pool->last_failure, sizeof pool->last_failure, false);
 }
@@ -360,6 +361,14 @@ static void sample_open(struct sample *s, struct wire_open_request *open)
     }
 }
 
+static void sample_host(struct sample *s, struct wire_host *host)
+{
+    sample_text(s, host->name, sizeof host->name, false);
+    host->devices = (int32_t)sample_range(s, 1, DEVICES_MAX);
+    host->devices_out = sample_bits(s);
+    host->lost = sample_bits(s) & 1;
+}
+
 void sample_status(struct sample *s, int pools, struct wire_status *status)
 {
     status->uptime_ns = sample_bits(s);
@@ -375,6 +384,9 @@ void sample_status(struct sample *s, int pools, struct wire_status *status)
     status->loop_lag_max_ns = sample_bits(s);
     status->loop_lag_p99_ns = sample_bits(s);
     status->draining = sample_bits(s) & 1;
+    status->host_count = pools < HOSTS_MAX ? pools : HOSTS_MAX;
+    for (int i = 0; i < status->host_count; i++)
+        sample_host(s, &status->hosts[i]);
     status->pool_count = pools;
     status->pools = zeroed((size_t)pools + 1, sizeof *status->pools);
     for (int i = 0; i < pools; i++)

@@ -249,10 +249,27 @@ static void print_lag(const struct cpattn_daemon_status *s)
            duration_format(s->loop_lag_p99_ns, p99, sizeof(p99)));
 }
 
+static void print_hosts(const struct cpattn_daemon_status *s)
+{
+    struct table *table = table_create(stdout, "HOST STATE >DEVICES");
+    for (int i = 0; i < s->host_count; i++) {
+        const struct cpattn_host *host = cpattn_daemon_status_host(s, i);
+        bool lost = strcmp(host->state, "lost") == 0;
+        table_row(table);
+        table_cell(table, PAINT_PLAIN, "%s", host->name);
+        table_cell(table, lost ? PAINT_BAD : PAINT_PLAIN, "%s", host->state);
+        table_cell(table, PAINT_PLAIN, "%d", host->devices);
+    }
+    table_print(table, "");
+    table_destroy(table);
+}
+
 // What a monitor is to notice: no new cases are taken, or some cannot be run.
 static bool status_is_bad(const struct cpattn_daemon_status *s)
 {
     bool bad = s->draining;
+    for (int i = 0; i < s->host_count; i++)
+        bad = bad || strcmp(cpattn_daemon_status_host(s, i)->state, "lost") == 0;
     for (int i = 0; i < s->pool_count; i++) {
         const char *state = cpattn_daemon_status_pool(s, i)->state;
         bad = bad || strcmp(state, "down") == 0 || strcmp(state, "stuck") == 0;
@@ -274,6 +291,8 @@ static void print_status(const struct cpattn_daemon_status *s)
         print_lag(s);
     if (s->devices_out)
         print_devices_out(s->devices_out);
+    if (s->host_count > 0)
+        print_hosts(s);
     if (s->pool_count == 0)
         printf("no pool yet: the first case of a world size starts one\n");
     else

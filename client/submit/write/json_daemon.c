@@ -121,6 +121,17 @@ static json_t *pool_object(struct json_writer *w, const struct cpattn_pool *p)
     json_put_int(w, object, "deaths", (int64_t)p->deaths);
     json_put_text(w, object, "last_failure", p->last_failure);
     json_put(w, object, "devices", devices_array(w, p->devices));
+    json_put(w, object, "hosts", devices_array(w, p->hosts));
+    return object;
+}
+
+static json_t *host_object(struct json_writer *w, const struct cpattn_host *h)
+{
+    json_t *object = json_object();
+    json_put_text(w, object, "name", h->name);
+    json_put_text(w, object, "state", h->state);
+    json_put_int(w, object, "devices", h->devices);
+    json_put(w, object, "devices_out", devices_array(w, h->devices_out));
     return object;
 }
 
@@ -169,6 +180,11 @@ bool json_status(FILE *out, const struct cpattn_daemon_status *s)
         if (json_array_append_new(pools, pool_object(&w, pool)))
             w.failed = true;
     json_put(&w, object, "pools", pools);
+    json_t *hosts = json_array();
+    for (int i = 0; i < s->host_count; i++)
+        if (json_array_append_new(hosts, host_object(&w, cpattn_daemon_status_host(s, i))))
+            w.failed = true;
+    json_put(&w, object, "hosts", hosts);
     for (int i = 0; (request = cpattn_daemon_status_request(s, i)); i++)
         if (json_array_append_new(requests, open_object(&w, request)))
             w.failed = true;
