@@ -5,6 +5,7 @@
 
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "plan/collective.h"
@@ -108,7 +109,7 @@ static struct collective random_collective(void)
         c.reduction = (enum collective_reduction)(1 + random_below(REDUCTIONS - 1));
         c.dtype = (enum collective_element)(1 + random_below(ELEMENTS - 1));
         c.algorithm = (enum collective_algorithm)(1 + random_below(ALGORITHM_NCCL - 1));
-        c.world_size = 1 + random_below(4);
+        c.world_size = 1 + random_below(random_below(4) ? 4 : 8);
         c.count = random_below(random_below(4) ? 300 : 20000);
         c.root = random_below(c.world_size);
         c.in_place = random_below(2);
@@ -118,10 +119,27 @@ static struct collective random_collective(void)
     return c;
 }
 
+// How many random ones there are, and from which seed: $CPATTN_RANDOM_COLLECTIVES,
+// $CPATTN_TEST_SEED.
+static int number_of(const char *name, int usual)
+{
+    const char *text = getenv(name);
+    return text && atoi(text) > 0 ? atoi(text) : usual;
+}
+
+// A case of attention in between gives the bits that it gave on fresh ranks.
 START_TEST(random_ones_have_the_same_bits_in_every_order)
 {
-    for (int i = 0; i < 60; i++) {
+    struct wire_request attention = daemon_request(METHOD_RUN);
+    attention.run.world_size = 3;
+    uint64_t of_attention = digest_of(&attention);
+    int count = number_of("CPATTN_RANDOM_COLLECTIVES", 40);
+    random_state = (uint64_t)number_of("CPATTN_TEST_SEED", 1);
+    for (int i = 0; i < count; i++) {
         struct collective c = random_collective();
+        attention.id = daemon_request(METHOD_RUN).id;
+        if (i % 4 == 0)
+            ck_assert_uint_eq(digest_of(&attention), of_attention);
         uint64_t digest = run(&c);
         ck_assert_uint_eq(run(&c), digest);
         c.explore_seed = (uint64_t)i + 1;
@@ -263,12 +281,37 @@ START_TEST(a_rank_that_is_killed_is_the_root_cause)
 }
 END_TEST
 
+// A rank that stands still in the middle is named when the time is over, and nothing of the job is
+// left on the ranks that come after.
+START_TEST(a_rank_that_is_stopped_is_named_at_the_time_limit)
+{
+    struct collective c = usual();
+    uint64_t digest = run(&c);
+    c.iterations = 10000;
+    struct wire_request request = request_of(&c);
+    request.run_timeout_ns = UINT64_C(1500000000);
+    struct call call = daemon_call_begin(&d, &request);
+    daemon_await_running(&d, 1);
+    kill(daemon_rank_pid(&d, 3, 1), SIGSTOP);
+    struct wire_reply reply = daemon_call_end(&call);
+    ck_assert_int_eq(reply.status, STATUS_DEADLINE_EXCEEDED);
+    expect_text(reply.message, "time limit of 1.5");
+    expect_text(reply.message, "rank 1 of 3 was ");
+    expect_text(reply.message, "stopped");
+    ck_assert_int_eq(reply.failure.world_size, 3);
+    ck_assert(reply.failure.ranks[1].culprit && !reply.failure.ranks[0].culprit);
+    wire_reply_fini(&reply);
+    c = usual();
+    ck_assert_uint_eq(run(&c), digest);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("collectives");
     TCase *tcase = tcase_create("collectives");
     tcase_add_checked_fixture(tcase, setup, teardown);
-    tcase_set_timeout(tcase, 60);
+    tcase_set_timeout(tcase, 600);
     tcase_add_test(tcase, every_operation_passes_with_figures);
     tcase_add_test(tcase, random_ones_have_the_same_bits_in_every_order);
     tcase_add_test(tcase, whole_numbers_have_the_same_bits_with_every_algorithm);
@@ -278,6 +321,7 @@ int main(void)
     tcase_add_test(tcase, one_that_is_not_verified_does_not_pass);
     tcase_add_test(tcase, what_cannot_be_is_refused);
     tcase_add_test(tcase, a_rank_that_is_killed_is_the_root_cause);
+    tcase_add_test(tcase, a_rank_that_is_stopped_is_named_at_the_time_limit);
     suite_add_tcase(suite, tcase);
     return runner_run(suite);
 }
