@@ -47,7 +47,7 @@ tap_is "commands" "$(offer "$submit" '')" \
     "$("$submit" --help | sed -n 's/^  \([a-z]*\)  .*/\1/p' | tr '\n' ' ')--help --version"
 tap_is "a command" "$(offer "$submit" mat)" matrix
 tap_is "a command after help" "$(offer "$submit" help mat)" matrix
-for command in case bench matrix report explain collective linear describe status cancel; do
+for command in $("$submit" --help | sed -n 's/^  \([a-z]*\)  .*/\1/p'); do
     tap_is "all options of $command" "$(offer "$submit" "$command" -- | tr ' ' '\n' | sort)" \
         "$("$submit" "$command" --help | grep -oE -- '^ +(-., )?--[a-z0-9-]+' | grep -oE -- '--.*' | sort)"
 done
