@@ -11,11 +11,11 @@
 
 #include "common/clock.h"
 
-// Room for some dozens of small requests.
+// Initial buffer, for some dozens of small requests.
 #define READ_BYTES     4096
-// Of enciphered ones at a time: two records of the largest size.
+// Encrypted bytes to read at a time: two records of the largest size.
 #define TLS_READ_BYTES (34 * 1024)
-// Of what a socket may hold unread when it is closed.
+// Upper bound of the unread bytes to discard when a socket is closed.
 #define DISCARD_READS  64
 
 struct output {
@@ -26,14 +26,14 @@ struct output {
 
 // ---- in ----------------------------------------------------------------------------------------
 
-// What has come may be a token.
+// Wipes the bytes, which may contain a token.
 static void input_wipe(struct connection *c)
 {
     if (c->in)
         explicit_bzero(c->in, c->in_end);
 }
 
-// Room for at least one more byte. A frame that is not whole is shorter than FRAME_BYTES_MAX.
+// Makes room for at least one more byte. An incomplete frame is shorter than FRAME_BYTES_MAX.
 static bool input_grow(struct connection *c)
 {
     size_t here = c->in_end - c->in_begin;
@@ -75,7 +75,7 @@ static void input_consume(struct connection *c, size_t bytes)
     c->in_ns = clock_now_ns();
 }
 
-// What has come, without TLS or through it; 0 bytes when there is nothing.
+// Reads bytes, plain or through TLS; 0 bytes if there are none.
 static size_t bytes_take(struct connection *c, void *data, size_t size)
 {
     size_t plain = 0;
@@ -89,7 +89,7 @@ static size_t bytes_take(struct connection *c, void *data, size_t size)
     return got > 0 ? (size_t)got : 0;
 }
 
-// One read; false when it gives nothing.
+// Reads once; false if there is nothing.
 static bool input_read(struct connection *c)
 {
     if (!input_grow(c)) {
@@ -109,7 +109,7 @@ static bool input_read(struct connection *c)
     return false;
 }
 
-// Takes the greeting, where it is still to come, and then a frame off what is here.
+// Parses the greeting if it is still missing, then a frame, from the buffered bytes.
 static enum frame_result input_parse(struct connection *c, struct frame *frame)
 {
     enum frame_result result;
@@ -131,7 +131,7 @@ bool connection_has_input(const struct connection *c)
     return c->in_end > c->in_begin || c->ended || c->fault;
 }
 
-// The frame that was given last has been seen to.
+// Wipes the frame that was returned last.
 static void taken_wipe(struct connection *c)
 {
     if (c->in)
@@ -178,7 +178,7 @@ void connection_break(struct connection *c)
     c->broken = true;
 }
 
-// What the socket takes of it now; a socket that is no more breaks the connection.
+// Writes as much as the socket takes now; an error breaks the connection.
 static size_t bytes_send(struct connection *c, struct iovec *parts, size_t count)
 {
     const struct msghdr message = {.msg_iov = parts, .msg_iovlen = count};
@@ -190,7 +190,7 @@ static size_t bytes_send(struct connection *c, struct iovec *parts, size_t count
     return 0;
 }
 
-// Keeps what follows the first `skip` bytes of the parts.
+// Stores the bytes of the parts after the first `skip`.
 static void output_keep(struct connection *c, const struct iovec *parts, int count, size_t skip)
 {
     size_t size = 0;
@@ -218,7 +218,7 @@ static void output_keep(struct connection *c, const struct iovec *parts, int cou
     ev_io_start(c->loop, &c->writable);
 }
 
-// Sends bytes as they are, or keeps what the socket does not take.
+// Sends bytes unchanged; stores what the socket does not take.
 static void bytes_put(struct connection *c, struct iovec *parts, int count)
 {
     size_t size = 0, sent = 0;
@@ -263,7 +263,7 @@ void connection_flush(struct connection *c)
 
 // ---- TLS ---------------------------------------------------------------------------------------
 
-// TLS reads on by itself over messages that hold no bytes for us, as long as there are any.
+// TLS itself continues to read past messages without application data.
 static ssize_t pipe_read(void *context, void *data, size_t size)
 {
     struct connection *c = context;
@@ -323,7 +323,7 @@ enum connection_input connection_next(struct connection *c, struct frame *frame)
 
 // ---- life --------------------------------------------------------------------------------------
 
-// Over TCP a peer that is gone looks like one that sends no more.
+// Over TCP a peer that is gone cannot be told from one that only stops sending.
 bool connection_hung_up(const struct connection *c)
 {
     struct pollfd poll_fd = {.fd = c->fd};
@@ -371,8 +371,8 @@ struct connection *connection_create(struct ev_loop *loop, int fd, enum framing 
     return c;
 }
 
-// Over TCP a socket that is closed with something unread resets the connection, which may cost the
-// client the reply that it has not read yet.
+// Closing a TCP socket with unread bytes resets the connection, and the client may lose a reply
+// that it has not read yet.
 static void unread_discard(struct connection *c)
 {
     uint8_t bytes[READ_BYTES];

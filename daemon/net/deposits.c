@@ -17,15 +17,15 @@
 #include "common/list.h"
 #include "common/log.h"
 
-// From a connection to its datagram, and from there to the request.
+// Time limits from the connection to its datagram, and from there to the request.
 #define PATIENCE_S     10.
 #define SOCKET_MODE    0660
-// After an accept() that failed.
+// Pause after a failed accept().
 #define ACCEPT_PAUSE_S .25
-// What a segment may have; sums of a few stay far inside 63 bits.
+// Upper bound of a segment; sums of a few stay far below 2^63.
 #define SEGMENT_MAX    (INT64_C(1) << 46)
 
-// A connection; once `filled` with what came over it.
+// A connection; after `filled` a deposit.
 struct deposit {
     struct list node;
     struct deposits *deposits;
@@ -77,7 +77,7 @@ static void deposit_end(struct deposit *p)
 
 static const char *const kind_names[] = {"memory of inputs", "memory for what is wanted"};
 
-// Seals first: asked of anything that is no memory, the kernel answers without asking a file
+// Asks for seals first: for anything but a memfd the kernel refuses this without asking a file
 // system.
 static enum status seals_check(int fd, bool wanted, struct error *error)
 {
@@ -117,7 +117,7 @@ static enum status memory_check(int fd, bool wanted, int64_t *bytes, struct erro
     if (fstatfs(fd, &system) != 0 || fstat(fd, &stat) != 0)
         return error_set(error, STATUS_INVALID_ARGUMENT, "the %s cannot be looked at: %s", name,
                          strerror(errno));
-    // Of huge pages there may be too few, which kills who touches them.
+    // There may be too few huge pages, and a process that touches a missing one is killed.
     if (system.f_type != TMPFS_MAGIC)
         return error_set(error, STATUS_INVALID_ARGUMENT,
                          "the %s is of huge pages; accepted is a memfd of usual ones", name);
@@ -168,7 +168,7 @@ static void fds_collect(struct msghdr *message, struct datagram *g)
     }
 }
 
-// False: there is nothing, or the client is gone (`bytes` is 0 then).
+// Returns false if there is no datagram, or if the client is gone (`bytes` is then 0).
 static bool datagram_receive(int fd, struct datagram *g)
 {
     union {
@@ -213,7 +213,7 @@ static enum status datagram_check(const struct datagram *g, struct error *error)
     return STATUS_OK;
 }
 
-// The descriptors belong to `segments` afterwards, or are closed.
+// Moves the descriptors to `segments`, or closes them.
 static enum status segments_make(struct datagram *g, struct segments *segments, struct error *error)
 {
     *segments = no_segments;
@@ -252,7 +252,7 @@ static struct deposit *find(const struct deposits *d, const struct request_id *i
     return NULL;
 }
 
-// Connections of a user; those that have handed something in, if asked.
+// Counts the connections of a user, or only those with a deposit.
 static int count_of_user(const struct deposits *d, uid_t uid, bool filled)
 {
     int count = 0;
@@ -341,7 +341,7 @@ static void on_late(struct ev_loop *loop, ev_timer *watcher, int events)
 static void deposit_begin(struct deposits *d, int fd)
 {
     struct deposit *p = calloc(1, sizeof(*p));
-    // Each gets an answer to its datagram, unless there are far too many.
+    // Every connection gets an answer to its datagram, unless there are far too many.
     if (!p || !peer_local(fd, &p->peer) || d->count >= 2 * d->most ||
         count_of_user(d, p->peer.uid, false) >= d->most) {
         free(p);
@@ -361,8 +361,8 @@ static void deposit_begin(struct deposits *d, int fd)
     ev_timer_start(d->loop, &p->late);
 }
 
-// One at a time, so that many who come at once do not hold the loop. Without a descriptor for it a
-// connection waits in the kernel's queue for a while.
+// Accepts one connection at a time, so that many at once do not delay the loop. Without a free
+// descriptor a connection waits in the kernel's queue.
 static void on_accepting(struct ev_loop *loop, ev_io *watcher, int events)
 {
     (void)events;

@@ -12,13 +12,13 @@
 #define CONNECTIONS_MAX 8
 #define CONNECTION_S    5 // that a connection may be idle
 #define MEMORY_BYTES    (16 * 1024)
-// After each step, which serves every connection once.
+// Pause after each step; a step serves every connection once.
 #define REST_S          0.01
 
 #define LIBRARY "libmicrohttpd.so.12"
 
-// The library brings others, a whole TLS among them, so that it is loaded where metrics are on, and
-// a daemon without them has none of it in its memory.
+// The library depends on others, a TLS library among them. It is loaded only if metrics are on, so
+// that other daemons do not have it in memory.
 #define FUNCTIONS(X)                                                                               \
     X(MHD_start_daemon)                                                                            \
     X(MHD_stop_daemon)                                                                             \
@@ -69,7 +69,7 @@ static enum MHD_Result refuse(struct MHD_Connection *connection, int code, const
     return answer(connection, &page);
 }
 
-// Called once when the head of a request is there, and again when all of it is.
+// Called when the header of a request has arrived, and again when the request is complete.
 static enum MHD_Result on_request(void *context, struct MHD_Connection *connection,
                                   const char *path, const char *method, const char *version,
                                   const char *data, size_t *size, void **seen)
@@ -112,7 +112,7 @@ static void on_ready(struct ev_loop *loop, ev_io *watcher, int events)
     step(watcher->data);
 }
 
-// What the library has still to do is not told by its descriptor.
+// The descriptor does not tell whether the library has more work.
 static void on_rest(struct ev_loop *loop, ev_timer *watcher, int events)
 {
     struct http *h = watcher->data;

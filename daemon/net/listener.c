@@ -108,7 +108,7 @@ enum status listener_open(struct listener *l, struct error *error)
     struct sockaddr_un name = {.sun_family = AF_UNIX};
     strcpy(name.sun_path, l->path);
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    // With the right mode from the start, so that it is never open to others.
+    // Created with its final mode, so that it is never open to others.
     mode_t mask = umask(0777 & ~SOCKET_MODE);
     bool bound = fd >= 0 && bind(fd, (struct sockaddr *)&name, sizeof(name)) == 0;
     umask(mask);

@@ -19,7 +19,7 @@ bool peer_local(int fd, struct peer *peer)
     return known;
 }
 
-// An IPv4 client of a socket of both kinds has its own address.
+// Converts the mapped address of an IPv4 client of an IPv6 socket.
 static bool mapped_take(const struct sockaddr_in6 *v6, struct sockaddr_in *v4)
 {
     bool mapped = IN6_IS_ADDR_V4MAPPED(&v6->sin6_addr);

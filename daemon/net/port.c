@@ -8,8 +8,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-// What the kernel keeps of one connection that is not read, or does not read: a request of the
-// largest size each way, and some.
+// Size of the kernel's buffers of a connection; the largest request fits.
 #define BUFFER_BYTES (256 * 1024)
 
 static enum status files_read(const struct listen_config *listen, struct port *port,
@@ -25,7 +24,7 @@ static enum status files_read(const struct listen_config *listen, struct port *p
     return status;
 }
 
-// Set before it listens, so that its connections have them.
+// Set before listen(), so that accepted connections inherit them.
 static void options_set(int fd, int family)
 {
     const int on = 1, off = 0, bytes = BUFFER_BYTES;

@@ -18,18 +18,18 @@
 #include "daemon/net/subjects.h"
 #include "daemon/net/turns.h"
 
-// Requests handed over in a round of the loop, and those of one connection before it is the next
-// one's turn. A request takes some ten microseconds.
+// Upper bounds of the requests that are delivered in a round of the loop, and in a turn of one
+// connection. A request takes about ten microseconds.
 #define ROUND_REQUESTS 64
 #define TURN_REQUESTS  8
 #define ROUND_ACCEPTS  64
-// Without descriptors for a connection; the kernel keeps who waits.
+// Pause without free descriptors; new clients wait in the kernel's queue.
 #define ACCEPT_PAUSE_S 0.25
-// A tick after a longer pause than this says nothing about clients: it was us who stood still.
+// After a longer pause between ticks clients are not judged, since the daemon itself has not run.
 #define TICK_LATE_NS   NS_PER_S
 // How long a connection stays after its last refusal.
 #define STRUCK_STAY_NS (200 * NS_PER_MS)
-// Lines about clients in a second; a flood of hostile ones must not become one of the log.
+// Upper bound of log lines about clients per second, so that hostile clients cannot flood the log.
 #define LOG_LINES_MAX  10
 
 struct exchange {
@@ -90,13 +90,13 @@ static void turn_ask(struct server *s, struct connection *c)
         turns_ask(&s->turns, class, peer_key(&c->peer), &c->turn);
 }
 
-// It has been refused too often; nothing more is taken from it.
+// True if the connection was refused too often; it is not read any more.
 static bool connection_is_out(const struct connection *c)
 {
     return c->strikes >= CONNECTION_STRIKES_MAX;
 }
 
-// One that has come to its end is read to the end whatever it holds, to learn of it.
+// A connection that is ending is read whatever its limits, so that its end is noticed.
 static bool connection_may_ask(const struct server *s, const struct connection *c)
 {
     bool within = s->held < s->requests_max && c->held < CONNECTION_REQUESTS_MAX &&
@@ -121,7 +121,7 @@ static void connection_resume(struct server *s, struct connection *c)
     ev_idle_start(s->loop, &s->awake);
 }
 
-// The connection has given something back.
+// Resumes reading a paused connection if its limits allow it now.
 static void connection_eased(struct server *s, struct connection *c)
 {
     if (c->paused && connection_may_ask(s, c))
@@ -153,7 +153,7 @@ void server_drop(struct exchange *x)
     exchange_end(x);
 }
 
-// To be closed in its turn, its memory freed at once.
+// Breaks a connection, which frees its memory at once; its next turn closes it.
 static void connection_condemn(struct server *s, struct connection *c, const char *fault)
 {
     connection_break(c);
@@ -202,7 +202,7 @@ void server_strike(struct exchange *x)
                     peer_describe(&c->peer, who), c->strikes);
 }
 
-// False: no memory for it.
+// Returns false if memory is short.
 static bool exchange_begin(struct server *s, struct connection *c, const struct frame *frame)
 {
     struct exchange *x = malloc(sizeof(*x));
@@ -231,7 +231,7 @@ static void finish_check(struct server *s)
     finished(s->finished_context);
 }
 
-// It is over, or given up: another may begin.
+// The handshake is over or given up: another may begin.
 static void handshake_end(struct server *s, struct connection *c)
 {
     struct connection *next = shakes_end(&s->shakes, c);
@@ -258,7 +258,7 @@ static void connection_close(struct server *s, struct connection *c)
     finish_check(s);
 }
 
-// Connections of a user; of all over a network, where they are of nobody in particular.
+// Counts the connections of a user; network clients without a subject count together.
 static int user_connections(const struct server *s, const struct peer *peer)
 {
     int count = 0;
@@ -269,8 +269,8 @@ static int user_connections(const struct server *s, const struct peer *peer)
     return count;
 }
 
-// Its handshake is over: whoever has shown a certificate is a user from now on, with half of what
-// all over a network have.
+// The handshake is over: a client with a certificate is from now on a user of its own, with half of
+// the share of all network clients.
 static void connection_name(struct server *s, struct connection *c)
 {
     if (!c->peer.subject[0])
@@ -280,7 +280,7 @@ static void connection_name(struct server *s, struct connection *c)
         c->fault = "the subject of its certificate has too many connections";
 }
 
-// What comes of it next.
+// Reads the next frame of a connection, and notices the end of its handshake.
 static enum connection_input connection_take(struct server *s, struct connection *c,
                                              struct frame *frame)
 {
@@ -291,7 +291,7 @@ static enum connection_input connection_take(struct server *s, struct connection
     return c->fault ? CONNECTION_OVER : input;
 }
 
-// One turn. Gives back how many requests it took.
+// Serves one turn. Returns the number of delivered requests.
 static int connection_serve(struct server *s, struct connection *c)
 {
     struct frame frame;
@@ -432,7 +432,7 @@ static void accept_pause(struct server *s)
     ev_timer_start(s->loop, &s->accept_again);
 }
 
-// One connection that waits; -1, with errno: there is none.
+// Accepts one waiting connection; -1 with errno: none.
 static int connection_accept(struct server *s, bool remote)
 {
     struct sockaddr_storage address = {.ss_family = AF_UNSPEC};
@@ -479,8 +479,8 @@ static void on_accept_again(struct ev_loop *loop, ev_timer *watcher, int events)
 
 // ---- life --------------------------------------------------------------------------------------
 
-// It has had its last refusal, and a moment to read it: some clients lose what has come when the
-// connection ends right behind it.
+// True some time after the last refusal was sent: some clients lose a reply if the connection ends
+// right after it.
 static bool connection_is_done(const struct connection *c, uint64_t now_ns)
 {
     return connection_is_out(c) && list_empty(&c->out) && now_ns > c->struck_ns + STRUCK_STAY_NS;

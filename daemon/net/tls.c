@@ -14,15 +14,16 @@
 
 // Forward secrecy, and ciphers that authenticate what they encipher; those of TLS 1.3 all do.
 #define SUITES_12 "ECDHE+AESGCM:ECDHE+CHACHA20"
-// A client chooses among these: none takes more than a fraction of a millisecond.
+// Key exchanges offered to clients; each takes a fraction of a millisecond.
 #define GROUPS    "X25519:P-256:P-384"
 
-// What a client's certificate costs: those between it and one of tls-clients, and all as bytes.
-// The library looks for the issuer of each by name, then verifies from the trusted end on, so that
-// a key which nobody trusts is used for nothing.
+// Limits of a client's chain of certificates: intermediate certificates, and bytes. The library
+// looks up the issuers by name and then verifies from the trusted end, so that it never uses an
+// untrusted key.
 #define CHAIN_BETWEEN_MAX 3
 #define CHAIN_BYTES_MAX   (16 * 1024)
-// Names of those who sign, told to clients so that they can choose a certificate.
+// Upper bound of the names of authorities that are sent to clients, who choose a certificate by
+// them.
 #define SIGNERS_TOLD_MAX  32
 
 struct tls {
@@ -129,8 +130,8 @@ static enum status key_read(const struct tls_files *files, SSL_CTX *context, str
     return file_refused("tls-key", files->key, error);
 }
 
-// What is trusted, and lists of what is not any more: with one of these every client's certificate
-// has to be covered by one.
+// Loads authorities and revocation lists. If there is a list, every client's certificate must be
+// covered by one.
 static enum status clients_read(const char *path, SSL_CTX *context, struct error *error)
 {
     X509_STORE *store = SSL_CTX_get_cert_store(context);
@@ -179,7 +180,7 @@ static bool versions_set(SSL_CTX *context, enum tls_version version_min)
            SSL_CTX_set1_groups_list(context, GROUPS) == 1;
 }
 
-// One in tls-clients is trusted whether it is a root or not.
+// Certificates in tls-clients are trusted even if they are no roots.
 static void clients_ask(SSL_CTX *context)
 {
     X509_STORE_set_flags(SSL_CTX_get_cert_store(context), X509_V_FLAG_PARTIAL_CHAIN);
@@ -335,7 +336,7 @@ static const char *fault_of(const struct tls_session *s, unsigned long code)
     }
 }
 
-// What a call gave that was to give bytes or nothing.
+// Converts the result of a call that returns bytes or nothing.
 static enum tls_result result_of(const struct tls_session *s, int result, const char **fault)
 {
     unsigned long code = ERR_peek_last_error(); // behind those of what TLS is made of
@@ -363,7 +364,7 @@ enum tls_result tls_session_shake(struct tls_session *s, const char **fault)
     return told;
 }
 
-// What is outside of ASCII, or a control character, is written as numbers.
+// Escapes control characters and characters outside of ASCII as numbers.
 bool tls_session_subject(const struct tls_session *s, char *text, size_t size)
 {
     const X509 *certificate = SSL_get0_peer_certificate(s->ssl);

@@ -17,7 +17,7 @@ enum status tls_create(const struct tls_files *files, struct tls **tls, struct e
                      "installed, or forward the unix socket with ssh");
 }
 
-// Without a struct tls there is nothing to hold, and no session.
+// There is never a struct tls, so there are no references and no sessions.
 
 struct tls *tls_hold(struct tls *tls)
 {

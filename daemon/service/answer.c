@@ -23,7 +23,8 @@ static uint64_t digest_combine(const struct rank_report *reports, int count)
     return hash;
 }
 
-// The first rank that could not run the case; the others only went along. -1: it was run.
+// Finds the first rank that refused the case; the others refused only because of it. -1: it was
+// run.
 static int refuser_find(const struct crew *crew)
 {
     int found = -1;
@@ -45,7 +46,7 @@ static void refusal_tell(const struct crew *crew, int rank, struct wire_reply *r
     memcpy(reply->message, error.text, sizeof(reply->message));
 }
 
-// What was not verified has not passed, whatever the ranks say.
+// A case without verification has not passed, whatever the ranks report.
 static enum wire_verdict verdict_of(const struct crew *crew)
 {
     if (!crew->verify)
@@ -83,8 +84,8 @@ static bool process_halted(char state)
     return state == 'T' || state == 't' || state == 'X' || state == 'Z';
 }
 
-// Who holds the others up. A process that is stopped or gone needs no further evidence; its last
-// progress word may name a peer that has long since done its part.
+// Finds the rank that the others wait for. A stopped or dead process is the culprit without further
+// evidence: its last progress word may name a peer that has already done its part.
 static int culprit_find(const struct action *action, const struct crew *crew)
 {
     if (action->cause != CAUSE_DEADLINE_RUNNING && action->cause != CAUSE_DEADLINE_STARTING)
@@ -97,7 +98,7 @@ static int culprit_find(const struct action *action, const struct crew *crew)
         if (action->cause == CAUSE_DEADLINE_STARTING && !crew->ranks[rank].said_ready)
             return rank;
     }
-    // One that is through with the case and does not say so waits for nobody, and nobody for it.
+    // A rank that has finished the case but not reported waits for nobody, and nobody waits for it.
     int culprit = progress_culprit(crew->snapshot, crew->world_size);
     for (int rank = 0; rank < crew->world_size && crew->ranks[culprit].reported; rank++) {
         if (!crew->ranks[rank].reported)
@@ -118,7 +119,7 @@ static void fate_tell(const struct rank_process *r, bool culprit, enum cause cau
     snprintf(fate, RANK_END_TEXT_MAX, "%s", text);
 }
 
-// The word of a rank that has not begun this case tells of another one.
+// The progress word of a rank that has not begun this case is about an earlier one.
 static struct progress_view view_of_job(const struct progress *word, uint64_t job)
 {
     struct progress_view view = progress_load(word);
@@ -168,7 +169,7 @@ struct sentence {
     const char *detail;
 };
 
-// Whether the culprit has been through the whole case.
+// True if the culprit has finished the whole case.
 static bool case_is_over(const struct sentence *s)
 {
     struct progress_view view = progress_load(&s->crew->snapshot[s->culprit]);
@@ -237,7 +238,7 @@ static void deadline_running_write(const struct sentence *s, struct error *error
         s->timeout, s->culprit, s->action->world_size, s->place, r ? state_explain(r) : "");
 }
 
-// Less at once helps those only who wait for themselves.
+// Fewer cases at once help only if the user waits for its own.
 static void deadline_queued_write(const struct sentence *s, struct error *error)
 {
     const struct action *a = s->action;
@@ -333,7 +334,7 @@ void answer_failure(const struct action *action, struct crew *crew, uint64_t tim
     memcpy(reply->message, error.text, sizeof(reply->message));
 }
 
-// A stop from outside ends cases through the core's cancel; the client did not ask for that.
+// A stop of the daemon cancels cases in the core, but the client did not ask for that.
 void answer_stopped(struct wire_reply *reply)
 {
     reply->status = STATUS_UNAVAILABLE;
@@ -341,7 +342,7 @@ void answer_stopped(struct wire_reply *reply)
              "the daemon was stopped before the case was done; submit it again once it is back");
 }
 
-// The time limit that a case which has passed one has passed.
+// Returns which of its time limits the case has exceeded.
 uint64_t answer_limit_ns(const struct task *task, const struct action *a)
 {
     bool of_run = task->run_timeout_ns > 0 && a->run_ns >= task->run_timeout_ns;

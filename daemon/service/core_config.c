@@ -6,7 +6,7 @@
 #include "common/clock.h"
 #include "daemon/settings/guests.h"
 
-// A rank that sees a peer's end of file tells before the kernel tells us of the death.
+// A rank reports the end of file of a peer before the kernel reports the death of that peer.
 #define PEER_GRACE_NS (250 * NS_PER_MS)
 
 struct core *core_config_make(const struct service_config *config)

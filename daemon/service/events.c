@@ -116,7 +116,7 @@ static const struct wire_pool *pool_before(const struct events *e, const struct 
     return NULL;
 }
 
-// Between cases and in one a pool is up.
+// An idle and a running pool are in the same state for watchers.
 static enum pool_state state_of(const struct wire_pool *pool)
 {
     return pool->state == POOL_RUNNING ? POOL_IDLE : pool->state;
@@ -172,7 +172,7 @@ void events_compare(struct events *e, const struct wire_status *status)
 
 // ---- reading -----------------------------------------------------------------------------------
 
-// The last that is forgotten.
+// Number of the last event that was overwritten.
 static uint64_t forgotten(const struct events *e)
 {
     return e->last > EVENTS_KEPT ? e->last - EVENTS_KEPT : 0;

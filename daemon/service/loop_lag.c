@@ -30,7 +30,7 @@ static uint64_t bucket_last_ns(int bucket)
     return first_ns + width_ns - 1;
 }
 
-// Windows that are over go.
+// Drops windows that are over.
 static void windows_turn(struct loop_lag *lag, uint64_t now_ns)
 {
     if (now_ns < lag->windows[0].begin_ns + LAG_WINDOW_NS)
@@ -83,7 +83,7 @@ static void on_asleep(struct ev_loop *loop, ev_prepare *watcher, int events)
     lag->awake_ns = 0;
 }
 
-// First of a round, and last before the next wait.
+// Called first in a round, and last before the next wait.
 void loop_lag_start(struct loop_lag *lag, struct ev_loop *loop)
 {
     memset(lag, 0, sizeof(*lag));

@@ -20,7 +20,7 @@ static void single(FILE *out, const char *name, const char *type, const char *he
     fprintf(out, "cpattnd_%s %.17g\n", name, value);
 }
 
-// A value of a label, as it stands between quotes.
+// Writes a value of a label, escaped for quotes.
 static void label(FILE *out, const char *name, const char *value)
 {
     fprintf(out, "%s=\"", name);

@@ -13,7 +13,7 @@ static bool is_before(const struct task *a, const struct task *b)
     return a->admitted_ns < b->admitted_ns;
 }
 
-// Keeps the first ones in order.
+// Inserts in order; only the first ones are kept.
 static int insert(const struct task **list, int count, const struct task *task)
 {
     int place = count < OPEN_LISTED_MAX ? count : OPEN_LISTED_MAX - 1;
@@ -25,7 +25,7 @@ static int insert(const struct task **list, int count, const struct task *task)
     return count < OPEN_LISTED_MAX ? count + 1 : count;
 }
 
-// The word of a rank that has not begun this case tells of another one.
+// The progress word of a rank that has not begun this case is about an earlier one.
 static struct progress_view view_of(const struct progress *word, const struct crew *crew)
 {
     struct progress_view view = progress_load(word);
@@ -34,7 +34,7 @@ static struct progress_view view_of(const struct progress *word, const struct cr
     return view;
 }
 
-// Where the ranks stand, and which of them holds up the others.
+// Fills in the steps of the ranks, and that of the rank that the others wait for.
 static void place_fill(const struct task *task, struct crews *crews, struct wire_open_request *open)
 {
     const struct crew *crew = crews_get(crews, task->pool);

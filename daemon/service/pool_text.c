@@ -20,9 +20,9 @@ uint64_t pool_text_devices(const struct wire_description *d, uint64_t places)
 
 // ---- who it was, and what it said last ---------------------------------------------------------
 
-// Of a guest's command, for people.
+// Characters of a guest's command that are shown.
 #define COMMAND_TOLD 60
-// Of what a process wrote: its last lines, and how much of them.
+// Lines of a process's stderr that are shown, and characters of these.
 #define LINES_TOLD   3
 #define LINES_BYTES  (ERROR_TEXT_MAX / 2)
 
@@ -54,8 +54,7 @@ static void command_write(const struct guest *guest, char *text, size_t size)
     snprintf(text + strlen(text), size - strlen(text), ")");
 }
 
-// The lines of a text that is cut up in place, the last LINES_TOLD of those that say something, one
-// behind the other.
+// Joins the last LINES_TOLD non-empty lines of a text, which is cut in place.
 static void lines_write(char *from, char *text, size_t size)
 {
     const char *lines[LINES_TOLD] = {NULL};

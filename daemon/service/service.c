@@ -43,7 +43,7 @@ static void status_fill(struct service *s, struct wire_status *status, struct wi
     pool_text_status(&s->config.description, s->reasons.start_errors, pools, status->pool_count);
 }
 
-// What has become of pools and devices, for those who watch.
+// Reports changes of pools and devices to watchers.
 static void events_look(struct service *s)
 {
     struct wire_pool pools[POOLS_MAX];
@@ -58,7 +58,7 @@ static void events_look(struct service *s)
 
 // ---- the core's actions ------------------------------------------------------------------------
 
-// The crew that an action names, while it is the one meant.
+// The crew of an action, if its generation is still that of the action.
 static struct crew *crew_of(struct service *s, const struct action *a)
 {
     struct crew *crew = a->pool >= 0 ? crews_get(s->crews, a->pool) : NULL;
@@ -140,7 +140,7 @@ static void on_answer(struct service *s, const struct action *a)
 
 static void action_do(struct service *s, const struct action *a)
 {
-    // A pool is told of before the case that it gets, and all before the end.
+    // Events of pools come before those of the cases that they get, and all before the end.
     if (a->kind == ACTION_RUN || a->kind == ACTION_EXIT)
         events_look(s);
     switch (a->kind) {
@@ -167,8 +167,8 @@ static void action_do(struct service *s, const struct action *a)
     }
 }
 
-// After each event. One that is reported while an action is carried out leaves its actions to the
-// round that is under way.
+// Called after each event. An event that is reported during an action leaves its actions to the
+// call in progress.
 void service_act(struct service *s)
 {
     struct action action;
@@ -191,7 +191,7 @@ static void on_deadline(void *context)
 
 // ---- requests ----------------------------------------------------------------------------------
 
-// The same request has been answered before.
+// Answers a repeated request from the stored answer.
 static void request_recall(struct service *s, struct exchange *exchange, const struct peer *peer,
                            const struct wire_request *request, int place)
 {
@@ -232,7 +232,7 @@ static void request_admitted(struct service *s, struct exchange *exchange, const
     }
 }
 
-// A request that is made again needs its tensors no more.
+// A repeated request does not need its tensors again.
 static enum status tensors_check(const struct service *s, const struct peer *peer,
                                  const struct wire_request *request, const struct job_spec *spec,
                                  struct error *error)
@@ -360,8 +360,7 @@ static void on_request(void *context, struct exchange *exchange, const struct pe
     struct service *s = context;
     struct wire_request request = {0};
     struct error error;
-    // Nothing is decoded for whoever has not shown the token, and nothing else that is wrong is
-    // told.
+    // Without the token nothing is decoded, and no other mistake is reported.
     if (gate_check_token(&s->config, peer, data, size, &request.id, &error) != STATUS_OK) {
         s->tally.refused++;
         server_strike(exchange);

@@ -7,7 +7,7 @@
 #include "common/limits.h"
 #include "common/list.h"
 
-// One who waits.
+// A waiting client.
 struct waiter {
     struct list all, same; // on the lists of all and of its slot; free: `same` on the free list
     struct exchange *exchange;
@@ -16,7 +16,7 @@ struct waiter {
     int slot;
 };
 
-// Of one user, those that wait beside a first.
+// Upper bound, for one user, of waiting clients in addition to the first of each request.
 #define ATTACHED_USER_MAX (ATTACHED_MAX / 4)
 
 struct tasks {

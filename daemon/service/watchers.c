@@ -7,7 +7,7 @@
 #include "daemon/service/alarm.h"
 #include "daemon/service/reply.h"
 
-// From an event until watchers are told of it, with those that came meanwhile.
+// Delay from an event to the replies, which include the events of that time.
 #define TELL_NS (50 * NS_PER_MS)
 
 struct watcher {
@@ -43,7 +43,7 @@ static void watcher_end(struct watchers *w, struct watcher *watcher,
     w->count--;
 }
 
-// Tells all who wait; of those for whom there is nothing, whoever has waited until `now_ns`.
+// Answers all watchers with new events, and those without any whose time is over at `now_ns`.
 static void tell(struct watchers *w, uint64_t now_ns)
 {
     for (int i = 0; i < WATCHERS_MAX && w->count > 0; i++) {
@@ -52,7 +52,7 @@ static void tell(struct watchers *w, uint64_t now_ns)
         if (!watcher->exchange)
             continue;
         events_read(w->events, &watcher->reader, watcher->after, w->room, &events);
-        // What was lost is told with the next event, and not before.
+        // Lost events are reported together with the next event.
         if (events.lost == 0)
             watcher->after = events.last;
         if (events.count > 0 || now_ns >= watcher->until_ns)
@@ -62,7 +62,7 @@ static void tell(struct watchers *w, uint64_t now_ns)
     w->tell_ns = UINT64_MAX;
 }
 
-// Rings when there is something to tell, or somebody's time is over.
+// Sets the alarm for the next reply: new events, or the end of a watcher's time.
 static void alarm_arm(struct watchers *w)
 {
     uint64_t at_ns = w->count > 0 ? w->tell_ns : UINT64_MAX;

@@ -12,7 +12,7 @@
 #include "common/duration.h"
 #include "yaml/yaml.h"
 
-// Importing PyTorch and its first contact with the devices take seconds.
+// Importing PyTorch and initializing the devices takes seconds.
 #define START_TIMEOUT_NS (UINT64_C(120) * 1000000000)
 #define NAME_SYNTAX                                                                                \
     "a name of up to 31 letters, digits, '_', '-' and '.', other than cpattn, which is the "       \
@@ -246,7 +246,7 @@ static bool program_search(const char *name, char path[PATH_MAX])
     return false;
 }
 
-// Puts the path in the place of the first word.
+// Replaces the first word by the path.
 static bool program_set(struct guest *guest, const char *path)
 {
     size_t old = strlen(guest->command) + 1, size = strlen(path) + 1;

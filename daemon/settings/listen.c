@@ -31,7 +31,7 @@ static enum status tls_check(const struct listen_config *l, struct error *error)
     return STATUS_OK;
 }
 
-// A setting that does nothing was meant to do something.
+// A setting without effect is refused, as it is probably a mistake.
 static enum status useless_check(const struct listen_config *l, struct error *error)
 {
     const char *useless = NULL;

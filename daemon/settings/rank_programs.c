@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-// Cuts the last part of a path off; false where there is none.
+// Removes the last component of a path; false if there is none.
 static bool path_cut(char *path)
 {
     char *slash = strrchr(path, '/');
@@ -33,8 +33,8 @@ static bool folder_find(char *folder)
     return true;
 }
 
-// Beside the daemon, in the libexec folder next to its own, or where it was to be installed: the
-// first place that has it, else the last.
+// Looks beside the daemon, in the libexec folder next to the daemon's folder, and in the configured
+// folder. Returns the first path that exists, else the last one.
 static void program_find(const char *name, const char *installed, char *path)
 {
     static const char *const places[] = {"", "/../libexec/" PACKAGE};

@@ -18,7 +18,7 @@
 
 #define QUEUE_MAX_DEFAULT       1024
 #define IDLE_TIMEOUT_DEFAULT_NS (UINT64_C(600) * 1000000000)
-// Long enough for the kernel to take tens of GiB of memory down.
+// Long enough for the kernel to free tens of GiB of memory.
 #define KILL_TIMEOUT_DEFAULT_NS (UINT64_C(10) * 1000000000)
 #define USAGE_STATUS            64
 
@@ -369,7 +369,7 @@ enum { SETTINGS = sizeof(settings) / sizeof(settings[0]) };
 #define KEY_CONFIG (KEY_FIRST + SETTINGS)
 #define KEY_GUEST  (KEY_CONFIG + 1)
 
-// Options that one command line may have.
+// Upper bound of the options of a command line.
 #define OPTIONS_MAX 128
 
 struct line {
@@ -469,7 +469,7 @@ static const char *setting_key(const struct setting *s)
     return setting_is_map(s) ? "providers" : s->name;
 }
 
-// The entries of a map, as the option would have them.
+// Applies the entries of a map like repeated options.
 static enum status map_apply(const struct yaml_node *map, const struct setting *s,
                              struct settings *config, struct error *error)
 {

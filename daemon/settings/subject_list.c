@@ -4,7 +4,7 @@
 #include <stddef.h>
 #include <string.h>
 
-// How much of the text is the first subject.
+// Length of the first subject in the text.
 static size_t subject_length(const char *text)
 {
     size_t length = 0;

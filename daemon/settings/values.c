@@ -40,7 +40,7 @@ bool bytes_parse(const char *text, int64_t *bytes)
     return true;
 }
 
-// A number of up to three digits; moves behind it.
+// Parses a number of up to three digits and moves behind it.
 static bool index_take(const char **text, int *index)
 {
     const char *at = *text;
