@@ -1,8 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# The daemon and clients of others: pynng with a newer nng than the one that this is built with, nanomsg,
+# The daemon and clients of others: pynng and nng with newer nngs than the one that this is built with, nanomsg,
 # Python's ssl, OpenSSL's s_client, and our own through the nng that is here. Prints TAP; what is not there
-# is skipped with a sentence. PYTHON names a python3 that has pynng.
+# is skipped with a sentence. PYTHON names a python3 that has pynng and nng (nng-ssl for
+# TLS).
 set -u
 : "${top_srcdir:=.}" "${top_builddir:=build}" "${PYTHON:=python3}"
 # shellcheck source=tests/support/tap.sh

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Clients that are not ours, against a daemon that runs: pynng with the nng it brings, nanomsg, and sockets
+"""Clients that are not ours, against a daemon that runs: pynng and nng with the nng that they bring, nanomsg, and sockets
 with Python's ssl and framing by hand. Prints TAP; a client that is not there is skipped with a sentence.
 
     wire_clients.py CERTIFICATES SOCKET TCP-PORT TLS-PORT TOKEN
@@ -214,6 +214,48 @@ def pynng_clients():
     converse(f"pynng with nng {version}, tls", lambda: connect(tls, secret()))
 
 
+# ---- nng 2 ---------------------------------------------------------------------------------------
+
+
+def nng2_clients():
+    try:
+        import nng
+    except ImportError:
+        for what in ("unix", "tcp", "tls"):
+            skip(f"nng 2, {what}", "python3 has no nng")
+        return
+
+    def connect(url, config=None):
+        client = nng.ReqSocket()
+        client.resend_time = -1
+        client.recv_timeout = client.send_timeout = 30000
+        client.add_dialer(url, tls=config).start()
+
+        def ask(data):
+            client.send(data)
+            return bytes(client.recv())
+
+        return ask, client.close
+
+    def secret(version):
+        return nng.TlsConfig.for_client(
+            server_name="127.0.0.1",
+            ca_file=f"{certificates}/ca.pem",
+            cert_file=f"{certificates}/alice.both",
+            min_version=version,
+            max_version=version,
+        )
+
+    name = f"nng {nng.version()}"
+    converse(f"{name}, unix", lambda: connect(ipc))
+    converse(f"{name}, tcp", lambda: connect(tcp), True)
+    if nng.tls_engine_name() in (None, "", "none"):
+        skip(f"{name}, tls", "this nng was built without TLS")
+        return
+    for what, version in (("1.3", nng.TLS_VERSION_1_3), ("1.2", nng.TLS_VERSION_1_2)):
+        converse(f"{name}, TLS {what}", lambda: connect(tls, secret(version)))
+
+
 # ---- nanomsg -------------------------------------------------------------------------------------
 
 AF_SP, NN_REQ, NN_MSG = 1, 48, ctypes.c_size_t(-1)
@@ -263,5 +305,6 @@ converse("by hand, tcp", tcp_stream, True)
 converse("Python's ssl, TLS 1.3", tls_stream(ssl.TLSVersion.TLSv1_3))
 converse("Python's ssl, TLS 1.2", tls_stream(ssl.TLSVersion.TLSv1_2))
 pynng_clients()
+nng2_clients()
 nanomsg_clients()
 print(f"# tests: {number}")
