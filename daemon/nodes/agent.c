@@ -78,7 +78,8 @@ static void fault_tell(struct agent_pool *p, enum node_message type, int rank,
 static void rank_look(struct agent_pool *p, int rank, bool states)
 {
     const struct rank_child *c = &p->squad->children[rank];
-    struct node_seen seen = p->seen[rank];
+    const struct node_seen *last = &p->seen[rank];
+    struct node_seen seen = {.state = last->state, .at_memory_limit = last->at_memory_limit};
     if (!c->squad || c->pid == 0)
         return;
     seen.at = at_of(p, rank);
@@ -87,7 +88,8 @@ static void rank_look(struct agent_pool *p, int rank, bool states)
         seen.state = rank_child_state(c);
         seen.at_memory_limit = rank_child_at_memory_limit(c);
     }
-    if (memcmp(&seen, &p->seen[rank], sizeof(seen)) == 0)
+    if (seen.word == last->word && seen.state == last->state &&
+        seen.at_memory_limit == last->at_memory_limit)
         return;
     p->seen[rank] = seen;
     tell(p->agent, NODE_SEEN, &seen, sizeof(seen));
@@ -383,13 +385,12 @@ static int connect_wait(const struct addrinfo *address)
     if (fd < 0)
         return -1;
     struct pollfd wait = {.fd = fd, .events = POLLOUT};
-    int result = connect(fd, address->ai_addr, address->ai_addrlen);
-    if (result != 0 && errno != EINPROGRESS)
+    if (connect(fd, address->ai_addr, address->ai_addrlen) != 0)
         number = errno;
-    else if (result != 0 && poll(&wait, 1, DIAL_MAX_MS) != 1)
+    if (number == EINPROGRESS && poll(&wait, 1, DIAL_MAX_MS) != 1)
         number = ETIMEDOUT;
-    else if (result != 0 && getsockopt(fd, SOL_SOCKET, SO_ERROR, &number, &size) != 0)
-        number = errno;
+    else if (number == EINPROGRESS)
+        (void)getsockopt(fd, SOL_SOCKET, SO_ERROR, &number, &size);
     if (number == 0)
         return fd;
     close(fd);

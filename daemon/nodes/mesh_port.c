@@ -108,13 +108,21 @@ static struct meeting *meeting_find(struct mesh_port *p, uint32_t generation)
     return NULL;
 }
 
-static void meeting_drop(struct mesh_port *p, struct meeting *m)
+static struct call *call_find(struct mesh_port *p, const struct meeting *m)
 {
     LIST_FOREACH (node, &p->dialled) {
         struct call *c = LIST_ENTRY(node, struct call, node);
         if (c->meeting == m)
-            call_drop(c);
+            return c;
     }
+    return NULL;
+}
+
+static void meeting_drop(struct mesh_port *p, struct meeting *m)
+{
+    struct call *c;
+    while ((c = call_find(p, m)))
+        call_drop(c);
     list_remove(&m->node);
     free(m);
 }
@@ -398,7 +406,7 @@ static int listen_on(const struct addrinfo *a)
 
 static int number_of(int fd)
 {
-    struct sockaddr_storage address;
+    struct sockaddr_storage address = {0};
     socklen_t size = sizeof(address);
     if (getsockname(fd, (struct sockaddr *)&address, &size) != 0)
         return 0;

@@ -34,7 +34,7 @@ bool squad_connect(struct squad *squad, int rank, int peer, int fd);
 void squad_fail(struct squad *squad, const struct error *error);
 
 // The starter's answer about the rank that is being made.
-void squad_made(struct squad *squad, pid_t pid, const struct error *error);
+void squad_made(struct squad *squad, pid_t pid, const struct error *told);
 
 // Sends a frame to a rank, as channel_send_fds(). UNAVAILABLE also if its channel is closed.
 enum status squad_send(const struct squad *squad, int rank, enum channel_type type, uint64_t job,
