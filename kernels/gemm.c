@@ -5,7 +5,7 @@ enum status gemm_run(const struct gemm_provider *const *providers,
                      struct attention_backend *backend, const struct gemm *g, struct error *error)
 {
     for (; *providers; providers++)
-        if ((*providers)->supports(g))
+        if ((*providers)->supports(backend, g))
             return (*providers)->run(backend, g, error);
     return error_set(error, STATUS_UNIMPLEMENTED,
                      "no provider multiplies %lld x %lld x %lld elements", (long long)g->m,

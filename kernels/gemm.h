@@ -22,13 +22,11 @@ struct attention_backend;
 
 struct gemm_provider {
     const char *name; // "cblas"
-    bool (*supports)(const struct gemm *g);
+    bool (*supports)(struct attention_backend *backend, const struct gemm *g);
     // Computes, or enqueues on the backend's stream. The backend may be NULL on the CPU.
     enum status (*run)(struct attention_backend *backend, const struct gemm *g,
                        struct error *error);
 };
-
-extern const struct gemm_provider gemm_cblas; // kernels/cpu: host memory
 
 // The first of `providers`, which ends with NULL, that supports it. UNIMPLEMENTED: none does.
 enum status gemm_run(const struct gemm_provider *const *providers,

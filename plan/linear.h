@@ -93,6 +93,9 @@ bool linear_is_replicated(const struct linear *l, enum linear_tensor tensor);
 // FLOPs of the products of a rank.
 double linear_flops(const struct linear *l, int rank);
 
+// Bytes around each tensor that nothing may write.
+#define LINEAR_GUARD_BYTES 256
+
 struct plan;
 
 // Builds the plan of a rank. Its buffers have the roles BUFFER_LINEAR + enum linear_tensor, as far

@@ -2,21 +2,19 @@
 // Linear layers on one rank: plan, memory with guards around what is no scratch, execution,
 // verdict.
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "common/clock.h"
 #include "common/fault.h"
 #include "judge/digest.h"
 #include "judge/linear.h"
-#include "kernels/backend.h"
-#include "rank/executor.h"
 #include "rank/kind.h"
 
 extern const struct rank_kind rank_kind_linear;
 
-// Bytes on either side of a tensor, and what they hold.
-#define GUARD_BYTES 256
-#define GUARD       0xa5
+// What the bytes around a tensor hold.
+#define GUARD 0xa5
 
 // The exchange of digests, which no plan has.
 #define COMPARE_EXCHANGE (REPORT_COMPARE << 16 | 1)
@@ -24,55 +22,86 @@ extern const struct rank_kind rank_kind_linear;
 struct work {
     const struct rank_task *task;
     const struct linear *l;
+    struct engine *engine;
     int rank;
     struct plan *plan;
-    void **buffers;                // of the plan
-    char *tensors[LINEAR_TENSORS]; // NULL: empty
+    struct plan_run run;
+    char *places[LINEAR_TENSORS];  // in the engine's memory; NULL: empty
+    char *tensors[LINEAR_TENSORS]; // results in the host's memory, with their guards
+    void *copies[LINEAR_TENSORS];  // owned, where that is not the engine's
 };
-
-// ---- memory ----
-
-static bool is_scratch(const struct plan_buffer *buffer)
-{
-    return buffer->role == BUFFER_SCRATCH;
-}
-
-static enum status memory_reserve(const struct work *w, struct error *error)
-{
-    size_t total = 0;
-    enum status status = arena_add(&total, w->plan->buffer_count, sizeof(*w->buffers), error);
-    for (int32_t i = 0; i < w->plan->buffer_count && status == STATUS_OK; i++) {
-        const struct plan_buffer *buffer = &w->plan->buffers[i];
-        status =
-            arena_add(&total, buffer->bytes + (is_scratch(buffer) ? 0 : 2 * GUARD_BYTES), 1, error);
-    }
-    return status == STATUS_OK ? arena_reserve(&w->task->session->arena, total, error) : status;
-}
-
-static void memory_take(struct work *w)
-{
-    struct arena *arena = &w->task->session->arena;
-    w->buffers = arena_take(arena, w->plan->buffer_count, sizeof(*w->buffers));
-    for (int32_t i = 0; i < w->plan->buffer_count; i++) {
-        const struct plan_buffer *buffer = &w->plan->buffers[i];
-        int guard = is_scratch(buffer) ? 0 : GUARD_BYTES;
-        char *base = arena_take(arena, buffer->bytes + 2 * guard, 1);
-        memset(base, GUARD, (size_t)guard);
-        memset(base + guard, 0xff, (size_t)buffer->bytes);
-        memset(base + guard + buffer->bytes, GUARD, (size_t)guard);
-        w->buffers[i] = base + guard;
-        if (is_scratch(buffer))
-            continue;
-        enum linear_tensor tensor = (enum linear_tensor)(buffer->role - BUFFER_LINEAR);
-        w->tensors[tensor] = base + guard;
-        if (tensor < LINEAR_Y)
-            linear_fill(w->l, w->rank, tensor, base + guard);
-    }
-}
 
 static int64_t bytes_of(const struct work *w, int tensor)
 {
     return linear_bytes(w->l, w->rank, (enum linear_tensor)tensor);
+}
+
+static enum status device_failed(struct error *error)
+{
+    return error_set(error, STATUS_INTERNAL, "tensors could not be copied from or to the device");
+}
+
+// ---- memory ----
+
+static enum status input_fill(const struct work *w, enum linear_tensor tensor, struct error *error)
+{
+    const struct engine_ops *ops = w->engine->ops;
+    size_t bytes = (size_t)bytes_of(w, tensor);
+    if (!ops->write) {
+        linear_fill(w->l, w->rank, tensor, w->places[tensor]);
+        return STATUS_OK;
+    }
+    void *host = malloc(bytes);
+    if (!host)
+        return error_set(error, STATUS_RESOURCE_EXHAUSTED, "no memory for the inputs of a layer");
+    linear_fill(w->l, w->rank, tensor, host);
+    bool fine = ops->write(w->engine, w->places[tensor], bytes, host);
+    free(host);
+    return fine ? STATUS_OK : device_failed(error);
+}
+
+static enum status memory_fill(struct work *w, struct error *error)
+{
+    const struct engine_ops *ops = w->engine->ops;
+    void *queue = ops->queue ? ops->queue(w->engine) : NULL;
+    enum status status = STATUS_OK;
+    for (int32_t i = 0; i < w->plan->buffer_count && status == STATUS_OK; i++) {
+        const struct plan_buffer *b = &w->plan->buffers[i];
+        char *data = w->run.buffers[i];
+        status = ops->collective_judge->set(queue, data - b->before, GUARD,
+                                            (size_t)(b->before + b->bytes + b->after), error);
+        if (status == STATUS_OK)
+            status = ops->collective_judge->set(queue, data, 0xff, (size_t)b->bytes, error);
+        if (b->role != BUFFER_SCRATCH)
+            w->places[b->role - BUFFER_LINEAR] = data;
+    }
+    if (status == STATUS_OK && ops->wait)
+        status = ops->wait(w->engine, false, error);
+    for (int t = 0; t < LINEAR_Y && status == STATUS_OK; t++)
+        if (w->places[t])
+            status = input_fill(w, (enum linear_tensor)t, error);
+    return status;
+}
+
+// Brings what is judged to the host, with the guards.
+static enum status memory_read(struct work *w, struct error *error)
+{
+    const struct engine_ops *ops = w->engine->ops;
+    for (int t = 0; t < LINEAR_TENSORS; t++) {
+        size_t bytes = (size_t)bytes_of(w, t) + 2 * LINEAR_GUARD_BYTES;
+        w->tensors[t] = w->places[t];
+        if (!ops->read || !w->places[t])
+            continue;
+        w->tensors[t] = NULL;
+        w->copies[t] = malloc(bytes);
+        if (!w->copies[t])
+            return error_set(error, STATUS_RESOURCE_EXHAUSTED,
+                             "no memory for the results of a layer");
+        if (!ops->read(w->engine, w->places[t] - LINEAR_GUARD_BYTES, bytes, w->copies[t]))
+            return device_failed(error);
+        w->tensors[t] = (char *)w->copies[t] + LINEAR_GUARD_BYTES;
+    }
+    return STATUS_OK;
 }
 
 // ---- the verdict ----
@@ -81,7 +110,7 @@ static int64_t guards_damaged(const struct work *w, int tensor)
 {
     int64_t damaged = 0;
     const char *data = w->tensors[tensor];
-    for (int i = 0; i < GUARD_BYTES && data; i++) {
+    for (int i = 0; i < LINEAR_GUARD_BYTES && data; i++) {
         damaged += (unsigned char)data[-1 - i] != GUARD;
         damaged += (unsigned char)data[bytes_of(w, tensor) + i] != GUARD;
     }
@@ -93,7 +122,7 @@ static void judge_guards(const struct work *w)
     struct figures *guards = rank_task_figures(w->task, "guards");
     guards->chunk = CHUNK_PADDING;
     for (int t = 0; t < LINEAR_TENSORS; t++) {
-        guards->elements += w->tensors[t] ? 2 * GUARD_BYTES : 0;
+        guards->elements += w->tensors[t] ? 2 * LINEAR_GUARD_BYTES : 0;
         guards->mismatches += guards_damaged(w, t);
     }
     guards->judged = guards->elements;
@@ -177,30 +206,22 @@ static enum status judge(const struct work *w, struct error *error)
 
 // ---- work ----
 
-static enum status execute(const struct work *w, struct error *error)
+static enum status verdict_make(struct work *w, struct error *error)
 {
-    const struct session *s = w->task->session;
-    const struct execution execution = {.plan = w->plan,
-                                        .buffers = w->buffers,
-                                        .ops = &backend_cpu,
-                                        .transport = s->transport,
-                                        .progress = s->progress,
-                                        .job = w->task->number};
-    struct timings *timings = &w->task->report->timings, once, sum = {0};
-    uint64_t iterations = (uint64_t)w->l->iterations;
-    enum status status = STATUS_OK;
-    for (uint64_t i = 0; i < iterations && status == STATUS_OK; i++) {
-        once = (struct timings){0};
-        status = executor_run(&execution, &once, error);
-        sum.forward_ns += once.forward_ns;
-        sum.backward_ns += once.backward_ns;
-        sum.exchange_ns += once.exchange_ns;
-        sum.exposed_ns += once.exposed_ns;
-    }
-    timings->forward_ns = sum.forward_ns / iterations;
-    timings->backward_ns = sum.backward_ns / iterations;
-    timings->exchange_ns = sum.exchange_ns / iterations;
-    timings->exposed_ns = sum.exposed_ns / iterations;
+    struct rank_report *report = w->task->report;
+    FAULT(REFERENCE);
+    rank_task_at(w->task, REPORT_REFERENCE, 0);
+    uint64_t start_ns = clock_now_ns();
+    enum status status = memory_read(w, error);
+    if (status == STATUS_OK && w->l->verify)
+        status = judge(w, error);
+    report->digest = DIGEST_START;
+    for (int t = LINEAR_Y; t < LINEAR_TENSORS && status == STATUS_OK; t++)
+        if (w->tensors[t])
+            report->digest = digest_add(report->digest, w->tensors[t], (size_t)bytes_of(w, t));
+    report->timings.reference_ns = clock_now_ns() - start_ns;
+    for (int t = 0; t < LINEAR_TENSORS; t++)
+        free(w->copies[t]);
     return status;
 }
 
@@ -210,52 +231,62 @@ static enum status job_do(struct work *w, struct error *error)
     rank_task_at(w->task, REPORT_INPUTS, 0);
     FAULT(INPUTS);
     uint64_t start_ns = clock_now_ns();
-    memory_take(w);
+    enum status status = memory_fill(w, error);
     report->timings.inputs_ns = clock_now_ns() - start_ns;
     report->flops = linear_flops(w->l, w->rank);
-    report->operations = w->plan->op_count;
-    enum status status = execute(w, error);
-    if (status != STATUS_OK)
-        return status;
-    FAULT(REFERENCE);
-    rank_task_at(w->task, REPORT_REFERENCE, 0);
-    start_ns = clock_now_ns();
-    if (w->l->verify)
-        status = judge(w, error);
-    report->digest = DIGEST_START;
-    for (int t = LINEAR_Y; t < LINEAR_TENSORS; t++)
-        if (w->tensors[t])
-            report->digest = digest_add(report->digest, w->tensors[t], (size_t)bytes_of(w, t));
-    report->timings.reference_ns = clock_now_ns() - start_ns;
-    return status;
+    rank_task_at(w->task, REPORT_FORWARD, 0);
+    if (status == STATUS_OK) // so that no rank's times hold what others take to draw their inputs
+        status = session_barrier(w->task->session, error);
+    if (status == STATUS_OK)
+        status = w->engine->ops->plan_execute(w->engine, &w->run, error);
+    if (status == STATUS_OK)
+        status = verdict_make(w, error);
+    return status == STATUS_OK ? w->engine->ops->plan_finish(w->engine, error) : status;
 }
 
-// The same on all ranks of a pool.
-static bool refused(const struct rank_task *task)
+static void refuse(const struct rank_task *task, enum status status, const char *text)
 {
-    struct refusal *refusal = &task->report->refusal;
-    const char *engine = task->session->engine->ops->name;
-    if (strcmp(engine, "cpu") == 0)
-        return false;
-    refusal->status = STATUS_UNIMPLEMENTED;
-    snprintf(refusal->text, sizeof(refusal->text),
-             "linear layers run with the CPU backend; these ranks have the backend %s", engine);
-    return true;
+    task->report->refusal.status = (int32_t)status;
+    snprintf(task->report->refusal.text, sizeof(task->report->refusal.text), "%s", text);
+}
+
+static enum status job_run(struct work *w, struct error *error)
+{
+    struct error reason = {.text = ""};
+    bool lacks = false;
+    w->run = (struct plan_run){.plan = w->plan,
+                               .job = w->task->number,
+                               .iterations = w->l->iterations,
+                               .arena = &w->task->session->arena,
+                               .control = w->task->session->transport,
+                               .progress = w->task->session->progress,
+                               .timings = &w->task->report->timings};
+    enum status status = w->engine->ops->plan_reserve(w->engine, &w->run, &lacks, &reason);
+    if (status != STATUS_OK)
+        *error = reason;
+    else if (lacks)
+        refuse(w->task, reason.text[0] ? STATUS_RESOURCE_EXHAUSTED : STATUS_ABORTED, reason.text);
+    return status == STATUS_OK && !lacks ? job_do(w, error) : status;
 }
 
 static enum status run(const struct rank_task *task, struct error *error)
 {
-    struct work w = {.task = task, .l = task->spec, .rank = task->session->rank};
-    if (refused(task))
+    struct engine *engine = task->session->engine;
+    struct work w = {.task = task, .l = task->spec, .engine = engine, .rank = task->session->rank};
+    if (!engine->ops->plan_reserve) { // the same on all ranks of a pool
+        refuse(task, STATUS_UNIMPLEMENTED, "these ranks run no linear layers");
         return STATUS_OK;
+    }
     rank_task_at(task, REPORT_PLAN, 0);
     uint64_t start_ns = clock_now_ns();
     enum status status = linear_plan(w.l, w.rank, &w.plan, error);
     task->report->timings.plan_ns = clock_now_ns() - start_ns;
-    if (status == STATUS_OK)
-        status = memory_reserve(&w, error);
-    if (status == STATUS_OK)
-        status = job_do(&w, error);
+    if (status == STATUS_OK) {
+        task->report->operations = w.plan->op_count;
+        status = job_run(&w, error);
+    }
+    if (engine->ops->release)
+        engine->ops->release(engine);
     plan_destroy(w.plan);
     return status;
 }

@@ -21,8 +21,9 @@ static char *element_at(const void *data, enum case_dtype dtype, int64_t index)
 
 // ---- products -----------------------------------------------------------------------------------
 
-static bool cblas_supports(const struct gemm *g)
+static bool cblas_supports(struct attention_backend *backend, const struct gemm *g)
 {
+    (void)backend;
     return g->m <= INT32_MAX && g->n <= INT32_MAX && g->k <= INT32_MAX;
 }
 
@@ -95,7 +96,7 @@ static enum status cblas_run(struct attention_backend *backend, const struct gem
     return STATUS_OK;
 }
 
-const struct gemm_provider gemm_cblas = {
+static const struct gemm_provider gemm_cblas = {
     .name = "cblas", .supports = cblas_supports, .run = cblas_run};
 
 const struct gemm_provider *const cpu_gemm_providers[] = {&gemm_cblas, NULL};

@@ -4,7 +4,9 @@
 #include <string.h>
 
 #include "kernels/backend.h"
+#include "kernels/cuda/cublaslt.h"
 #include "kernels/cuda/internal.h"
+#include "kernels/cuda/linear_cuda.h"
 #include "kernels/cuda/packed_cuda.h"
 #include "kernels/cuda/reduce_cuda.h"
 
@@ -99,6 +101,7 @@ static void backend_destroy(struct attention_backend *backend)
     if (!backend)
         return;
     queue_fini(&backend->queue); // waits for whatever uses the tables
+    cublaslt_release();
     tables_free(backend);
     free(backend);
 }
@@ -300,5 +303,10 @@ const struct backend_ops backend_cuda = {
     .tables_release = tables_release,
     .reduce = reduce_cuda,
     .divide = divide_cuda,
+    .gemm = cuda_gemm_providers,
+    .activate = activate_cuda,
+    .activate_backward = activate_backward_cuda,
+    .column_sum = column_sum_cuda,
+    .sum_parts = sum_parts_cuda,
     .stream = backend_stream,
 };

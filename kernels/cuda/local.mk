@@ -3,6 +3,8 @@
 cuda_kernels_sources =
 cuda_kernels_sources += kernels/cuda/backend.c
 cuda_kernels_sources += kernels/cuda/backend.h
+cuda_kernels_sources += kernels/cuda/cublaslt.c
+cuda_kernels_sources += kernels/cuda/cublaslt.h
 cuda_kernels_sources += kernels/cuda/delay.cu
 cuda_kernels_sources += kernels/cuda/delay_cuda.h
 cuda_kernels_sources += kernels/cuda/dtype.cuh
@@ -10,6 +12,8 @@ cuda_kernels_sources += kernels/cuda/elementwise.cu
 cuda_kernels_sources += kernels/cuda/internal.h
 cuda_kernels_sources += kernels/cuda/intervals.c
 cuda_kernels_sources += kernels/cuda/intervals.h
+cuda_kernels_sources += kernels/cuda/linear.cu
+cuda_kernels_sources += kernels/cuda/linear_cuda.h
 cuda_kernels_sources += kernels/cuda/mma.cuh
 cuda_kernels_sources += kernels/cuda/packed.cu
 cuda_kernels_sources += kernels/cuda/packed_cuda.h

@@ -376,6 +376,12 @@ static bool cuda_read(struct engine *e, const void *from, size_t bytes, void *to
     return cudaMemcpy(to, from, bytes, cudaMemcpyDeviceToHost) == cudaSuccess;
 }
 
+static bool cuda_write(struct engine *e, void *to, size_t bytes, const void *from)
+{
+    (void)e;
+    return cudaMemcpy(to, from, bytes, cudaMemcpyHostToDevice) == cudaSuccess;
+}
+
 // ---- life ----
 
 static void *cuda_queue_of(struct engine *e)
@@ -426,6 +432,7 @@ static const struct engine_ops cuda_ops = {
     .wait = cuda_wait,
     .verify = cuda_verify,
     .read = cuda_read,
+    .write = cuda_write,
     .plan_reserve = cuda_plan_reserve,
     .plan_execute = cuda_plan_execute,
     .plan_finish = cuda_plan_finish,

@@ -1,0 +1,287 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/cuda/cublaslt.h"
+
+#include <dlfcn.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#if __has_include(<cublasLt.h>)
+#include <cublasLt.h>
+#define HAS_CUBLASLT 1
+#endif
+
+#include "kernels/cuda/internal.h"
+#include "kernels/cuda/linear_cuda.h"
+
+#ifdef HAS_CUBLASLT
+
+#define WORKSPACE_BYTES ((size_t)64 << 20)
+#define CHOICES_MAX     64
+#define ALIGNMENT_MAX   256
+
+// X(function): what is used of the library.
+#define FUNCTIONS(X)                                                                               \
+    X(cublasLtCreate)                                                                              \
+    X(cublasLtDestroy)                                                                             \
+    X(cublasLtMatmulDescCreate)                                                                    \
+    X(cublasLtMatmulDescDestroy)                                                                   \
+    X(cublasLtMatmulDescSetAttribute)                                                              \
+    X(cublasLtMatrixLayoutCreate)                                                                  \
+    X(cublasLtMatrixLayoutDestroy)                                                                 \
+    X(cublasLtMatmulPreferenceCreate)                                                              \
+    X(cublasLtMatmulPreferenceDestroy)                                                             \
+    X(cublasLtMatmulPreferenceSetAttribute)                                                        \
+    X(cublasLtMatmulAlgoGetHeuristic)                                                              \
+    X(cublasLtMatmul)
+
+// A product of a shape, as it was prepared. Pointers count by their alignment.
+struct choice {
+    struct gemm shape; // without pointers
+    bool has_bias;
+    uint32_t alignment[4]; // a, b, c, bias
+    cublasLtMatmulDesc_t product;
+    cublasLtMatrixLayout_t a, b, c;
+    cublasLtMatmulAlgo_t algorithm;
+    bool usable;
+};
+
+struct cublaslt {
+    void *library;
+#define POINTER(name) __typeof__(&name) name;
+    FUNCTIONS(POINTER)
+#undef POINTER
+    cublasLtHandle_t handle;
+    void *workspace;
+    struct choice choices[CHOICES_MAX];
+    int count, next;
+};
+
+// ---- life ----
+
+static bool functions_find(struct cublaslt *lt)
+{
+    char name[32];
+    snprintf(name, sizeof(name), "libcublasLt.so.%d", CUBLAS_VER_MAJOR);
+    lt->library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+    if (!lt->library)
+        return false;
+#define FIND(function)                                                                             \
+    *(void **)&lt->function = dlsym(lt->library, #function);                                       \
+    if (!lt->function)                                                                             \
+        return false;
+    FUNCTIONS(FIND)
+#undef FIND
+    return true;
+}
+
+// Nothing but the structure where there is no library.
+static struct cublaslt *cublaslt_create(void)
+{
+    struct cublaslt *lt = calloc(1, sizeof(*lt));
+    if (lt && functions_find(lt) && lt->cublasLtCreate(&lt->handle) == CUBLAS_STATUS_SUCCESS &&
+        cudaMalloc(&lt->workspace, WORKSPACE_BYTES) != cudaSuccess) {
+        cudaGetLastError();
+        lt->workspace = NULL;
+    }
+    return lt;
+}
+
+static void choice_drop(const struct cublaslt *lt, struct choice *c)
+{
+    if (c->product)
+        lt->cublasLtMatmulDescDestroy(c->product);
+    cublasLtMatrixLayout_t layouts[] = {c->a, c->b, c->c};
+    for (int i = 0; i < 3; i++)
+        if (layouts[i])
+            lt->cublasLtMatrixLayoutDestroy(layouts[i]);
+    memset(c, 0, sizeof(*c));
+}
+
+// Of the one backend of the process; NULL: no product has been made.
+static struct cublaslt *loaded;
+
+void cublaslt_release(void)
+{
+    struct cublaslt *lt = loaded;
+    loaded = NULL;
+    if (!lt)
+        return;
+    for (int i = 0; i < lt->count; i++)
+        choice_drop(lt, &lt->choices[i]);
+    if (lt->handle)
+        lt->cublasLtDestroy(lt->handle);
+    cudaFree(lt->workspace);
+    if (lt->library)
+        dlclose(lt->library);
+    free(lt);
+}
+
+// ---- how a product is made ----
+
+static uint32_t alignment_of(const void *data)
+{
+    uintptr_t address = (uintptr_t)data, low = address & -address;
+    return low == 0 || low > ALIGNMENT_MAX ? ALIGNMENT_MAX : (uint32_t)low;
+}
+
+static cudaDataType type_of(enum case_dtype dtype)
+{
+    return dtype == DTYPE_BF16 ? CUDA_R_16BF : dtype == DTYPE_FP16 ? CUDA_R_16F : CUDA_R_32F;
+}
+
+// The library's matrices are stored by columns, so that ours are their transposes: c' = b' a'.
+static bool describe(const struct cublaslt *lt, const struct gemm *g, struct choice *c)
+{
+    cublasOperation_t first = g->form == PRODUCT_NT ? CUBLAS_OP_T : CUBLAS_OP_N;
+    cublasOperation_t second = g->form == PRODUCT_TN ? CUBLAS_OP_T : CUBLAS_OP_N;
+    cublasLtEpilogue_t epilogue = g->bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
+    cudaDataType type = type_of(g->dtype);
+    int64_t b_rows = g->form == PRODUCT_NT ? g->k : g->n,
+            b_columns = g->form == PRODUCT_NT ? g->n : g->k;
+    int64_t a_rows = g->form == PRODUCT_TN ? g->m : g->k,
+            a_columns = g->form == PRODUCT_TN ? g->k : g->m;
+    return !lt->cublasLtMatmulDescCreate(&c->product, CUBLAS_COMPUTE_32F, CUDA_R_32F) &&
+           !lt->cublasLtMatmulDescSetAttribute(c->product, CUBLASLT_MATMUL_DESC_TRANSA, &first,
+                                               sizeof(first)) &&
+           !lt->cublasLtMatmulDescSetAttribute(c->product, CUBLASLT_MATMUL_DESC_TRANSB, &second,
+                                               sizeof(second)) &&
+           !lt->cublasLtMatmulDescSetAttribute(c->product, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue,
+                                               sizeof(epilogue)) &&
+           !lt->cublasLtMatmulDescSetAttribute(c->product, CUBLASLT_MATMUL_DESC_BIAS_POINTER,
+                                               &g->bias, sizeof(g->bias)) &&
+           !lt->cublasLtMatrixLayoutCreate(&c->b, type, (uint64_t)b_rows, (uint64_t)b_columns,
+                                           b_rows) &&
+           !lt->cublasLtMatrixLayoutCreate(&c->a, type, (uint64_t)a_rows, (uint64_t)a_columns,
+                                           a_rows) &&
+           !lt->cublasLtMatrixLayoutCreate(&c->c, type, (uint64_t)g->n, (uint64_t)g->m, g->n);
+}
+
+static bool choose(const struct cublaslt *lt, struct choice *c)
+{
+    static const cublasLtMatmulPreferenceAttributes_t sides[] = {
+        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES,
+        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES};
+    cublasLtMatmulPreference_t wish = NULL;
+    cublasLtMatmulHeuristicResult_t result;
+    size_t workspace = lt->workspace ? WORKSPACE_BYTES : 0;
+    int found = 0;
+    bool fine = !lt->cublasLtMatmulPreferenceCreate(&wish) &&
+                !lt->cublasLtMatmulPreferenceSetAttribute(
+                    wish, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace, sizeof(workspace));
+    for (int i = 0; i < 3 && fine; i++)
+        fine = !lt->cublasLtMatmulPreferenceSetAttribute(wish, sides[i], &c->alignment[i],
+                                                         sizeof(c->alignment[i]));
+    fine = fine && !lt->cublasLtMatmulPreferenceSetAttribute(
+                       wish, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, &c->alignment[2],
+                       sizeof(c->alignment[2]));
+    fine = fine &&
+           !lt->cublasLtMatmulAlgoGetHeuristic(lt->handle, c->product, c->b, c->a, c->c, c->c, wish,
+                                               1, &result, &found) &&
+           found == 1 && result.state == CUBLAS_STATUS_SUCCESS;
+    if (fine)
+        c->algorithm = result.algo;
+    if (wish)
+        lt->cublasLtMatmulPreferenceDestroy(wish);
+    return fine;
+}
+
+static struct choice key_of(const struct gemm *g)
+{
+    struct choice key;
+    memset(&key, 0, sizeof(key));
+    key.shape.dtype = g->dtype;
+    key.shape.form = g->form;
+    key.shape.m = g->m;
+    key.shape.n = g->n;
+    key.shape.k = g->k;
+    key.has_bias = g->bias != NULL;
+    const void *data[] = {g->a, g->b, g->c, g->bias};
+    for (int i = 0; i < 4; i++)
+        key.alignment[i] = alignment_of(data[i]);
+    return key;
+}
+
+// How a product is made; the oldest makes room for a new one. NULL: not by this library.
+static struct choice *choice_of(const struct gemm *g)
+{
+    if (!loaded)
+        loaded = cublaslt_create();
+    struct cublaslt *lt = loaded;
+    struct choice key = key_of(g);
+    if (!lt || !lt->handle || g->k == 0)
+        return NULL;
+    for (int i = 0; i < lt->count; i++)
+        if (memcmp(&lt->choices[i], &key, offsetof(struct choice, product)) == 0)
+            return lt->choices[i].usable ? &lt->choices[i] : NULL;
+    int place = lt->count < CHOICES_MAX ? lt->count++ : lt->next++ % CHOICES_MAX;
+    struct choice *c = &lt->choices[place];
+    choice_drop(lt, c);
+    *c = key;
+    c->usable = describe(lt, g, c) && choose(lt, c);
+    return c->usable ? c : NULL;
+}
+
+static bool lt_supports(struct attention_backend *backend, const struct gemm *g)
+{
+    (void)backend;
+    return choice_of(g) != NULL;
+}
+
+static enum status lt_run(struct attention_backend *backend, const struct gemm *g,
+                          struct error *error)
+{
+    const struct choice *c = choice_of(g);
+    const struct cublaslt *lt = loaded;
+    float one = 1, zero = 0;
+    cublasStatus_t status = CUBLAS_STATUS_SUCCESS;
+    if (g->bias)
+        status = lt->cublasLtMatmulDescSetAttribute(c->product, CUBLASLT_MATMUL_DESC_BIAS_POINTER,
+                                                    &g->bias, sizeof(g->bias));
+    if (status == CUBLAS_STATUS_SUCCESS)
+        status = lt->cublasLtMatmul(lt->handle, c->product, &one, g->b, c->b, g->a, c->a, &zero,
+                                    g->c, c->c, g->c, c->c, &c->algorithm, lt->workspace,
+                                    lt->workspace ? WORKSPACE_BYTES : 0, backend->queue.stream);
+    if (status == CUBLAS_STATUS_SUCCESS)
+        return STATUS_OK;
+    return error_set(error, STATUS_INTERNAL, "cuBLASLt reports %d for %lld x %lld x %lld",
+                     (int)status, (long long)g->m, (long long)g->n, (long long)g->k);
+}
+
+static const struct gemm_provider gemm_cublaslt = {
+    .name = "cublaslt", .supports = lt_supports, .run = lt_run};
+
+#else
+
+void cublaslt_release(void)
+{
+}
+
+#endif
+
+// ---- our own ----
+
+static bool own_supports(struct attention_backend *backend, const struct gemm *g)
+{
+    (void)backend;
+    (void)g;
+    return true;
+}
+
+static enum status own_run(struct attention_backend *backend, const struct gemm *g,
+                           struct error *error)
+{
+    (void)error; // queue_report() has it
+    product_cuda(backend, g);
+    return STATUS_OK;
+}
+
+static const struct gemm_provider gemm_own = {
+    .name = "own", .supports = own_supports, .run = own_run};
+
+const struct gemm_provider *const cuda_gemm_providers[] = {
+#ifdef HAS_CUBLASLT
+    &gemm_cublaslt,
+#endif
+    &gemm_own, NULL};

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// Linear layers on a device, as struct backend_ops says.
+#ifndef CPATTN_KERNELS_CUDA_LINEAR_CUDA_H
+#define CPATTN_KERNELS_CUDA_LINEAR_CUDA_H
+
+#include "kernels/gemm.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+void activate_cuda(struct attention_backend *backend, enum case_dtype dtype,
+                   const struct product *shape, const void *h, void *to);
+void activate_backward_cuda(struct attention_backend *backend, enum case_dtype dtype,
+                            const struct product *shape, const void *h, const void *d, void *to);
+void column_sum_cuda(struct attention_backend *backend, enum case_dtype dtype,
+                     const struct product *shape, const void *source, void *destination);
+void sum_parts_cuda(struct attention_backend *backend, enum case_dtype dtype,
+                    const struct product *shape, int own_rank, const void *parts, const void *own,
+                    const void *bias, void *destination);
+
+// A product without a library: any sizes, one thread for each element.
+void product_cuda(struct attention_backend *backend, const struct gemm *g);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
