@@ -113,6 +113,9 @@ END_TEST
 
 // ---- deliberate errors ----
 
+// A case that takes this long hangs: some errors make ranks wait for each other. Others take
+// milliseconds.
+#define HANGS_MS   15000
 // Enough to come across whatever the ranks can get wrong.
 #define SEEDS_MOST 60
 
@@ -120,6 +123,7 @@ static void set_mutation(const struct mutation *mutation)
 {
     world_close_all(); // ranks keep what they were forked with
     mutation_set(mutation);
+    world_patience(mutation ? HANGS_MS : 0);
 }
 
 // The first random case that does not pass.

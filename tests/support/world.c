@@ -216,6 +216,11 @@ static enum status answer_take(struct world *w, int rank, struct rank_report *re
 
 static int answer_timeout_ms = ANSWER_TIMEOUT_MS;
 
+void world_patience(int ms)
+{
+    answer_timeout_ms = ms > 0 ? ms : ANSWER_TIMEOUT_MS;
+}
+
 enum status world_run_on(struct world *w, const struct cp_case *c, struct rank_report *reports,
                          struct error *error)
 {

@@ -34,10 +34,13 @@ struct world *world_create(int world_size);
 void world_destroy(struct world *w); // takes NULL
 
 // Runs a case on a world of its size and fills reports[world_size]. The status of the rank that
-// failed first, with its sentence; the world is of no further use then. DEADLINE_EXCEEDED after two
-// minutes names the rank that holds up the others; the cases after that have five seconds.
+// failed first, with its sentence; the world is of no further use then. DEADLINE_EXCEEDED after
+// the patience names the rank that holds up the others; the cases after that have five seconds.
 enum status world_run_on(struct world *w, const struct cp_case *c, struct rank_report *reports,
                          struct error *error) MUST_CHECK;
+
+// How long cases may take from now on; 0: two minutes. Shorter for cases that are expected to hang.
+void world_patience(int ms);
 
 // What the rank that failed first said; kind 0 when it has just gone.
 const struct rank_failure *world_failure(const struct world *w);
