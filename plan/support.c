@@ -60,11 +60,10 @@ static enum status check_ranks_per_node(const struct cp_case *c, struct error *e
     if (c->ranks_per_node == 0 ||
         (c->world_size == nodes * c->ranks_per_node && (c->nodes == 0 || c->nodes == nodes)))
         return STATUS_OK;
-    return error_set(
-        error, STATUS_INVALID_ARGUMENT,
-        "ranks_per_node is %d, world_size is %d and nodes is %d; accepted is world_size "
-        "divided by nodes, with nodes 0 a divisor of world_size, or 0",
-        c->ranks_per_node, c->world_size, c->nodes);
+    return error_set(error, STATUS_INVALID_ARGUMENT,
+                     "ranks_per_node is %d, world_size is %d and nodes is %d; accepted is 0 or "
+                     "world_size / nodes, and any divisor of world_size if nodes is 0",
+                     c->ranks_per_node, c->world_size, c->nodes);
 }
 
 static enum status check_window(const struct cp_case *c, struct error *error)

@@ -102,12 +102,12 @@ START_TEST(fields_that_contradict_each_other_are_refused)
             "nodes is 3 and world_size is 8; accepted is a divisor of world_size, or 0");
     REFUSED(
         (c.world_size = 8, c.ranks_per_node = 3),
-        "ranks_per_node is 3, world_size is 8 and nodes is 0; accepted is world_size divided by "
-        "nodes, with nodes 0 a divisor of world_size, or 0");
+        "ranks_per_node is 3, world_size is 8 and nodes is 0; accepted is 0 or world_size / nodes, "
+        "and any divisor of world_size if nodes is 0");
     REFUSED(
         (c.world_size = 8, c.nodes = 4, c.ranks_per_node = 4),
-        "ranks_per_node is 4, world_size is 8 and nodes is 4; accepted is world_size divided by "
-        "nodes, with nodes 0 a divisor of world_size, or 0");
+        "ranks_per_node is 4, world_size is 8 and nodes is 4; accepted is 0 or world_size / nodes, "
+        "and any divisor of world_size if nodes is 0");
     REFUSED(
         (c.mask = MASK_CAUSAL_BOTTOM_RIGHT, c.window_right = 1),
         "window_right is 1 with mask causal_bottom_right; accepted is -1 or 0 there, or mask none");
