@@ -13,7 +13,7 @@ if ! command -v ip >/dev/null || ! unshare --net --mount true 2>/dev/null; then
 fi
 # All of it is in a namespace with the bridge; what is made in it ends with it.
 if [ "${1:-}" != inside ]; then
-    exec unshare --net --mount --pid --fork --kill-child --mount-proc "$SHELL" "$0" inside
+    exec unshare --net --mount --pid --fork --kill-child --mount-proc sh "$0" inside
 fi
 
 PATH=$(cd "$top_builddir" && pwd):$PATH
@@ -56,6 +56,7 @@ run_case() {
 
 ip link add br0 address 02:00:00:00:00:01 type bridge
 ip link set br0 up
+a='' b='' c='' # host() assigns them
 host a 1
 host b 2
 host c 3

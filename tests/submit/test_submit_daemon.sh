@@ -45,8 +45,8 @@ await_status() { # MEMBER VALUE
 
 # The rank processes of the daemon, the oldest first.
 ranks() {
-    for child in $(cat "/proc/$daemon/task/$daemon/children"); do
-        [ "$(cat "/proc/$child/comm")" = cpattnd-starter ] || echo "$child"
+    tr ' ' '\n' <"/proc/$daemon/task/$daemon/children" | while read -r child; do
+        [ -z "$child" ] || [ "$(cat "/proc/$child/comm")" = cpattnd-starter ] || echo "$child"
     done
 }
 
