@@ -266,7 +266,7 @@ static enum status search(struct search *s, char text[DIAGNOSIS_TEXT_MAX])
 {
     enum status status = compute(s, (struct linear_twist){0}, &s->right);
     int64_t count = status == STATUS_OK ? s->right.rows * s->right.columns : 0;
-    s->got = malloc((size_t)(count + 1) * sizeof(double));
+    s->got = calloc((size_t)count + 1, sizeof(double));
     if (status != STATUS_OK || !s->got || count == 0)
         return status;
     for (int64_t row = 0; row < s->right.rows; row++)

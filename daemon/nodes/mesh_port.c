@@ -110,9 +110,9 @@ static struct meeting *meeting_find(struct mesh_port *p, uint32_t generation)
 
 static struct call *call_find(struct mesh_port *p, const struct meeting *m)
 {
+    // NOLINTNEXTLINE(clang-analyzer-unix.Malloc): it does not know that call_take() unlinks.
     LIST_FOREACH (node, &p->dialled) {
         struct call *c = LIST_ENTRY(node, struct call, node);
-        // NOLINTNEXTLINE(clang-analyzer-unix.Malloc): it does not know that call_take() unlinks.
         if (c->meeting == m)
             return c;
     }

@@ -116,8 +116,8 @@ START_TEST(test_takes_over_after_a_death)
     ck_assert_uint_eq(after.leader.jobs, 1);
     ck_assert_uint_eq(after.leader.deaths, 0);
     ck_assert_uint_eq(after.spare.deaths, 1);
-    ck_assert(daemon_logged(&d, "generation=2 devices=0x3 spare=1"));
-    ck_assert(daemon_logged(&d, "generation=3 devices=0x3 spare=1"));
+    ck_assert(daemon_logged(&d, "generation=2 devices=0x3 hosts=0x1 spare=1"));
+    ck_assert(daemon_logged(&d, "generation=3 devices=0x3 hosts=0x1 spare=1"));
     run_and_pass(&d, WORLD);
     ck_assert_int_eq(pids_of(1).leader, pids.spare);
 }

@@ -338,7 +338,7 @@ static const struct fault {
     {operand_negative, "has an operand outside its buffer"},
     {operand_overflows, "has an operand outside its buffer"},
     {operand_too_many, "has an operand outside its buffer"},
-    {kind_unknown, "rank 1: operation 2 is of kind 12"},
+    {kind_unknown, "rank 1: operation 2 is of kind "},
     {stream_wrong, "is on the wrong stream"},
     {slice_of_queries_outside, "has operands or slices that do not fit to each other"},
     {slice_of_keys_outside, "has operands or slices that do not fit to each other"},
