@@ -165,8 +165,9 @@ static enum status verdict_make(struct work *w, struct error *error)
     return status;
 }
 
-static enum status job_do(struct work *w, struct error *error)
+static enum status job_do(void *context, struct error *error)
 {
+    struct work *w = context;
     struct timings *timings = &w->task->report->timings;
     rank_task_at(w->task, REPORT_INPUTS, 0);
     FAULT(INPUTS);
@@ -184,46 +185,20 @@ static enum status job_do(struct work *w, struct error *error)
     return status == STATUS_OK ? w->engine->ops->plan_finish(w->engine, error) : status;
 }
 
-static void refuse(const struct rank_task *task, enum status status, const char *text)
-{
-    task->report->refusal.status = (int32_t)status;
-    snprintf(task->report->refusal.text, sizeof(task->report->refusal.text), "%s", text);
-}
-
 // The same on all ranks of a pool.
 static bool refused(const struct rank_task *task)
 {
     const struct collective *c = task->spec;
     const struct engine_ops *ops = task->session->engine->ops;
     if (!ops->plan_reserve) {
-        refuse(task, STATUS_UNIMPLEMENTED, "these ranks run no collectives");
+        rank_task_refuse(task, STATUS_UNIMPLEMENTED, "these ranks run no collectives");
         return true;
     }
     if (c->algorithm != ALGORITHM_NCCL || ops->queue)
         return false;
-    refuse(task, STATUS_UNIMPLEMENTED,
-           "algorithm is nccl, which GPUs have; these ranks have the backend cpu");
+    rank_task_refuse(task, STATUS_UNIMPLEMENTED,
+                     "algorithm is nccl, which GPUs have; these ranks have the backend cpu");
     return true;
-}
-
-static enum status job_run(struct work *w, struct error *error)
-{
-    struct error reason = {.text = ""};
-    bool lacks = false;
-    w->run = (struct plan_run){.plan = w->plan,
-                               .job = w->task->number,
-                               .iterations = w->c->iterations,
-                               .spare_bytes = spare_bytes(w),
-                               .arena = &w->task->session->arena,
-                               .control = w->task->session->transport,
-                               .progress = w->task->session->progress,
-                               .timings = &w->task->report->timings};
-    enum status status = w->engine->ops->plan_reserve(w->engine, &w->run, &lacks, &reason);
-    if (status != STATUS_OK)
-        *error = reason;
-    else if (lacks)
-        refuse(w->task, reason.text[0] ? STATUS_RESOURCE_EXHAUSTED : STATUS_ABORTED, reason.text);
-    return status == STATUS_OK && !lacks ? job_do(w, error) : status;
 }
 
 static enum status run(const struct rank_task *task, struct error *error)
@@ -243,7 +218,9 @@ static enum status run(const struct rank_task *task, struct error *error)
     task->report->timings.plan_ns = clock_now_ns() - start_ns;
     if (status == STATUS_OK) {
         task->report->operations = w.plan->op_count;
-        status = job_run(&w, error);
+        w.run = (struct plan_run){
+            .plan = w.plan, .iterations = w.c->iterations, .spare_bytes = spare_bytes(&w)};
+        status = rank_task_plan(task, &w.run, job_do, &w, error);
     }
     if (engine->ops->release)
         engine->ops->release(engine);

@@ -103,3 +103,33 @@ struct figures *rank_task_figures(const struct rank_task *task, const char *name
     snprintf(f->name, sizeof(f->name), "%s", name);
     return f;
 }
+
+void rank_task_refuse(const struct rank_task *task, enum status status, const char *text)
+{
+    task->report->refusal.status = (int32_t)status;
+    snprintf(task->report->refusal.text, sizeof(task->report->refusal.text), "%s", text);
+}
+
+enum status rank_task_plan(const struct rank_task *task, struct plan_run *run,
+                           enum status (*work)(void *context, struct error *error), void *context,
+                           struct error *error)
+{
+    struct session *s = task->session;
+    struct error reason = {.text = ""};
+    bool lacks = false;
+    run->job = task->number;
+    run->arena = &s->arena;
+    run->control = s->transport;
+    run->progress = s->progress;
+    run->timings = &task->report->timings;
+    enum status status = s->engine->ops->plan_reserve(s->engine, run, &lacks, &reason);
+    if (status != STATUS_OK) {
+        *error = reason;
+        return status;
+    }
+    if (!lacks)
+        return work(context, error);
+    rank_task_refuse(task, reason.text[0] ? STATUS_RESOURCE_EXHAUSTED : STATUS_ABORTED,
+                     reason.text);
+    return STATUS_OK;
+}

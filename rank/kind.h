@@ -45,6 +45,15 @@ enum status rank_task_exchange(const struct rank_task *task, int number,
                                const struct message *messages, int count,
                                struct error *error) MUST_CHECK;
 
+// Reports that the ranks cannot run the job. All ranks must come to this.
+void rank_task_refuse(const struct rank_task *task, enum status status, const char *text);
+
+// Runs a plan on the engine: completes `run` with what belongs to the task, reserves memory, and
+// calls work(). If one rank lacks memory, all refuse the job and work() is not called.
+enum status rank_task_plan(const struct rank_task *task, struct plan_run *run,
+                           enum status (*work)(void *context, struct error *error), void *context,
+                           struct error *error) MUST_CHECK;
+
 // Adds figures to the report: zeroed, with the tensor's name and no bad element. At most
 // REPORT_FIGURES_MAX.
 struct figures *rank_task_figures(const struct rank_task *task, const char *name);

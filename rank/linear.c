@@ -225,8 +225,9 @@ static enum status verdict_make(struct work *w, struct error *error)
     return status;
 }
 
-static enum status job_do(struct work *w, struct error *error)
+static enum status job_do(void *context, struct error *error)
 {
+    struct work *w = context;
     struct rank_report *report = w->task->report;
     rank_task_at(w->task, REPORT_INPUTS, 0);
     FAULT(INPUTS);
@@ -244,37 +245,12 @@ static enum status job_do(struct work *w, struct error *error)
     return status == STATUS_OK ? w->engine->ops->plan_finish(w->engine, error) : status;
 }
 
-static void refuse(const struct rank_task *task, enum status status, const char *text)
-{
-    task->report->refusal.status = (int32_t)status;
-    snprintf(task->report->refusal.text, sizeof(task->report->refusal.text), "%s", text);
-}
-
-static enum status job_run(struct work *w, struct error *error)
-{
-    struct error reason = {.text = ""};
-    bool lacks = false;
-    w->run = (struct plan_run){.plan = w->plan,
-                               .job = w->task->number,
-                               .iterations = w->l->iterations,
-                               .arena = &w->task->session->arena,
-                               .control = w->task->session->transport,
-                               .progress = w->task->session->progress,
-                               .timings = &w->task->report->timings};
-    enum status status = w->engine->ops->plan_reserve(w->engine, &w->run, &lacks, &reason);
-    if (status != STATUS_OK)
-        *error = reason;
-    else if (lacks)
-        refuse(w->task, reason.text[0] ? STATUS_RESOURCE_EXHAUSTED : STATUS_ABORTED, reason.text);
-    return status == STATUS_OK && !lacks ? job_do(w, error) : status;
-}
-
 static enum status run(const struct rank_task *task, struct error *error)
 {
     struct engine *engine = task->session->engine;
     struct work w = {.task = task, .l = task->spec, .engine = engine, .rank = task->session->rank};
     if (!engine->ops->plan_reserve) { // the same on all ranks of a pool
-        refuse(task, STATUS_UNIMPLEMENTED, "these ranks run no linear layers");
+        rank_task_refuse(task, STATUS_UNIMPLEMENTED, "these ranks run no linear layers");
         return STATUS_OK;
     }
     rank_task_at(task, REPORT_PLAN, 0);
@@ -283,7 +259,8 @@ static enum status run(const struct rank_task *task, struct error *error)
     task->report->timings.plan_ns = clock_now_ns() - start_ns;
     if (status == STATUS_OK) {
         task->report->operations = w.plan->op_count;
-        status = job_run(&w, error);
+        w.run = (struct plan_run){.plan = w.plan, .iterations = w.l->iterations};
+        status = rank_task_plan(task, &w.run, job_do, &w, error);
     }
     if (engine->ops->release)
         engine->ops->release(engine);
