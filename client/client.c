@@ -221,7 +221,7 @@ enum status client_ask(struct cpattn_client *client, struct wire_request *reques
     return status;
 }
 
-// A question without particulars.
+// A request without a body.
 static enum status client_query(struct cpattn_client *client, enum wire_method method,
                                 uint64_t timeout_ns, struct wire_reply *reply, struct error *error)
 {

@@ -1,23 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// What nng 1.5 needs of its user shapes this file:
-// - A request is never sent twice: the resend time is infinite, set before anything is dialled, and
-// a
-//   link that went down does not dial again.
-// - A dial is never broken off, since that can end the daemon's listener for good. It runs in a
-// thread of
-//   its own; when its time is over the caller goes on, and the thread ends the link once the dial
-//   has ended (nng gives up a handshake after 10 s).
-// - A receive is posted only when its send is complete; the other order can crash.
-// - A connection carries one exchange at a time. When one with several ends on one side, the other
-// side
-//   finds out by a send that fails while it is in the middle of reading; nng then loses the read,
-//   and its reaper of connections waits for it for ever, in the daemon as well.
-// - The same can happen to a close that meets an arriving answer. The end of a link therefore runs
-// in a
-//   thread of its own and is waited for only so long.
+// nng 1.5 has races that shape this file:
+// - A request is never sent twice: the resend time is infinite and set before anything is dialled.
+//   A link that went down does not dial again.
+// - A dial is never aborted, since that can end the daemon's listener for good. It runs in its own
+//   thread. When its time is over, the caller goes on, and the thread ends the link after the dial
+//   (nng gives up a handshake after 10 s).
+// - A receive is posted only after its send is complete; the other order can crash.
+// - A connection carries one exchange at a time. When one of several ends on one side, a send of
+//   the other side fails while it reads; nng then loses the read, and its reaper of connections
+//   waits for it forever, in the daemon as well.
+// - The same can happen to a close that meets an arriving answer. So a link is ended in its own
+//   thread, which is waited for only for a limited time.
 // - Nothing is started on a context, an operation or a dialer while the socket is being closed, and
-//   nothing is aborted while it is being started: the end of a link waits for every start under
-//   way, stops the operation, and closes the socket last.
+//   nothing is aborted while it is being started: the end of a link waits for every start, stops
+//   the operation, and closes the socket last.
 #include "client/link.h"
 
 #include <errno.h>

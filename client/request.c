@@ -6,7 +6,7 @@
 
 #include "client/request.h"
 
-// How long a request to cancel is waited for, by nobody in particular.
+// Time limit of a request to cancel.
 #define CANCEL_LIMIT_NS UINT64_C(5000000000)
 
 struct cpattn_request {

@@ -141,7 +141,7 @@ static enum status lane_open(const struct rpc_config *config, struct lane **lane
     return status;
 }
 
-// Takes an idle lane that is down, or one too many; NULL when there is none.
+// Takes an idle lane that is down, or one above the limit. NULL: none.
 static struct lane *lane_superfluous(struct rpc *rpc)
 {
     struct lane *found = NULL;
@@ -267,7 +267,7 @@ static enum status call_create(struct rpc *rpc, enum rpc_kind kind, void *owner,
     return STATUS_OK;
 }
 
-// Takes back a call that never left.
+// Withdraws a call that was not sent.
 static void call_undo(struct rpc_call *call)
 {
     pthread_mutex_lock(&call->rpc->mutex);
@@ -329,7 +329,7 @@ void rpc_drop(struct rpc_call *call)
     if (call->answered) {
         list_remove(&call->node);
     } else if (call->kind == RPC_LISTED) {
-        call->kind = RPC_COUNTED; // nobody is to be told
+        call->kind = RPC_COUNTED; // rpc_wait_any() no longer returns it
         call->rpc->listed--;
         pthread_cond_broadcast(&call->rpc->changed);
     }

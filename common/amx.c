@@ -3,7 +3,7 @@
 
 #include <stddef.h>
 
-// Terms that are added up in the matrix unit. Sums of sums lose less than one long sum does.
+// Number of terms that the matrix unit adds up. Sums of sums lose less than one long sum.
 #define SUM_MAX 512
 
 int64_t amx_right_elements(int64_t k, int64_t n)
@@ -60,7 +60,7 @@ static bool processor_has(void)
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static bool usable;
 
-// The permission is the process's: all of its threads have it, and what it forks.
+// The permission belongs to the process: its threads and children have it, too.
 static void find_out(void)
 {
     const char *setting = getenv(AMX_VARIABLE);
@@ -133,7 +133,7 @@ INLINE void transpose(__m512i r[AMX_ROWS])
     }
 }
 
-// A tile from up to 32 elements of each of up to 16 rows, which become its columns.
+// Makes a tile of up to 32 elements of up to 16 rows. The rows become columns.
 INLINE void pack_columns(const uint16_t *from, int64_t ld, int64_t columns, int64_t count,
                          uint16_t *tile)
 {
@@ -203,7 +203,7 @@ struct product {
     int64_t a_rest, b_rest; // to the second piece of a factor; 0: it has none
     float *c;
     int64_t ldc;
-    int64_t rows, columns; // of C that are there from here on
+    int64_t rows, columns; // of C, from here on
 };
 
 INLINE void rows_load(const struct product *p, const uint16_t *a, bool second_row)
@@ -255,7 +255,7 @@ INLINE void sums_make(const struct product *p, int64_t steps, bool second_row, b
     }
 }
 
-// Puts 16 columns of C where they belong.
+// Stores 16 columns of C.
 INLINE void columns_put(const float *sums, int64_t count, float *c, bool add)
 {
     __mmask16 there = count >= AMX_ROWS ? 0xffff : (__mmask16)((1u << count) - 1);
@@ -284,7 +284,7 @@ INLINE void sums_put(const struct product *p, bool second_row, bool second_colum
     }
 }
 
-// A block of C, straight from the tiles where it is whole.
+// Stores a block of C, directly from the tiles if it is whole.
 INLINE void block_make(const struct product *p, int64_t steps, bool second_row, bool second_column,
                        bool add)
 {
@@ -321,8 +321,8 @@ INLINE void block_at(const struct product *all, int64_t row, int64_t column, int
         block_make(&p, steps, false, false, add);
 }
 
-// Two rows or columns of tiles stay in the first level cache while the other factor passes by, the
-// one of which this moves less.
+// Two rows or columns of tiles stay in the first level cache while the other factor streams past.
+// Chooses the factor so that less is moved.
 TARGET static void product_make(const struct product *all, int64_t steps, bool add)
 {
     int64_t left = all->rows * (all->a_rest != 0 ? 2 : 1);
@@ -338,7 +338,7 @@ TARGET static void product_make(const struct product *all, int64_t steps, bool a
             block_at(all, row, column, steps, add);
 }
 
-// What LDTILECFG reads.
+// The operand of LDTILECFG.
 struct tile_config {
     uint8_t palette, start_row, reserved[14];
     uint16_t row_bytes[16];

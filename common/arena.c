@@ -52,7 +52,7 @@ enum status arena_reserve(struct arena *a, size_t total, struct error *error)
     if (base == MAP_FAILED)
         return error_set(error, STATUS_RESOURCE_EXHAUSTED, "no memory for %zu bytes: %s", capacity,
                          strerror(errno));
-    // Half the time of the system for handing memory out. Memory is as good where this fails.
+    // Halves the system's time for providing memory. A failure does no harm.
     (void)madvise(base, capacity, MADV_HUGEPAGE);
     a->base = base;
     a->capacity = capacity;
@@ -63,7 +63,7 @@ void *arena_take(struct arena *a, int64_t count, int64_t size)
 {
     size_t bytes = aligned((size_t)count * (size_t)size);
     if (bytes > a->capacity - a->used)
-        abort(); // taken without having been reserved: an error of this program
+        abort(); // a take without a reserve is a bug
     void *piece = a->base + a->used;
     a->used += bytes;
     return piece;

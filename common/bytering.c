@@ -28,7 +28,7 @@ void bytering_write(struct bytering *ring, const void *data, size_t length)
 {
     const uint8_t *source = data;
     if (length > ring->capacity) {
-        // Only the end will survive; count the rest as if it had been there.
+        // Only the end fits; the rest counts as overwritten.
         size_t lost = length - ring->capacity;
         ring->total += lost;
         source += lost;

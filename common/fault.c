@@ -17,7 +17,7 @@
 
 #define FLOOD_BYTES       (10 * 1000 * 1000)
 #define DESCRIPTORS_MAX   1024
-// What a hoarder may take beyond what it has, or takes where the limit is not heeded.
+// How much more a hoarder may take, or takes if the limit has no effect.
 #define HOARD_BYTES       (64UL << 20)
 #define HOARD_PIECE_BYTES 65536
 
@@ -52,7 +52,7 @@ static void raw_send(const void *data, size_t size)
     (void)ignored;
 }
 
-// A report that everything is well, of so many bytes.
+// Sends a passing report of so many bytes.
 static void report_send(uint32_t generation, size_t bytes)
 {
     static struct rank_report report;
@@ -100,7 +100,7 @@ static void leak(void)
         continue;
 }
 
-// Where the daemon has set no limit the rank sets itself one. How much it may take, in any case.
+// How much the rank may take. Sets a limit if the daemon has set none.
 static size_t hoard_limit(void)
 {
     struct rlimit limit;
@@ -119,7 +119,7 @@ static size_t hoard_limit(void)
 static void hoard(void)
 {
     size_t max = hoard_limit();
-    void *volatile kept; // the compiler must not do without
+    void *volatile kept; // so that the compiler does not remove it
     for (size_t bytes = 0; bytes < max && (kept = malloc(HOARD_PIECE_BYTES));
          bytes += HOARD_PIECE_BYTES)
         memset(kept, 1, HOARD_PIECE_BYTES);

@@ -8,7 +8,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-// The journal takes no longer names.
+// Longest name that the journal takes.
 #define FIELD_MAX 64
 
 int journal_connect(const char *path)
@@ -25,7 +25,7 @@ int journal_connect(const char *path)
     return -1;
 }
 
-// "CPATTN_" and the key in capitals; 0: it is no key.
+// Writes "CPATTN_" and the key in capitals. Returns the length; 0: not a key.
 static size_t name_write(const char *key, size_t length, char *out)
 {
     static const char prefix[] = "CPATTN_";
@@ -41,7 +41,7 @@ static size_t name_write(const char *key, size_t length, char *out)
     return at;
 }
 
-// The value that begins here, without its quotes; gives the bytes that it takes of the line.
+// Reads the value that begins here, without its quotes. Returns its bytes in the line.
 static size_t value_write(const char *value, size_t length, char *out, size_t *written)
 {
     bool quoted = length > 0 && value[0] == '"';

@@ -24,7 +24,7 @@ static struct {
     bool journal;
     int socket;       // of the journal, for fields; -1: none, and lines go to stderr
     bool torn;        // a line has begun and is not complete
-    uint64_t dropped; // lines, since one was written
+    uint64_t dropped; // lines dropped since the last written one
 } logger = {.writing = PTHREAD_MUTEX_INITIALIZER, .level = LOG_LEVEL_INFO, .socket = -1};
 
 // systemd puts "device:inode" of the stream it connected into JOURNAL_STREAM. The comparison tells
@@ -93,7 +93,7 @@ struct line {
     size_t length;
 };
 
-// The level for the journal, which knows the time; the time for everybody else.
+// Writes the level for the journal, which adds the time itself, else the time.
 static size_t prefix_write(enum log_level level, char text[PREFIX_MAX])
 {
     if (logger.journal)
@@ -143,9 +143,8 @@ static void line_append(struct line *line, const char *text, size_t length)
     }
 }
 
-// One piece that a pipe with room takes as a whole. False where that would have to wait: whoever
-// writes here has more to do than to wait for a reader. The descriptor may be shared with other
-// processes, so it stays as it is.
+// Writes one piece, which a pipe with room takes as a whole. False if the write would block. Does
+// not change the descriptor's flags, because other processes may share it.
 static bool piece_write(const char *text, size_t length)
 {
     for (;;) {
@@ -188,7 +187,7 @@ static bool entry_send(enum log_level level, const struct line *line, size_t pre
                                         line->text + prefix, length, entry));
 }
 
-// A line that was not let through to its end is ended before the next.
+// Ends a line that was written only in part before the next.
 static void line_flush(const struct line *line)
 {
     char note[64];

@@ -61,7 +61,7 @@ void nearest_offer(struct nearest *n, const char *name)
         distance = 1;
     if (distance > n->distance || (n->name && distance == n->distance))
         return;
-    // Every letter replaced is not a resemblance.
+    // Replacing every letter is not a resemblance.
     if (distance >= word_len)
         return;
     n->distance = distance;

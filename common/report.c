@@ -77,14 +77,14 @@ static bool waits(struct progress_view view, int world_size)
     return view.waiting_for >= 0 && view.waiting_for < world_size;
 }
 
-// Whether `a` has come less far than `b`.
+// Whether `a` is behind `b`.
 static bool behind(struct progress_view a, struct progress_view b)
 {
     return a.phase != b.phase ? a.phase < b.phase : a.step < b.step;
 }
 
-// Follows the waits from `rank` for as many hops as there are ranks: to the rank that waits for
-// nobody, or to some rank of the circle that the waits end in.
+// Follows the waits from `rank`, at most one hop for each rank. Ends at a rank that waits for
+// nobody, or in a circle.
 static int chain_end(const struct progress_view *views, int world_size, int rank)
 {
     for (int hop = 0; hop < world_size && waits(views[rank], world_size); hop++)
@@ -101,7 +101,7 @@ static int circle_last(const struct progress_view *views, int start)
     return last;
 }
 
-// Nobody waits: the one that has come least far, those that are not at work left out.
+// No rank waits: the working rank that is furthest behind.
 static int slowest(const struct progress_view *views, int world_size)
 {
     int found = -1;

@@ -32,7 +32,7 @@ const char *status_name(enum status status)
     return status_entry(status)->name;
 }
 
-// Formats into `text`; a reader sees from the dots that something was cut.
+// Formats into `text`. Dots at the end show that the text was cut.
 __attribute__((format(printf, 2, 0))) static void text_format(char text[ERROR_TEXT_MAX],
                                                               const char *format, va_list arguments)
 {
@@ -48,7 +48,7 @@ enum status error_set(struct error *error, enum status status, const char *forma
 {
     if (!error)
         return status;
-    // The arguments may point into the text that is about to be replaced.
+    // The arguments may point into the old text.
     char text[ERROR_TEXT_MAX];
     va_list arguments;
     va_start(arguments, format);

@@ -24,7 +24,7 @@ void token_set(struct token *token, const void *data, size_t size)
     memcpy(token->text, data, size);
 }
 
-// The bytes of the file as far as there is room, the newline at their end cut off; negative, with
+// Reads as much of the file as fits, without the final newline. Returns the length; negative with
 // errno: it cannot be read.
 static ssize_t file_read(int fd, char *data, size_t room)
 {
@@ -62,7 +62,7 @@ static enum status content_read(int fd, const char *path, struct token *token, s
 enum status token_read(const char *path, struct token *token, struct error *error)
 {
     struct stat stat_of;
-    // A pipe without a writer is not waited for.
+    // Does not wait for the writer of a pipe.
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0 || fstat(fd, &stat_of) != 0) {
         enum status status = error_set(error, STATUS_INVALID_ARGUMENT,

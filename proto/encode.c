@@ -437,7 +437,7 @@ static void build_answer(struct build *b, const struct wire_reply *r, Cpattn__V1
         error_set(b->error, STATUS_INTERNAL, "a good reply has the method %d", (int)r->method);
 }
 
-// Lists as long as they may be, so that no loop runs past an array.
+// Checks the lengths of lists, so that no loop runs past an array.
 static enum status check_counts(const struct wire_reply *r, struct error *error)
 {
     bool good = r->failure.world_size >= 0 && r->failure.world_size <= WORLD_SIZE_MAX &&

@@ -46,7 +46,7 @@ static void encode_verify(const struct cp_case *c, Cpattn__V1__Case *spec)
 
 // ---- reading ------------------------------------------------------------------------------------
 
-// Whether a field was not sent, or its zero was, which is the same where zero is no value of it.
+// Whether a field was not sent, or sent as zero. Both are the same if zero is not a value of it.
 static bool is_missing(const ProtobufCMessage *spec, const struct map_field *map)
 {
     bool zero_is_none = map->kind == MAP_ENUM || (map->kind == MAP_INT && map->min > 0);

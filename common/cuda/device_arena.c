@@ -9,8 +9,8 @@
 #define MIB          ((size_t)1 << 20)
 // The allocation grows in these steps, and at least by half of what it was.
 #define STEP_BYTES   (32 * MIB)
-// How long memory that others have may be short: the driver takes some hundred milliseconds to take
-// down the ranks of a pool, one after the other.
+// How long to wait for memory that other processes hold: the driver needs some hundred milliseconds
+// to end the ranks of a pool.
 #define LACK_MS      800
 #define LACK_STEP_MS 20
 
@@ -61,7 +61,7 @@ static enum status memory_lacking(size_t wanted, cudaError_t cause, struct error
     (void)cudaMemGetInfo(&free_bytes, &total_bytes);
     if (cudaGetDevice(&device) == cudaSuccess)
         (void)cudaGetDeviceProperties(&properties, device);
-    // By its place on the bus: which number a device has depends on who counts.
+    // By its place on the bus: numbers of devices differ between libraries.
     return error_set(
         error, STATUS_RESOURCE_EXHAUSTED,
         "the case needs %zu MiB of device memory, and the %s at %04x:%02x:%02x has %zu "
@@ -79,8 +79,8 @@ static size_t capacity_next(const struct device_arena *a, size_t total)
     return aligned((grown > total && grown <= a->keep_bytes ? grown : total) + 1, STEP_BYTES);
 }
 
-// Others that are about to end give theirs back when the driver has taken them down: what is short
-// now is asked for again for a while, unless the device never has as much.
+// Processes that are ending give their memory back after the driver has ended them. So a request
+// that fails is repeated for a while, unless the device never has as much.
 static cudaError_t allocate(void **base, size_t bytes, bool patient)
 {
     const struct timespec step = {.tv_nsec = LACK_STEP_MS * 1000000};
@@ -144,14 +144,14 @@ void *device_arena_take(struct device_arena *a, int64_t count, int64_t size)
 {
     size_t bytes = aligned((size_t)count * (size_t)size, DEVICE_ARENA_ALIGNMENT);
     if (bytes > a->capacity - a->used)
-        abort(); // taken without having been reserved: an error of this program
+        abort(); // a take without a reserve is a bug
     void *piece = a->base + a->used;
     a->used += bytes;
     a->turn = a->used;
     return piece;
 }
 
-// Whoever has allocated it: what idle ranks of all pools keep comes out of the last quarter.
+// Counts memory of all processes: what idle ranks of all pools keep comes out of the last quarter.
 static bool memory_is_scarce(void)
 {
     size_t free_bytes = 0, total_bytes = 0;

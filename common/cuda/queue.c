@@ -8,7 +8,8 @@
 #define ALIGNMENT       256
 #define BLOCK_BYTES_MIN (1 << 20)
 
-// What a pool keeps between two cases at most. The next case may want the memory for its tensors.
+// Upper bound of what a pool keeps between two cases. The next case may need the memory for its
+// tensors.
 #define POOL_BYTES_MAX ((size_t)1 << 30)
 
 // ---- errors -------------------------------------------------------------------------------------
@@ -30,8 +31,7 @@ bool queue_launched(struct cuda_queue *q, const char *what)
     return queue_note(q, cudaGetLastError(), what);
 }
 
-// Errors that a kernel makes while it runs. They are seen by whatever call comes next, and by all
-// calls after that.
+// Errors of a running kernel. The next call reports them, and all calls after it.
 static bool made_by_kernel(cudaError_t error)
 {
     switch (error) {
@@ -111,7 +111,7 @@ static size_t pool_bytes(const struct memory_pool *pool)
     return bytes;
 }
 
-// Puts one block in the place of several, unless that would be a large one.
+// Replaces several blocks by one, unless it would be large.
 static void pool_recycle(struct cuda_queue *q, struct memory_pool *pool)
 {
     size_t bytes = pool_bytes(pool);
