@@ -60,8 +60,8 @@ const char *duration_ask(uint64_t ns, char *text, size_t size)
         const char *name;
         uint64_t tenth_ns, limit_ns;
     } scales[] = {{"us", 100, 1000000}, {"ms", 100000, 1000000000}, {"s", 100000000, UINT64_MAX}};
-    int scale = 0;
-    while (ns >= scales[scale].limit_ns)
+    int scale = 0, last = (int)(sizeof(scales) / sizeof(scales[0])) - 1;
+    while (scale < last && ns >= scales[scale].limit_ns)
         scale++;
     uint64_t tenths = ns / scales[scale].tenth_ns, step = 1;
     tenths += ns % scales[scale].tenth_ns > 0;

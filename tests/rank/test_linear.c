@@ -377,7 +377,7 @@ static void op_spoil(const struct scene *s, struct plan *plan, struct op *op, en
     case WRONG_ONLY_OWN_PART:
         if (op->kind == OP_SUM_PARTS) {
             r[SUM_PARTS] = r[SUM_OWN];
-            p->k = plan->rank + 1; // others' parts of higher ranks are left out
+            p->k = 1;
         }
         break;
     case WRONG_TOKENS_MISSING: // those of the last rank
