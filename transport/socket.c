@@ -356,6 +356,7 @@ static bool is_far(int fd)
 {
     struct sockaddr_storage address;
     socklen_t size = sizeof(address);
+    // NOLINTNEXTLINE(clang-analyzer-core.UndefinedBinaryOperatorResult): getsockname() fills it.
     return getsockname(fd, (struct sockaddr *)&address, &size) == 0 && address.ss_family != AF_UNIX;
 }
 

@@ -47,7 +47,7 @@ static int core_find_sizes(struct core *core, struct size *sizes)
 static bool core_allocate_sizes(struct core *core)
 {
     core->size_count = core_find_sizes(core, NULL);
-    core->sizes = calloc((size_t)core->size_count, sizeof(*core->sizes));
+    core->sizes = calloc((size_t)core->size_count + 1, sizeof(*core->sizes));
     core->sizes_first =
         calloc((size_t)(1 + core->config.guest_count) * WORLD_SIZE_MAX, sizeof(*core->sizes_first));
     if (!core->sizes || !core->sizes_first)

@@ -132,7 +132,7 @@ START_TEST(random_ones_have_the_same_bits_in_every_order)
         struct linear l = random_linear();
         uint64_t digest = run(&l);
         ck_assert_uint_eq(run(&l), digest);
-        l.explore_seed = (uint64_t)(i + 1);
+        l.explore_seed = (uint64_t)i + 1;
         ck_assert_uint_eq(run(&l), digest);
         l.explore_seed += 1000;
         l.iterations = 2;

@@ -133,7 +133,7 @@ void hosts_agent_signal(struct hosts *h, int host, int number)
 static struct daemon as_daemon(const struct hosts *h, int host)
 {
     struct daemon d = h->daemon;
-    if (host > 0)
+    if (host > 0 && host < HOSTS)
         d.pid = h->agents[host];
     return d;
 }

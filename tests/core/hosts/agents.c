@@ -300,7 +300,7 @@ static void process_happens(struct sim *s, const struct news *n)
 
 bool agents_happen(struct sim *s, struct news *n)
 {
-    struct host *h = n->host >= 0 ? &s->hosts[n->host] : NULL;
+    struct host *h = &s->hosts[n->host >= 0 ? n->host : 0]; // of news about a host
     switch (n->kind) {
     case NEWS_IS_READY:
     case NEWS_IS_DONE:
