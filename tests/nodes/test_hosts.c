@@ -180,6 +180,14 @@ static pid_t leftover_start(char *path, size_t size)
         execl(path, "cpattn-rank", "1000", "1", "1", "1", (char *)NULL);
         _exit(127);
     }
+    char name[64], comm[32] = "";
+    snprintf(name, sizeof(name), "/proc/%d/comm", (int)pid);
+    while (strcmp(comm, "cpattn-rank\n") != 0) {
+        FILE *file = fopen(name, "re");
+        ck_assert_ptr_nonnull(file);
+        ck_assert_ptr_nonnull(fgets(comm, sizeof(comm), file));
+        fclose(file);
+    }
     return pid;
 }
 
