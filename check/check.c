@@ -191,20 +191,6 @@ int64_t cpattn_check_position(const struct cpattn_check *check, enum cpattn_side
 
 // ---- inputs -------------------------------------------------------------------------------------
 
-static enum input_tensor input_of(enum cpattn_tensor tensor)
-{
-    switch (tensor) {
-    case CPATTN_TENSOR_Q:
-        return INPUT_Q;
-    case CPATTN_TENSOR_K:
-        return INPUT_K;
-    case CPATTN_TENSOR_V:
-        return INPUT_V;
-    default:
-        return INPUT_DO;
-    }
-}
-
 static void nan_fill(float *values, int64_t count)
 {
     for (int64_t i = 0; i < count; i++)
@@ -228,7 +214,7 @@ static void token_values(const struct cpattn_check *check, enum cpattn_tensor te
     if (row_is_padding(check, side, row))
         nan_fill(values, cpattn_check_shape(check, tensor).dim);
     else
-        input_token_head(&check->c, input_of(tensor), rows->sequence[row], rows->position[row],
+        input_token_head(&check->c, tensor_input(tensor), rows->sequence[row], rows->position[row],
                          head, values);
 }
 

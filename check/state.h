@@ -7,6 +7,7 @@
 #include "common/report.h"
 #include "judge/cpu/expected.h"
 #include "judge/diagnosis.h"
+#include "judge/input_shape.h"
 #include "judge/totals.h"
 #include "plan/case.h"
 #include "plan/shard.h"
@@ -95,6 +96,7 @@ bool tensor_has_tokens(enum cpattn_tensor tensor);
 enum shard_side tensor_side(enum cpattn_tensor tensor);
 enum case_dtype tensor_dtype(const struct cp_case *c, enum cpattn_tensor tensor);
 enum report_tensor tensor_report(enum cpattn_tensor tensor); // of a result
+enum input_tensor tensor_input(enum cpattn_tensor tensor);   // of Q, K, V or dO
 
 // Whether the case has the tensor: INVALID_ARGUMENT for a gradient of a case without training, a
 // bias where there is none, and so on.

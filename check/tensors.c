@@ -51,6 +51,20 @@ bool tensor_is_input(enum cpattn_tensor tensor)
     return tensors[tensor].kind == KIND_INPUT;
 }
 
+enum input_tensor tensor_input(enum cpattn_tensor tensor)
+{
+    switch (tensor) {
+    case CPATTN_TENSOR_Q:
+        return INPUT_Q;
+    case CPATTN_TENSOR_K:
+        return INPUT_K;
+    case CPATTN_TENSOR_V:
+        return INPUT_V;
+    default:
+        return INPUT_DO;
+    }
+}
+
 bool tensor_has_tokens(enum cpattn_tensor tensor)
 {
     return tensors[tensor].rows == ROWS_TOKENS;

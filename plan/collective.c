@@ -318,19 +318,6 @@ static enum status memory(const void *spec, int64_t *rank_bytes, struct error *e
     return error_set(error, STATUS_RESOURCE_EXHAUSTED, "a rank would need more than 1 PiB");
 }
 
-static enum status explain(const void *spec, int rank, FILE *out, struct error *error)
-{
-    struct plan *plan;
-    enum status status = collective_plan(spec, rank, &plan, error);
-    if (status != STATUS_OK)
-        return status;
-    plan_explain(plan, out);
-    if (((const struct collective *)spec)->algorithm == ALGORITHM_NCCL)
-        fputs("NCCL runs it, by a call of its own\n", out);
-    plan_destroy(plan);
-    return STATUS_OK;
-}
-
 static enum status plan_build(const void *spec, int rank, struct plan **plan, struct error *error)
 {
     return collective_plan(spec, rank, plan, error);
@@ -355,7 +342,6 @@ const struct job_kind job_kind_collective = {
     .check = check,
     .needs = needs_fill,
     .memory = memory,
-    .explain = explain,
     .plan = plan_build,
     .rates = rates,
 };

@@ -352,4 +352,6 @@ void plan_explain(const struct plan *plan, FILE *out)
                     op->step);
         explain_op(plan, i, out);
     }
+    if (plan->collective.world_size > 0 && plan->collective.algorithm == ALGORITHM_NCCL)
+        fputs("NCCL runs it, by a call of its own\n", out);
 }

@@ -57,9 +57,8 @@ struct job_kind {
     uint64_t (*hash)(const void *spec);
     // One line for people, as case_describe(); NULL: lists the fields that differ from init().
     int (*describe)(const void *spec, char *text, size_t size);
-    // Prints what a rank will do. RESOURCE_EXHAUSTED: memory is short. NULL: nothing is said of it.
-    enum status (*explain)(const void *spec, int rank, FILE *out, struct error *error);
-    // Builds what a rank executes, if that is a plan; the caller's to destroy. NULL: it is none.
+    // Builds what a rank executes, if that is a plan; the caller destroys it. RESOURCE_EXHAUSTED:
+    // memory is short. NULL: the kind has no plans.
     enum status (*plan)(const void *spec, int rank, struct plan **plan, struct error *error);
     // Fills in rates; returns how many. NULL: none.
     int (*rates)(const void *spec, struct job_rate rates[JOB_RATES_MAX]);

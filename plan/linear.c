@@ -211,17 +211,6 @@ static int rates(const void *spec, struct job_rate rates[JOB_RATES_MAX])
     return 1;
 }
 
-static enum status explain(const void *spec, int rank, FILE *out, struct error *error)
-{
-    struct plan *plan;
-    enum status status = plan_build(spec, rank, &plan, error);
-    if (status != STATUS_OK)
-        return status;
-    plan_explain(plan, out);
-    plan_destroy(plan);
-    return STATUS_OK;
-}
-
 const struct job_kind job_kind_linear = {
     .name = "linear",
     .about = "run a tensor-parallel linear layer or mlp",
@@ -232,7 +221,6 @@ const struct job_kind job_kind_linear = {
     .check = check,
     .needs = needs_fill,
     .memory = memory,
-    .explain = explain,
     .plan = plan_build,
     .rates = rates,
 };

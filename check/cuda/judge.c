@@ -4,7 +4,6 @@
 // order already is judged where it lies.
 #include "config.h"
 
-#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -206,21 +205,6 @@ static struct cp_case judged_case(const struct cpattn_check *check)
 
 // ---- inputs -------------------------------------------------------------------------------------
 
-static enum input_tensor input_of(enum cpattn_tensor tensor)
-{
-    switch (tensor) {
-    case CPATTN_TENSOR_Q:
-        return INPUT_Q;
-    case CPATTN_TENSOR_K:
-        return INPUT_K;
-    case CPATTN_TENSOR_V:
-        return INPUT_V;
-    default:
-        assert(tensor == CPATTN_TENSOR_DO);
-        return INPUT_DO;
-    }
-}
-
 // Copies the check's given inputs to the device and frees earlier ones.
 static bool given_push(struct device_judge *j, const struct cpattn_check *check)
 {
@@ -284,7 +268,7 @@ static void dense_draw(struct device_judge *j, const struct cpattn_check *check,
     else if (tensor == CPATTN_TENSOR_BIAS)
         inputs_cuda_fill_bias(&j->queue, c, check->rank, spans, data);
     else
-        inputs_cuda_fill_spans(&j->queue, c, input_of(tensor), spans, count,
+        inputs_cuda_fill_spans(&j->queue, c, tensor_input(tensor), spans, count,
                                check->placed ? 1 : shard_row_step(c), data);
 }
 

@@ -57,11 +57,7 @@ static bool mesh_address_set(struct agent_settings *s, const char *text)
 
 static bool mesh_port_set(struct agent_settings *s, const char *text)
 {
-    int64_t port;
-    if (!integer_parse(text, 1, UINT16_MAX, &port))
-        return false;
-    s->mesh_port = (int)port;
-    return true;
+    return int_parse(text, 1, UINT16_MAX, &s->mesh_port);
 }
 
 static bool backend_set(struct agent_settings *s, const char *text)

@@ -52,16 +52,20 @@ static struct far_rank far_of(const struct caller *c, const struct node_rank *at
     return (struct far_rank){c->host, at->pool, at->generation, at->rank};
 }
 
-static void error_of(const struct caller *c, const struct node_fault *fault, struct error *error)
+// Reads whom a fault is about, and the fault as an error.
+static struct far_rank fault_read(const struct caller *c, const void *body, struct error *error)
 {
+    struct node_fault fault;
     char text[ERROR_TEXT_MAX];
-    bool known = fault->status > STATUS_OK && fault->status < STATUS_COUNT;
-    memcpy(text, fault->text, sizeof(text));
+    memcpy(&fault, body, sizeof(fault));
+    bool known = fault.status > STATUS_OK && fault.status < STATUS_COUNT;
+    memcpy(text, fault.text, sizeof(text));
     text[sizeof(text) - 1] = '\0';
     for (char *at = text; *at; at++)
         *at = *at < ' ' || *at > '~' ? '?' : *at;
-    error_set(error, known ? (enum status)fault->status : STATUS_INTERNAL, "host %s: %.400s",
+    error_set(error, known ? (enum status)fault.status : STATUS_INTERNAL, "host %s: %.400s",
               c->nodes->config.hosts[c->host].name, text);
+    return far_of(c, &fault.at);
 }
 
 static enum status on_frame(struct caller *c, const void *body, size_t size, struct error *error)
@@ -84,13 +88,10 @@ static enum status on_frame(struct caller *c, const void *body, size_t size, str
 static enum status on_not_started(struct caller *c, const void *body, size_t size,
                                   struct error *error)
 {
-    struct node_fault fault;
     struct error reason;
     (void)size;
     (void)error;
-    memcpy(&fault, body, sizeof(fault));
-    const struct far_rank at = far_of(c, &fault.at);
-    error_of(c, &fault, &reason);
+    const struct far_rank at = fault_read(c, body, &reason);
     crews_far_not_started(c->nodes->crews, &at, &reason);
     return STATUS_OK;
 }
@@ -98,49 +99,46 @@ static enum status on_not_started(struct caller *c, const void *body, size_t siz
 static enum status on_distrusted(struct caller *c, const void *body, size_t size,
                                  struct error *error)
 {
-    struct node_fault fault;
     struct error reason;
     (void)size;
     (void)error;
-    memcpy(&fault, body, sizeof(fault));
-    const struct far_rank at = far_of(c, &fault.at);
-    error_of(c, &fault, &reason);
+    const struct far_rank at = fault_read(c, body, &reason);
     crews_far_distrusted(c->nodes->crews, &at, &reason);
     return STATUS_OK;
 }
 
-static enum status end_read(const void *body, struct node_end *end, struct error *error)
+static enum status end_read(const struct caller *c, const void *body, struct far_rank *at,
+                            struct rank_end *end, struct error *error)
 {
-    memcpy(end, body, sizeof(*end));
-    if (end->kind < RANK_LIVES || end->kind > RANK_VANISHED)
-        return error_set(error, STATUS_DATA_LOSS, "the end of a rank is of kind %d", end->kind);
+    struct node_end sent;
+    memcpy(&sent, body, sizeof(sent));
+    if (sent.kind < RANK_LIVES || sent.kind > RANK_VANISHED)
+        return error_set(error, STATUS_DATA_LOSS, "the end of a rank is of kind %d", sent.kind);
+    *at = far_of(c, &sent.at);
+    *end = (struct rank_end){(enum rank_end_kind)sent.kind, sent.number};
     return STATUS_OK;
 }
 
 static enum status on_ending(struct caller *c, const void *body, size_t size, struct error *error)
 {
-    struct node_end end;
+    struct far_rank at;
+    struct rank_end end;
     (void)size;
-    enum status status = end_read(body, &end, error);
-    if (status != STATUS_OK)
-        return status;
-    const struct far_rank at = far_of(c, &end.at);
-    crews_far_ending(c->nodes->crews, &at,
-                     &(struct rank_end){(enum rank_end_kind)end.kind, end.number});
-    return STATUS_OK;
+    enum status status = end_read(c, body, &at, &end, error);
+    if (status == STATUS_OK)
+        crews_far_ending(c->nodes->crews, &at, &end);
+    return status;
 }
 
 static enum status on_gone(struct caller *c, const void *body, size_t size, struct error *error)
 {
-    struct node_end end;
+    struct far_rank at;
+    struct rank_end end;
     (void)size;
-    enum status status = end_read(body, &end, error);
-    if (status != STATUS_OK)
-        return status;
-    const struct far_rank at = far_of(c, &end.at);
-    crews_far_gone(c->nodes->crews, &at,
-                   &(struct rank_end){(enum rank_end_kind)end.kind, end.number});
-    return STATUS_OK;
+    enum status status = end_read(c, body, &at, &end, error);
+    if (status == STATUS_OK)
+        crews_far_gone(c->nodes->crews, &at, &end);
+    return status;
 }
 
 static enum status on_wrote(struct caller *c, const void *body, size_t size, struct error *error)

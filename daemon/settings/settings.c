@@ -122,38 +122,22 @@ static bool agents_token_file_set(struct settings *c, const char *text)
 
 static bool mesh_port_set(struct settings *c, const char *text)
 {
-    int64_t port;
-    if (!integer_parse(text, 1, UINT16_MAX, &port))
-        return false;
-    c->hosts.mesh_port = (int)port;
-    return true;
+    return int_parse(text, 1, UINT16_MAX, &c->hosts.mesh_port);
 }
 
 static bool queue_max_set(struct settings *c, const char *text)
 {
-    int64_t value;
-    if (!integer_parse(text, 1, JOBS_MAX, &value))
-        return false;
-    c->queue_max = (int)value;
-    return true;
+    return int_parse(text, 1, JOBS_MAX, &c->queue_max);
 }
 
 static bool user_queue_max_set(struct settings *c, const char *text)
 {
-    int64_t value;
-    if (!integer_parse(text, 1, JOBS_MAX, &value))
-        return false;
-    c->user_queue_max = (int)value;
-    return true;
+    return int_parse(text, 1, JOBS_MAX, &c->user_queue_max);
 }
 
 static bool user_running_max_set(struct settings *c, const char *text)
 {
-    int64_t value;
-    if (!integer_parse(text, 1, JOBS_MAX, &value))
-        return false;
-    c->user_running_max = (int)value;
-    return true;
+    return int_parse(text, 1, JOBS_MAX, &c->user_running_max);
 }
 
 static bool user_device_time_set(struct settings *c, const char *text)

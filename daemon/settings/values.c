@@ -21,6 +21,15 @@ bool integer_parse(const char *text, int64_t min, int64_t max, int64_t *value)
     return true;
 }
 
+bool int_parse(const char *text, int min, int max, int *value)
+{
+    int64_t number;
+    if (!integer_parse(text, min, max, &number))
+        return false;
+    *value = (int)number;
+    return true;
+}
+
 bool bytes_parse(const char *text, int64_t *bytes)
 {
     static const char units[] = "KMGT";

@@ -10,6 +10,9 @@
 // A whole number, min..max.
 bool integer_parse(const char *text, int64_t min, int64_t max, int64_t *value);
 
+// The same as an int.
+bool int_parse(const char *text, int min, int max, int *value);
+
 // "4096", "512MiB", "8G": a whole number with a binary unit, at least 1.
 bool bytes_parse(const char *text, int64_t *bytes);
 

@@ -11,8 +11,10 @@ test_helpers += tests/kinds/toy_rank
 tests_kinds_toy_rank_SOURCES = $(toy_spec) tests/kinds/toy_sum_rank.c tests/kinds/toy_rank_kinds.c rank/main.c
 tests_kinds_toy_rank_LDADD = $(cpattn_rank_LDADD)
 
+job_calls = tests/kinds/job_calls.c tests/kinds/job_calls.h $(daemon_fixture)
+
 test_programs += tests/kinds/test_kinds
-tests_kinds_test_kinds_SOURCES = tests/kinds/test_kinds.c $(daemon_fixture)
+tests_kinds_test_kinds_SOURCES = tests/kinds/test_kinds.c $(job_calls)
 tests_kinds_test_kinds_LDADD = $(daemon_fixture_libs)
 
 test_programs += tests/kinds/test_kind_table
@@ -20,10 +22,10 @@ tests_kinds_test_kind_table_SOURCES = tests/kinds/test_kind_table.c $(toy_spec)
 
 # Collectives, on the real daemon.
 test_programs += tests/kinds/test_collectives
-tests_kinds_test_collectives_SOURCES = tests/kinds/test_collectives.c $(daemon_fixture)
+tests_kinds_test_collectives_SOURCES = tests/kinds/test_collectives.c $(job_calls)
 tests_kinds_test_collectives_LDADD = $(daemon_fixture_libs)
 
 # Linear layers, likewise.
 test_programs += tests/kinds/test_linears
-tests_kinds_test_linears_SOURCES = tests/kinds/test_linears.c $(daemon_fixture)
+tests_kinds_test_linears_SOURCES = tests/kinds/test_linears.c $(job_calls)
 tests_kinds_test_linears_LDADD = $(daemon_fixture_libs)

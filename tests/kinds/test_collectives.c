@@ -9,8 +9,8 @@
 #include <string.h>
 
 #include "plan/collective.h"
-#include "plan/members.h"
 #include "tests/daemon/daemon_fixture.h"
+#include "tests/kinds/job_calls.h"
 
 static struct daemon d;
 
@@ -38,32 +38,13 @@ static struct collective usual(void)
 
 static struct wire_request request_of(const struct collective *c)
 {
-    struct wire_request request = daemon_request(METHOD_RUN);
-    request.is_job = true;
-    request.job = (struct job_text){.kind = "collective"};
-    for (const struct case_field *field = job_kind_collective.fields; field->name; field++) {
-        struct job_field *to = &request.job.fields[request.job.field_count++];
-        snprintf(to->name, sizeof(to->name), "%s", field->name);
-        members_get(c, field, to->value, sizeof(to->value));
-    }
-    return request;
-}
-
-// Runs what must pass and gives its digest.
-static uint64_t digest_of(const struct wire_request *request)
-{
-    struct wire_reply reply = daemon_call(&d, request);
-    ck_assert_msg(reply.status == STATUS_OK, "%s", reply.message);
-    ck_assert_int_eq(reply.result.verdict, VERDICT_PASS);
-    uint64_t digest = reply.result.digest;
-    wire_reply_fini(&reply);
-    return digest;
+    return job_request(&job_kind_collective, c);
 }
 
 static uint64_t run(const struct collective *c)
 {
     struct wire_request request = request_of(c);
-    return digest_of(&request);
+    return job_digest(&d, &request);
 }
 
 // ---- results ----
@@ -132,14 +113,14 @@ START_TEST(random_ones_have_the_same_bits_in_every_order)
 {
     struct wire_request attention = daemon_request(METHOD_RUN);
     attention.run.world_size = 3;
-    uint64_t of_attention = digest_of(&attention);
+    uint64_t of_attention = job_digest(&d, &attention);
     int count = number_of("CPATTN_RANDOM_COLLECTIVES", 40);
     random_state = (uint64_t)number_of("CPATTN_TEST_SEED", 1);
     for (int i = 0; i < count; i++) {
         struct collective c = random_collective();
         attention.id = daemon_request(METHOD_RUN).id;
         if (i % 4 == 0)
-            ck_assert_uint_eq(digest_of(&attention), of_attention);
+            ck_assert_uint_eq(job_digest(&d, &attention), of_attention);
         uint64_t digest = run(&c);
         ck_assert_uint_eq(run(&c), digest);
         c.explore_seed = (uint64_t)i + 1;
@@ -175,13 +156,13 @@ START_TEST(other_kinds_in_between_change_no_bit)
     struct collective c = usual();
     attention.run.world_size = 3;
     attention.run.seed = 9;
-    uint64_t of_attention = digest_of(&attention), digest = run(&c);
+    uint64_t of_attention = job_digest(&d, &attention), digest = run(&c);
     pid_t pid = daemon_rank_pid(&d, 3, 1);
     for (int i = 0; i < 4; i++) {
         struct collective other = random_collective();
         run(&other);
         attention.id = daemon_request(METHOD_RUN).id;
-        ck_assert_uint_eq(digest_of(&attention), of_attention);
+        ck_assert_uint_eq(job_digest(&d, &attention), of_attention);
         ck_assert_uint_eq(run(&c), digest);
     }
     ck_assert_int_eq(daemon_rank_pid(&d, 3, 1), pid);

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "tests/daemon/daemon_fixture.h"
+#include "tests/kinds/job_calls.h"
 
 #define WORLD 3
 
@@ -65,17 +66,6 @@ static struct wire_request attention(void)
 
 // ---- results ----
 
-// Runs what must pass and gives its digest.
-static uint64_t digest_of(const struct wire_request *request)
-{
-    struct wire_reply reply = daemon_call(&d, request);
-    ck_assert_msg(reply.status == STATUS_OK, "%s", reply.message);
-    ck_assert_int_eq(reply.result.verdict, VERDICT_PASS);
-    uint64_t digest = reply.result.digest;
-    wire_reply_fini(&reply);
-    return digest;
-}
-
 START_TEST(a_sum_passes_with_figures_by_name)
 {
     struct wire_request request = sum_of(WORLD, 5000);
@@ -104,7 +94,7 @@ START_TEST(sizes_from_nothing_up_pass)
     for (int world = 1; world <= WORLD; world++)
         for (int i = 0; i < 4; i++) {
             struct wire_request request = sum_of(world, counts[i]);
-            digest_of(&request);
+            job_digest(&d, &request);
         }
 }
 END_TEST
@@ -113,7 +103,7 @@ START_TEST(a_wrong_sum_fails_and_keeps_its_ranks)
 {
     struct wire_request request = sum_of(WORLD, 100), good = sum_of(WORLD, 100);
     field_add(&request, "wrong", 1);
-    uint64_t digest = digest_of(&good);
+    uint64_t digest = job_digest(&d, &good);
     pid_t pid = daemon_rank_pid(&d, WORLD, 1);
     struct wire_reply reply = daemon_call(&d, &request);
     ck_assert_int_eq(reply.status, STATUS_OK);
@@ -126,7 +116,7 @@ START_TEST(a_wrong_sum_fails_and_keeps_its_ranks)
     }
     wire_reply_fini(&reply);
     good = sum_of(WORLD, 100);
-    ck_assert_uint_eq(digest_of(&good), digest);
+    ck_assert_uint_eq(job_digest(&d, &good), digest);
     ck_assert_int_eq(daemon_rank_pid(&d, WORLD, 1), pid);
 }
 END_TEST
@@ -183,7 +173,7 @@ static struct call endless_begin(struct wire_request *request)
 START_TEST(a_rank_that_is_killed_is_the_root_cause)
 {
     struct wire_request request, usual = attention();
-    uint64_t digest = digest_of(&usual);
+    uint64_t digest = job_digest(&d, &usual);
     struct call call = endless_begin(&request);
     kill(daemon_rank_pid(&d, WORLD, 1), SIGKILL);
     struct wire_reply reply = daemon_call_end(&call);
@@ -197,7 +187,7 @@ START_TEST(a_rank_that_is_killed_is_the_root_cause)
     }
     wire_reply_fini(&reply);
     usual = attention();
-    ck_assert_uint_eq(digest_of(&usual), digest);
+    ck_assert_uint_eq(job_digest(&d, &usual), digest);
 }
 END_TEST
 
@@ -212,7 +202,7 @@ START_TEST(a_time_limit_ends_it_and_names_where_it_stood)
     expect_text(reply.message, " of 3 was in forward, step ");
     wire_reply_fini(&reply);
     request = sum_of(WORLD, 10);
-    digest_of(&request);
+    job_digest(&d, &request);
 }
 END_TEST
 
@@ -245,9 +235,9 @@ START_TEST(one_that_kills_its_pools_is_poison)
     }
     request.id = daemon_request(METHOD_RUN).id;
     expect_refused(&request, STATUS_FAILED_PRECONDITION, "POISON");
-    digest_of(&other);
+    job_digest(&d, &other);
     struct wire_request usual = attention();
-    digest_of(&usual);
+    job_digest(&d, &usual);
 }
 END_TEST
 
@@ -256,22 +246,22 @@ END_TEST
 START_TEST(kinds_in_turns_give_the_same_bits_on_the_same_ranks)
 {
     struct wire_request request = attention();
-    uint64_t of_attention = digest_of(&request);
+    uint64_t of_attention = job_digest(&d, &request);
     pid_t pid = daemon_rank_pid(&d, WORLD, 0);
     request = sum_of(WORLD, 777);
-    uint64_t of_sum = digest_of(&request);
+    uint64_t of_sum = job_digest(&d, &request);
     for (int i = 0; i < 6; i++) {
         request = attention();
-        ck_assert_uint_eq(digest_of(&request), of_attention);
+        ck_assert_uint_eq(job_digest(&d, &request), of_attention);
         request = sum_of(WORLD, 10000 * i);
-        digest_of(&request);
+        job_digest(&d, &request);
         request = sum_of(WORLD, 777);
-        ck_assert_uint_eq(digest_of(&request), of_sum);
+        ck_assert_uint_eq(job_digest(&d, &request), of_sum);
     }
     ck_assert_int_eq(daemon_rank_pid(&d, WORLD, 0), pid);
     // The same request again is answered, and not run.
     uint64_t passed = daemon_status(&d).passed;
-    ck_assert_uint_eq(digest_of(&request), of_sum);
+    ck_assert_uint_eq(job_digest(&d, &request), of_sum);
     ck_assert_uint_eq(daemon_status(&d).passed, passed);
 }
 END_TEST

@@ -8,8 +8,8 @@
 #include <string.h>
 
 #include "plan/linear.h"
-#include "plan/members.h"
 #include "tests/daemon/daemon_fixture.h"
+#include "tests/kinds/job_calls.h"
 
 static struct daemon d;
 
@@ -40,32 +40,13 @@ static struct linear usual(void)
 
 static struct wire_request request_of(const struct linear *l)
 {
-    struct wire_request request = daemon_request(METHOD_RUN);
-    request.is_job = true;
-    request.job = (struct job_text){.kind = "linear"};
-    for (const struct case_field *field = job_kind_linear.fields; field->name; field++) {
-        struct job_field *to = &request.job.fields[request.job.field_count++];
-        snprintf(to->name, sizeof(to->name), "%s", field->name);
-        members_get(l, field, to->value, sizeof(to->value));
-    }
-    return request;
-}
-
-// Runs what must pass and gives its digest.
-static uint64_t digest_of(const struct wire_request *request)
-{
-    struct wire_reply reply = daemon_call(&d, request);
-    ck_assert_msg(reply.status == STATUS_OK, "%s", reply.message);
-    ck_assert_int_eq(reply.result.verdict, VERDICT_PASS);
-    uint64_t digest = reply.result.digest;
-    wire_reply_fini(&reply);
-    return digest;
+    return job_request(&job_kind_linear, l);
 }
 
 static uint64_t run(const struct linear *l)
 {
     struct wire_request request = request_of(l);
-    return digest_of(&request);
+    return job_digest(&d, &request);
 }
 
 // ---- results ----
@@ -150,7 +131,7 @@ START_TEST(other_kinds_in_between_change_no_bit)
     collective.is_job = true;
     collective.job =
         (struct job_text){.kind = "collective", .field_count = 1, .fields = {{"world_size", "3"}}};
-    uint64_t of_attention = digest_of(&attention), of_collective = digest_of(&collective);
+    uint64_t of_attention = job_digest(&d, &attention), of_collective = job_digest(&d, &collective);
     uint64_t digest = run(&l);
     pid_t pid = daemon_rank_pid(&d, 3, 1);
     for (int i = 0; i < 4; i++) {
@@ -158,8 +139,8 @@ START_TEST(other_kinds_in_between_change_no_bit)
         run(&other);
         attention.id = daemon_request(METHOD_RUN).id;
         collective.id = daemon_request(METHOD_RUN).id;
-        ck_assert_uint_eq(digest_of(&attention), of_attention);
-        ck_assert_uint_eq(digest_of(&collective), of_collective);
+        ck_assert_uint_eq(job_digest(&d, &attention), of_attention);
+        ck_assert_uint_eq(job_digest(&d, &collective), of_collective);
         ck_assert_uint_eq(run(&l), digest);
     }
     ck_assert_int_eq(daemon_rank_pid(&d, 3, 1), pid);

@@ -12,6 +12,7 @@
 #include "kernels/dtype.h"
 #include "plan/plan.h"
 #include "rank/operations.h"
+#include "tests/rank/plan_exchange.h"
 
 #define BUFFERS_MAX 32
 
@@ -122,35 +123,12 @@ static void compute(struct scene *s, int rank, int *at)
     }
 }
 
-// The k-th region of an exchange that goes to (comes from) a peer and is not empty; NULL: none.
-static const struct region *region_find(const struct plan *plan, const struct op *op, int peer,
-                                        bool send, int k)
+static void exchange(const struct scene *s, const int *at)
 {
-    for (int i = 0; i < op->transfer_count; i++) {
-        const struct transfer *t = &plan->transfers[op->transfer_first + i];
-        const struct region *r = send ? &t->send : &t->receive;
-        if (t->peer == peer && r->bytes > 0 && k-- == 0)
-            return r;
-    }
-    return NULL;
-}
-
-static void exchange(struct scene *s, const int *at)
-{
-    int size = s->l.world_size;
-    for (int from = 0; from < size; from++)
-        for (int to = 0; to < size; to++)
-            for (int k = 0;; k++) {
-                const struct op *out = &s->plans[from]->ops[at[from]],
-                                *in = &s->plans[to]->ops[at[to]];
-                const struct region *send = region_find(s->plans[from], out, to, true, k);
-                const struct region *receive = region_find(s->plans[to], in, from, false, k);
-                if (!send || !receive)
-                    break;
-                memcpy((char *)s->buffers[to][receive->buffer] + receive->offset,
-                       (char *)s->buffers[from][send->buffer] + send->offset,
-                       (size_t)(send->bytes < receive->bytes ? send->bytes : receive->bytes));
-            }
+    void *const *buffers[WORLD_SIZE_MAX];
+    for (int rank = 0; rank < s->l.world_size; rank++)
+        buffers[rank] = s->buffers[rank];
+    plan_exchange(s->plans, buffers, at, s->l.world_size);
 }
 
 static void execute(struct scene *s)

@@ -9,6 +9,7 @@
 #include "client/submit/commands/options.h"
 #include "client/submit/show/verdict.h"
 #include "client/submit/write/json.h"
+#include "plan/plan.h"
 
 #define REPEAT_MAX 1000000
 
@@ -57,14 +58,19 @@ static int explain(const struct job_options *o)
         command_complain("--explain is '%d'; accepted is 0 to %d", o->explained, world_size - 1);
         return COMMAND_USAGE;
     }
-    if (!spec->kind->explain) {
+    if (!spec->kind->plan) {
         command_complain("there is nothing to explain of a job '%s'", spec->kind->name);
         return COMMAND_USAGE;
     }
-    enum status status = spec->kind->explain(spec->bytes, o->explained, stdout, &error);
-    if (status != STATUS_OK)
+    struct plan *plan;
+    enum status status = spec->kind->plan(spec->bytes, o->explained, &plan, &error);
+    if (status != STATUS_OK) {
         command_complain("%s", error.text);
-    return command_exit(status);
+        return command_exit(status);
+    }
+    plan_explain(plan, stdout);
+    plan_destroy(plan);
+    return COMMAND_PASS;
 }
 
 // ---- with one ---------------------------------------------------------------------------------

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+// Jobs of other kinds than attention, submitted to a daemon of a test.
+#ifndef CPATTN_TESTS_KINDS_JOB_CALLS_H
+#define CPATTN_TESTS_KINDS_JOB_CALLS_H
+
+#include "plan/kind.h"
+#include "tests/daemon/daemon_fixture.h"
+
+// A request with all fields of the spec.
+struct wire_request job_request(const struct job_kind *kind, const void *spec);
+
+// Runs a request that must pass. Returns the digest.
+uint64_t job_digest(struct daemon *d, const struct wire_request *request);
+
+#endif
