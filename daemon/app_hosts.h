@@ -25,7 +25,7 @@ enum status app_hosts_open(struct app_hosts *h, struct ev_loop *loop,
                            const struct settings *settings, const struct backend *backend,
                            struct service *service, struct error *error) MUST_CHECK;
 
-// To be called when the service is gone. Takes one of fd -1.
+// To be called when the service is gone. Takes one whose port has fd -1.
 void app_hosts_fini(struct app_hosts *h);
 
 #endif

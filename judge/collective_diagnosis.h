@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What has become of a collective whose receive is wrong: some of its elements are computed again
-// with a deliberate mistake, and the mistake that gives nearly all of the wrong ones is told.
+// Names the mistake behind a wrong collective: computes some elements again with each deliberate
+// mistake, and reports the one that yields nearly all wrong elements.
 #ifndef CPATTN_JUDGE_COLLECTIVE_DIAGNOSIS_H
 #define CPATTN_JUDGE_COLLECTIVE_DIAGNOSIS_H
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Linear layers in fp64, for some tokens or some features, on purpose wrong if one wants.
+// Linear layers in fp64, for some tokens or some features; with a deliberate mistake if asked.
 #ifndef CPATTN_JUDGE_LINEAR_REFERENCE_H
 #define CPATTN_JUDGE_LINEAR_REFERENCE_H
 
 #include "plan/linear.h"
 
-// Values, what implementations may be off, and the twin's values.
+// Values, bounds of the error, and the twin's values.
 struct triple {
     int64_t rows, columns;
     double *value, *bound, *twin; // [rows][columns]; of a mistake only `value`

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where what the reference computes lies in the tensors of a rank.
+// The place of the reference's results in the tensors of a rank.
 #ifndef CPATTN_JUDGE_LINEAR_VIEW_H
 #define CPATTN_JUDGE_LINEAR_VIEW_H
 

@@ -84,7 +84,7 @@ bool linear_is_replicated(const struct linear *l, enum linear_tensor tensor)
     return (tensor == LINEAR_Y || tensor == LINEAR_DY) && l->layer != LINEAR_COLUMN;
 }
 
-// Of x and dx, whose features are `features` where all ranks have all of them.
+// The shape of x and dx. `features`: if all ranks have all of them.
 static struct linear_shape activity(const struct linear *l, int rank, bool whole, int64_t features)
 {
     int64_t middle = linear_share(linear_sizes(l).middle, rank, l->world_size).count;
@@ -204,7 +204,7 @@ static enum status plan_build(const void *spec, int rank, struct plan **plan, st
     return linear_plan(spec, rank, plan, error);
 }
 
-// Of the rank with most to do.
+// Of the rank with the most work.
 static int rates(const void *spec, struct job_rate rates[JOB_RATES_MAX])
 {
     rates[0] = (struct job_rate){"TFLOP/s_per_rank", linear_flops(spec, 0), 1e12};

@@ -13,8 +13,8 @@
 // gradients: tokens are gathered before a column layer, and the sum of a row layer is scattered; so
 // are dy and dx. Without it these tensors are the same on all ranks.
 //
-// Features and tokens are dealt in order and as evenly as possible; the first ranks have one more,
-// and with fewer than ranks the last have none.
+// Features and tokens are divided in order and as evenly as possible: the first ranks have one
+// more. If there are fewer than ranks, the last ranks have none.
 #ifndef CPATTN_PLAN_LINEAR_H
 #define CPATTN_PLAN_LINEAR_H
 
@@ -39,7 +39,7 @@ struct linear {
     bool training;  // backward, too
     int32_t chunks; // pieces of a rank's tokens that travel while others are computed
     bool verify;
-    int32_t iterations;    // runs, one behind the other; times are their means
+    int32_t iterations;    // runs in a row; times are their means
     uint64_t seed;         // of the inputs
     uint64_t explore_seed; // 0: run in plan order; else in the legal order drawn from this seed
 };
@@ -64,7 +64,7 @@ enum linear_tensor {
     LINEAR_TENSORS
 };
 
-// ---- facts of one that check() admits ----
+// ---- properties of a spec that check() admits ----
 
 // Features before the column layer, between the layers, and behind the row layer; 0 where the job
 // has no such layer.

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Linear layers on one rank: plan, memory with guards around what is no scratch, execution,
-// verdict.
+// Linear layers on one rank: plan, memory with guards around all but scratch, execution, verdict.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -123,9 +123,11 @@ static enum status core_refuse_hosts(const struct core *core, const struct core_
                          "nodes: %d does not divide the %d ranks evenly", nodes, w);
     if (ranks < 0 || ranks > w || (ranks > 0 && w % ranks != 0) ||
         (ranks > 0 && nodes > 0 && ranks * nodes != w))
-        return error_set(error, STATUS_INVALID_ARGUMENT,
-                         "ranks_per_node: %d does not fit %d ranks on %s", ranks, w,
-                         nodes > 0 ? "so many nodes" : "as many nodes as it takes");
+        return error_set(
+            error, STATUS_INVALID_ARGUMENT,
+            "ranks_per_node: %d does not fit world_size %d and nodes %d; accepted is 0 or "
+            "world_size / nodes, and any divisor of world_size if nodes is 0",
+            ranks, w, nodes);
     const struct size *size = hosts_size(core, request);
     if (size && size->pool_count > 0)
         return STATUS_OK;
@@ -133,11 +135,13 @@ static enum status core_refuse_hosts(const struct core *core, const struct core_
         return error_set(error, STATUS_FAILED_PRECONDITION,
                          "world_size: %d ranks need as many devices, and there are %d", w,
                          core->device_count);
-    return error_set(error, STATUS_FAILED_PRECONDITION,
-                     "world_size: %d ranks cannot be spread %s over the %d host%s with %d devices "
-                     "of this daemon",
-                     w, nodes > 0 || ranks > 0 ? "like this" : "evenly", core->config.host_count,
-                     core->config.host_count == 1 ? "" : "s", core->device_count);
+    return error_set(
+        error, STATUS_FAILED_PRECONDITION,
+        "world_size: %d ranks cannot be spread evenly with nodes %d and ranks_per_node %d "
+        "(0: any) over the %d host%s with %d devices of this daemon; cpattn-submit "
+        "status lists them",
+        w, nodes, ranks, core->config.host_count, core->config.host_count == 1 ? "" : "s",
+        core->device_count);
 }
 
 static enum status core_refuse_case(const struct core *core, const struct core_request *request,

@@ -53,7 +53,7 @@ static inline bool devices_meet(const struct devices *devices, const struct plac
     return false;
 }
 
-// How many of the place are in the set.
+// How many devices of the place are in the set.
 static inline int devices_shared(const struct devices *devices, const struct place *place)
 {
     int count = 0;
@@ -62,7 +62,7 @@ static inline int devices_shared(const struct devices *devices, const struct pla
     return count;
 }
 
-// Those of the place that are in `all`.
+// Adds the devices of the place that are in `all`.
 static inline void devices_add(struct devices *devices, const struct place *place,
                                const struct devices *all)
 {

@@ -26,7 +26,7 @@ static int instances_of(const struct core_config *config, int slots, int nodes)
     return instances;
 }
 
-// Where the devices do not suffice, all of a host are one block.
+// If a host has too few devices, all of them are one block.
 static uint64_t hosts_of_block(const struct core_config *config, int slots, int nodes, int block)
 {
     bool shared = config->oversubscribe && instances_of(config, slots, nodes) == 0;
@@ -123,7 +123,7 @@ static int pool_block(const struct pool *pool)
     return __builtin_ctzll(pool->place.slots) * pool->size->nodes / pool->world_size;
 }
 
-// Pools with ranks stay, and then the others where nobody is in their way.
+// Pools with ranks stay. Then the others stay, unless another pool has their devices.
 static void deal_begin(const struct core *core, const struct size *size, struct dealt *dealt,
                        bool may_move)
 {

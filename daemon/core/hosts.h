@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Hosts: those that are lost, and the places of pools on those that are not.
+// Hosts: which are lost, and the places of pools on the others.
 //
-// Pools of one host have places of their own for good. A pool that is spread over hosts has no
-// place of its own: while it has no ranks, it moves from devices that are out of use to others that
-// no pool of its size has. Pools of a size keep off each other's devices as long as there are
-// enough hosts.
+// A pool of one host has a fixed place. A pool that is spread over hosts has none: while it has no
+// ranks, it moves from devices that are out of use to others that no pool of its size has. Pools of
+// one size use different devices as long as there are enough hosts.
 #ifndef CPATTN_DAEMON_CORE_HOSTS_H
 #define CPATTN_DAEMON_CORE_HOSTS_H
 
@@ -22,24 +21,24 @@ struct size;
 
 // How many pools of world_size / nodes ranks on each of `nodes` hosts can work side by side.
 int hosts_instances(const struct core_config *config, int world_size, int nodes);
-// Where the given one of them is while no host is lost.
+// The place of an instance while no host is lost.
 struct place hosts_place(const struct core_config *config, int world_size, int nodes, int instance);
 
-// Counts anew the devices that nothing may be started on: to be called when hosts are lost or back,
-// or devices are stuck or out of use, or no longer. Pools move then.
+// Counts the unusable devices again, and moves pools. Call it when hosts are lost or back, or when
+// devices become stuck, out of use or usable.
 void hosts_count_unusable(struct core *core);
 
-// Jobs that may wait for pools on other hosts do, where theirs cannot be had any more.
+// Lets jobs whose pools are no longer possible wait for pools on other hosts, if they may.
 void hosts_move_waiting(struct core *core);
 
-// Finds places for the pools of the size that have no ranks, where they must move.
+// Finds new places for the pools of the size that must move and have no ranks.
 void hosts_deal(struct core *core, struct size *size);
 
 // The ranks of the pool on a host, which must be one of its hosts.
 uint64_t hosts_ranks_on(const struct pool *pool, int host);
 
-// Whether pools of the size can be had as soon as their devices are free: where a pool is spread
-// over hosts, it may move.
+// Whether pools of the size are possible once their devices are free. A pool that is spread over
+// hosts may move for that.
 bool hosts_can_serve(const struct core *core, const struct size *size);
 
 // The size that a request belongs to: the first that can be had now, in the order of preference of

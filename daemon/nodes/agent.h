@@ -18,14 +18,14 @@ struct agent_config {
     char name[HOST_NAME_BYTES];
     struct token token;
     const struct backend *backend; // borrowed
-    const char *mesh_address;      // numeric, that ranks of other hosts reach those here at; NULL:
-                                   // where the daemon sees the connection come from
-    int mesh_port;                 // 0: any
+    const char *mesh_address; // numeric; ranks of other hosts reach those here at it. NULL: the
+                              // address that the daemon sees
+    int mesh_port;            // 0: any
 };
 
 struct agent;
 
-// UNAVAILABLE, RESOURCE_EXHAUSTED. Call on the main thread, before there are others.
+// UNAVAILABLE, RESOURCE_EXHAUSTED. Call on the main thread, before other threads exist.
 enum status agent_create(struct ev_loop *loop, const struct agent_config *config,
                          struct agent **agent, struct error *error) MUST_CHECK;
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Connects ranks of this host with ranks of others: a TCP socket for each pair, which the hosts
-// establish and hand down to their ranks. The host of the higher number dials, and presents the key
-// of the pool; who presents none that is known is dropped. What ranks send over these sockets is
-// not enciphered. All calls on the loop's thread.
+// establish and hand down to their ranks. The host with the higher number dials and presents the
+// key of the pool. A connection without a known key is dropped. What ranks send over these sockets
+// is not encrypted. All calls on the loop's thread.
 #ifndef CPATTN_DAEMON_NODES_MESH_PORT_H
 #define CPATTN_DAEMON_NODES_MESH_PORT_H
 
@@ -25,9 +25,9 @@ struct mesh_port;
 
 struct mesh_handler {
     void *context;
-    // A socket of `rank`, which is here, to `peer`; for the handler to keep.
+    // A socket from `rank`, which is here, to `peer`. The handler owns it.
     void (*connected)(void *context, int pool, uint32_t generation, int rank, int peer, int fd);
-    // One cannot be had.
+    // A socket cannot be made.
     void (*failed)(void *context, int pool, uint32_t generation, const struct error *error);
 };
 
@@ -39,12 +39,12 @@ void mesh_port_destroy(struct mesh_port *p); // takes NULL
 
 int mesh_port_number(const struct mesh_port *p);
 
-// Connects the ranks of a START that are on host start->host with all others. `daemon`: where the
-// addresses that are "" are; NULL: there is none. The handler may be called in this call.
+// Connects the ranks of a START that are on host start->host with all others. `daemon`: replaces an
+// empty address; NULL: there is none. May call the handler.
 void mesh_port_meet(struct mesh_port *p, const struct node_start *start,
                     const struct sockaddr_storage *daemon);
 
-// Forgets a pool. Without effect on one that is not known.
+// Forgets a pool. Does nothing if it is not known.
 void mesh_port_part(struct mesh_port *p, uint32_t generation);
 
 #endif

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The daemon's side of its other hosts: takes in their agents, orders ranks of them, and reports
-// what comes of it to the crews. All calls on the loop's thread.
+// The daemon's side of its other hosts: accepts their agents, orders ranks from them, and reports
+// to the crews. All calls on the loop's thread.
 #ifndef CPATTN_DAEMON_NODES_NODES_H
 #define CPATTN_DAEMON_NODES_NODES_H
 
@@ -11,9 +11,9 @@
 #include "common/token.h"
 #include "daemon/pool/crew.h"
 
-// Agents that have not said who they are; those beyond are closed at once.
+// Connections that have not identified themselves; further ones are closed at once.
 #define NODES_CALLERS_MAX 16
-// For saying it.
+// Time limit for that.
 #define NODES_CALLER_S    5.
 
 struct nodes_config {
@@ -25,15 +25,15 @@ struct nodes_config {
     const char *backend;      // that agents must have; borrowed
     int fd;                   // listens for agents and does not block; borrowed
     struct token token;       // that agents must present
-    const char *mesh_address; // numeric, where ranks of other hosts reach those here; NULL: all
+    const char *mesh_address; // numeric; ranks of other hosts reach those here at it. NULL: all
     int mesh_port;            // 0: any
 };
 
 struct nodes_handler {
     void *context;
-    // The crews have not heard of it yet: crews_host_lost().
+    // Called before the crews are told (crews_host_lost()).
     void (*lost)(void *context, int host, const struct error *error);
-    // An agent is there. Nothing of before is alive on its host.
+    // An agent is connected. No earlier rank is alive on its host.
     void (*back)(void *context, int host);
 };
 
@@ -47,7 +47,7 @@ enum status nodes_create(struct ev_loop *loop, const struct nodes_config *config
 // Agents kill their ranks when their connection ends. Takes NULL.
 void nodes_destroy(struct nodes *nodes);
 
-// The two know each other from here on; nodes_destroy() comes after the last call of a crew.
+// Connects the two. Call nodes_destroy() after the last call of a crew.
 void nodes_join(struct nodes *nodes, struct crews *crews);
 
 // Hosts that have an agent, this one included.

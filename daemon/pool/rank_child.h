@@ -6,7 +6,8 @@
 
 #include "daemon/pool/squad_state.h"
 
-// Has the starter make the process. `mesh`: its sockets, as struct starter_fds has them. On failure
+// Orders the process from the starter. `mesh`: its sockets, as struct starter_fds has them. On
+// failure
 // the rank is as before, apart from what rank_child_fini() cleans up.
 enum status rank_child_order(struct rank_child *c, const int *mesh, int progress_fd,
                              struct error *error) MUST_CHECK;
@@ -14,7 +15,7 @@ enum status rank_child_order(struct rank_child *c, const int *mesh, int progress
 // The process is made: watches it. On failure rank_child_fini() ends it.
 enum status rank_child_made(struct rank_child *c, pid_t pid, struct error *error) MUST_CHECK;
 
-// Closes its channel: nothing more is heard of it or said to it.
+// Closes its channel: nothing more is received from it or sent to it.
 void rank_child_close(struct rank_child *c);
 
 // A signal to the group of the process; without effect once that is reaped.
@@ -26,8 +27,8 @@ void rank_child_kill(const struct rank_child *c);
 // Kills a rank; only its reaping is reported afterwards.
 void rank_child_abandon(struct rank_child *c);
 
-// The state letter of its process, 'X' if it is gone or ends. Whether it has all that rank-memory
-// leaves it.
+// The state letter of its process; 'X': it is gone or ends. And whether it has used all memory that
+// rank-memory allows.
 char rank_child_state(const struct rank_child *c);
 bool rank_child_at_memory_limit(const struct rank_child *c);
 

@@ -58,8 +58,8 @@ static void child_gone(struct squad *s, int rank, const struct rank_end *end)
         s->handler.not_started(s->handler.context, &s->error);
 }
 
-// Nothing is heard any more of the ranks that were started; the last that is reaped brings the
-// news. One that is being made is as good as started.
+// Stops listening to the ranks that were started; the failure is reported when the last is reaped.
+// A rank that is being made counts as started.
 static void start_fail(struct squad *s, const struct error *error)
 {
     int alive = s->making;
@@ -82,7 +82,7 @@ void squad_fail(struct squad *s, const struct error *error)
         start_fail(s, error);
 }
 
-// Of a squad that was killed: ranks that never were are as good as reaped.
+// In a squad that was killed, ranks that were never made count as reaped.
 static void unstarted_tell(struct squad *s)
 {
     const struct rank_end end = {.kind = RANK_LIVES};
@@ -323,7 +323,7 @@ void squad_kill(struct squad *s)
         rank_child_kill(&s->children[rank]);
 }
 
-// A rank that is stopped hears it when it goes on; one that has gone already needs not hear it.
+// A stopped rank gets it when it continues; a rank that is gone does not need it.
 void squad_stop(struct squad *s)
 {
     struct error error;

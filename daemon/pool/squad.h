@@ -15,8 +15,8 @@ struct squad_start {
     const bool *here;   // [world_size]; NULL: all are
 };
 
-// Begins to start the ranks that are here, one after the other. With ranks on other hosts none is
-// started before squad_connect() has brought all their sockets, for which there are 10 s. On
+// Begins to start the ranks that are here, one after the other. If other ranks are on other hosts,
+// none is started before squad_connect() has brought all sockets; that may take up to 10 s. On
 // failure none is alive and *squad is NULL; what fails later is told by `not_started`.
 enum status squad_create(struct rank_host *host, const struct squad_start *start,
                          const struct squad_handler *handler, struct squad **squad,
@@ -27,7 +27,7 @@ enum status squad_create(struct rank_host *host, const struct squad_start *start
 void squad_destroy(struct squad *squad, uint64_t deadline_ns);
 
 // Takes over a connected stream socket from `rank`, which is here, to `peer`, which is not. False,
-// and the socket is closed: there is one already, or the pair is none of these, or it is too late.
+// and the socket is closed: it exists already, the pair is wrong, or it is too late.
 bool squad_connect(struct squad *squad, int rank, int peer, int fd);
 
 // Ends a start that waits for sockets: `not_started` follows, perhaps in this call.
@@ -41,11 +41,11 @@ enum status squad_send(const struct squad *squad, int rank, enum channel_type ty
                        const void *payload, uint32_t length, const int *fds, int count,
                        struct error *error) MUST_CHECK;
 
-// A signal to the group of each rank's process; those not reaped.
+// Signals the group of each process that is not reaped.
 void squad_signal(const struct squad *squad, int number);
 
-// SIGKILL to every rank and its group; each is reported as `gone` when it is reaped. Those that are
-// not started yet are so in the next round of the loop, or when the starter has made one.
+// SIGKILL to every rank and its group; each is reported as `gone` when it is reaped. For those not
+// started yet that is in the next round of the loop, or when the starter has made one.
 void squad_kill(struct squad *squad);
 
 // Asks each rank to end by itself. What is not started is treated as by squad_kill().

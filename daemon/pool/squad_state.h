@@ -37,7 +37,7 @@ struct rank_child {
 };
 
 // Callbacks for events of the ranks of a squad. A squad may be destroyed in `not_started` and
-// `gone`, and in no other.
+// `gone`, but in no other callback.
 struct squad_handler {
     void *context;
     // The start has failed; no rank of the squad is alive. Nothing else is reported of its ranks.
@@ -68,7 +68,7 @@ struct rank_host {
     struct starter *starter;
     uint64_t tickets; // given to squads so far
     bool kills_strays;
-    int starting_max; // ranks of a pool of ours that may be on their way to their first word
+    int starting_max; // ranks of one of our pools that may be starting at a time
     struct list squads;
     // One frame's payload; frames are dealt with one at a time.
     _Alignas(16) uint8_t payload[CHANNEL_PAYLOAD_MAX];
@@ -94,7 +94,7 @@ struct squad {
     // Its start, one rank after the other.
     bool starting;
     int next;    // the rank that is started next
-    bool making; // the starter makes it; so also for a moment after a start that was ended
+    bool making; // the starter makes it; stays true for a moment after a start is cancelled
     int progress_fd;
     struct mesh mesh;
     ev_check step;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The starter: a process of the daemon that starts ranks for it. To make a process, and to wait
-// until it runs its program, takes milliseconds that the loop does not have. The ranks are children
-// of the daemon all the same, and are killed when the daemon ends; so is the starter. If the
-// starter is lost, the ranks that it was about to start are not started, and the next order makes
-// another starter. All calls on the loop's thread, which must be the main thread.
+// The starter: a process of the daemon that starts ranks for it. Creating a process and waiting
+// until it runs its program takes milliseconds, which would hold the loop up. The ranks are still
+// children of the daemon, and are killed when it ends; so is the starter. If the starter is lost,
+// the ranks that it was about to start are not started, and the next order makes another starter.
+// All calls on the loop's thread, which must be the main thread.
 #ifndef CPATTN_DAEMON_POOL_STARTER_H
 #define CPATTN_DAEMON_POOL_STARTER_H
 
@@ -56,11 +56,10 @@ struct starter;
 enum status starter_create(struct ev_loop *loop, const struct starter_config *config,
                            struct starter **starter, struct error *error) MUST_CHECK;
 
-// Orders that are not answered are lost without a word. Takes NULL.
+// Drops unanswered orders silently. Takes NULL.
 void starter_destroy(struct starter *s);
 
-// Orders a rank. The descriptors can be closed afterwards. A failure is a sentence; then there will
-// be no answer.
+// Orders a rank. The descriptors can be closed afterwards. After a failure there is no answer.
 enum status starter_order(struct starter *s, const struct starter_order *order,
                           const struct starter_fds *fds, struct error *error) MUST_CHECK;
 

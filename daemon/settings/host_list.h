@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Settings for ranks on other hosts: which hosts, and where their agents come in.
+// Settings for ranks on other hosts: which hosts, and where their agents connect.
 #ifndef CPATTN_DAEMON_SETTINGS_HOST_LIST_H
 #define CPATTN_DAEMON_SETTINGS_HOST_LIST_H
 
@@ -22,7 +22,7 @@ struct host_list {
 
 struct hosts_config {
     struct host_list others;
-    char listen_text[NET_URL_TEXT_MAX]; // where agents come in; "": nowhere
+    char listen_text[NET_URL_TEXT_MAX]; // where agents connect; "": nowhere
     struct net_url listen;
     char token_file[PATH_MAX]; // "": not given
     int mesh_port;             // 0: any
@@ -35,7 +35,7 @@ bool host_list_same(const struct host_list *a, const struct host_list *b);
 // A name of a host, as in the list.
 bool host_name_ok(const char *name);
 
-// tcp://HOST:PORT. False, and nothing is changed: the text is none.
+// tcp://HOST:PORT. False: the text is not an address; nothing is changed.
 bool agents_listen_parse(struct hosts_config *hosts, const char *text);
 
 // Checks the combination; INVALID_ARGUMENT names the missing setting. `others_code`: there are
