@@ -201,13 +201,28 @@ __attribute__((format(printf, 2, 3))) static void line_add(struct line *line, co
     va_end(arguments);
 }
 
+// The defaults beside the argument of a spec: what follows from it may differ.
+static void usual_init(struct job_spec *usual, const struct job_spec *spec)
+{
+    const char *argument = spec->kind->argument;
+    const struct case_field *field = argument ? members_find(spec->kind->fields, argument) : NULL;
+    char value[JOB_FIELD_VALUE_MAX];
+    job_spec_init(usual, spec->kind);
+    if (field) {
+        members_get(spec->bytes, field, value, sizeof value);
+        (void)!members_set(usual->bytes, field, value, NULL);
+    }
+    if (spec->kind->finish)
+        spec->kind->finish(usual->bytes);
+}
+
 // Whether a field differs from its default. Fills `value`.
 static bool is_special(const struct job_spec *spec, const struct case_field *field,
                        char value[JOB_FIELD_VALUE_MAX])
 {
-    struct job_spec usual = {.kind = spec->kind};
+    struct job_spec usual;
     char usual_value[JOB_FIELD_VALUE_MAX];
-    spec->kind->init(usual.bytes);
+    usual_init(&usual, spec);
     members_get(spec->bytes, field, value, JOB_FIELD_VALUE_MAX);
     members_get(usual.bytes, field, usual_value, sizeof usual_value);
     return strcmp(value, usual_value) != 0;

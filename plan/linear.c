@@ -6,7 +6,8 @@
 
 static const struct case_choice layers[] = {
     {"column", LINEAR_COLUMN}, {"row", LINEAR_ROW}, {"mlp", LINEAR_MLP}, {NULL, 0}};
-static const struct case_choice activations[] = {{"gelu", ACTIVATION_GELU},
+static const struct case_choice activations[] = {{"auto", ACTIVATION_NONE},
+                                                 {"gelu", ACTIVATION_GELU},
                                                  {"gelu_tanh", ACTIVATION_GELU_TANH},
                                                  {"swiglu", ACTIVATION_SWIGLU},
                                                  {NULL, 0}};
@@ -17,9 +18,11 @@ static const struct case_field fields[] = {
     MEMBER_INT(S, world_size, 1, WORLD_SIZE_MAX, "ranks"),
     MEMBER_INT(S, tokens, 1, LINEAR_SIZE_MAX, "rows of x"),
     MEMBER_INT(S, in_features, 1, LINEAR_SIZE_MAX, "columns of x"),
-    MEMBER_INT(S, hidden, 1, LINEAR_SIZE_MAX, "features between the layers of an mlp"),
+    MEMBER_INT(S, hidden, 0, LINEAR_SIZE_MAX,
+               "features between the layers of an mlp, 0: 2048; 0 of other layers"),
     MEMBER_INT(S, out_features, 1, LINEAR_SIZE_MAX, "columns of y"),
-    MEMBER_CHOICE(S, activation, activations, "between the layers of an mlp"),
+    MEMBER_CHOICE(S, activation, activations,
+                  "between the layers of an mlp, auto: gelu; auto of other layers"),
     MEMBER_CHOICE(S, dtype, case_dtype_choices, "element type of all tensors"),
     MEMBER_BOOL(S, bias, "layers have a bias (true) or not (false)"),
     MEMBER_BOOL(S, sequence_parallel, "deal the tokens around the layers over the ranks"),
@@ -36,11 +39,9 @@ static void init(void *spec)
 {
     *(struct linear *)spec = (struct linear){.world_size = 2,
                                              .layer = LINEAR_MLP,
-                                             .activation = ACTIVATION_GELU,
                                              .dtype = DTYPE_BF16,
                                              .tokens = 256,
                                              .in_features = 512,
-                                             .hidden = 2048,
                                              .out_features = 512,
                                              .bias = true,
                                              .training = true,
@@ -48,6 +49,17 @@ static void init(void *spec)
                                              .iterations = 1,
                                              .verify = true,
                                              .seed = 1234};
+}
+
+#define HIDDEN_DEFAULT 2048
+
+static void finish(void *spec)
+{
+    struct linear *l = spec;
+    if (l->layer != LINEAR_MLP)
+        return;
+    l->hidden = l->hidden > 0 ? l->hidden : HIDDEN_DEFAULT;
+    l->activation = l->activation != ACTIVATION_NONE ? l->activation : ACTIVATION_GELU;
 }
 
 // ---- facts --------------------------------------------------------------------------------------
@@ -162,6 +174,17 @@ double linear_flops(const struct linear *l, int rank)
 static enum status check(const void *spec, struct error *error)
 {
     const struct linear *l = spec;
+    const char *layer = case_choice_name(layers, (int)l->layer);
+    if (l->layer != LINEAR_MLP && l->hidden != 0)
+        return error_set(error, STATUS_INVALID_ARGUMENT,
+                         "hidden is %lld with layer %s; accepted is 0, or layer mlp, which has "
+                         "features between its layers",
+                         (long long)l->hidden, layer);
+    if (l->layer != LINEAR_MLP && l->activation != ACTIVATION_NONE)
+        return error_set(error, STATUS_INVALID_ARGUMENT,
+                         "activation is %s with layer %s; accepted is auto, or layer mlp, which "
+                         "has one between its layers",
+                         case_choice_name(activations, (int)l->activation), layer);
     if (linear_sizes(l).gates * l->hidden > LINEAR_SIZE_MAX && l->layer == LINEAR_MLP)
         return error_set(error, STATUS_INVALID_ARGUMENT,
                          "hidden is %lld with swiglu; accepted is 1 to %lld", (long long)l->hidden,
@@ -218,6 +241,7 @@ const struct job_kind job_kind_linear = {
     .spec_bytes = sizeof(struct linear),
     .fields = fields,
     .init = init,
+    .finish = finish,
     .check = check,
     .needs = needs_fill,
     .memory = memory,

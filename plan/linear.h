@@ -30,10 +30,10 @@ enum linear_layer { LINEAR_COLUMN = 1, LINEAR_ROW, LINEAR_MLP, LINEAR_LAYERS };
 struct linear {
     int32_t world_size; // 1..WORLD_SIZE_MAX
     enum linear_layer layer;
-    enum activation activation; // of mlp, not NONE
+    enum activation activation; // of mlp; NONE of the others
     enum case_dtype dtype;      // of everything in memory; products and sums accumulate in fp32
     int64_t tokens, in_features, out_features; // 1..LINEAR_SIZE_MAX
-    int64_t hidden;                            // of mlp
+    int64_t hidden;                            // of mlp, 1..LINEAR_SIZE_MAX; 0 of the others
     bool bias;
     bool sequence_parallel;
     bool training;  // backward, too

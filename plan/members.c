@@ -218,14 +218,17 @@ static bool set_choice(void *record, const struct case_field *field, const char 
     return choice != NULL;
 }
 
-static bool counts_tokens(const struct case_field *field)
+// Fields with a unit: tokens, elements, bytes and features. From this bound on a number has one.
+#define UNIT_MAX (INT64_C(1) << 20)
+
+static bool has_unit(const struct case_field *field)
 {
-    return field->max >= SEQLEN_MAX;
+    return field->max >= UNIT_MAX;
 }
 
 static bool parse_number(const struct case_field *field, const char *text, int64_t *value)
 {
-    return counts_tokens(field) ? number_parse_tokens(text, value) : number_parse_int(text, value);
+    return has_unit(field) ? number_parse_tokens(text, value) : number_parse_int(text, value);
 }
 
 // Reads one number of a list, up to the comma or the end. Moves *text behind it.

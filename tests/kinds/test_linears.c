@@ -38,6 +38,17 @@ static struct linear usual(void)
     return l;
 }
 
+// Only an mlp has what is between its layers.
+static struct linear of_layer(struct linear l, enum linear_layer layer)
+{
+    l.layer = layer;
+    if (layer != LINEAR_MLP) {
+        l.hidden = 0;
+        l.activation = ACTIVATION_NONE;
+    }
+    return l;
+}
+
 static struct wire_request request_of(const struct linear *l)
 {
     return job_request(&job_kind_linear, l);
@@ -64,8 +75,7 @@ START_TEST(every_layer_passes_with_figures)
     static const char *const single[] = {"y", "dx", "dw", "db", "guards", NULL};
     static const char *const both[] = {"y", "dx", "dw1", "db1", "dw2", "db2", "guards", NULL};
     for (int layer = LINEAR_COLUMN; layer < LINEAR_LAYERS; layer++) {
-        struct linear l = usual();
-        l.layer = (enum linear_layer)layer;
+        struct linear l = of_layer(usual(), (enum linear_layer)layer);
         struct wire_request request = request_of(&l);
         struct wire_reply reply = daemon_call(&d, &request);
         ck_assert_msg(reply.status == STATUS_OK, "%s", reply.message);
@@ -91,7 +101,7 @@ static int random_below(int bound)
 static struct linear random_linear(void)
 {
     struct linear l = usual();
-    l.layer = (enum linear_layer)(1 + random_below(LINEAR_LAYERS - 1));
+    enum linear_layer layer = (enum linear_layer)(1 + random_below(LINEAR_LAYERS - 1));
     l.activation = (enum activation)(ACTIVATION_GELU + random_below(3));
     l.dtype = (enum case_dtype)(DTYPE_BF16 + random_below(3));
     l.world_size = 1 + random_below(4);
@@ -104,7 +114,7 @@ static struct linear random_linear(void)
     l.training = random_below(3) > 0;
     l.chunks = 1 + random_below(5);
     l.seed = (uint64_t)random_below(1 << 30);
-    return l;
+    return of_layer(l, layer);
 }
 
 START_TEST(random_ones_have_the_same_bits_in_every_order)
@@ -185,6 +195,30 @@ START_TEST(what_cannot_be_is_refused)
 }
 END_TEST
 
+START_TEST(what_only_an_mlp_has_is_refused_elsewhere)
+{
+    struct linear l = of_layer(usual(), LINEAR_COLUMN);
+    l.hidden = 71;
+    expect_refused(&l, STATUS_INVALID_ARGUMENT, "hidden is 71 with layer column; accepted is 0");
+    l = of_layer(usual(), LINEAR_ROW);
+    l.activation = ACTIVATION_GELU;
+    expect_refused(&l, STATUS_INVALID_ARGUMENT,
+                   "activation is gelu with layer row; accepted is auto");
+}
+END_TEST
+
+START_TEST(an_mlp_has_defaults_between_its_layers)
+{
+    struct linear l = usual();
+    l.hidden = 2048;
+    l.activation = ACTIVATION_GELU;
+    uint64_t given = run(&l);
+    l.hidden = 0;
+    l.activation = ACTIVATION_NONE;
+    ck_assert_uint_eq(run(&l), given);
+}
+END_TEST
+
 START_TEST(a_rank_that_is_killed_is_the_root_cause)
 {
     struct linear l = usual();
@@ -215,6 +249,8 @@ int main(void)
     tcase_add_test(tcase, other_kinds_in_between_change_no_bit);
     tcase_add_test(tcase, one_that_is_not_verified_does_not_pass);
     tcase_add_test(tcase, what_cannot_be_is_refused);
+    tcase_add_test(tcase, what_only_an_mlp_has_is_refused_elsewhere);
+    tcase_add_test(tcase, an_mlp_has_defaults_between_its_layers);
     tcase_add_test(tcase, a_rank_that_is_killed_is_the_root_cause);
     suite_add_tcase(suite, tcase);
     return runner_run(suite);

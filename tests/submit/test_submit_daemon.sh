@@ -170,6 +170,18 @@ run linear mlp --chunks 0
 tap_has "a layer that cannot be" "$status $err" "64 cpattn-submit: chunks is '0'; accepted is 1 to 64"
 run matrix "$top_srcdir/cases/tensor-parallel.yaml" --subset quick --filter dtype=bf16 --filter chunks=4
 tap_is "a matrix of layers" "$status $(tail -n 1 "$scratch/out" | sed 's/ in .*//')" "0 8 cases: 8 passed"
+run linear mlp --world-size 2 --tokens 1k --in-features 16 --hidden 32 --out-features 16
+tap_is "sizes of layers have units" "$status $(head -n 1 "$scratch/out")" \
+    "0 pass  linear mlp w2 tokens=1024 in_features=16 hidden=32 out_features=16"
+run linear row --in-features 64 --out-features 64 --tokens 16 --json
+tap_is "defaults that follow from the layer are not in the command" "$("$peek" json command <"$scratch/out")" \
+    "cpattn-submit linear row --tokens 16 --in-features 64 --out-features 64"
+run linear row --activation gelu
+tap_is "an activation of a row layer is refused" "$status $err" "67 cpattn-submit: activation is gelu with layer row; \
+accepted is auto, or layer mlp, which has one between its layers"
+run bench linear --tokens 1k,x
+tap_is "the wrong word of a sweep is named" "$status $err" \
+    "64 cpattn-submit: tokens is 'x'; accepted is 1 to 4194304"
 run bench linear row --tokens 16,32 --in-features 64 --out-features 64 --repeat 2 --warmup 0
 tap_is "a sweep of layers" "$status $(sed 1d "$scratch/out" | awk '{ printf "%s ", $1 }')" "0 16 32 "
 run collective reduce --explain 2
