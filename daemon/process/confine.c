@@ -28,7 +28,8 @@
 #define OOM_SCORE_ABOVE      250
 #define OOM_SCORE_MAX        1000
 
-// Ranks on the CPU leave the daemon the core that it needs for a moment.
+// Ranks on the CPU leave the daemon the core that it needs for a moment. A daemon of raised
+// priority keeps that to itself.
 #define NICE_ABOVE 5
 
 #ifdef __SANITIZE_THREAD__
@@ -92,7 +93,8 @@ void confine_plan(const struct confinement *c, int descriptors, struct confine_o
     if (c->user.set)
         limit_add(orders, RLIMIT_NPROC, THREADS_MAX);
     oom_score_plan(orders);
-    orders->nice = getpriority(PRIO_PROCESS, 0) + (c->uses_gpus ? 0 : NICE_ABOVE);
+    int own = getpriority(PRIO_PROCESS, 0);
+    orders->nice = (own > 0 ? own : 0) + (c->uses_gpus ? 0 : NICE_ABOVE);
 }
 
 // ---- in the child ------------------------------------------------------------------------------

@@ -55,9 +55,15 @@ static int oom_score_of(pid_t pid)
     return score;
 }
 
+static int nice_of(pid_t pid)
+{
+    return getpriority(PRIO_PROCESS, (id_t)pid);
+}
+
 static int nice_above(int nice)
 {
-    return nice + 5 < 19 ? nice + 5 : 19;
+    int above = (nice > 0 ? nice : 0) + 5;
+    return above < 19 ? above : 19;
 }
 
 static void run(const char *label, enum status status, const char *part)
@@ -86,12 +92,25 @@ START_TEST(test_limits)
         ck_assert_uint_eq(limit_of(pid, "Max open files"), 5 + WORLD + 64);
         ck_assert_int_eq(oom_score_of(pid), 500);
         // Less priority than the daemon.
-        ck_assert_int_eq(getpriority(PRIO_PROCESS, (id_t)pid),
-                         nice_above(getpriority(PRIO_PROCESS, (id_t)d.pid)));
+        ck_assert_int_eq(nice_of(pid), nice_above(nice_of(d.pid)));
     }
 #ifndef __SANITIZE_THREAD__
     run("file", STATUS_ABORTED, "rank 1 of 2 was killed by signal 25 (SIGXFSZ)");
 #endif
+    ck_assert_int_eq(daemon_stop(&d), 0);
+}
+END_TEST
+
+// Its ranks do not share a daemon's raised priority; who may not raise one tests a lowered one.
+START_TEST(test_priority_of_the_daemon_is_its_own)
+{
+    int own = nice_of(0);
+    if (setpriority(PRIO_PROCESS, 0, -7) != 0)
+        ck_assert_int_eq(setpriority(PRIO_PROCESS, 0, own + 1), 0);
+    daemon_start(&d, NULL);
+    run_and_pass(&d, WORLD);
+    ck_assert_int_eq(nice_of(d.pid), nice_of(0));
+    ck_assert_int_eq(nice_of(daemon_rank_pid(&d, WORLD, 0)), nice_above(nice_of(d.pid)));
     ck_assert_int_eq(daemon_stop(&d), 0);
 }
 END_TEST
@@ -219,6 +238,7 @@ int main(void)
     tcase_add_checked_fixture(c, setup, teardown);
     tcase_set_timeout(c, 120);
     tcase_add_test(c, test_limits);
+    tcase_add_test(c, test_priority_of_the_daemon_is_its_own);
     tcase_add_test(c, test_memory_of_the_daemon_is_not_dear);
     tcase_add_test(c, test_gpus_have_no_limit_of_memory);
     tcase_add_test(c, test_values_are_checked);
