@@ -20,6 +20,11 @@
 // From its making to its first byte.
 #define COME_UP_MS 2000
 
+// With orders, and no answer in so many ticks, it is lost. Not one longer time: a daemon that stood
+// still itself, with its starter, finds one tick over.
+#define TICK_S        1.
+#define SILENCE_TICKS 3
+
 // With an order: /dev/null, stderr, channel, progress, and a socket for each other rank.
 #define FDS_OWN 4
 #define FDS_MAX (FDS_OWN + WORLD_SIZE_MAX - 1)
@@ -41,7 +46,9 @@ struct starter {
     pid_t pid; // 0: there is none
     int fd;
     int orders; // not answered
+    int silent; // ticks without an answer
     ev_io watcher;
+    ev_timer tick; // while there are orders
 };
 
 // ---- the process -------------------------------------------------------------------------------
@@ -153,6 +160,7 @@ static void process_lose(struct starter *s)
         ev_io_stop(s->loop, &s->watcher);
         close(s->fd);
     }
+    ev_timer_stop(s->loop, &s->tick);
     s->fd = -1;
     s->orders = 0;
     if (s->pid == 0)
@@ -217,13 +225,33 @@ static enum status process_begin(struct starter *s, struct error *error)
     return error_set(error, STATUS_UNAVAILABLE, "the starter of ranks does not come up");
 }
 
-static void lose(struct starter *s)
+static void lose(struct starter *s, const char *reason)
 {
     struct error error;
-    log_error("starter_lost pid=%d orders=%d", (int)s->pid, s->orders);
+    log_error("starter_lost pid=%d orders=%d reason=%s", (int)s->pid, s->orders,
+              log_quote(&(struct log_quoted){0}, reason));
     process_lose(s);
-    error_set(&error, STATUS_UNAVAILABLE, "the process that starts ranks has ended");
+    error_set(&error, STATUS_UNAVAILABLE, "the process that starts ranks %s", reason);
     s->config.handler.lost(s->config.handler.context, &error);
+}
+
+static void on_tick(struct ev_loop *loop, ev_timer *watcher, int events)
+{
+    (void)loop;
+    (void)events;
+    struct starter *s = watcher->data;
+    if (++s->silent == SILENCE_TICKS)
+        lose(s, "does not answer");
+}
+
+// The silence begins now, if an answer is due.
+static void silence_begin(struct starter *s)
+{
+    s->silent = 0;
+    if (s->orders > 0)
+        ev_timer_again(s->loop, &s->tick);
+    else
+        ev_timer_stop(s->loop, &s->tick);
 }
 
 // An answer is written in one piece, and read as one.
@@ -237,10 +265,11 @@ static void on_readable(struct ev_loop *loop, ev_io *watcher, int events)
     if (got < 0 && (errno == EAGAIN || errno == EINTR))
         return;
     if (got != (ssize_t)sizeof(answer)) {
-        lose(s);
+        lose(s, "has ended");
         return;
     }
     s->orders--;
+    silence_begin(s);
     s->config.handler.started(s->config.handler.context, &answer.order, answer.pid, &answer.error);
 }
 
@@ -276,7 +305,8 @@ enum status starter_order(struct starter *s, const struct starter_order *order,
     if (order_send(s, order, fds) != (ssize_t)sizeof(*order))
         return error_set(error, STATUS_UNAVAILABLE, "the starter of ranks takes no order: %s",
                          strerror(errno));
-    s->orders++;
+    if (s->orders++ == 0)
+        silence_begin(s);
     return STATUS_OK;
 }
 
@@ -299,6 +329,8 @@ enum status starter_create(struct ev_loop *loop, const struct starter_config *co
     s->loop = loop;
     s->config = *config;
     s->fd = -1;
+    ev_timer_init(&s->tick, on_tick, 0., TICK_S);
+    s->tick.data = s;
     enum status status = process_begin(s, error);
     if (status != STATUS_OK) {
         free(s);

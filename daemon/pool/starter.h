@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The starter: a process of the daemon that starts ranks for it. Creating a process and waiting
 // until it runs its program takes milliseconds, which would hold the loop up. The ranks are still
-// children of the daemon, and are killed when it ends; so is the starter. If the starter is lost,
-// the ranks that it was about to start are not started, and the next order makes another starter.
-// All calls on the loop's thread, which must be the main thread.
+// children of the daemon, and are killed when it ends; so is the starter. A starter that ends is
+// lost; one that gives no answer for 3 s is killed, and lost likewise. If the starter is lost, the
+// ranks that it was about to start are not started, and the next order makes another starter. All
+// calls on the loop's thread, which must be the main thread.
 #ifndef CPATTN_DAEMON_POOL_STARTER_H
 #define CPATTN_DAEMON_POOL_STARTER_H
 

@@ -171,6 +171,22 @@ START_TEST(test_a_starter_that_stands_still)
 }
 END_TEST
 
+// Nobody continues it: it is given up, and another makes the ranks.
+START_TEST(test_a_starter_that_stays_still)
+{
+    start(NULL);
+    pid_t first = children_starter(d.pid);
+    kill(first, SIGSTOP);
+    struct wire_request request = request_wide();
+    struct wire_reply reply = daemon_call(&d, &request);
+    expect_pass(&reply);
+    ck_assert(daemon_logged(&d, "reason=\"does not answer\""));
+    ck_assert_int_ne(children_starter(d.pid), first);
+    ck_assert_int_ne(kill(first, 0), 0);
+    ck_assert_int_eq(daemon_stop(&d), 0);
+}
+END_TEST
+
 // Cancelled, it costs no rank: the one that was ordered is ended when it is made.
 START_TEST(test_a_start_is_cancelled_before_its_first_rank)
 {
@@ -227,6 +243,7 @@ int main(void)
     tcase_add_test(tcase, test_a_rank_dies_before_the_last_is_made);
     tcase_add_test(tcase, test_the_daemon_ends_before_the_last_is_made);
     tcase_add_test(tcase, test_a_starter_that_stands_still);
+    tcase_add_test(tcase, test_a_starter_that_stays_still);
     tcase_add_test(tcase, test_a_start_is_cancelled_before_its_first_rank);
     tcase_add_test(tcase, test_the_starter_dies);
     suite_add_tcase(suite, tcase);
