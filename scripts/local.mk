@@ -21,7 +21,8 @@ bundle_name = $(PACKAGE)-$(VERSION)-$(host_cpu)
 bundle_folder = bundle/$(bundle_name)
 bundle_libexec = $(bundle_folder)/libexec/$(PACKAGE)
 bundle_path = -Wl,--disable-new-dtags -Wl,-rpath,'$$ORIGIN
-bundle_programs = $(bundle_folder)/bin/cpattnd $(bundle_folder)/bin/cpattn-submit $(bundle_libexec)/cpattn-rank
+bundle_programs = $(bundle_folder)/bin/cpattnd $(bundle_folder)/bin/cpattn-agent
+bundle_programs += $(bundle_folder)/bin/cpattn-submit $(bundle_libexec)/cpattn-rank
 if CUDA
 bundle_programs += $(bundle_libexec)/cpattn-rank-cuda
 endif
@@ -29,6 +30,9 @@ endif
 $(bundle_folder)/bin/cpattnd: $(cpattnd_OBJECTS) $(cpattnd_DEPENDENCIES)
 	$(AM_V_at)$(MKDIR_P) $(@D)
 	$(AM_V_CCLD)$(LINK) $(bundle_path)/../lib' $(cpattnd_OBJECTS) $(cpattnd_LDADD) $(LIBS)
+$(bundle_folder)/bin/cpattn-agent: $(cpattn_agent_OBJECTS) $(cpattn_agent_DEPENDENCIES)
+	$(AM_V_at)$(MKDIR_P) $(@D)
+	$(AM_V_CCLD)$(LINK) $(bundle_path)/../lib' $(cpattn_agent_OBJECTS) $(cpattn_agent_LDADD) $(LIBS)
 $(bundle_folder)/bin/cpattn-submit: $(cpattn_submit_OBJECTS) $(cpattn_submit_DEPENDENCIES)
 	$(AM_V_at)$(MKDIR_P) $(@D)
 	$(AM_V_CCLD)$(LINK) $(bundle_path)/../lib' $(cpattn_submit_OBJECTS) $(cpattn_submit_LDADD) $(LIBS)
