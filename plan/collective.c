@@ -122,12 +122,13 @@ enum collective_algorithm collective_algorithm(const struct collective *c)
         return c->algorithm;
     switch (c->operation) {
     case COLLECTIVE_ALL_REDUCE:
-        return large ? ALGORITHM_RING : ALGORITHM_HALVING;
+        return large || c->world_size == 2 ? ALGORITHM_RING : ALGORITHM_HALVING;
     case COLLECTIVE_ALL_GATHER:
     case COLLECTIVE_REDUCE_SCATTER:
         return large || !is_power_of_2(c->world_size) ? ALGORITHM_RING : ALGORITHM_HALVING;
-    case COLLECTIVE_BROADCAST:
     case COLLECTIVE_REDUCE:
+        return large && c->world_size == 2 ? ALGORITHM_RING : ALGORITHM_TREE;
+    case COLLECTIVE_BROADCAST:
         return ALGORITHM_TREE;
     default:
         return ALGORITHM_DIRECT;

@@ -93,15 +93,25 @@ struct transfer layout_own_copy(const struct layout *l, struct region from, stru
     return (struct transfer){.peer = l->rank, .send = from, .receive = to};
 }
 
-void layout_broadcast(struct layout *l, int root, struct region data)
+void layout_broadcast(struct layout *l, int root, struct region source, struct region data)
 {
     int from = layout_modulo(l->rank - root, l->size), top = 1;
     while (top < l->size)
         top *= 2;
     for (int mask = top / 2; mask > 0; mask /= 2) {
-        bool has = from % (2 * mask) == 0, gets = from % (2 * mask) == mask;
-        layout_shift(l, has && from + mask < l->size ? layout_modulo(l->rank + mask, l->size) : -1,
-                     data, gets ? layout_modulo(l->rank - mask, l->size) : -1, data);
+        bool has = from % (2 * mask) == 0 && from + mask < l->size,
+             gets = from % (2 * mask) == mask;
+        struct transfer transfers[3];
+        int count = 0;
+        if (has)
+            transfers[count++] = (struct transfer){.peer = layout_modulo(l->rank + mask, l->size),
+                                                   .send = from == 0 ? source : data};
+        if (gets)
+            transfers[count++] =
+                (struct transfer){.peer = layout_modulo(l->rank - mask, l->size), .receive = data};
+        if (from == 0 && mask == top / 2)
+            transfers[count++] = layout_own_copy(l, source, data);
+        layout_exchange(l, transfers, count);
     }
 }
 

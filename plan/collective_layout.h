@@ -70,8 +70,9 @@ void layout_shift(struct layout *l, int to, struct region send, int from, struct
 // The rank's own elements to where they belong in the result; nothing where they are there.
 struct transfer layout_own_copy(const struct layout *l, struct region from, struct region to);
 
-// Down a binomial tree from `root`.
-void layout_broadcast(struct layout *l, int root, struct region data);
+// Down a binomial tree from `root`, which has the elements in `source` and copies them to `data`
+// while it sends.
+void layout_broadcast(struct layout *l, int root, struct region source, struct region data);
 
 // Among the first `size` ranks, a power of 2: of n elements in as many chunks each has that of its
 // own number, and gets those of all.

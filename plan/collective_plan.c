@@ -41,48 +41,59 @@ static void gather_doubling(struct layout *l)
     layout_double_up(l, layout_received(l, 0, all), all, l->size);
 }
 
-static void broadcast(struct layout *l, enum collective_algorithm algorithm)
+// What the root sends comes from its send, so that its own copy is made meanwhile.
+static void broadcast_direct(struct layout *l, struct region source, struct region data)
+{
+    struct transfer transfers[WORLD_SIZE_MAX];
+    int k = 0, root = l->c->root;
+    for (int peer = 0; peer < l->size && l->rank == root; peer++)
+        if (peer != root)
+            transfers[k++] = (struct transfer){.peer = peer, .send = source};
+    if (l->rank == root)
+        transfers[k++] = layout_own_copy(l, source, data);
+    else
+        transfers[k++] = (struct transfer){.peer = root, .receive = data};
+    layout_exchange(l, transfers, k);
+}
+
+// Chunk by chunk down the ring: the rank that is `from` places behind the root has chunk k after
+// step k + from - 1.
+static void broadcast_ring(struct layout *l, struct region source, struct region data)
 {
     int64_t n = l->c->count;
-    int root = l->c->root, size = l->size, from = layout_modulo(l->rank - root, size);
-    struct region data = layout_received(l, 0, n);
-    if (l->rank == root) {
-        const struct transfer own = layout_own_copy(l, layout_sent(l, 0, n), data);
-        layout_exchange(l, &own, 1);
-    } else {
-        layout_exchange(l, NULL, 0);
-    }
-    if (algorithm == ALGORITHM_TREE) {
-        layout_broadcast(l, root, data);
-        return;
-    }
-    if (algorithm == ALGORITHM_DIRECT) {
-        struct transfer transfers[WORLD_SIZE_MAX];
-        int k = 0;
-        for (int peer = 0; peer < size; peer++)
-            if (l->rank == root && peer != root)
-                transfers[k++] = (struct transfer){.peer = peer, .send = data};
-        if (l->rank != root)
-            transfers[k++] = (struct transfer){.peer = root, .receive = data};
-        layout_exchange(l, transfers, k);
-        return;
-    }
-    // Chunk by chunk down the ring: the rank that is `from` places behind the root has chunk k
-    // after step k + from - 1.
+    int size = l->size, from = layout_modulo(l->rank - l->c->root, size);
     for (int s = 0; s < 2 * size - 2; s++) {
-        int out = s - from, in = s - from + 1;
-        bool sends = from + 1 < size && out >= 0 && out < size;
-        bool receives = from > 0 && in >= 0 && in < size;
-        struct layout_range give = {0, 0}, take = {0, 0};
-        if (sends)
-            give = layout_chunks(n, out, out + 1, size);
-        if (receives)
-            take = layout_chunks(n, in, in + 1, size);
-        layout_shift(l, sends ? layout_modulo(l->rank + 1, size) : -1,
-                     layout_part(l, data, give.first, give.count),
-                     receives ? layout_modulo(l->rank - 1, size) : -1,
-                     layout_part(l, data, take.first, take.count));
+        int out = s - from, in = s - from + 1, k = 0;
+        struct transfer transfers[3];
+        if (from + 1 < size && out >= 0 && out < size) {
+            struct layout_range give = layout_chunks(n, out, out + 1, size);
+            transfers[k++] = (struct transfer){
+                .peer = layout_modulo(l->rank + 1, size),
+                .send = layout_part(l, from == 0 ? source : data, give.first, give.count)};
+        }
+        if (from > 0 && in >= 0 && in < size) {
+            struct layout_range take = layout_chunks(n, in, in + 1, size);
+            transfers[k++] =
+                (struct transfer){.peer = layout_modulo(l->rank - 1, size),
+                                  .receive = layout_part(l, data, take.first, take.count)};
+        }
+        if (from == 0 && s == 0)
+            transfers[k++] = layout_own_copy(l, source, data);
+        layout_exchange(l, transfers, k);
     }
+}
+
+static void broadcast(struct layout *l, enum collective_algorithm algorithm)
+{
+    int root = l->c->root;
+    struct region data = layout_received(l, 0, l->c->count);
+    struct region source = l->rank == root ? layout_sent(l, 0, l->c->count) : data;
+    if (algorithm == ALGORITHM_TREE)
+        layout_broadcast(l, root, source, data);
+    else if (algorithm == ALGORITHM_DIRECT)
+        broadcast_direct(l, source, data);
+    else
+        broadcast_ring(l, source, data);
 }
 
 // ---- moves ----

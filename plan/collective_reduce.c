@@ -62,11 +62,12 @@ static struct layout_range segment_chunk(const struct layout *l, int segments, i
     return (struct layout_range){whole.first + part.first, part.count};
 }
 
-// So many that sums of one are made while the next travels, and that what each costs is little.
-static int segments_of(const struct layout *l)
+// So many pieces that the sum of one is made while the next travels, and that what each costs is
+// little beside its bytes.
+static int segments_of(const struct layout *l, int64_t elements)
 {
-    int64_t chunk_bytes = l->c->count / l->size * l->element;
-    return chunk_bytes >= 384 << 20 ? 4 : chunk_bytes >= 96 << 20 ? 2 : 1;
+    int64_t bytes = elements * l->element;
+    return bytes >= 384 << 20 ? 4 : bytes >= 96 << 20 ? 2 : 1;
 }
 
 // Step s of the ring that reduces the chunks of a segment.
@@ -99,7 +100,7 @@ static void ring_collect(struct layout *l, int segments, int segment, int s)
 static void all_reduce_ring(struct layout *l)
 {
     int64_t n = l->c->count;
-    int segments = segments_of(l);
+    int segments = segments_of(l, n / l->size);
     sum_begin(l, layout_sent(l, 0, n), layout_received(l, 0, n),
               l->c->in_place ? n / segments / l->size + 2 : 0);
     for (int s = 0; s + 1 < l->size; s++)
@@ -108,6 +109,24 @@ static void all_reduce_ring(struct layout *l)
     for (int s = 0; s + 1 < l->size; s++)
         for (int segment = 0; segment < segments; segment++)
             ring_collect(l, segments, segment, s);
+}
+
+// Two ranks give each other all they have: as many bytes as a ring of two moves, in half the steps.
+// The sum of two is the same in either order.
+static void all_reduce_pair(struct layout *l)
+{
+    int64_t n = l->c->count;
+    int segments = segments_of(l, n), peer = 1 - l->rank;
+    sum_begin(l, layout_sent(l, 0, n), layout_received(l, 0, n),
+              l->c->in_place ? n / segments + 1 : 0);
+    for (int segment = 0; segment < segments; segment++) {
+        struct layout_range part = layout_chunks(n, segment, segment + 1, segments);
+        l->started = false;
+        layout_shift(l, peer, sum_now(l, part.first, part.count), peer,
+                     sum_place(l, part.first, part.count));
+        sum_add(l, part.first, part.count);
+        average(l, layout_part(l, l->sum, part.first, part.count));
+    }
 }
 
 // Adds what all others have sent to `sum`, which holds the own elements, in the order of ranks.
@@ -180,7 +199,7 @@ static void all_reduce_tree(struct layout *l)
     tree_reduce(l, 0, n);
     if (l->rank == 0)
         average(l, l->sum);
-    layout_broadcast(l, 0, l->sum);
+    layout_broadcast(l, 0, l->sum, l->sum);
 }
 
 // ---- halving and doubling ----
@@ -312,22 +331,31 @@ static void reduce_direct(struct layout *l)
     sum_all(l, parts, n, layout_received(l, 0, n));
 }
 
-// Along a chain that ends at the root.
+// Along a chain that ends at the root, segment by segment: in step s the rank that is `from` places
+// behind the root gets segment s - (size - 2 - from).
 static void reduce_chain(struct layout *l)
 {
     int64_t n = l->c->count;
     int size = l->size, from = layout_modulo(l->rank - l->c->root, size);
-    for (int s = 0; s + 1 < size; s++) {
-        bool sends = from == size - 1 - s, receives = from == size - 2 - s;
-        struct region place = {.bytes = 0};
+    int segments = segments_of(l, n);
+    for (int s = 0; s < size - 2 + segments; s++) {
+        int out = s - (size - 1 - from), in = s - (size - 2 - from);
+        bool sends = from > 0 && out >= 0 && out < segments;
+        bool receives = from + 1 < size && in >= 0 && in < segments;
+        struct layout_range give = {0, 0}, take = {0, 0};
+        if (sends)
+            give = layout_chunks(n, out, out + 1, segments);
         if (receives)
-            place = sum_place(l, 0, n);
-        layout_shift(l, sends ? layout_modulo(l->rank - 1, size) : -1, sum_now(l, 0, n),
+            take = layout_chunks(n, in, in + 1, segments);
+        l->started = from + 1 < size;
+        struct region send = sum_now(l, give.first, give.count), place = {.bytes = 0};
+        l->started = false;
+        if (receives)
+            place = sum_place(l, take.first, take.count);
+        layout_shift(l, sends ? layout_modulo(l->rank - 1, size) : -1, send,
                      receives ? layout_modulo(l->rank + 1, size) : -1, place);
-        if (receives) {
-            sum_add(l, 0, n);
-            l->started = true;
-        }
+        if (receives)
+            sum_add(l, take.first, take.count);
     }
 }
 
@@ -358,7 +386,10 @@ void layout_all_reduce(struct layout *l, enum collective_algorithm algorithm)
         [ALGORITHM_HALVING] = all_reduce_halving,
         [ALGORITHM_DIRECT] = all_reduce_direct,
     };
-    build[algorithm](l);
+    if (l->size == 2 && algorithm == ALGORITHM_RING)
+        all_reduce_pair(l);
+    else
+        build[algorithm](l);
 }
 
 void layout_reduce_scatter(struct layout *l, enum collective_algorithm algorithm)

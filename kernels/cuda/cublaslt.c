@@ -166,10 +166,14 @@ static bool choose(const struct cublaslt *lt, struct choice *c)
     cublasLtMatmulPreference_t wish = NULL;
     cublasLtMatmulHeuristicResult_t result;
     size_t workspace = lt->workspace ? WORKSPACE_BYTES : 0;
+    uint32_t sums = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE; // of a split k: in fp32
     int found = 0;
-    bool fine = !lt->cublasLtMatmulPreferenceCreate(&wish) &&
-                !lt->cublasLtMatmulPreferenceSetAttribute(
-                    wish, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace, sizeof(workspace));
+    bool fine =
+        !lt->cublasLtMatmulPreferenceCreate(&wish) &&
+        !lt->cublasLtMatmulPreferenceSetAttribute(wish, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
+                                                  &workspace, sizeof(workspace)) &&
+        !lt->cublasLtMatmulPreferenceSetAttribute(wish, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+                                                  &sums, sizeof(sums));
     for (int i = 0; i < 3 && fine; i++)
         fine = !lt->cublasLtMatmulPreferenceSetAttribute(wish, sides[i], &c->alignment[i],
                                                          sizeof(c->alignment[i]));

@@ -21,6 +21,16 @@ tests_cuda_test_ops_cuda_SOURCES = tests/cuda/test_ops_cuda.c $(harness_sources)
 tests_cuda_test_ops_cuda_CPPFLAGS = $(cuda_test_cppflags)
 tests_cuda_test_ops_cuda_LDADD = $(cuda_test_libs)
 
+cuda_test_programs += tests/cuda/test_collective_cuda
+tests_cuda_test_collective_cuda_SOURCES = tests/cuda/test_collective_cuda.c $(harness_sources)
+tests_cuda_test_collective_cuda_CPPFLAGS = $(cuda_test_cppflags)
+tests_cuda_test_collective_cuda_LDADD = $(cuda_test_libs)
+
+cuda_test_programs += tests/cuda/test_linear_cuda
+tests_cuda_test_linear_cuda_SOURCES = tests/cuda/test_linear_cuda.c $(harness_sources)
+tests_cuda_test_linear_cuda_CPPFLAGS = $(cuda_test_cppflags)
+tests_cuda_test_linear_cuda_LDADD = $(cuda_test_libs)
+
 cuda_test_programs += tests/cuda/test_inputs_cuda
 tests_cuda_test_inputs_cuda_SOURCES = tests/cuda/test_inputs_cuda.c $(harness_sources) \
     tests/support/generate.c tests/support/generate.h

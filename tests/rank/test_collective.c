@@ -66,6 +66,25 @@ START_TEST(every_operation_and_algorithm_is_right)
 }
 END_TEST
 
+// Of 100 MiB and a bit, which are cut into segments.
+START_TEST(large_ones_go_in_segments)
+{
+    struct collective c = scene_usual();
+    c.dtype = ELEMENT_INT64;
+    c.reduction = REDUCTION_SUM;
+    c.count = (100 << 20) / 8 + 1;
+    c.operation = COLLECTIVE_ALL_REDUCE;
+    assert_right(&c);
+    c.in_place = true;
+    assert_right(&c);
+    c.operation = COLLECTIVE_REDUCE;
+    c.algorithm = ALGORITHM_RING;
+    c.world_size = 3;
+    c.root = 1;
+    assert_right(&c);
+}
+END_TEST
+
 static uint64_t random_state;
 
 static int random_below(int bound)
@@ -281,6 +300,7 @@ int main(void)
     tcase_set_timeout(tcase, 120);
     tcase_add_loop_test(tcase, every_operation_and_algorithm_is_right, COLLECTIVE_ALL_REDUCE,
                         COLLECTIVE_OPERATIONS);
+    tcase_add_test(tcase, large_ones_go_in_segments);
     tcase_add_test(tcase, random_ones_are_right);
     tcase_add_test(tcase, what_is_done_wrong_is_noticed);
     tcase_add_test(tcase, plans_that_are_wrong_are_refused);
