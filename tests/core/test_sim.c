@@ -9,9 +9,9 @@
 #include "tests/core/sim/sim.h"
 #include "tests/support/runner.h"
 
-#define SLICES        10
+#define SLICES        5
 // Lives after which every kind of thing must have happened.
-#define LIVES_TELLING 5000
+#define LIVES_TELLING 2000
 
 static const char usage_text[] =
     "Usage: test_sim [--seed N | --seeds FIRST-LAST | --help]\n"

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Loaded in front of the C library (LD_PRELOAD): CPATTN_FAIL="NAME N" makes the N-th call of that
-// name fail, once, as the system would, and creates the file CPATTN_FAIL_FILE then. "memory" stands
-// for malloc, calloc and realloc, except for those of libev, which ends the process; "unpack" for
-// what decodes messages of the wire. CPATTN_SLOW_CLONE: that each process takes so many
-// microseconds longer to make.
+// name fail, once, as the system would, and creates the file CPATTN_FAIL_FILE then. Names that
+// stand for several functions: "memory" for malloc, calloc and realloc, except those of libev,
+// which ends the process, and those of libseccomp; "filter" for the ones of libseccomp alone;
+// "unpack" for what decodes messages of the wire. With CPATTN_SLOW_CLONE=N each clone takes N
+// microseconds longer.
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -58,19 +59,24 @@ static void tell(void)
         close(fd);
 }
 
-static bool fails(const char *name, const void *caller, int number)
+static bool fails(const char *name, int number)
 {
-    Dl_info info;
-    if (left == 0 || strcmp(name, chosen) != 0)
-        return false;
-    if (left == 1 && caller && dladdr(caller, &info) && info.dli_fname &&
-        strstr(info.dli_fname, "libev"))
-        return false;
-    if (--left > 0)
+    if (left == 0 || strcmp(name, chosen) != 0 || --left > 0)
         return false;
     tell();
     errno = number;
     return true;
+}
+
+static bool allocation_fails(const void *caller)
+{
+    Dl_info info;
+    if (left == 0 || (chosen[0] != 'm' && chosen[0] != 'f'))
+        return false;
+    const char *library = dladdr(caller, &info) && info.dli_fname ? info.dli_fname : "";
+    if (strstr(library, "libev"))
+        return false;
+    return fails(strstr(library, "libseccomp") ? "filter" : "memory", ENOMEM);
 }
 
 #define CALLER     __builtin_return_address(0)
@@ -82,42 +88,42 @@ static bool fails(const char *name, const void *caller, int number)
 
 void *malloc(size_t size)
 {
-    return fails("memory", CALLER, ENOMEM) ? NULL : __libc_malloc(size);
+    return allocation_fails(CALLER) ? NULL : __libc_malloc(size);
 }
 
 void *calloc(size_t count, size_t size)
 {
-    return fails("memory", CALLER, ENOMEM) ? NULL : __libc_calloc(count, size);
+    return allocation_fails(CALLER) ? NULL : __libc_calloc(count, size);
 }
 
 void *realloc(void *data, size_t size)
 {
-    return fails("memory", CALLER, ENOMEM) ? NULL : __libc_realloc(data, size);
+    return allocation_fails(CALLER) ? NULL : __libc_realloc(data, size);
 }
 
 int accept4(int fd, struct sockaddr *address, socklen_t *length, int flags)
 {
-    return fails("accept4", NULL, EMFILE) ? -1 : NEXT(accept4)(fd, address, length, flags);
+    return fails("accept4", EMFILE) ? -1 : NEXT(accept4)(fd, address, length, flags);
 }
 
 int socketpair(int domain, int type, int protocol, int ends[2])
 {
-    return fails("socketpair", NULL, EMFILE) ? -1 : NEXT(socketpair)(domain, type, protocol, ends);
+    return fails("socketpair", EMFILE) ? -1 : NEXT(socketpair)(domain, type, protocol, ends);
 }
 
 int pipe2(int ends[2], int flags)
 {
-    return fails("pipe2", NULL, ENFILE) ? -1 : NEXT(pipe2)(ends, flags);
+    return fails("pipe2", ENFILE) ? -1 : NEXT(pipe2)(ends, flags);
 }
 
 int memfd_create(const char *name, unsigned flags)
 {
-    return fails("memfd_create", NULL, ENOMEM) ? -1 : NEXT(memfd_create)(name, flags);
+    return fails("memfd_create", ENOMEM) ? -1 : NEXT(memfd_create)(name, flags);
 }
 
 int ftruncate(int fd, off_t length)
 {
-    return fails("ftruncate", NULL, ENOSPC) ? -1 : NEXT(ftruncate)(fd, length);
+    return fails("ftruncate", ENOSPC) ? -1 : NEXT(ftruncate)(fd, length);
 }
 
 // "clone" is the one that makes processes.
@@ -131,27 +137,27 @@ long syscall(long number, ...)
     va_end(arguments);
     if (number == SYS_clone && clone_us > 0)
         usleep(clone_us);
-    if (number == SYS_clone && fails("clone", NULL, EAGAIN))
+    if (number == SYS_clone && fails("clone", EAGAIN))
         return -1;
-    if (number == SYS_pidfd_open && fails("pidfd_open", NULL, EMFILE))
+    if (number == SYS_pidfd_open && fails("pidfd_open", EMFILE))
         return -1;
     return NEXT(syscall)(number, a[0], a[1], a[2], a[3], a[4], a[5]);
 }
 
 ssize_t recv(int fd, void *data, size_t size, int flags)
 {
-    return fails("recv", NULL, ENOMEM) ? -1 : NEXT(recv)(fd, data, size, flags);
+    return fails("recv", ENOMEM) ? -1 : NEXT(recv)(fd, data, size, flags);
 }
 
 ssize_t sendmsg(int fd, const struct msghdr *message, int flags)
 {
-    return fails("sendmsg", NULL, ENOBUFS) ? -1 : NEXT(sendmsg)(fd, message, flags);
+    return fails("sendmsg", ENOBUFS) ? -1 : NEXT(sendmsg)(fd, message, flags);
 }
 
 void *protobuf_c_message_unpack(const void *descriptor, void *allocator, size_t size,
                                 const uint8_t *data)
 {
-    return fails("unpack", NULL, ENOMEM)
+    return fails("unpack", ENOMEM)
                ? NULL
                : NEXT(protobuf_c_message_unpack)(descriptor, allocator, size, data);
 }

@@ -114,6 +114,10 @@ tests_daemon_test_environment_LDADD = $(daemon_fixture_libs)
 test_programs += tests/daemon/test_failing_calls
 tests_daemon_test_failing_calls_SOURCES = tests/daemon/test_failing_calls.c tests/support/raw_client.c \
     tests/support/raw_client.h
+tests_daemon_test_failing_calls_CPPFLAGS = $(AM_CPPFLAGS)
+if SECCOMP
+tests_daemon_test_failing_calls_CPPFLAGS += -DWITH_FILTER
+endif
 tests_daemon_test_failing_calls_LDADD = $(daemon_fixture_libs)
 check_LTLIBRARIES += tests/daemon/slow_users.la
 tests_daemon_slow_users_la_SOURCES = tests/daemon/slow_users.c
