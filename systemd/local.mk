@@ -2,7 +2,7 @@
 systemdsystemunit_DATA = systemd/cpattnd.service systemd/cpattn-agent.service
 dist_sysusers_DATA = systemd/cpattn.conf
 doc_DATA += systemd/cpattnd.yaml
-dist_doc_DATA += systemd/rank-user.conf
+dist_doc_DATA += systemd/rank-user.conf systemd/real-time.conf
 dist_doc_DATA += systemd/cpattnd.sbatch
 EXTRA_DIST += systemd/cpattnd.service.in systemd/cpattn-agent.service.in systemd/cpattnd.yaml.in
 CLEANFILES += systemd/cpattnd.service systemd/cpattn-agent.service systemd/cpattnd.yaml

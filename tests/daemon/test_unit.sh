@@ -6,7 +6,7 @@ set -u
 unit=$top_builddir/systemd/cpattnd.service
 exposure_max=25 # tenths
 
-echo "1..3"
+echo "1..4"
 
 if grep -q '@[a-z]*@' "$unit"; then
     echo "not ok 1 - every path is filled in"
@@ -17,6 +17,7 @@ fi
 if ! systemd-analyze --version >/dev/null 2>&1; then
     echo "ok 2 - systemd understands every line # SKIP there is no systemd-analyze"
     echo "ok 3 - exposure is at most 2.5 # SKIP there is no systemd-analyze"
+    echo "ok 4 - systemd understands the drop-ins # SKIP there is no systemd-analyze"
     exit 0
 fi
 
@@ -36,3 +37,17 @@ else
     echo "not ok 3 - exposure is at most 2.5"
 fi
 echo "$verdict" | tail -n 1 | sed 's/^/# /'
+
+folder=$(mktemp -d)
+mkdir "$folder/cpattnd.service.d"
+cp "$unit" "$folder"
+cp "$top_srcdir/systemd/rank-user.conf" "$top_srcdir/systemd/real-time.conf" "$folder/cpattnd.service.d"
+complaints=$(systemd-analyze verify --man=no --recursive-errors=no "$folder/cpattnd.service" 2>&1 |
+    grep "\.conf:[0-9]")
+rm -r "$folder"
+if [ -z "$complaints" ]; then
+    echo "ok 4 - systemd understands the drop-ins"
+else
+    echo "not ok 4 - systemd understands the drop-ins"
+    echo "$complaints" | sed 's/^/# /'
+fi
