@@ -17,6 +17,7 @@
 
 #define FLOOD_BYTES       (10 * 1000 * 1000)
 #define DESCRIPTORS_MAX   1024
+#define WAIT_MAX_MS       60000
 // How much more a hoarder may take, or takes if the limit has no effect.
 #define HOARD_BYTES       (64UL << 20)
 #define HOARD_PIECE_BYTES 65536
@@ -67,6 +68,14 @@ static void spin(void)
 {
     for (volatile unsigned turns = 0;; turns++)
         continue;
+}
+
+static void wait_for_end_of_file(void)
+{
+    char path[4096];
+    snprintf(path, sizeof(path), "%s.wait", getenv("CPATTN_FAULT"));
+    for (int waited = 0; waited < WAIT_MAX_MS && access(path, F_OK) == 0; waited++)
+        usleep(1000);
 }
 
 static void long_send(void)
@@ -140,6 +149,9 @@ static void commit(enum fault_kind kind)
         break;
     case FAULT_KIND_SPIN:
         spin();
+        break;
+    case FAULT_KIND_WAIT:
+        wait_for_end_of_file();
         break;
     case FAULT_KIND_CLOSE:
         close(CHANNEL_FD);

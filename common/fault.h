@@ -38,6 +38,7 @@ enum fault_point {
     X(EXIT, "exit", "exit status 0")                                                               \
     X(STOP, "stop", "SIGSTOP")                                                                     \
     X(SPIN, "spin", "computes for ever")                                                           \
+    X(WAIT, "wait", "waits while there is a file of the same name with .wait; goes on")            \
     X(CLOSE, "close", "closes its channel and sleeps")                                             \
     X(GARBAGE, "garbage", "sends what is no frame, and sleeps")                                    \
     X(LONG, "long", "sends a frame that is too long, and sleeps")                                  \

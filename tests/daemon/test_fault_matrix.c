@@ -23,6 +23,7 @@ static int expected(const struct cell *cell)
     bool start = is_start(cell->point), after = cell->point == FAULT_REPORTED,
          idle = cell->point == FAULT_IDLE;
     switch (cell->kind) {
+    case FAULT_KIND_WAIT: // there is no file to wait for
     case FAULT_KIND_STALE:
     case FAULT_KIND_FLOOD:
     case FAULT_KIND_LEAK:

@@ -16,6 +16,9 @@
 
 #include "tests/nodes/hosts_fixture.h"
 
+// Far beyond what it takes until ranks are gone whose agent or daemon is.
+#define GONE_MS 20000
+
 static struct hosts h;
 
 static void setup(void)
@@ -32,8 +35,10 @@ static void teardown(void)
 
 static void await_no_ranks(int host)
 {
-    while (hosts_rank_count(&h, host) > 0)
+    for (int waited_ms = 0; hosts_rank_count(&h, host) > 0; waited_ms++) {
+        ck_assert_msg(waited_ms < GONE_MS, "ranks of host %d do not end", host);
         usleep(1000);
+    }
 }
 
 // ---- cases -------------------------------------------------------------------------------------

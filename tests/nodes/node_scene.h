@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// The scene of faults over several hosts: a daemon and the agents of hosts "b" and "c", two devices
+// each, with ranks that wait at a place when they are told to (common/fault.h). The hosts meet over
+// loopback, or each has a network namespace with a cable to a bridge, which takes root and ip(8).
+#ifndef CPATTN_TESTS_NODES_NODE_SCENE_H
+#define CPATTN_TESTS_NODES_NODE_SCENE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "tests/support/raw_client.h"
+
+#define NODES       3  // the daemon's own is 0
+#define WORLD       6  // two ranks on each
+#define RANKS       10 // those, and a pool of four on two
+// Far beyond what anything takes.
+#define PATIENCE_MS 30000
+#define PAUSE_US    2000
+
+extern struct node_scene {
+    bool cables;
+    char folder[64], socket[96], log[96], wrapper[96], order[96], wait[112], secret[96];
+    char address[32];
+    int port;
+    pid_t processes[NODES]; // the daemon and its agents
+    pid_t keepers[NODES];   // of the namespaces
+    int descriptors;        // of all processes, with two pools and nothing to do
+    struct raw_client client;
+    uint32_t last;
+    long log_begin;     // of what the current cell has logged
+    char trouble[1024]; // what is wrong with this cell; "": nothing
+} node_scene;
+
+// Notes what is wrong with the cell; the first that is said is kept.
+__attribute__((format(printf, 1, 2))) void trouble(const char *format, ...);
+
+// Starts all; with a pool of six and one of four. False: namespaces cannot be made.
+bool scene_begin(bool cables);
+// Ends all; nothing may be left: gives back whether.
+bool scene_end(void);
+
+void daemon_begin(void);
+void daemon_reap(void); // that was killed
+void agent_begin(int node);
+void agent_reap(int node);
+void cable_set(int node, bool whole);
+
+// Waits until the daemon has logged this so many times since the cell began.
+void log_await(const char *text, int count);
+void log_mark(void);
+
+// The process of a rank of the pool of six; 0: there is none.
+pid_t rank_pid(int rank);
+// Rank processes on a host, and anywhere.
+int ranks_on(int node);
+int ranks_anywhere(void);
+void ranks_await(int count);
+// Ends the ranks of all hosts, as if one had died.
+void pools_end(void);
+
+// Rank `rank` waits at `point` ("forward") until wait_end().
+void wait_begin(const char *point, int rank);
+void wait_await(void); // until it waits
+void wait_end(void);
+
+// Sends a case; gives back its number.
+uint32_t case_send(int world_size, int nodes, int timeout_ms);
+// Takes the next answer, which must be to this request. False: there is none.
+bool answer_take(const char *which, uint32_t number, struct wire_reply *reply);
+// A case passes.
+void case_pass(const char *which, int world_size, int nodes);
+// One on all hosts passes, and one on two.
+void cases_pass(const char *which);
+// No other answer was left over; no case is queued or runs.
+void nothing_more(void);
+// Until descriptors and ranks are as before the first cell.
+void baseline_await(void);
+
+#endif
