@@ -42,6 +42,9 @@ bench_bench_hosts_SOURCES = bench/bench_hosts.c tests/nodes/hosts_fixture.c test
     $(daemon_fixture)
 bench_bench_hosts_LDADD = $(daemon_fixture_libs)
 
+# The same under Slurm, and what Slurm's own daemons do when they fail.
+EXTRA_DIST += bench/slurm_faults bench/slurm_cluster
+
 # The smallest errors that verdicts notice.
 bench_programs += bench/verdict_power
 bench_verdict_power_SOURCES = bench/verdict_power.c tests/judge/power.c tests/judge/power.h \
