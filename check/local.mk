@@ -46,11 +46,13 @@ check_cuda_sources = \
     common/cuda/device_arena.c \
     common/cuda/queue.c \
     judge/chunk.c \
+    judge/collective.c \
     judge/cuda/passes.c \
     judge/cuda/tables.c \
     judge/cuda/verdict.c \
     judge/cuda/verify.c \
     judge/cuda/verify_memory.c \
+    judge/digest.c \
     judge/draw.c \
     judge/draw_avx2.c \
     judge/draw_avx512.c \
@@ -76,6 +78,7 @@ check_libcpattn_check_cuda_la_LIBADD = $(check_cuda_objects) plan/libplan.la com
 check_libcpattn_check_cuda_la_DEPENDENCIES = $(check_cuda_objects) plan/libplan.la \
     common/libcommon.la
 check_libcpattn_check_cuda_la_LDFLAGS = $(AM_LDFLAGS) -module -avoid-version -no-undefined \
+    -Wl,-z,defs \
     -export-symbols-regex '^cpattn_check_cuda_table$$'
 endif
 

@@ -4,7 +4,7 @@ examplesdir = $(docdir)/examples
 dist_examples_DATA = examples/harness.c examples/harness.py
 guestsdir = $(examplesdir)/guests
 dist_guests_DATA = examples/guests/numpy_attention.py examples/guests/torch_ring.py \
-    examples/guests/transformer_engine.py
+    examples/guests/torch_parallel.py examples/guests/transformer_engine.py
 
 check_PROGRAMS += examples/harness
 examples_harness_SOURCES = examples/harness.c

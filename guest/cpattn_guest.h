@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // libcpattn-guest: turns a program into a guest of cpattnd. A guest is an implementation of
-// attention that cpattnd starts, keeps warm, supervises and judges like its own.
+// attention, of collectives or of linear layers that cpattnd starts, keeps warm, supervises and
+// judges like its own.
 //
 //     static int attend(struct cpattn_guest_job *job, void *context)
 //     {
@@ -58,7 +59,7 @@ struct cpattn_guest {
     // the reason to `text` of `size` bytes.
     int (*start)(const struct cpattn_guest_place *place, char *text, size_t size, void *context);
     // Runs a case. Returns 0 if the results are complete, or another value if the case failed for
-    // the reason passed to cpattn_guest_fail().
+    // the reason passed to cpattn_guest_fail(). NULL: the guest runs other kinds of jobs alone.
     int (*attend)(struct cpattn_guest_job *job, void *context);
     void *context;
 };
@@ -67,18 +68,51 @@ struct cpattn_guest {
 // sentence on stderr, if cpattnd has not started the process.
 CPATTN_API int cpattn_guest_main(const struct cpattn_guest *guest);
 
-// ---- in attend() --------------------------------------------------------------------------------
+// Registers a function for jobs of another kind, "collective" or "linear", before
+// cpattn_guest_main(). Such a job selects the guest with its field `implementation`. run() gets one
+// job at a time and returns as attend() does. A job with `iterations` calls it so many times, with
+// the memory as the call before has left it. False: there is no such kind, or its function is
+// registered.
+//
+//     static int collective(struct cpattn_guest_job *job, void *context)
+//     {
+//         struct cpattn_guest_tensor send, receive;
+//         cpattn_guest_tensor(job, "send", &send);
+//         cpattn_guest_tensor(job, "receive", &receive);
+//         ... the code under test: reads send.data, writes receive.data ...
+//         return 0;
+//     }
+//
+//     cpattn_guest_add("collective", collective, NULL);
+CPATTN_API bool cpattn_guest_add(const char *kind,
+                                 int (*run)(struct cpattn_guest_job *job, void *context),
+                                 void *context);
+
+// ---- in attend() and run() ----------------------------------------------------------------------
+
+// The kind of the job: "attention", "collective" or "linear".
+CPATTN_API const char *cpattn_guest_kind(const struct cpattn_guest_job *job);
 
 CPATTN_API const struct cpattn_guest_place *cpattn_guest_place(const struct cpattn_guest_job *job);
 
-// Writes a field of the case as text. Names are those of `cpattn-submit case --help` with
-// underscores, as "head_dim_qk". Returns the length as snprintf does; -1: an unknown name.
+// Writes a field of the case or job as text. Names are those of `cpattn-submit case --help` or
+// `cpattn-submit KIND --help` with underscores, as "head_dim_qk". Returns the length as snprintf
+// does; -1: an unknown name.
 CPATTN_API int cpattn_guest_field(const struct cpattn_guest_job *job, const char *name, char *text,
                                   size_t size);
-// The name of the i-th field; NULL after the last.
+// The name of the i-th field of a case; NULL after the last.
 CPATTN_API const char *cpattn_guest_field_name(int i);
+// The same of the job.
+CPATTN_API const char *cpattn_guest_job_field_name(const struct cpattn_guest_job *job, int i);
 
-enum cpattn_guest_dtype { CPATTN_GUEST_BF16 = 1, CPATTN_GUEST_FP16, CPATTN_GUEST_FP32 };
+enum cpattn_guest_dtype {
+    CPATTN_GUEST_BF16 = 1,
+    CPATTN_GUEST_FP16,
+    CPATTN_GUEST_FP32,
+    CPATTN_GUEST_INT32, // this and the next: of collectives
+    CPATTN_GUEST_INT64,
+    CPATTN_GUEST_UINT8
+};
 
 struct cpattn_guest_tensor {
     void *data; // host memory, or memory of the rank's device
@@ -109,16 +143,36 @@ struct cpattn_guest_tensor {
 // must add it up. Then each rank delivers a share, with one dimension: of the n elements of [1 or
 // heads][rows][seqlen_kv], where rows are the batch or the positions, the elements from
 // rank*n/world_size up to (rank+1)*n/world_size, exclusive.
+//
+// Tensors of a collective: `send` and `receive`, of one dimension; their elements are those of
+// cpattn-submit(1). In place they share memory. Nothing but `receive` may be written.
+//
+// Tensors of a linear layer:
+// - Inputs: x [tokens][in features], w [out][in], b [out] (with a bias); dy (training). An mlp has
+//   w1, b1 and w2, b2.
+// - Results: y; dx, dw, db (training); of an mlp dw1, db1 and dw2, db2.
+// - A rank has its share, dealt as evenly as possible, the first ranks one more: of a column layer
+//   the out features, of a row layer the in features, of an mlp the features in between, with
+//   sequence parallelism the tokens. `w1` of a swiglu has twice the rank's features in between.
+//   cpattn-submit(1) says which rows and columns these are.
+// - b of a row layer and b2, and their gradients, are whole and the same on all ranks, as are,
+//   without sequence parallelism, x and dx of a column layer and mlp, y and dy of a row layer and
+//   mlp.
+// - Inputs may not be written: bytes around tensors, which nothing may write, are compared.
 CPATTN_API bool cpattn_guest_tensor(const struct cpattn_guest_job *job, const char *name,
                                     struct cpattn_guest_tensor *tensor);
 
-// Returns the sequence and position of a row of the rank's queries or keys. Rows are numbered in
-// the order [batch][token] (bshd), [token][batch] (sbhd) or [token] (thd). False: no such row.
-// Positions behind the sequence's last token are padding.
+// Elements that rank `from` sends to rank `to` in a collective all_to_all or all_to_allv, in the
+// order of ranks in send and receive. -1: the job is another, or there is no such rank.
+CPATTN_API int64_t cpattn_guest_message(const struct cpattn_guest_job *job, int from, int to);
+
+// Of a case: returns the sequence and position of a row of the rank's queries or keys. Rows are
+// numbered in the order [batch][token] (bshd), [token][batch] (sbhd) or [token] (thd). False: no
+// such row. Positions behind the sequence's last token are padding.
 CPATTN_API bool cpattn_guest_token(const struct cpattn_guest_job *job, bool keys, int64_t row,
                                    int32_t *sequence, int64_t *position);
 
-// Declares that the rank has filled lse. It is judged if all ranks call this.
+// Of a case: declares that the rank has filled lse. It is judged if all ranks call this.
 CPATTN_API void cpattn_guest_has_lse(struct cpattn_guest_job *job);
 
 // Marks the begin of the backward pass, for progress and times. Waits for the device.

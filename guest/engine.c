@@ -22,7 +22,8 @@ const struct cpattn_guest *guest_program;
 
 struct guest {
     struct engine base;
-    struct engine *own; // the CPU or CUDA engine that it extends
+    struct engine_ops ops; // as the own engine has them or has not
+    struct engine *own;    // the CPU or CUDA engine that it extends
     struct cpattn_guest_place place;
     pid_t pid;
     int folder; // the working directory
@@ -75,10 +76,38 @@ static enum status guest_wait(struct engine *e, const struct cpattn_guest_job *j
 static bool guest_read(struct engine *e, const void *from, size_t bytes, void *to)
 {
     struct engine *own = self(e)->own;
-    if (own->ops->read)
-        return own->ops->read(own, from, bytes, to);
-    memcpy(to, from, bytes);
-    return true;
+    return own->ops->read(own, from, bytes, to);
+}
+
+static bool guest_write(struct engine *e, void *to, size_t bytes, const void *from)
+{
+    struct engine *own = self(e)->own;
+    return own->ops->write(own, to, bytes, from);
+}
+
+static void *guest_queue(struct engine *e)
+{
+    struct engine *own = self(e)->own;
+    return own->ops->queue(own);
+}
+
+static enum status guest_device_wait(struct engine *e, bool look, struct error *error)
+{
+    struct engine *own = self(e)->own;
+    return own->ops->wait(own, look, error);
+}
+
+static enum status guest_plan_reserve(struct engine *e, struct plan_run *run, bool *lacks,
+                                      struct error *error)
+{
+    struct engine *own = self(e)->own;
+    return own->ops->plan_reserve(own, run, lacks, error);
+}
+
+static enum status guest_plan_finish(struct engine *e, struct error *error)
+{
+    struct engine *own = self(e)->own;
+    return own->ops->plan_finish(own, error);
 }
 
 static void guest_release(struct engine *e)
@@ -106,23 +135,23 @@ enum outcome { OUTCOME_RETURNED, OUTCOME_WITH_LSE, OUTCOME_FAILED };
 
 // Exchanges one byte with each rank. *late: a rank did not answer within STEP_GRACE_NS; only if
 // `hurried`.
-static enum status outcomes_swap(const struct job *j, bool hurried, const char *mine,
+static enum status outcomes_swap(const struct cpattn_guest_job *job, bool hurried, const char *mine,
                                  char theirs[WORLD_SIZE_MAX], bool *late, struct error *error)
 {
-    struct transport *t = j->control;
+    struct transport *t = job->control;
     struct message messages[WORLD_SIZE_MAX];
-    struct progress_view view = progress_load(j->progress);
+    struct progress_view view = progress_load(job->progress);
     uint64_t end_ns = clock_now_ns() + STEP_GRACE_NS;
     int count = 0, done = 0;
-    theirs[j->rank] = *mine;
+    theirs[t->rank] = *mine;
     for (int peer = 0; peer < t->world_size; peer++)
-        if (peer != j->rank)
+        if (peer != t->rank)
             messages[count++] = (struct message){peer, mine, 1, &theirs[peer], 1};
     enum status status =
-        t->ops->start(t, j->number << 24 | REPORT_BACKWARD << 16, messages, count, error);
+        t->ops->start(t, job->number << 24 | REPORT_BACKWARD << 16, messages, count, error);
     while (status == STATUS_OK && !done) {
         view.waiting_for = t->ops->waiting_for(t);
-        progress_store(j->progress, view);
+        progress_store(job->progress, view);
         *late = hurried && clock_now_ns() >= end_ns;
         if (*late)
             return STATUS_OK;
@@ -131,88 +160,140 @@ static enum status outcomes_swap(const struct job *j, bool hurried, const char *
     return status;
 }
 
-static int peers_late(const struct job *j)
+static void refusal_set(const struct cpattn_guest_job *job, bool failed)
 {
-    return j->control->ops->waiting_for(j->control);
-}
-
-static void refusal_set(const struct job *j, const struct cpattn_guest_job *job, bool failed)
-{
-    struct refusal *refusal = &j->report->refusal;
+    struct refusal *refusal = job->refusal;
     refusal->status = (int32_t)(!failed            ? STATUS_ABORTED
                                 : job->unsupported ? STATUS_UNIMPLEMENTED
                                                    : STATUS_UNKNOWN);
     snprintf(refusal->text, sizeof(refusal->text), "%s", failed ? job->text : "");
 }
 
-// Waits for all ranks.
-static void outcomes_judge(struct job *j, struct cpattn_guest_job *job,
-                           const char outcomes[WORLD_SIZE_MAX])
+// All ranks have answered.
+static void outcomes_judge(struct cpattn_guest_job *job, const char outcomes[WORLD_SIZE_MAX])
 {
-    bool own = outcomes[j->rank] == OUTCOME_FAILED, any = false;
-    int with_lse = 0;
-    for (int rank = 0; rank < j->control->world_size; rank++) {
+    int size = job->control->world_size;
+    bool own = outcomes[job->control->rank] == OUTCOME_FAILED, any = false;
+    for (int rank = 0; rank < size; rank++) {
         any = any || outcomes[rank] == OUTCOME_FAILED;
-        with_lse += outcomes[rank] == OUTCOME_WITH_LSE;
+        job->with_lse += outcomes[rank] == OUTCOME_WITH_LSE;
     }
-    j->lse_absent = with_lse == 0;
     if (any) {
-        refusal_set(j, job, own);
+        refusal_set(job, own);
         return;
     }
-    if (with_lse == 0 || with_lse == j->control->world_size)
+    if (job->with_lse == 0 || job->with_lse == size)
         return;
     if (!job->has_lse)
         snprintf(job->text, sizeof(job->text), "delivers no lse, which other ranks do");
-    refusal_set(j, job, !job->has_lse);
+    refusal_set(job, !job->has_lse);
 }
 
-static enum status outcome_settle(struct job *j, struct cpattn_guest_job *job, bool failed,
-                                  struct error *error)
+static enum status outcome_settle(struct cpattn_guest_job *job, bool failed, struct error *error)
 {
     char outcomes[WORLD_SIZE_MAX];
     char mine = (char)(failed         ? OUTCOME_FAILED
                        : job->has_lse ? OUTCOME_WITH_LSE
                                       : OUTCOME_RETURNED);
     bool late = false;
-    enum status status = outcomes_swap(j, failed, &mine, outcomes, &late, error);
+    enum status status = outcomes_swap(job, failed, &mine, outcomes, &late, error);
     if (status != STATUS_OK)
         return status;
     if (late)
         return error_set(error, STATUS_UNKNOWN, "%.400s; rank %d was still in its function then",
-                         job->text, peers_late(j));
-    outcomes_judge(j, job, outcomes);
+                         job->text, job->control->ops->waiting_for(job->control));
+    outcomes_judge(job, outcomes);
     return STATUS_OK;
 }
 
-static void times_note(const struct job *j, const struct cpattn_guest_job *job)
+static void times_add(const struct cpattn_guest_job *job)
 {
-    struct timings *timings = &j->report->timings;
+    struct timings *timings = job->timings;
     uint64_t end_ns = clock_now_ns();
-    timings->forward_ns = (job->backward_ns ? job->backward_ns : end_ns) - job->start_ns;
-    timings->backward_ns = job->backward_ns ? end_ns - job->backward_ns : 0;
+    timings->forward_ns += (job->backward_ns ? job->backward_ns : end_ns) - job->start_ns;
+    timings->backward_ns += job->backward_ns ? end_ns - job->backward_ns : 0;
 }
 
-static enum status guest_execute(struct engine *e, struct job *j, struct error *error)
+// Calls the function once and waits for what it has left on the device.
+static enum status function_call(struct engine *e, struct guest_function function,
+                                 struct cpattn_guest_job *job, bool *failed, struct error *error)
 {
     struct guest *g = self(e);
-    struct cpattn_guest_job job = {
-        .j = j, .engine = g->own, .place = &g->place, .start_ns = clock_now_ns()};
-    job_phase(j, REPORT_FORWARD);
-    bool failed = guest_program->attend(&job, guest_program->context) != 0;
+    job->backward_ns = 0;
+    guest_phase(job, REPORT_FORWARD);
+    job->start_ns = clock_now_ns();
+    *failed = function.run(job, function.context) != 0;
     // The function has forked, and the child has returned here, too.
     if (getpid() != g->pid)
         _exit(EXIT_SUCCESS);
     if (g->folder >= 0 && fchdir(g->folder) != 0)
         return error_set(error, STATUS_INTERNAL, "cannot go back to the working directory: %s",
                          strerror(errno));
-    if (failed && !job.text[0])
-        snprintf(job.text, sizeof(job.text), "the guest's function failed and did not say why");
-    enum status status = guest_wait(e, &job, failed, error);
-    times_note(j, &job);
-    if (status == STATUS_OK)
-        status = outcome_settle(j, &job, failed, error);
+    if (*failed && !job->text[0])
+        snprintf(job->text, sizeof(job->text), "the guest's function failed and did not say why");
+    enum status status = guest_wait(e, job, *failed, error);
+    times_add(job);
     return status;
+}
+
+// The same on all ranks, as they are one program.
+static enum status function_missing(const struct guest_function *function, struct refusal *refusal)
+{
+    refusal->status = STATUS_UNIMPLEMENTED;
+    snprintf(refusal->text, sizeof(refusal->text), "the guest has no function for jobs '%s'",
+             function->kind);
+    return STATUS_OK;
+}
+
+// Calls the function for the job so many times, and agrees with the other ranks on what has come of
+// it.
+static enum status function_run(struct engine *e, const char *kind, int iterations,
+                                struct cpattn_guest_job *job, struct error *error)
+{
+    struct guest_function function = guest_function_of(kind);
+    bool failed = false;
+    enum status status = STATUS_OK;
+    if (!function.run)
+        return function_missing(&function, job->refusal);
+    for (int i = 0; i < iterations && status == STATUS_OK && !failed; i++)
+        status = function_call(e, function, job, &failed, error);
+    job->timings->forward_ns /= (uint64_t)iterations;
+    job->timings->backward_ns /= (uint64_t)iterations;
+    return status == STATUS_OK ? outcome_settle(job, failed, error) : status;
+}
+
+static enum status guest_execute(struct engine *e, struct job *j, struct error *error)
+{
+    struct guest *g = self(e);
+    struct cpattn_guest_job job = {.j = j,
+                                   .engine = g->own,
+                                   .place = &g->place,
+                                   .number = j->number,
+                                   .control = j->control,
+                                   .progress = j->progress,
+                                   .refusal = &j->report->refusal,
+                                   .timings = &j->report->timings};
+    enum status status = function_run(e, job_kind_attention.name, 1, &job, error);
+    j->lse_absent = job.with_lse == 0;
+    return status;
+}
+
+static enum status guest_plan_execute(struct engine *e, const struct plan_run *run,
+                                      struct error *error)
+{
+    struct guest *g = self(e);
+    struct cpattn_guest_job job = {.run = run,
+                                   .engine = g->own,
+                                   .place = &g->place,
+                                   .number = run->job,
+                                   .control = run->control,
+                                   .progress = run->progress,
+                                   .refusal = run->refusal,
+                                   .timings = run->timings};
+    // The inputs are complete when the function is called.
+    enum status status = g->own->ops->wait ? g->own->ops->wait(g->own, false, error) : STATUS_OK;
+    return status == STATUS_OK ? function_run(e, run->kind->name, run->iterations, &job, error)
+                               : status;
 }
 
 // ---- life ----
@@ -225,10 +306,23 @@ static const struct engine_ops guest_ops = {
     .prepare = guest_prepare,
     .execute = guest_execute,
     .verify = guest_verify,
-    .read = guest_read,
+    .plan_execute = guest_plan_execute,
+    .plan_finish = guest_plan_finish,
     .release = guest_release,
     .destroy = guest_destroy,
 };
+
+// What the own engine has beyond that, the guest's has.
+static void ops_set(struct guest *g)
+{
+    const struct engine_ops *own = g->own->ops;
+    g->ops.read = own->read ? guest_read : NULL;
+    g->ops.write = own->write ? guest_write : NULL;
+    g->ops.wait = own->wait ? guest_device_wait : NULL;
+    g->ops.queue = own->queue ? guest_queue : NULL;
+    g->ops.plan_reserve = own->plan_reserve ? guest_plan_reserve : NULL;
+    g->ops.collective_judge = own->collective_judge;
+}
 
 // A port of this machine that is reserved while the socket is open.
 static enum status listener_open(struct cpattn_guest_place *place, struct error *error)
@@ -281,7 +375,8 @@ enum status guest_engine_create(const struct engine_kind *base, const struct eng
     struct guest *g = calloc(1, sizeof(*g));
     if (!g)
         return error_set(error, STATUS_RESOURCE_EXHAUSTED, "no memory for a guest");
-    g->base.ops = &guest_ops;
+    g->ops = guest_ops;
+    g->base.ops = &g->ops;
     g->pid = getpid();
     g->folder = open(".", O_PATH | O_DIRECTORY | O_CLOEXEC);
     g->place = (struct cpattn_guest_place){.rank = setup->control->rank,
@@ -290,6 +385,8 @@ enum status guest_engine_create(const struct engine_kind *base, const struct eng
                                            .listener = -1};
     enum status status = base->create(setup, &g->own, error);
     g->place.device = status == STATUS_OK ? guest_device() : -1;
+    if (status == STATUS_OK)
+        ops_set(g);
     if (status == STATUS_OK)
         status = port_agree(g, setup, error);
     if (status == STATUS_OK)

@@ -11,6 +11,7 @@
 #include "common/channel.h"
 #include "common/clock.h"
 #include "guest/state.h"
+#include "plan/members.h"
 #include "rank/process.h"
 
 // ---- the process --------------------------------------------------------------------------------
@@ -40,6 +41,11 @@ static int usage(void)
 #define GPU_LIBRARY "libcpattn-guest-cuda.so.0"
 
 typedef int main_function(const struct cpattn_guest *guest);
+typedef bool add_function(const char *kind, int (*run)(struct cpattn_guest_job *job, void *context),
+                          void *context);
+
+// It has functions of its own, which are told those of this library.
+static void functions_pass(void *library);
 
 static main_function *gpu_main(void)
 {
@@ -56,7 +62,10 @@ static main_function *gpu_main(void)
     if (!library)
         fprintf(stderr, "the daemon has GPUs, and a guest on them needs %s: %s\n", GPU_LIBRARY,
                 dlerror());
-    return library ? (main_function *)dlsym(library, "cpattn_guest_main") : NULL;
+    if (!library)
+        return NULL;
+    functions_pass(library);
+    return (main_function *)dlsym(library, "cpattn_guest_main");
 }
 
 static int serve(int count, char **arguments, const struct cpattn_guest *guest,
@@ -89,6 +98,42 @@ int cpattn_guest_main(const struct cpattn_guest *guest)
     return main_of_gpu ? main_of_gpu(guest) : EXIT_USAGE;
 }
 
+// ---- functions of other kinds -------------------------------------------------------------------
+
+#define FUNCTIONS_MAX 8
+static struct guest_function functions[FUNCTIONS_MAX];
+static int function_count;
+
+static void functions_pass(void *library)
+{
+    add_function *add = (add_function *)dlsym(library, "cpattn_guest_add");
+    for (int i = 0; add && i < function_count; i++)
+        add(functions[i].kind, functions[i].run, functions[i].context);
+}
+
+struct guest_function guest_function_of(const char *kind)
+{
+    if (strcmp(kind, job_kind_attention.name) == 0)
+        return (struct guest_function){kind, guest_program->attend, guest_program->context};
+    for (int i = 0; i < function_count; i++)
+        if (strcmp(functions[i].kind, kind) == 0)
+            return functions[i];
+    return (struct guest_function){.kind = kind};
+}
+
+bool cpattn_guest_add(const char *name, int (*run)(struct cpattn_guest_job *job, void *context),
+                      void *context)
+{
+    const struct job_kind *kind = job_kind_find(name);
+    if (!kind || kind->tensor_count == 0 || function_count == FUNCTIONS_MAX)
+        return false;
+    for (int i = 0; i < function_count; i++)
+        if (strcmp(functions[i].kind, name) == 0)
+            return false;
+    functions[function_count++] = (struct guest_function){kind->name, run, context};
+    return true;
+}
+
 // ---- the case -----------------------------------------------------------------------------------
 
 const struct cpattn_guest_place *cpattn_guest_place(const struct cpattn_guest_job *job)
@@ -96,19 +141,50 @@ const struct cpattn_guest_place *cpattn_guest_place(const struct cpattn_guest_jo
     return job->place;
 }
 
+static const struct job_kind *kind_of(const struct cpattn_guest_job *job)
+{
+    return job->run ? job->run->kind : &job_kind_attention;
+}
+
+const char *cpattn_guest_kind(const struct cpattn_guest_job *job)
+{
+    return kind_of(job)->name;
+}
+
 int cpattn_guest_field(const struct cpattn_guest_job *job, const char *name, char *text,
                        size_t size)
 {
-    const struct case_field *field = case_field_find(name);
-    return field ? case_get(job->j->c, field, text, size) : -1;
+    const struct case_field *field = job_kind_field(kind_of(job), name);
+    if (!field)
+        return -1;
+    return job->run ? members_get(job->run->spec, field, text, size)
+                    : case_get(job->j->c, field, text, size);
+}
+
+static const char *name_of(const struct case_field *field, int i)
+{
+    while (field->name && i-- > 0)
+        field++;
+    return field->name;
 }
 
 const char *cpattn_guest_field_name(int i)
 {
-    const struct case_field *field = case_fields();
-    while (field->name && i-- > 0)
-        field++;
-    return field->name;
+    return name_of(case_fields(), i);
+}
+
+const char *cpattn_guest_job_field_name(const struct cpattn_guest_job *job, int i)
+{
+    return name_of(job_kind_fields(kind_of(job)), i);
+}
+
+int64_t cpattn_guest_message(const struct cpattn_guest_job *job, int from, int to)
+{
+    int size = job->place->world_size;
+    bool known = from >= 0 && from < size && to >= 0 && to < size;
+    return known && job->run && job->run->kind->message
+               ? job->run->kind->message(job->run->spec, from, to)
+               : -1;
 }
 
 bool cpattn_guest_token(const struct cpattn_guest_job *job, bool keys, int64_t row,
@@ -116,7 +192,9 @@ bool cpattn_guest_token(const struct cpattn_guest_job *job, bool keys, int64_t r
 {
     const struct job *j = job->j;
     enum shard_side side = keys ? SIDE_KV : SIDE_Q;
-    int64_t step = shard_row_step(j->c);
+    int64_t step = j ? shard_row_step(j->c) : 1;
+    if (!j)
+        return false;
     for (int padding = 0; padding < 2; padding++) {
         const struct span *spans = padding ? j->spans_of_others : j->spans[side];
         int count =
@@ -140,6 +218,13 @@ void cpattn_guest_has_lse(struct cpattn_guest_job *job)
     job->has_lse = true;
 }
 
+void guest_phase(const struct cpattn_guest_job *job, enum report_phase phase)
+{
+    progress_store(
+        job->progress,
+        (struct progress_view){.job = (uint32_t)job->number, .phase = phase, .waiting_for = -1});
+}
+
 void cpattn_guest_backward(struct cpattn_guest_job *job)
 {
     struct engine *engine = job->engine;
@@ -147,7 +232,7 @@ void cpattn_guest_backward(struct cpattn_guest_job *job)
     if (engine->ops->wait && engine->ops->wait(engine, false, &told_later) != STATUS_OK)
         return;
     job->backward_ns = clock_now_ns();
-    job_phase(job->j, REPORT_BACKWARD);
+    guest_phase(job, REPORT_BACKWARD);
 }
 
 void cpattn_guest_fail(struct cpattn_guest_job *job, bool unsupported, const char *text)

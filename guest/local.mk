@@ -42,6 +42,7 @@ guest_libcpattn_guest_cuda_la_SOURCES = \
     judge/cuda/verify.c \
     judge/cuda/verify_memory.c \
     kernels/cuda/backend.c \
+    kernels/cuda/cublaslt.c \
     kernels/cuda/intervals.c \
     kernels/cuda/sm90_tensor.c \
     kernels/cuda/worklist.c \
@@ -51,19 +52,23 @@ guest_libcpattn_guest_cuda_la_SOURCES = \
     rank/cuda/events.c \
     rank/cuda/executor.c \
     rank/cuda/given.c \
+    rank/cuda/graph.c \
     rank/cuda/marks.c \
+    rank/cuda/plans.c \
     rank/cuda/position.c \
     rank/cuda/results_read.c \
     rank/cuda/swap_nccl.c \
     rank/cuda/swap_staged.c \
+    rank/cuda/timeline.c \
     rank/cuda/window.c \
+    transport/agree.c \
     transport/peer.c
 guest_libcpattn_guest_cuda_la_CPPFLAGS = $(AM_CPPFLAGS) $(NCCL_CPPFLAGS) $(CUDA_CPPFLAGS)
 guest_libcpattn_guest_cuda_la_LIBADD = $(guest_cuda_objects) guest/libguest.la plan/libplan.la \
     common/libcommon.la $(CUDA_LIBS) $(BLAS_LIBS) $(PTHREAD_LIBS) $(MATH_LIBS)
 guest_libcpattn_guest_cuda_la_DEPENDENCIES = $(guest_cuda_objects) guest/libguest.la \
     plan/libplan.la common/libcommon.la
-guest_libcpattn_guest_cuda_la_LDFLAGS = $(AM_LDFLAGS) -no-undefined \
+guest_libcpattn_guest_cuda_la_LDFLAGS = $(AM_LDFLAGS) -no-undefined -Wl,-z,defs \
     -version-info $(LIBCPATTN_GUEST_VERSION_INFO) \
     -Wl,--version-script=$(top_srcdir)/guest/libcpattn-guest.map
 endif

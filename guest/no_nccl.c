@@ -17,3 +17,11 @@ cudaStream_t transport_nccl_stream(const struct transport *t)
     (void)t;
     return NULL;
 }
+
+enum status transport_nccl_call(struct transport *t, const struct nccl_call *call,
+                                struct error *error)
+{
+    (void)t;
+    (void)call;
+    return error_set(error, STATUS_UNIMPLEMENTED, "a guest has no NCCL of the library's");
+}

@@ -7,16 +7,38 @@
 #include "rank/engine.h"
 
 struct cpattn_guest_job {
-    struct job *j;
-    struct engine *engine; // that has the device
+    const struct job *j;        // a case of attention; NULL: another kind
+    const struct plan_run *run; // a job of another kind
+    struct engine *engine;      // that has the device
     const struct cpattn_guest_place *place;
+    // Of either.
+    uint64_t number;
+    struct transport *control;
+    struct progress *progress;
+    struct refusal *refusal;
+    struct timings *timings;
+
     bool has_lse, unsupported;
-    uint64_t start_ns, backward_ns; // backward_ns 0: not said
+    int with_lse;                   // ranks that have LSE, when all have returned
+    uint64_t start_ns, backward_ns; // of a call; backward_ns 0: not said
     char text[ERROR_TEXT_MAX];
+};
+
+// A function for jobs of a kind.
+struct guest_function {
+    const char *kind;
+    int (*run)(struct cpattn_guest_job *job, void *context);
+    void *context;
 };
 
 // The program that this process is; set by cpattn_guest_main() before an engine is made.
 extern const struct cpattn_guest *guest_program;
+
+// Its function for a kind of job, attention included; its run is NULL where there is none.
+struct guest_function guest_function_of(const char *kind);
+
+// Writes the phase into the progress word.
+void guest_phase(const struct cpattn_guest_job *job, enum report_phase phase);
 
 // An engine that has inputs, memory and judge of another kind of engine, and the guest's function
 // in the place of a plan. It takes that kind's arguments.

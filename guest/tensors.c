@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tensors of a case as the guest's function sees them.
+// The tensors of a case or job as the guest's function sees them.
 #include <string.h>
 
 #include "guest/state.h"
@@ -128,19 +128,45 @@ _Static_assert((int)CPATTN_GUEST_BF16 == DTYPE_BF16 && (int)CPATTN_GUEST_FP16 ==
                    (int)CPATTN_GUEST_FP32 == DTYPE_FP32,
                "element types agree");
 
-bool cpattn_guest_tensor(const struct cpattn_guest_job *job, const char *name,
-                         struct cpattn_guest_tensor *tensor)
+_Static_assert((int)CPATTN_GUEST_FP32 == (int)JOB_FP32 &&
+                   (int)CPATTN_GUEST_INT32 == (int)JOB_INT32 &&
+                   (int)CPATTN_GUEST_INT64 == (int)JOB_INT64 &&
+                   (int)CPATTN_GUEST_UINT8 == (int)JOB_UINT8,
+               "element types of jobs agree");
+
+static bool case_tensor(const struct job *j, const char *name, struct cpattn_guest_tensor *tensor)
 {
     for (size_t i = 0; i < sizeof(tensors) / sizeof(tensors[0]); i++) {
-        char *data = job_memory(job->j, tensors[i].role);
+        char *data = job_memory(j, tensors[i].role);
         if (strcmp(tensors[i].name, name) != 0)
             continue;
         if (!data)
             return false;
         *tensor = (struct cpattn_guest_tensor){
-            .data = tensors[i].is_second ? data + job_key_bytes(job->j) : data};
-        describe(job->j, (int)i, tensor);
+            .data = tensors[i].is_second ? data + job_key_bytes(j) : data};
+        describe(j, (int)i, tensor);
         return true;
     }
     return false;
+}
+
+static bool run_tensor(const struct plan_run *run, const char *name,
+                       struct cpattn_guest_tensor *tensor)
+{
+    struct job_tensor found;
+    int index = job_tensor_find(run->kind, run->spec, run->control->rank, name, &found);
+    if (index < 0)
+        return false;
+    *tensor = (struct cpattn_guest_tensor){.data = run->tensors[index],
+                                           .dtype = (enum cpattn_guest_dtype)found.dtype,
+                                           .bytes = (size_t)job_tensor_bytes(&found)};
+    for (int i = 0; i < found.dims; i++)
+        dimension(tensor, found.shape[i], i + 1 < found.dims ? found.shape[i + 1] : 1);
+    return true;
+}
+
+bool cpattn_guest_tensor(const struct cpattn_guest_job *job, const char *name,
+                         struct cpattn_guest_tensor *tensor)
+{
+    return job->run ? run_tensor(job->run, name, tensor) : case_tensor(job->j, name, tensor);
 }

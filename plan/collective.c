@@ -3,6 +3,7 @@
 
 #include "plan/members.h"
 #include "plan/plan.h"
+#include "plan/support.h"
 
 static const struct case_choice operations[] = {{"all_reduce", COLLECTIVE_ALL_REDUCE},
                                                 {"all_gather", COLLECTIVE_ALL_GATHER},
@@ -49,6 +50,7 @@ static const struct case_field fields[] = {
     MEMBER_BOOL(S, verify, "compare the results (true) or only run and time (false)"),
     MEMBER_UINT(S, seed, "seed of the elements"),
     MEMBER_UINT(S, explore_seed, "0: plan order, else a legal order drawn from this seed"),
+    MEMBERS_PLACE(S),
     {.name = NULL}};
 #undef S
 
@@ -271,13 +273,21 @@ static enum status check(const void *spec, struct error *error)
                          "iterations is %d in place, where each run reduces what the one before "
                          "left; accepted is 1, or verify false",
                          c->iterations);
-    return algorithm_check(c, error);
+    enum status status = support_nodes(c->world_size, c->nodes, error);
+    if (status == STATUS_OK)
+        status = support_ranks_per_node(c->world_size, c->nodes, c->ranks_per_node, error);
+    if (status == STATUS_OK)
+        status = support_guest_order(c->implementation, c->explore_seed, error);
+    return status == STATUS_OK ? algorithm_check(c, error) : status;
 }
 
 static void needs_fill(const void *spec, struct job_needs *needs)
 {
     const struct collective *c = spec;
     needs->world_size = c->world_size;
+    needs->nodes = c->nodes;
+    needs->ranks_per_node = c->ranks_per_node;
+    needs->implementation = c->implementation;
     needs->verdict = c->verify;
     for (int rank = 0; rank < c->world_size; rank++)
         needs->cost.drawn += (double)collective_send_count(c, rank);
@@ -319,6 +329,29 @@ static enum status memory(const void *spec, int64_t *rank_bytes, struct error *e
     return error_set(error, STATUS_RESOURCE_EXHAUSTED, "a rank would need more than 1 PiB");
 }
 
+static bool tensor(const void *spec, int rank, int index, struct job_tensor *t)
+{
+    static const enum job_dtype dtypes[ELEMENTS] = {
+        [ELEMENT_FP32] = JOB_FP32,   [ELEMENT_FP16] = JOB_FP16,   [ELEMENT_BF16] = JOB_BF16,
+        [ELEMENT_INT32] = JOB_INT32, [ELEMENT_INT64] = JOB_INT64, [ELEMENT_UINT8] = JOB_UINT8};
+    const struct collective *c = spec;
+    bool sent = index == COLLECTIVE_SEND;
+    *t = (struct job_tensor){
+        .name = sent ? "send" : "receive",
+        .dtype = dtypes[c->dtype],
+        .is_result = !sent,
+        .dims = 1,
+        .shape = {sent ? collective_send_count(c, rank) : collective_receive_count(c, rank)}};
+    return true;
+}
+
+static int64_t message(const void *spec, int from, int to)
+{
+    const struct collective *c = spec;
+    bool moves = c->operation == COLLECTIVE_ALL_TO_ALL || c->operation == COLLECTIVE_ALL_TO_ALLV;
+    return moves ? collective_message(c, from, to) : -1;
+}
+
 static enum status plan_build(const void *spec, int rank, struct plan **plan, struct error *error)
 {
     return collective_plan(spec, rank, plan, error);
@@ -344,6 +377,9 @@ const struct job_kind job_kind_collective = {
     .needs = needs_fill,
     .memory = memory,
     .plan = plan_build,
+    .tensor_count = COLLECTIVE_TENSORS,
+    .tensor = tensor,
+    .message = message,
     .rates = rates,
 };
 _Static_assert(sizeof(struct collective) <= JOB_SPEC_BYTES, "the spec has room");

@@ -68,9 +68,14 @@ struct collective {
     bool verify;
     uint64_t seed;         // of the elements
     uint64_t explore_seed; // 0: run in plan order; else in the legal order drawn from this seed
+    char implementation[IMPLEMENTATION_NAME_MAX]; // the guest that runs it; "": the daemon's own
+    int32_t nodes, ranks_per_node;                // where, as in a case; 0: any
 };
 
 extern const struct job_kind job_kind_collective; // its spec is a struct collective
+
+// Its tensors, by index.
+enum { COLLECTIVE_SEND, COLLECTIVE_RECEIVE, COLLECTIVE_TENSORS };
 
 // ---- facts of one that check() admits ----
 

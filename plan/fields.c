@@ -43,7 +43,7 @@ const struct case_choice case_bias_choices[] = {{"none", BIAS_NONE}, {"111s", BI
 static const struct case_choice bias_aliases[] = {{"no_bias", BIAS_NONE}, {NULL, 0}};
 const struct case_choice case_verify_choices[] = {
     {"off", VERIFY_OFF}, {"auto", VERIFY_AUTO}, {"full", VERIFY_FULL}, {NULL, 0}};
-static const struct case_choice implementation_aliases[] = {{"cpattn", 0}, {NULL, 0}};
+const struct case_choice case_implementation_aliases[] = {{"cpattn", 0}, {NULL, 0}};
 static const struct case_choice verify_aliases[] = {
     {"true", VERIFY_AUTO}, {"false", VERIFY_OFF}, {NULL, 0}};
 const struct case_choice case_inputs_choices[] = {
@@ -75,7 +75,7 @@ const struct case_choice case_inputs_choices[] = {
 
 static const struct case_field field_table[] = {
     TEXT(model, "label of the case for people"),
-    ENTRY(implementation, FIELD_TEXT, .aliases = implementation_aliases,
+    ENTRY(implementation, FIELD_TEXT, .aliases = case_implementation_aliases,
           .help = "program that runs as the ranks: cpattn, or a guest of the daemon"),
     INT(world_size, 1, WORLD_SIZE_MAX, "ranks that share the sequence"),
     CHOICE(comm, case_comm_choices, "how keys and values travel between ranks"),

@@ -156,6 +156,30 @@ struct job_needs job_spec_needs(const struct job_spec *spec)
     return needs;
 }
 
+int job_dtype_bytes(enum job_dtype dtype)
+{
+    static const int bytes[JOB_DTYPES] = {[JOB_BF16] = 2,  [JOB_FP16] = 2,  [JOB_FP32] = 4,
+                                          [JOB_INT32] = 4, [JOB_INT64] = 8, [JOB_UINT8] = 1};
+    return bytes[dtype];
+}
+
+int64_t job_tensor_bytes(const struct job_tensor *tensor)
+{
+    int64_t bytes = job_dtype_bytes(tensor->dtype);
+    for (int i = 0; i < tensor->dims; i++)
+        bytes *= tensor->shape[i];
+    return bytes;
+}
+
+int job_tensor_find(const struct job_kind *kind, const void *spec, int rank, const char *name,
+                    struct job_tensor *tensor)
+{
+    for (int i = 0; i < kind->tensor_count; i++)
+        if (kind->tensor(spec, rank, i, tensor) && strcmp(tensor->name, name) == 0)
+            return i;
+    return -1;
+}
+
 enum status job_spec_memory(const struct job_spec *spec, int64_t *rank_bytes, struct error *error)
 {
     return spec->kind->memory(spec->bytes, rank_bytes, error);

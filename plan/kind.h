@@ -27,6 +27,30 @@ struct job_needs {
     struct case_cost cost;         // lower bounds of its work; zeros: not known
 };
 
+// Element types of tensors. Those of a case have the same numbers.
+enum job_dtype {
+    JOB_BF16 = DTYPE_BF16,
+    JOB_FP16 = DTYPE_FP16,
+    JOB_FP32 = DTYPE_FP32,
+    JOB_INT32,
+    JOB_INT64,
+    JOB_UINT8,
+    JOB_DTYPES
+};
+int job_dtype_bytes(enum job_dtype dtype);
+
+// An input or a result of a rank, without gaps in memory.
+struct job_tensor {
+    const char *name; // "send", "dw1"
+    enum job_dtype dtype;
+    bool is_result;
+    int dims;         // 1 or 2
+    int64_t shape[2]; // with a 0: the rank has nothing of it
+};
+
+// Upper bound of job_kind's tensor_count.
+#define JOB_TENSORS_MAX 16
+
 // What a bench shows of a job beside its time: `work` per second, in units of `unit`.
 #define JOB_RATES_MAX 4
 struct job_rate {
@@ -60,6 +84,13 @@ struct job_kind {
     // Builds what a rank executes, if that is a plan; the caller destroys it. RESOURCE_EXHAUSTED:
     // memory is short. NULL: the kind has no plans.
     enum status (*plan)(const void *spec, int rank, struct plan **plan, struct error *error);
+    // Tensors of a rank by index, inputs and results, as a guest's function and cpattn_check have
+    // them. False: the job has no such tensor. `tensor_count` 0: only the daemon's own ranks run
+    // this kind. Attention has its own.
+    int tensor_count;
+    bool (*tensor)(const void *spec, int rank, int index, struct job_tensor *tensor);
+    // Elements that a rank sends to another; -1, or NULL: that follows from the shapes.
+    int64_t (*message)(const void *spec, int from, int to);
     // Fills in rates; returns how many. NULL: none.
     int (*rates)(const void *spec, struct job_rate rates[JOB_RATES_MAX]);
 };
@@ -120,6 +151,10 @@ enum status job_spec_parse(struct job_spec *spec, const struct job_text *text,
 
 struct job_needs job_spec_needs(const struct job_spec *spec);
 uint64_t job_spec_hash(const struct job_spec *spec);
+// The index of a tensor by its name; -1: the job has no such tensor.
+int job_tensor_find(const struct job_kind *kind, const void *spec, int rank, const char *name,
+                    struct job_tensor *tensor);
+int64_t job_tensor_bytes(const struct job_tensor *tensor);
 // Both return the length as snprintf does: one line that tells the job from its neighbours, as "sum
 // w4 count=100", and the command line that runs it again.
 int job_spec_describe(const struct job_spec *spec, char *text, size_t size);

@@ -3,6 +3,7 @@
 
 #include "plan/members.h"
 #include "plan/plan.h"
+#include "plan/support.h"
 
 static const struct case_choice layers[] = {
     {"column", LINEAR_COLUMN}, {"row", LINEAR_ROW}, {"mlp", LINEAR_MLP}, {NULL, 0}};
@@ -32,6 +33,7 @@ static const struct case_field fields[] = {
     MEMBER_BOOL(S, verify, "compare the results (true) or only run and time (false)"),
     MEMBER_UINT(S, seed, "seed of the inputs"),
     MEMBER_UINT(S, explore_seed, "0: plan order, else a legal order drawn from this seed"),
+    MEMBERS_PLACE(S),
     {.name = NULL}};
 #undef S
 
@@ -171,10 +173,14 @@ double linear_flops(const struct linear *l, int rank)
 
 // ---- what the daemon asks -----------------------------------------------------------------------
 
-static enum status check(const void *spec, struct error *error)
+// What only an mlp has.
+static enum status middle_check(const struct linear *l, struct error *error)
 {
-    const struct linear *l = spec;
     const char *layer = case_choice_name(layers, (int)l->layer);
+    if (l->layer == LINEAR_MLP && linear_sizes(l).gates * l->hidden > LINEAR_SIZE_MAX)
+        return error_set(error, STATUS_INVALID_ARGUMENT,
+                         "hidden is %lld with swiglu; accepted is 1 to %lld", (long long)l->hidden,
+                         (long long)(LINEAR_SIZE_MAX / 2));
     if (l->layer != LINEAR_MLP && l->hidden != 0)
         return error_set(error, STATUS_INVALID_ARGUMENT,
                          "hidden is %lld with layer %s; accepted is 0, or layer mlp, which has "
@@ -185,17 +191,28 @@ static enum status check(const void *spec, struct error *error)
                          "activation is %s with layer %s; accepted is auto, or layer mlp, which "
                          "has one between its layers",
                          case_choice_name(activations, (int)l->activation), layer);
-    if (linear_sizes(l).gates * l->hidden > LINEAR_SIZE_MAX && l->layer == LINEAR_MLP)
-        return error_set(error, STATUS_INVALID_ARGUMENT,
-                         "hidden is %lld with swiglu; accepted is 1 to %lld", (long long)l->hidden,
-                         (long long)(LINEAR_SIZE_MAX / 2));
     return STATUS_OK;
+}
+
+static enum status check(const void *spec, struct error *error)
+{
+    const struct linear *l = spec;
+    enum status status = middle_check(l, error);
+    if (status == STATUS_OK)
+        status = support_nodes(l->world_size, l->nodes, error);
+    if (status == STATUS_OK)
+        status = support_ranks_per_node(l->world_size, l->nodes, l->ranks_per_node, error);
+    return status == STATUS_OK ? support_guest_order(l->implementation, l->explore_seed, error)
+                               : status;
 }
 
 static void needs_fill(const void *spec, struct job_needs *needs)
 {
     const struct linear *l = spec;
     needs->world_size = l->world_size;
+    needs->nodes = l->nodes;
+    needs->ranks_per_node = l->ranks_per_node;
+    needs->implementation = l->implementation;
     needs->verdict = l->verify;
     for (int rank = 0; rank < l->world_size; rank++) {
         double flops = linear_flops(l, rank);
@@ -222,6 +239,24 @@ static enum status memory(const void *spec, int64_t *rank_bytes, struct error *e
     return error_set(error, STATUS_RESOURCE_EXHAUSTED, "a rank would need more than 1 PiB");
 }
 
+// Rank 0 has some of every tensor that there is.
+static bool tensor(const void *spec, int rank, int index, struct job_tensor *t)
+{
+    const struct linear *l = spec;
+    enum linear_tensor which = (enum linear_tensor)index;
+    struct linear_shape shape = linear_shape(l, rank, which);
+    bool bias =
+        which == LINEAR_B1 || which == LINEAR_B2 || which == LINEAR_DB1 || which == LINEAR_DB2;
+    if (linear_bytes(l, 0, which) == 0)
+        return false;
+    *t = (struct job_tensor){.name = linear_tensor_name(l, which),
+                             .dtype = (enum job_dtype)l->dtype,
+                             .is_result = which >= LINEAR_Y,
+                             .dims = bias ? 1 : 2,
+                             .shape = {bias ? shape.columns : shape.rows, shape.columns}};
+    return true;
+}
+
 static enum status plan_build(const void *spec, int rank, struct plan **plan, struct error *error)
 {
     return linear_plan(spec, rank, plan, error);
@@ -246,6 +281,8 @@ const struct job_kind job_kind_linear = {
     .needs = needs_fill,
     .memory = memory,
     .plan = plan_build,
+    .tensor_count = LINEAR_TENSORS,
+    .tensor = tensor,
     .rates = rates,
 };
 _Static_assert(sizeof(struct linear) <= JOB_SPEC_BYTES, "the spec has room");

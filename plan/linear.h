@@ -42,12 +42,14 @@ struct linear {
     int32_t iterations;    // runs in a row; times are their means
     uint64_t seed;         // of the inputs
     uint64_t explore_seed; // 0: run in plan order; else in the legal order drawn from this seed
+    char implementation[IMPLEMENTATION_NAME_MAX]; // the guest that runs it; "": the daemon's own
+    int32_t nodes, ranks_per_node;                // where, as in a case; 0: any
 };
 
 extern const struct job_kind job_kind_linear; // its spec is a struct linear
 
-// Tensors of a rank: inputs up to DY, then results. Of a column layer weights and bias are W1 and
-// B1, of a row layer W2 and B2.
+// Tensors of a rank, by index: inputs up to DY, then results. Of a column layer weights and bias
+// are W1 and B1, of a row layer W2 and B2.
 enum linear_tensor {
     LINEAR_X,
     LINEAR_W1,

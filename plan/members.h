@@ -21,6 +21,15 @@
 #define MEMBER_CHOICE(type, member, list, text)                                                    \
     MEMBER_FIELD(type, member, FIELD_CHOICE, .choices = list, .help = text)
 
+// Where a job runs, for specs with `implementation`, `nodes` and `ranks_per_node` as a case has
+// them.
+#define MEMBERS_PLACE(type)                                                                        \
+    MEMBER_FIELD(type, implementation, FIELD_TEXT, .aliases = case_implementation_aliases,         \
+                 .help = "program that runs as the ranks: cpattn, or a guest of the daemon"),      \
+        MEMBER_INT(type, nodes, 0, HOSTS_MAX,                                                      \
+                   "hosts over which the ranks are spread evenly, 0: any"),                        \
+        MEMBER_INT(type, ranks_per_node, 0, WORLD_SIZE_MAX, "ranks on each host, 0: any")
+
 // True if the names are equal; '-' in the first counts as '_'.
 bool members_name_is(const char *name, const char *field);
 

@@ -45,25 +45,47 @@ static enum status check_group(const struct cp_case *c, struct error *error)
                      c->a2a_size, c->world_size);
 }
 
-static enum status check_nodes(const struct cp_case *c, struct error *error)
+enum status support_nodes(int32_t world_size, int32_t nodes, struct error *error)
 {
-    if (c->nodes == 0 || c->world_size % c->nodes == 0)
+    if (nodes == 0 || world_size % nodes == 0)
         return STATUS_OK;
     return error_set(error, STATUS_INVALID_ARGUMENT,
                      "nodes is %d and world_size is %d; accepted is a divisor of world_size, or 0",
-                     c->nodes, c->world_size);
+                     nodes, world_size);
 }
 
-static enum status check_ranks_per_node(const struct cp_case *c, struct error *error)
+static enum status check_nodes(const struct cp_case *c, struct error *error)
 {
-    int32_t nodes = c->ranks_per_node ? c->world_size / c->ranks_per_node : 0;
-    if (c->ranks_per_node == 0 ||
-        (c->world_size == nodes * c->ranks_per_node && (c->nodes == 0 || c->nodes == nodes)))
+    return support_nodes(c->world_size, c->nodes, error);
+}
+
+enum status support_ranks_per_node(int32_t world_size, int32_t nodes, int32_t ranks_per_node,
+                                   struct error *error)
+{
+    int32_t made = ranks_per_node ? world_size / ranks_per_node : 0;
+    if (ranks_per_node == 0 ||
+        (world_size == made * ranks_per_node && (nodes == 0 || nodes == made)))
         return STATUS_OK;
     return error_set(error, STATUS_INVALID_ARGUMENT,
                      "ranks_per_node is %d, world_size is %d and nodes is %d; accepted is 0 or "
                      "world_size / nodes, and any divisor of world_size if nodes is 0",
-                     c->ranks_per_node, c->world_size, c->nodes);
+                     ranks_per_node, world_size, nodes);
+}
+
+static enum status check_ranks_per_node(const struct cp_case *c, struct error *error)
+{
+    return support_ranks_per_node(c->world_size, c->nodes, c->ranks_per_node, error);
+}
+
+enum status support_guest_order(const char *implementation, uint64_t explore_seed,
+                                struct error *error)
+{
+    if (!implementation[0] || explore_seed == 0)
+        return STATUS_OK;
+    return error_set(error, STATUS_INVALID_ARGUMENT,
+                     "explore_seed is %llu with implementation %s; accepted is 0 there, or "
+                     "implementation cpattn",
+                     (unsigned long long)explore_seed, implementation);
 }
 
 static enum status check_window(const struct cp_case *c, struct error *error)
@@ -119,12 +141,7 @@ static enum status check_softcap(const struct cp_case *c, struct error *error)
 
 static enum status check_guest_order(const struct cp_case *c, struct error *error)
 {
-    if (!c->implementation[0] || c->explore_seed == 0)
-        return STATUS_OK;
-    return error_set(error, STATUS_INVALID_ARGUMENT,
-                     "explore_seed is %llu with implementation %s; accepted is 0 there, or "
-                     "implementation cpattn",
-                     (unsigned long long)c->explore_seed, c->implementation);
+    return support_guest_order(c->implementation, c->explore_seed, error);
 }
 
 static enum status check_guest_provider(const struct cp_case *c, struct error *error)

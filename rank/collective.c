@@ -24,6 +24,7 @@ struct work {
     struct plan *plan;
     struct plan_run run;
     char *send, *receive; // first elements; NULL where a rank has none
+    void *tensors[COLLECTIVE_TENSORS];
 };
 
 static size_t receive_bytes(const struct work *w)
@@ -174,13 +175,17 @@ static enum status job_do(void *context, struct error *error)
     uint64_t start_ns = clock_now_ns();
     enum status status = memory_fill(w, error);
     timings->inputs_ns = clock_now_ns() - start_ns;
-    w->run.library = w->c->algorithm == ALGORITHM_NCCL ? w->c : NULL;
+    w->run.library =
+        w->c->algorithm == ALGORITHM_NCCL && !rank_task_is_guest(w->task) ? w->c : NULL;
     w->run.library_send = w->send;
     w->run.library_receive = w->receive;
+    w->tensors[COLLECTIVE_SEND] = w->send;
+    w->tensors[COLLECTIVE_RECEIVE] = w->receive;
+    w->run.tensors = w->tensors;
     rank_task_at(w->task, REPORT_FORWARD, 0);
     if (status == STATUS_OK)
         status = w->engine->ops->plan_execute(w->engine, &w->run, error);
-    if (status == STATUS_OK)
+    if (status == STATUS_OK && w->task->report->refusal.status == STATUS_OK)
         status = verdict_make(w, error);
     return status == STATUS_OK ? w->engine->ops->plan_finish(w->engine, error) : status;
 }
@@ -194,7 +199,7 @@ static bool refused(const struct rank_task *task)
         rank_task_refuse(task, STATUS_UNIMPLEMENTED, "these ranks run no collectives");
         return true;
     }
-    if (c->algorithm != ALGORITHM_NCCL || ops->queue)
+    if (c->algorithm != ALGORITHM_NCCL || ops->queue || rank_task_is_guest(task))
         return false;
     rank_task_refuse(task, STATUS_UNIMPLEMENTED,
                      "algorithm is nccl, which GPUs have; these ranks have the backend cpu");
@@ -217,6 +222,8 @@ static enum status run(const struct rank_task *task, struct error *error)
     enum status status = collective_plan(w.c, w.rank, &w.plan, error);
     task->report->timings.plan_ns = clock_now_ns() - start_ns;
     if (status == STATUS_OK) {
+        if (rank_task_is_guest(task))
+            plan_keep_tensors(w.plan);
         task->report->operations = w.plan->op_count;
         w.run = (struct plan_run){
             .plan = w.plan, .iterations = w.c->iterations, .spare_bytes = spare_bytes(&w)};

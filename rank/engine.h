@@ -5,6 +5,7 @@
 #define CPATTN_RANK_ENGINE_H
 
 #include "judge/collective.h"
+#include "plan/kind.h"
 #include "rank/job.h"
 
 struct engine {
@@ -22,7 +23,13 @@ struct plan_run {
     const void *library_send;
     void *library_receive;
     int64_t spare_bytes; // of the engine's memory, for the caller
-    struct arena *arena; // of the host, which the engine reserves
+    // The job: its kind, its spec, and its tensors in the engine's memory by the kind's index,
+    // which are set before plan_execute(). For an engine that computes without a plan.
+    const struct job_kind *kind;
+    const void *spec;
+    void *const *tensors;
+    struct refusal *refusal; // where plan_execute() tells why there are no results
+    struct arena *arena;     // of the host, which the engine reserves
     struct transport *control;
     struct progress *progress;
     struct timings *timings;
@@ -35,9 +42,9 @@ struct plan_run {
 // Called in this order for each case. After an error or missing memory only release() follows.
 struct engine_ops {
     const char *name; // "cpu"
-    // The engine computes without a plan: execute() gets a job whose plan has only the buffers of
-    // inputs and results. Every element of its results is judged. If execute() fills in the
-    // report's refusal, verify() is not called.
+    // The engine computes without a plan: execute() and plan_execute() get a job whose plan has
+    // only the buffers of inputs and results. Every element of its results is judged. If one of
+    // them fills in the refusal, there is nothing to verify.
     bool brings_execution;
     double verify_work; // work of a rank for a verdict with `verify: auto` (judge/tiles.h)
     // Chooses the providers of the job's attention, and adds to *host_bytes the bytes that the

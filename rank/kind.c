@@ -31,8 +31,6 @@ static enum status task_admit(const struct session *s, const struct job_spec *sp
     if (s->out_of_step)
         return error_set(error, STATUS_FAILED_PRECONDITION,
                          "rank %d broke a job off and is out of step with its peers", s->rank);
-    if (s->engine->ops->brings_execution)
-        return error_set(error, STATUS_UNIMPLEMENTED, "a guest runs cases of attention alone");
     enum status status = spec->kind->check(spec->bytes, error);
     int world_size = status == STATUS_OK ? job_spec_needs(spec).world_size : 0;
     if (status == STATUS_OK && world_size != s->world_size)
@@ -48,6 +46,7 @@ enum status rank_kind_run(struct session *s, const struct job_spec *spec, uint64
     const struct rank_kind *kind = kind_of(spec);
     struct rank_report result = {.rank = s->rank};
     const struct rank_task task = {.session = s,
+                                   .kind = spec->kind,
                                    .spec = spec->bytes,
                                    .number = number,
                                    .segments = segments,
@@ -110,6 +109,11 @@ void rank_task_refuse(const struct rank_task *task, enum status status, const ch
     snprintf(task->report->refusal.text, sizeof(task->report->refusal.text), "%s", text);
 }
 
+bool rank_task_is_guest(const struct rank_task *task)
+{
+    return task->session->engine->ops->brings_execution;
+}
+
 enum status rank_task_plan(const struct rank_task *task, struct plan_run *run,
                            enum status (*work)(void *context, struct error *error), void *context,
                            struct error *error)
@@ -122,6 +126,9 @@ enum status rank_task_plan(const struct rank_task *task, struct plan_run *run,
     run->control = s->transport;
     run->progress = s->progress;
     run->timings = &task->report->timings;
+    run->refusal = &task->report->refusal;
+    run->kind = task->kind;
+    run->spec = task->spec;
     enum status status = s->engine->ops->plan_reserve(s->engine, run, &lacks, &reason);
     if (status != STATUS_OK) {
         *error = reason;

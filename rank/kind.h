@@ -10,8 +10,9 @@
 struct rank_task {
     struct session *session; // its rank, world size, transport (nothing under way) and arena, which
                              // run() reserves for itself
-    const void *spec;        // has passed check(); its world size is the session's
-    uint64_t number;         // of the job, the same on all ranks
+    const struct job_kind *kind;
+    const void *spec;                // has passed check(); its world size is the session's
+    uint64_t number;                 // of the job, the same on all ranks
     const struct segments *segments; // of a client's tensors; NULL: none
     struct rank_report *report;      // zeroed, except the rank
 };
@@ -47,6 +48,9 @@ enum status rank_task_exchange(const struct rank_task *task, int number,
 
 // Reports that the ranks cannot run the job. All ranks must come to this.
 void rank_task_refuse(const struct rank_task *task, enum status status, const char *text);
+
+// Whether others' code takes the place of the plan's operations; the same on all ranks of a pool.
+bool rank_task_is_guest(const struct rank_task *task);
 
 // Runs a plan on the engine: completes `run` with what belongs to the task, reserves memory, and
 // calls work(). If one rank lacks memory, all refuse the job and work() is not called.

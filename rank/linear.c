@@ -237,9 +237,10 @@ static enum status job_do(void *context, struct error *error)
     rank_task_at(w->task, REPORT_FORWARD, 0);
     if (status == STATUS_OK) // so that no rank's times hold what others take to draw their inputs
         status = session_barrier(w->task->session, error);
+    w->run.tensors = (void *const *)w->places;
     if (status == STATUS_OK)
         status = w->engine->ops->plan_execute(w->engine, &w->run, error);
-    if (status == STATUS_OK)
+    if (status == STATUS_OK && report->refusal.status == STATUS_OK)
         status = verdict_make(w, error);
     return status == STATUS_OK ? w->engine->ops->plan_finish(w->engine, error) : status;
 }
@@ -257,6 +258,8 @@ static enum status run(const struct rank_task *task, struct error *error)
     enum status status = linear_plan(w.l, w.rank, &w.plan, error);
     task->report->timings.plan_ns = clock_now_ns() - start_ns;
     if (status == STATUS_OK) {
+        if (rank_task_is_guest(task))
+            plan_keep_tensors(w.plan);
         task->report->operations = w.plan->op_count;
         w.run = (struct plan_run){.plan = w.plan, .iterations = w.l->iterations};
         status = rank_task_plan(task, &w.run, job_do, &w, error);

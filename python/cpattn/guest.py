@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Turn a program into a guest: an implementation of attention that cpattnd starts, keeps warm,
-supervises and judges like its own.
+"""Turn a program into a guest: an implementation of attention, of collectives or of linear layers that
+cpattnd starts, keeps warm, supervises and judges like its own.
 
     import cpattn.guest
 
@@ -14,6 +14,15 @@ The daemon runs the program once for each rank:
 
     cpattnd --guest mine="python3 my_ring.py"
     cpattn-submit case --implementation mine --world-size 4
+
+Collectives and linear layers are functions of their own:
+
+    def collective(job, tensors, group):
+        tensors.receive.copy_(my_all_reduce(tensors.send))
+
+    cpattn.guest.serve(collective=collective)
+
+    cpattn-submit collective all_reduce --implementation mine --world-size 4
 
 Tensors are PyTorch's where PyTorch is imported, or the rank has a GPU, else numpy's. Neither is needed
 to import this module.
@@ -33,11 +42,15 @@ from typing import Any, Callable, Optional
 
 from cpattn import _library
 
-__all__ = ["Case", "Shard", "Unsupported", "serve"]
+__all__ = ["Case", "Job", "Shard", "Tensors", "Unsupported", "serve"]
 
 INPUTS = ("q", "k", "v", "do", "sink", "bias")
 RESULTS = ("out", "lse", "dq", "dk", "dv", "dsink", "max_logit", "dbias")
-_DTYPES = {1: "bf16", 2: "fp16", 3: "fp32"}
+# Tensors of jobs of other kinds.
+TENSORS = ("send", "receive", "x", "w", "b", "w1", "b1", "w2", "b2", "dy")
+TENSORS += ("y", "dx", "dw", "db", "dw1", "db1", "dw2", "db2")
+_DTYPES = {1: "bf16", 2: "fp16", 3: "fp32", 4: "int32", 5: "int64", 6: "uint8"}
+_BYTES = {1: 2, 2: 2, 3: 4, 4: 4, 5: 8, 6: 1}
 _TEXT_MAX = 500
 _FRAMES_TOLD = 3
 _KEPT_BYTES = 1 << 30
@@ -110,6 +123,10 @@ _FUNCTIONS = {
             ctypes.POINTER(ctypes.c_int64),
         ],
     ),
+    "cpattn_guest_add": (ctypes.c_bool, [ctypes.c_char_p, _ATTEND, ctypes.c_void_p]),
+    "cpattn_guest_kind": (ctypes.c_char_p, [ctypes.c_void_p]),
+    "cpattn_guest_job_field_name": (ctypes.c_char_p, [ctypes.c_void_p, ctypes.c_int]),
+    "cpattn_guest_message": (ctypes.c_int64, [ctypes.c_void_p, ctypes.c_int, ctypes.c_int]),
     "cpattn_guest_has_lse": (None, [ctypes.c_void_p]),
     "cpattn_guest_backward": (None, [ctypes.c_void_p]),
     "cpattn_guest_fail": (None, [ctypes.c_void_p, ctypes.c_bool, ctypes.c_char_p]),
@@ -168,14 +185,19 @@ class Case(types.SimpleNamespace):
         return [range(k * length // count, (k + 1) * length // count) for k in mine]
 
 
-def _case_of(job: int) -> Case:
+class Job(types.SimpleNamespace):
+    """The fields of a job of another kind as typed attributes: job.operation, job.count, job.bias. `kind`
+    is "collective" or "linear"."""
+
+
+def _fields_of(job: int) -> dict:
     library, fields, index = _guest_library(), {}, 0
     text = ctypes.create_string_buffer(1 << 14)
-    while name := library.cpattn_guest_field_name(index):
+    while name := library.cpattn_guest_job_field_name(job, index):
         library.cpattn_guest_field(job, name, text, len(text))
         fields[name.decode()] = _value(name.decode(), text.value.decode())
         index += 1
-    return Case(**fields)
+    return fields
 
 
 # ---- tensors ------------------------------------------------------------------------------------
@@ -185,7 +207,7 @@ class _DeviceMemory:
     """Device memory in the form that PyTorch accepts."""
 
     def __init__(self, tensor: _Tensor, size: int) -> None:
-        kind = "<f4" if tensor.dtype == 3 else "<i2"
+        kind = {3: "<f4", 4: "<i4", 5: "<i8", 6: "|u1"}.get(tensor.dtype, "<i2")
         self.__cuda_array_interface__ = {
             "shape": (size,),
             "typestr": kind,
@@ -206,10 +228,11 @@ class _Torch:
         self.torch = torch
         self.device = torch.device("cpu") if device < 0 else torch.device("cuda", device)
         self.dtypes = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
+        self.dtypes.update({"int32": torch.int32, "int64": torch.int64, "uint8": torch.uint8})
 
     def view(self, tensor: _Tensor, shape: tuple, strides: tuple) -> Any:
         dtype = self.dtypes[_DTYPES[tensor.dtype]]
-        size = tensor.bytes // (4 if tensor.dtype == 3 else 2)
+        size = tensor.bytes // _BYTES[tensor.dtype]
         if size == 0:
             return self.torch.empty(shape, dtype=dtype, device=self.device)
         if self.device.type == "cuda":
@@ -257,6 +280,7 @@ class _Numpy:
 
         self.numpy = numpy
         self.dtypes = {"bf16": numpy.uint16, "fp16": numpy.float16, "fp32": numpy.float32}
+        self.dtypes.update({"int32": numpy.int32, "int64": numpy.int64, "uint8": numpy.uint8})
 
     def view(self, tensor: _Tensor, shape: tuple, strides: tuple) -> Any:
         dtype = self.numpy.dtype(self.dtypes[_DTYPES[tensor.dtype]])
@@ -289,6 +313,42 @@ class _Numpy:
         return None
 
 
+def _view_of(job: int, name: str, memory: Any) -> Any:
+    """The rank's memory of a tensor; None: the job has no such tensor."""
+    tensor = _Tensor()
+    if not _guest_library().cpattn_guest_tensor(job, name.encode(), ctypes.byref(tensor)):
+        return None
+    shape, strides = tensor.shape[: tensor.dims], tensor.strides[: tensor.dims]
+    return memory.view(tensor, tuple(shape), tuple(strides))
+
+
+class Tensors:
+    """A rank's tensors of a collective or a linear layer, by name, or None if the job has no such tensor.
+
+    - Collective: `send` and `receive`, of one dimension. In place they share memory.
+    - Linear: `x`, `w`, `b`, `dy`; results are `y`, `dx`, `dw`, `db`. An mlp has `w1`, `b1`, `w2`, `b2`
+      and their gradients `dw1`, `db1`, `dw2`, `db2`.
+    - They are the rank's memory: the function writes results there, with copy_() or [:], and nothing
+      else. A tensor of which a rank has nothing has no elements.
+    - `rank` and `world_size` are those of the rank; `device` is the number of its GPU, or -1.
+    """
+
+    def __init__(self, job: int, memory: Any) -> None:
+        self._job = job
+        place = _guest_library().cpattn_guest_place(job).contents
+        self.rank, self.world_size, self.device = place.rank, place.world_size, place.device
+        for name in TENSORS:
+            setattr(self, name, _view_of(job, name, memory))
+
+    def message(self, source: int, target: int) -> int:
+        """Elements that a rank sends to another in an all_to_all or all_to_allv; -1 in other jobs."""
+        return _guest_library().cpattn_guest_message(self._job, source, target)
+
+    def backward(self) -> None:
+        """Marks the begin of the backward pass, for times and progress."""
+        _guest_library().cpattn_guest_backward(self._job)
+
+
 class Shard:
     """A rank's share of a case.
 
@@ -312,11 +372,7 @@ class Shard:
             setattr(self, name, None if view is None else memory.copy(view))
 
     def _view(self, name: str) -> Any:
-        tensor = _Tensor()
-        if not _guest_library().cpattn_guest_tensor(self._job, name.encode(), ctypes.byref(tensor)):
-            return None
-        shape, strides = tensor.shape[: tensor.dims], tensor.strides[: tensor.dims]
-        return self._memory.view(tensor, tuple(shape), tuple(strides))
+        return _view_of(self._job, name, self._memory)
 
     def tokens(self, side: str = "q") -> list:
         """The sequence and position of each row of the queries ("q") or the keys ("k"). Rows number
@@ -437,8 +493,8 @@ def _told(error: BaseException) -> str:
 
 
 class _Server:
-    def __init__(self, attend: Callable, library: Optional[str], group: bool) -> None:
-        self._attend, self._library, self._wants_group = attend, library, group
+    def __init__(self, functions: dict, library: Optional[str], group: bool) -> None:
+        self._functions, self._library, self._wants_group = functions, library, group
         self._memory: Any = None
         self._group: Any = None
 
@@ -466,17 +522,27 @@ class _Server:
             ctypes.memmove(text, told, len(told))
             return 1
 
-    def attend(self, job: int, _context: Any) -> int:
+    def run(self, job: int, _context: Any) -> int:
         try:
-            return self._attend_case(job)
+            return self._run_guarded(job)
         finally:
             self._memory.trim()
 
-    def _attend_case(self, job: int) -> int:
+    def _run_job(self, job: int) -> None:
+        kind = _guest_library().cpattn_guest_kind(job).decode()
+        function, fields = self._functions[kind], _fields_of(job)
+        if kind == "attention":
+            shard = Shard(job, self._memory)
+            shard._deliver(function(Case(**fields), shard, self._group))
+            return
+        if function(Job(kind=kind, **fields), Tensors(job, self._memory), self._group) is not None:
+            raise WrongResult(f"{kind} returned something; it writes results to its tensors")
+        self._memory.finish()
+
+    def _run_guarded(self, job: int) -> int:
         fail = _guest_library().cpattn_guest_fail
         try:
-            shard = Shard(job, self._memory)
-            shard._deliver(self._attend(_case_of(job), shard, self._group))
+            self._run_job(job)
             return 0
         except SystemExit as error:
             sys.stdout.flush()
@@ -491,8 +557,15 @@ class _Server:
         return 1
 
 
-def serve(attend: Callable, *, library: Optional[str] = None, group: bool = True) -> None:
-    """Serves cases until the daemon ends the process; does not return.
+def serve(
+    attend: Optional[Callable] = None,
+    *,
+    collective: Optional[Callable] = None,
+    linear: Optional[Callable] = None,
+    library: Optional[str] = None,
+    group: bool = True,
+) -> None:
+    """Serves cases and jobs until the daemon ends the process; does not return.
 
     attend(case, shard, group) gets a Case, its Shard, and PyTorch's process group of all ranks: gloo
     for host memory, NCCL for GPUs, None with numpy or without `group`. It returns a dict of tensors:
@@ -505,8 +578,16 @@ def serve(attend: Callable, *, library: Optional[str] = None, group: bool = True
     dsink and max_logit cover the queries of all ranks. So does dbias if the bias has one row for all
     queries or, with thd, a row for each position. If attend raises an exception or returns a wrong
     result, the case is answered with that, and the process continues. `library` is "torch" or "numpy".
+
+    collective(job, tensors, group) and linear(job, tensors, group) get a Job and its Tensors, write the
+    results to these, and return None. They run jobs of these kinds with `--implementation`.
     """
-    server = _Server(attend, library, group)
-    guest = _Guest(_START(server.start), _ATTEND(server.attend), None)
+    others = {"collective": collective, "linear": linear}
+    server = _Server({"attention": attend, **others}, library, group)
+    run = _ATTEND(server.run)
+    for kind, function in others.items():
+        if function is not None:
+            _guest_library().cpattn_guest_add(kind.encode(), run, None)
+    guest = _Guest(_START(server.start), run if attend is not None else _ATTEND(), None)
     status = _guest_library().cpattn_guest_main(ctypes.byref(guest))
     sys.exit(status)

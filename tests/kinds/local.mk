@@ -29,3 +29,11 @@ tests_kinds_test_collectives_LDADD = $(daemon_fixture_libs)
 test_programs += tests/kinds/test_linears
 tests_kinds_test_linears_SOURCES = tests/kinds/test_linears.c $(job_calls)
 tests_kinds_test_linears_LDADD = $(daemon_fixture_libs)
+
+# A guest for collectives and linear layers, right and wrong.
+test_helpers += tests/kinds/guest_kinds
+tests_kinds_guest_kinds_SOURCES = tests/kinds/guest_kinds.c
+tests_kinds_guest_kinds_CPPFLAGS = -I$(top_srcdir)/guest
+tests_kinds_guest_kinds_LDADD = guest/libcpattn-guest.la
+tests_kinds_guest_kinds_LDFLAGS = $(AM_LDFLAGS) -no-install
+test_scripts += tests/kinds/test_kind_guests.sh

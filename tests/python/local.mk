@@ -3,5 +3,6 @@ test_scripts += tests/python/test_python.sh
 test_scripts += tests/python/test_wheel.sh
 test_scripts += tests/python/test_guests.sh
 test_scripts += tests/python/test_guest_rings.sh
+test_scripts += tests/python/test_guest_jobs.sh
 test_scripts += tests/python/test_ring_page.sh
 EXTRA_DIST += tests/python/guest_faults.py tests/python/guest_packed.py tests/python/guest_rings.py

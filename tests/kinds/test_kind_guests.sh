@@ -1,0 +1,116 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Guests that run collectives and linear layers: right ones pass, those with a mistake are refused, the
+# diagnosis that the command prints names the mistake, and what fails is answered in the guest's words. Prints TAP.
+set -u
+: "${top_srcdir:=.}" "${top_builddir:=build}"
+# shellcheck source=tests/support/tap.sh
+. "$top_srcdir/tests/support/tap.sh"
+submit=$top_builddir/cpattn-submit
+guest=$(cd "$top_builddir" && pwd)/tests/kinds/guest_kinds
+scratch=$(mktemp -d) || exit 99
+CPATTN_SOCKET=$scratch/cpattnd.sock
+export CPATTN_SOCKET
+daemon=
+trap '[ -n "$daemon" ] && kill -KILL "$daemon" 2>/dev/null; rm -rf "$scratch"' EXIT
+
+set --
+for mistake in missing twice undivided factor swapped outside send unequal nothing fails unlike; do
+    set -- "$@" --guest "$mistake=$guest $mistake"
+done
+"$top_builddir/cpattnd" --socket "$CPATTN_SOCKET" --backend cpu --devices 4 --log-level warning \
+    --guest "right=$guest" --guest "bias=$guest 'bias of all'" --guest "attention=$guest 'attention alone'" "$@" \
+    2>"$scratch/log" &
+daemon=$!
+until "$submit" status >/dev/null 2>&1; do
+    kill -0 "$daemon" 2>/dev/null || { cat "$scratch/log"; exit 99; }
+    sleep 0.05
+done
+
+run() { # GUEST OPTIONS...
+    name=$1
+    shift
+    out=$("$submit" "$@" --implementation "$name" --timeout 60s 2>&1)
+    status=$?
+}
+right() { # OPTIONS...
+    run right "$@"
+    tap_is "right: $*" "$status" 0
+    [ "$status" = 0 ] || printf '%s\n' "$out" | head -n 8 | sed 's/^/# /'
+}
+wrong() { # GUEST WORDS OPTIONS...: words of the diagnosis, or of any line where there is none
+    words=$2
+    mistake=$1
+    shift 2
+    run "$mistake" "$@"
+    tap_is "wrong: $mistake: $*: it is refused" "$status" 1
+    tap_has "wrong: $mistake: $*: and named" "$out" "$words"
+}
+
+# ---- collectives ----
+
+reduce="collective all_reduce --world-size 3 --count 1000"
+# shellcheck disable=SC2086
+{
+    right $reduce --repeat 2
+    tap_has "the answer names the guest" "$out" "implementation=right"
+    right $reduce --dtype int32 --in-place true
+    right $reduce --reduction avg --offset 3 --iterations 3
+    right collective reduce_scatter --world-size 4 --count 33
+    right collective all_gather --world-size 4 --count 33 --in-place true
+    right collective all_to_allv --world-size 4 --count 33
+    right collective all_to_all --world-size 1 --count 0
+    right collective broadcast --world-size 3 --root 1 --count 50
+    wrong missing "rank 1 is missing" $reduce
+    wrong twice "rank 1" $reduce
+    wrong undivided "divided" $reduce --reduction avg
+    wrong factor "3 times" $reduce
+    wrong swapped "swapped" collective all_gather --world-size 3 --count 50
+    wrong swapped "rank" collective all_to_all --world-size 2 --count 50
+    wrong outside "guards" $reduce
+    wrong send "send" $reduce
+    wrong nothing "nothing" $reduce
+    run unequal $reduce --repeat 2
+    tap_is "wrong: sums in another order each time: refused" "$status" 1
+    tap_has "wrong: sums in another order each time: named" "$out" "differ"
+
+    run right $reduce --dtype bf16
+    tap_has "what a guest does not know is answered in its words" "$out" \
+        "UNIMPLEMENTED: rank 0 of 3: knows fp32 and int32 alone"
+    run fails $reduce
+    tap_has "a rank that fails is named" "$out" "rank 1 of 3 failed in forward, step 0: the ring is broken"
+    run attention $reduce
+    tap_has "a guest of attention alone says so" "$out" "the guest has no function for jobs 'collective'"
+    run right case --world-size 2 --seqlen 32
+    tap_has "one without attention, too" "$out" "the guest has no function for jobs 'attention'"
+    run right $reduce --explore-seed 5
+    tap_has "an order is not the guest's" "$out" "explore_seed is 5 with implementation right"
+    run nobody $reduce
+    tap_has "an unknown name is refused" "$out" "implementation is 'nobody'; accepted here is cpattn, right"
+}
+
+# ---- linear layers ----
+
+layer="--world-size 3 --dtype fp32 --tokens 24 --in-features 40 --out-features 20"
+# shellcheck disable=SC2086
+{
+    right linear column $layer --repeat 2
+    right linear row $layer --repeat 2
+    right linear row $layer --training false --bias false
+    right linear column --world-size 4 --dtype fp32 --tokens 5 --in-features 7 --out-features 3
+    wrong missing "rank 1" linear row $layer
+    wrong twice "rank 1" linear column $layer
+    wrong factor "3 times" linear row $layer --bias false
+    wrong bias "bias" linear row $layer
+    wrong outside "guards" linear row $layer
+    wrong unlike "same" linear row $layer
+    run right linear mlp $layer
+    tap_has "a layer that a guest does not know" "$out" \
+        "UNIMPLEMENTED: rank 0 of 3: knows single layers in fp32 without sequence parallelism"
+}
+
+kill -TERM "$daemon"
+wait "$daemon"
+tap_is "the daemon ends in peace" "$?" 0
+daemon=
+tap_done

@@ -1,0 +1,98 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Collectives and linear layers over PyTorch's process group as guests: those to copy pass, and the diagnosis names
+# what is wrong with others. Prints TAP; without PyTorch it says so and tests nothing.
+set -u
+: "${top_srcdir:=.}" "${top_builddir:=build}"
+# shellcheck source=tests/support/tap.sh
+. "$top_srcdir/tests/support/tap.sh"
+# shellcheck source=tests/support/python.sh
+. "$top_srcdir/tests/support/python.sh"
+python_needs 'import torch.distributed as d; assert d.is_gloo_available()' 'PyTorch with gloo'
+python_libraries guest
+submit=$top_builddir/cpattn-submit
+scratch=$(mktemp -d) || exit 99
+CPATTN_SOCKET=$scratch/cpattnd.sock
+export CPATTN_SOCKET
+daemon=
+trap '[ -n "$daemon" ] && kill -KILL "$daemon" 2>/dev/null; rm -rf "$scratch"' EXIT
+
+cat >"$scratch/wrong.py" <<'PY'
+import torch.distributed as dist
+
+import cpattn.guest
+
+
+def collective(job, t, group):
+    if job.count == 13:
+        raise ValueError("13 elements")
+    if job.count == 14:
+        return {"receive": t.receive}
+    mine = t.send if t.rank != 1 else t.send * 0
+    total = mine.clone()
+    dist.all_reduce(total, group=group)
+    t.receive.copy_(total)
+
+
+def linear(job, t, group):
+    y = t.x @ t.w.T + t.b
+    dist.all_reduce(y, group=group)
+    t.y.copy_(y)
+
+
+cpattn.guest.serve(collective=collective, linear=linear)
+PY
+"$top_builddir/cpattnd" --socket "$CPATTN_SOCKET" --backend cpu --devices 4 --log-level warning \
+    --guest parallel="python3 '$top/examples/guests/torch_parallel.py'" \
+    --guest wrong="python3 '$scratch/wrong.py'" 2>"$scratch/log" &
+daemon=$!
+until "$submit" status >/dev/null 2>&1; do
+    kill -0 "$daemon" 2>/dev/null || { cat "$scratch/log"; exit 99; }
+    sleep 0.05
+done
+
+run() { # GUEST OPTIONS...
+    name=$1
+    shift
+    out=$("$submit" "$@" --implementation "$name" --timeout 300s 2>&1)
+    status=$?
+}
+right() { # OPTIONS...
+    run parallel "$@"
+    tap_is "right: $*" "$status" 0
+    [ "$status" = 0 ] || printf '%s\n' "$out" | head -n 8 | sed 's/^/# /'
+}
+
+right collective all_reduce --world-size 3 --count 1000 --repeat 2
+right collective all_reduce --world-size 3 --count 1000 --dtype int64 --reduction avg
+right collective all_reduce --world-size 2 --count 100 --dtype uint8 --reduction max --in-place true
+right collective reduce_scatter --world-size 3 --count 77
+right collective all_gather --world-size 3 --count 77 --dtype fp16 --offset 1
+right collective broadcast --world-size 3 --count 77 --root 2
+layer="--world-size 3 --tokens 31 --in-features 40 --out-features 28"
+# shellcheck disable=SC2086
+for options in "column" "row" "mlp --hidden 50" "mlp --hidden 50 --activation swiglu --sequence-parallel true" \
+    "column --sequence-parallel true" "row --sequence-parallel true --bias false" "mlp --hidden 50 --training false" \
+    "mlp --hidden 50 --activation gelu_tanh --dtype bf16"; do
+    case $options in *dtype*) ;; *) options="$options --dtype fp32" ;; esac
+    right linear $options $layer
+done
+
+run parallel collective send_receive --world-size 2
+tap_has "what the guest does not support" "$out" "UNIMPLEMENTED: rank 0 of 2: does no send_receive"
+run parallel case --world-size 2
+tap_has "it has no attention" "$out" "the guest has no function for jobs 'attention'"
+run wrong collective all_reduce --world-size 3 --count 1000
+tap_has "a rank missing from a sum: named" "$status $out" "rank 1 is missing"
+run wrong collective all_reduce --world-size 2 --count 13
+tap_has "what a function raises is told" "$out" "ValueError: 13 elements [wrong.py:"
+run wrong collective all_reduce --world-size 2 --count 14
+tap_has "and so is what it returns" "$out" "collective returned something; it writes results to its tensors"
+run wrong linear row --world-size 3 --dtype fp32 --training false --tokens 24 --in-features 40 --out-features 20
+tap_has "a bias of every rank: named" "$status $(printf '%s\n' "$out" | grep '^ *diagnosis:')" "bias"
+
+kill -TERM "$daemon"
+wait "$daemon"
+tap_is "the daemon ends in peace" "$?" 0
+daemon=
+tap_done
