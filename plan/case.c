@@ -123,10 +123,15 @@ static bool is_unset_option(const struct case_field *field, const struct cp_case
     }
 }
 
-int32_t case_node(const struct cp_case *c, int32_t rank)
+int32_t case_ranks_per_node(const struct cp_case *c)
 {
     int32_t ranks = c->nodes > 0 ? c->world_size / c->nodes : c->ranks_per_node;
-    return ranks > 0 ? rank / ranks : 0;
+    return ranks > 0 ? ranks : c->world_size;
+}
+
+int32_t case_node(const struct cp_case *c, int32_t rank)
+{
+    return rank / case_ranks_per_node(c);
 }
 
 uint64_t case_hash(const struct cp_case *c)

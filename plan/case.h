@@ -19,7 +19,8 @@ enum case_format { FORMAT_BSHD = 1, FORMAT_SBHD, FORMAT_THD };
 // How a rank gets at the keys of others: P2P hands keys and values round a ring, ALL_GATHER
 // collects them all, A2A (Ulysses) deals out heads instead of tokens, A2A_P2P deals out heads
 // inside groups of a2a_size consecutive ranks and hands keys and values round a ring of groups.
-enum case_comm { COMM_P2P = 1, COMM_ALL_GATHER, COMM_A2A, COMM_A2A_P2P };
+// AUTO is one of these, chosen by the hosts (team_comm()).
+enum case_comm { COMM_P2P = 1, COMM_ALL_GATHER, COMM_A2A, COMM_A2A_P2P, COMM_AUTO };
 enum case_sharding { SHARDING_ZIGZAG = 1, SHARDING_CONTIGUOUS };
 
 // Which keys a query sees, and where the diagonal is that a window is measured from: the key that
@@ -270,6 +271,9 @@ struct case_band {
     int64_t left, right, shift;
 };
 struct case_band case_band(const struct cp_case *c, int32_t sequence);
+
+// Ranks on each host, where the case says how they are placed; else all.
+int32_t case_ranks_per_node(const struct cp_case *c);
 
 // The host of a rank, from 0, where the case says how ranks are placed; else all are on host 0.
 int32_t case_node(const struct cp_case *c, int32_t rank);

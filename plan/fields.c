@@ -10,11 +10,10 @@ const struct case_choice case_dtype_choices[] = {
     {"bf16", DTYPE_BF16}, {"fp16", DTYPE_FP16}, {"fp32", DTYPE_FP32}, {NULL, 0}};
 const struct case_choice case_format_choices[] = {
     {"bshd", FORMAT_BSHD}, {"sbhd", FORMAT_SBHD}, {"thd", FORMAT_THD}, {NULL, 0}};
-const struct case_choice case_comm_choices[] = {{"p2p", COMM_P2P},
-                                                {"all_gather", COMM_ALL_GATHER},
-                                                {"a2a", COMM_A2A},
-                                                {"a2a+p2p", COMM_A2A_P2P},
-                                                {NULL, 0}};
+const struct case_choice case_comm_choices[] = {
+    {"p2p", COMM_P2P},   {"all_gather", COMM_ALL_GATHER},
+    {"a2a", COMM_A2A},   {"a2a+p2p", COMM_A2A_P2P},
+    {"auto", COMM_AUTO}, {NULL, 0}};
 const struct case_choice case_sharding_choices[] = {
     {"zigzag", SHARDING_ZIGZAG}, {"contiguous", SHARDING_CONTIGUOUS}, {NULL, 0}};
 const struct case_choice case_mask_choices[] = {{"none", MASK_NONE},

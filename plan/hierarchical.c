@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Hierarchical all-to-all and ring (a2a+p2p): teams of a2a_size ranks exchange heads among
+// Hierarchical all-to-all and ring (a2a+p2p): teams of ranks exchange heads among
 // themselves. Then ranks with the same place in their teams pass keys and values round a ring.
 #include "plan/deal.h"
 #include "plan/ring.h"
@@ -11,7 +11,7 @@ void hierarchical_build(struct builder *b)
     struct ring ring;
     struct deal *d = builder_alloc(b, 1, sizeof *d);
     tensors_init(&t, b);
-    if (!d || !deal_init(d, b, &t, team_of(builder_rank(b), c->a2a_size), 0, 1))
+    if (!d || !deal_init(d, b, &t, team_of(builder_rank(b), team_size(c)), 0, 1))
         return;
     ring_init(&ring, &d->part, d->kv);
     builder_step(b, PHASE_FORWARD, 0);

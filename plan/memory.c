@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a case needs of memory, in terms of what the algorithms and the verification hold.
 #include "plan/bias.h"
+#include "plan/team.h"
 
 // Upper bound of the sum of a rank's buffers. Far beyond any machine, so that sums cannot overflow.
 #define MEMORY_BYTES_MAX (INT64_C(1) << 50)
@@ -96,7 +97,8 @@ static int64_t team_memory(const struct cp_case *c, int size, struct row_counts 
 
 static int64_t comm_memory(const struct cp_case *c, struct row_counts q, struct row_counts kv)
 {
-    switch (c->comm) {
+    switch (team_comm(c)) {
+    case COMM_AUTO:
     case COMM_P2P:
         break;
     case COMM_ALL_GATHER:

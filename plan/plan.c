@@ -5,6 +5,7 @@
 
 #include "plan/builder.h"
 #include "plan/cost.h"
+#include "plan/team.h"
 
 static const char *const kind_names[OP_KINDS] = {
     [OP_ATTEND_FORWARD] = "attend",
@@ -97,7 +98,8 @@ enum status plan_create(const struct cp_case *c, int rank, struct plan **plan, s
     if (!b)
         return error_set(error, STATUS_RESOURCE_EXHAUSTED, "no memory for the plan of rank %d",
                          rank);
-    switch (c->comm) {
+    switch (team_comm(c)) {
+    case COMM_AUTO:
     case COMM_P2P:
         ring_build(b);
         break;

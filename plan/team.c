@@ -5,11 +5,36 @@
 
 #include "plan/bias.h"
 
+static int divisor_common(int a, int b)
+{
+    while (b != 0) {
+        int rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return a;
+}
+
 int team_size(const struct cp_case *c)
 {
-    if (c->comm == COMM_A2A)
+    switch (c->comm) {
+    case COMM_A2A:
         return c->world_size;
-    return c->comm == COMM_A2A_P2P ? c->a2a_size : 1;
+    case COMM_A2A_P2P:
+        return c->a2a_size;
+    case COMM_AUTO:
+        return divisor_common(case_ranks_per_node(c), c->kv_heads);
+    default:
+        return 1;
+    }
+}
+
+enum case_comm team_comm(const struct cp_case *c)
+{
+    int size = team_size(c);
+    if (c->comm != COMM_AUTO)
+        return c->comm;
+    return size == 1 ? COMM_P2P : size == c->world_size ? COMM_A2A : COMM_A2A_P2P;
 }
 
 struct team team_of(int rank, int size)
@@ -20,7 +45,7 @@ struct team team_of(int rank, int size)
 int team_groups(const struct cp_case *c)
 {
     int each = c->kv_heads / c->world_size;
-    if (c->comm != COMM_A2A || each < 1)
+    if (team_comm(c) != COMM_A2A || each < 1)
         return 1;
     return each < TEAM_GROUPS_MAX ? each : TEAM_GROUPS_MAX;
 }

@@ -17,8 +17,13 @@ struct team {
     int first, size; // ranks [first, first + size)
 };
 
-// Number of ranks in a team with the case's comm.
+// Number of ranks in a team with the case's comm. With COMM_AUTO it is the
+// greatest common divisor of case_ranks_per_node() and kv_heads: a team is inside one host, and its
+// ranks have as many key heads each.
 int team_size(const struct cp_case *c);
+
+// The case's comm, or what COMM_AUTO stands for.
+enum case_comm team_comm(const struct cp_case *c);
 
 // The team of `size` ranks that contains the rank; size divides the world size.
 struct team team_of(int rank, int size);

@@ -67,6 +67,19 @@ static void same_on(int world_size, int nodes, enum case_comm comm)
     ck_assert_uint_eq(digest_of(request, nodes), one);
 }
 
+// As many key heads as ranks: groups are all ranks of a host.
+static void auto_is(enum case_comm comm, int world_size, int nodes)
+{
+    struct wire_request request = hosts_request(world_size, nodes);
+    request.run.heads = request.run.kv_heads = world_size;
+    request.run.comm = COMM_AUTO;
+    uint64_t chosen = digest_of(request, nodes);
+    request.run.comm = comm;
+    if (comm == COMM_A2A_P2P)
+        request.run.a2a_size = world_size / nodes;
+    ck_assert_uint_eq(digest_of(request, nodes), chosen);
+}
+
 START_TEST(test_cases_give_the_bits_of_one_host)
 {
     same_on(2, 2, COMM_P2P);
@@ -74,6 +87,9 @@ START_TEST(test_cases_give_the_bits_of_one_host)
     same_on(4, 2, COMM_ALL_GATHER);
     same_on(6, 3, COMM_A2A);
     same_on(8, 2, COMM_A2A_P2P);
+    auto_is(COMM_A2A_P2P, 8, 2);
+    auto_is(COMM_A2A, 4, 1);
+    auto_is(COMM_P2P, 2, 2);
     ck_assert_int_gt(hosts_rank_count(&h, 1), 0);
 }
 END_TEST

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "plan/slice.h"
+#include "plan/team.h"
 #include "tests/support/cases.h"
 #include "tests/support/definition.h"
 #include "tests/support/generate.h"
@@ -74,7 +75,7 @@ START_TEST(choices_outside_their_list_are_refused)
     REFUSED(c.dtype = (enum case_dtype)0, "dtype is 'unspecified'; accepted is bf16, fp16 or fp32");
     REFUSED(c.format = (enum case_format)9, "format is '9'; accepted is bshd, sbhd or thd");
     REFUSED(c.comm = (enum case_comm) - 1,
-            "comm is '-1'; accepted is p2p, all_gather, a2a or a2a+p2p");
+            "comm is '-1'; accepted is p2p, all_gather, a2a, a2a+p2p or auto");
     REFUSED(c.sharding = (enum case_sharding)3,
             "sharding is '3'; accepted is zigzag or contiguous");
     REFUSED(c.mask = (enum case_mask)5,
@@ -453,6 +454,40 @@ START_TEST(hash_sees_every_field)
 }
 END_TEST
 
+START_TEST(auto_stays_inside_hosts)
+{
+    static const struct {
+        int world_size, nodes, ranks_per_node, kv_heads, size;
+        enum case_comm comm;
+    } is[] = {{16, 2, 0, 8, 8, COMM_A2A_P2P},  {16, 0, 8, 4, 4, COMM_A2A_P2P},
+              {16, 2, 8, 12, 4, COMM_A2A_P2P}, {12, 2, 0, 4, 2, COMM_A2A_P2P},
+              {4, 1, 0, 8, 4, COMM_A2A},       {4, 0, 0, 8, 4, COMM_A2A},
+              {4, 0, 0, 2, 2, COMM_A2A_P2P},   {4, 4, 0, 8, 1, COMM_P2P},
+              {8, 2, 0, 1, 1, COMM_P2P},       {1, 0, 0, 8, 1, COMM_P2P}};
+    for (size_t i = 0; i < sizeof is / sizeof is[0]; i++) {
+        struct cp_case c = cases_usual();
+        c.comm = COMM_AUTO;
+        c.world_size = is[i].world_size;
+        c.nodes = is[i].nodes;
+        c.ranks_per_node = is[i].ranks_per_node;
+        c.heads = c.kv_heads = is[i].kv_heads;
+        ck_assert_int_eq(case_check(&c, NULL), STATUS_OK);
+        ck_assert_int_eq(team_comm(&c), is[i].comm);
+        ck_assert_int_eq(team_size(&c), is[i].size);
+        struct cp_case named = c;
+        named.comm = is[i].comm;
+        if (named.comm == COMM_A2A_P2P)
+            named.a2a_size = is[i].size;
+        int64_t bytes, named_bytes;
+        ck_assert_int_eq(case_memory(&c, &bytes, NULL), STATUS_OK);
+        ck_assert_int_eq(case_memory(&named, &named_bytes, NULL), STATUS_OK);
+        ck_assert_int_eq(bytes, named_bytes);
+        c.a2a_size = 4;
+        ck_assert_int_eq(case_check(&c, NULL), STATUS_INVALID_ARGUMENT);
+    }
+}
+END_TEST
+
 static Suite *suite(void)
 {
     Suite *s = suite_create("case");
@@ -468,6 +503,7 @@ static Suite *suite(void)
     tcase_add_test(check, lengths_that_fit_no_sequence_are_refused);
     tcase_add_test(check, padding_that_nothing_uses_is_refused);
     tcase_add_test(check, lists_without_an_end_are_refused);
+    tcase_add_test(check, auto_stays_inside_hosts);
     tcase_add_test(check, labels_that_would_garble_a_terminal_are_refused);
     tcase_add_test(check, sizes_that_no_machine_holds_are_refused);
     tcase_add_test(check, edges_are_admitted);

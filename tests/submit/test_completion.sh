@@ -66,7 +66,7 @@ for option in $("$submit" explain --help | sed -n 's/^ *\(--[a-z0-9-]*\)=\(WORD\
     tap_is "the words of $option are taken" "$refused" ""
     tap_has "and are several" "$(offer "$submit" explain "$option" '')" " "
 done
-tap_is "words" "$(offer "$submit" case --comm '')" "p2p all_gather a2a a2a+p2p"
+tap_is "words" "$(offer "$submit" case --comm '')" "p2p all_gather a2a a2a+p2p auto"
 tap_is "words of the daemon" "$(offer "$daemon" --log-level '')" "error warning notice info debug"
 tap_is "words with more said about the last" "$(offer "$daemon" --backend '')" "cpu cuda auto"
 tap_is "words behind =" "$(offer "$submit" case --mask = c)" "causal causal_bottom_right"

@@ -559,7 +559,7 @@ tap_is "explain --compare --svg: one axis" "$(for panel in 1 2 3; do
     svg "string((/*/*[local-name() = 'g'])[$panel]/*[@class='tick'][last()])"; done | sort -u | wc -l)" 1
 tap_is "explain --compare --svg: one is the fastest" \
     "$(svg "count(//*[contains(text(), 'predicted, the fastest')])") $(svg "count(//*[contains(text(), 'times the fastest')])")" "1 2"
-refuses 64 "--compare foo: comm is 'foo'; accepted is p2p, all_gather, a2a or a2a+p2p" \
+refuses 64 "--compare foo: comm is 'foo'; accepted is p2p, all_gather, a2a, a2a+p2p or auto" \
     explain --compare p2p,foo
 refuses 67 "--compare a2a+p2p: $("$fake" explain --world-size 3 --comm a2a+p2p 2>&1 | sed 's/^cpattn-submit: //')" \
     explain --world-size 3 --compare p2p,a2a+p2p
