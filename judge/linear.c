@@ -12,16 +12,17 @@
 
 #define PIECE 256
 
-// Elements of a row of the whole to the memory of a rank, from its element `at` on.
-static void row_fill(const struct linear *l, enum linear_tensor tensor, int64_t row,
-                     struct linear_share columns, void *data, int64_t at)
+// Elements of a row of the whole, `count` from `first` on, to the memory of a rank, from its
+// element `at` on.
+static void row_fill(const struct linear *l, enum linear_tensor tensor, int64_t row, int64_t first,
+                     int64_t count, void *data, int64_t at)
 {
     int bytes = l->dtype == DTYPE_FP32 ? 4 : 2;
     double drawn[PIECE];
     float values[PIECE];
-    for (int64_t i = 0; i < columns.count; i += PIECE) {
-        int64_t n = columns.count - i < PIECE ? columns.count - i : PIECE;
-        linear_draw(l, tensor, row, columns.first + i, n, drawn);
+    for (int64_t i = 0; i < count; i += PIECE) {
+        int64_t n = count - i < PIECE ? count - i : PIECE;
+        linear_draw(l, tensor, row, first + i, n, drawn);
         for (int64_t k = 0; k < n; k++)
             values[k] = (float)drawn[k];
         dtype_write(l->dtype, values, n, (char *)data + (at + i) * bytes);
@@ -30,27 +31,14 @@ static void row_fill(const struct linear *l, enum linear_tensor tensor, int64_t 
 
 void linear_fill(const struct linear *l, int rank, enum linear_tensor tensor, void *data)
 {
-    struct linear_sizes sizes = linear_sizes(l);
     struct linear_shape shape = linear_shape(l, rank, tensor);
-    struct linear_share own = linear_share(sizes.middle, rank, l->world_size);
-    struct linear_share all = {0, shape.columns};
-    bool tokens = tensor == LINEAR_X || tensor == LINEAR_DY;
-    bool narrow = shape.columns == own.count &&
-                  (tensor == LINEAR_W2 || (tensor == LINEAR_X && l->layer == LINEAR_ROW) ||
-                   (tensor == LINEAR_DY && l->layer == LINEAR_COLUMN));
-    int64_t first = tokens && !narrow ? linear_view_tokens(l, rank).first : 0;
-    if (tensor == LINEAR_B1) {
-        for (int gate = 0; gate < sizes.gates && shape.rows > 0; gate++) {
-            struct linear_share part = {gate * sizes.middle + own.first, own.count};
-            row_fill(l, tensor, 0, part, data, gate * own.count);
-        }
-        return;
-    }
+    struct linear_axis rows, columns;
+    linear_input_axes(l, rank, tensor, &rows, &columns);
     for (int64_t i = 0; i < shape.rows; i++) {
-        int64_t row = first + i;
-        if (tensor == LINEAR_W1)
-            row = i / own.count * sizes.middle + own.first + i % own.count;
-        row_fill(l, tensor, row, narrow ? own : all, data, i * shape.columns);
+        int64_t row = i / rows.count * rows.stride + rows.base + i % rows.count;
+        for (int64_t at = 0; at < shape.columns; at += columns.count)
+            row_fill(l, tensor, row, at / columns.count * columns.stride + columns.base,
+                     columns.count, data, i * shape.columns + at);
     }
 }
 
@@ -172,22 +160,19 @@ static void rules_apply(const struct linear_view *v, const struct sums *sums, st
         f->broken |= RULE_SLOPE;
 }
 
+// `got`: what the rank has of the elements of the reference.
 static void tensor_judge(const struct linear_view *v, const struct triple *right,
-                         const struct triple *rival, double *row, struct figures *f)
+                         const struct triple *rival, const double *got, struct figures *f)
 {
     struct sums sums = {0};
     struct linear_shape shape = linear_shape(v->l, v->rank, v->tensor);
     f->elements = shape.rows * shape.columns;
     f->judged = right->rows * right->columns;
-    for (int64_t i = 0; i < right->rows; i++) {
-        linear_view_read(v, i, right->columns, row);
-        for (int64_t k = 0; k < right->columns; k++) {
-            int64_t index = i * right->columns + k;
-            element_judge(v, right, index, row[k], &sums, f);
-            double way = rival->value ? rival->value[index] - right->value[index] : 0;
-            sums.rival2 += way * way;
-            sums.rival_along += way * (isfinite(row[k]) ? row[k] - right->value[index] : 0);
-        }
+    for (int64_t i = 0; i < f->judged; i++) {
+        element_judge(v, right, i, got[i], &sums, f);
+        double way = rival->value ? rival->value[i] - right->value[i] : 0;
+        sums.rival2 += way * way;
+        sums.rival_along += way * (isfinite(got[i]) ? got[i] - right->value[i] : 0);
     }
     rules_apply(v, &sums, f);
 }
@@ -195,6 +180,8 @@ static void tensor_judge(const struct linear_view *v, const struct triple *right
 // ---- both halves --------------------------------------------------------------------------------
 
 struct job {
+    const struct linear_tools *tools;
+    void *queue;
     const struct linear *l;
     int rank;
     const void *const *tensors;
@@ -214,14 +201,28 @@ static enum status compute_sums(const struct job *j, struct linear_some some,
                                 struct linear_twist twist, struct triple out[LINEAR_TENSORS],
                                 struct error *error)
 {
-    return linear_sums(j->l, some, twist, out, error);
+    return j->tools->sums(j->queue, j->l, some, twist, out, error);
 }
 
 static enum status compute_shares(const struct job *j, struct linear_some some,
                                   struct linear_twist twist, struct triple out[LINEAR_TENSORS],
                                   struct error *error)
 {
-    return linear_shares(j->l, j->rank, some, twist, out, error);
+    return j->tools->shares(j->queue, j->l, j->rank, some, twist, out, error);
+}
+
+static enum status result_judge(const struct job *j, const struct linear_view *view,
+                                const struct triple *right, const struct triple *rival,
+                                struct error *error)
+{
+    double *got = malloc((size_t)(right->rows * right->columns) * sizeof(*got));
+    if (!got)
+        return error_set(error, STATUS_RESOURCE_EXHAUSTED, "no memory for the judge of a layer");
+    enum status status = j->tools->read(j->queue, view, right->rows, right->columns, got, error);
+    if (status == STATUS_OK)
+        tensor_judge(view, right, rival, got, &j->figures[view->tensor]);
+    free(got);
+    return status;
 }
 
 static enum status half_judge(const struct job *j, struct linear_some some, compute_fn *compute,
@@ -233,29 +234,23 @@ static enum status half_judge(const struct job *j, struct linear_some some, comp
     enum status status = compute(j, some, none, right, error);
     if (status == STATUS_OK && has_rival(j->l))
         status = compute(j, some, other, rival, error);
-    int64_t most = 1;
-    for (int t = LINEAR_Y; t < LINEAR_TENSORS; t++)
-        most = right[t].columns > most ? right[t].columns : most;
-    double *row = malloc((size_t)most * sizeof(*row));
-    if (!row && status == STATUS_OK)
-        status = error_set(error, STATUS_RESOURCE_EXHAUSTED, "no memory for the judge of a layer");
     for (int t = LINEAR_Y; t < LINEAR_TENSORS && status == STATUS_OK; t++) {
         struct linear_view view = {j->l, j->rank, (enum linear_tensor)t, some, j->tensors[t]};
         if (right[t].rows * right[t].columns > 0 && j->tensors[t] &&
             linear_view_is_sum(j->l, view.tensor) == sum)
-            tensor_judge(&view, &right[t], &rival[t], row, &j->figures[t]);
+            status = result_judge(j, &view, &right[t], &rival[t], error);
     }
-    free(row);
     linear_free(right);
     linear_free(rival);
     return status;
 }
 
-enum status linear_judge(const struct linear *l, int rank,
-                         const void *const tensors[LINEAR_TENSORS],
-                         struct figures figures[LINEAR_TENSORS], struct error *error)
+enum status linear_judge_where(const struct linear_tools *tools, void *queue,
+                               const struct linear *l, int rank,
+                               const void *const tensors[LINEAR_TENSORS],
+                               struct figures figures[LINEAR_TENSORS], struct error *error)
 {
-    const struct job j = {l, rank, tensors, figures};
+    const struct job j = {tools, queue, l, rank, tensors, figures};
     struct linear_some tokens = tokens_judged(l, rank), features = features_judged(l, rank);
     bool sums = l->training || l->layer != LINEAR_COLUMN;
     bool shares = l->training || l->layer == LINEAR_COLUMN;
@@ -267,3 +262,49 @@ enum status linear_judge(const struct linear *l, int rank,
         status = half_judge(&j, features, compute_shares, error);
     return status;
 }
+
+enum status linear_judge(const struct linear *l, int rank,
+                         const void *const tensors[LINEAR_TENSORS],
+                         struct figures figures[LINEAR_TENSORS], struct error *error)
+{
+    return linear_judge_where(&linear_tools_host, NULL, l, rank, tensors, figures, error);
+}
+
+// ---- on the host --------------------------------------------------------------------------------
+
+static enum status host_fill(void *queue, const struct linear *l, int rank,
+                             enum linear_tensor tensor, void *data, struct error *error)
+{
+    (void)queue;
+    (void)error;
+    linear_fill(l, rank, tensor, data);
+    return STATUS_OK;
+}
+
+static enum status host_sums(void *queue, const struct linear *l, struct linear_some tokens,
+                             struct linear_twist twist, struct triple out[LINEAR_TENSORS],
+                             struct error *error)
+{
+    (void)queue;
+    return linear_sums(l, tokens, twist, out, error);
+}
+
+static enum status host_shares(void *queue, const struct linear *l, int rank,
+                               struct linear_some features, struct linear_twist twist,
+                               struct triple out[LINEAR_TENSORS], struct error *error)
+{
+    (void)queue;
+    return linear_shares(l, rank, features, twist, out, error);
+}
+
+static enum status host_read(void *queue, const struct linear_view *v, int64_t rows,
+                             int64_t columns, double *values, struct error *error)
+{
+    (void)queue;
+    (void)error;
+    for (int64_t row = 0; row < rows; row++)
+        linear_view_read(v, row, columns, values + row * columns);
+    return STATUS_OK;
+}
+
+const struct linear_tools linear_tools_host = {host_fill, host_sums, host_shares, host_read};

@@ -29,6 +29,14 @@ enum status linear_judge(const struct linear *l, int rank,
                          const void *const tensors[LINEAR_TENSORS],
                          struct figures figures[LINEAR_TENSORS], struct error *error) MUST_CHECK;
 
+// The same where the tensors are; the judge of a device leaves nothing on the queue.
+struct linear_tools;
+enum status linear_judge_where(const struct linear_tools *tools, void *queue,
+                               const struct linear *l, int rank,
+                               const void *const tensors[LINEAR_TENSORS],
+                               struct figures figures[LINEAR_TENSORS],
+                               struct error *error) MUST_CHECK;
+
 // What went wrong, after linear_judge(): one sentence, or "" where no mistake that is known
 // explains the error. *explained: the share of the squared error of *tensor, 0..1.
 enum status linear_diagnose(const struct linear *l, int rank,

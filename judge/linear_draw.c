@@ -6,7 +6,7 @@
 
 #define PIECE 256
 
-static int64_t row_length(const struct linear *l, enum linear_tensor tensor)
+int64_t linear_row_length(const struct linear *l, enum linear_tensor tensor)
 {
     struct linear_sizes sizes = linear_sizes(l);
     switch (tensor) {
@@ -24,11 +24,11 @@ static int64_t row_length(const struct linear *l, enum linear_tensor tensor)
 }
 
 // Uniform with variance 1; of weights such that what comes out of them has about that, too.
-static float scale_of(const struct linear *l, enum linear_tensor tensor)
+float linear_scale(const struct linear *l, enum linear_tensor tensor)
 {
     float scale = 1.75f * 0x1p-31f;
     if (tensor == LINEAR_W1 || tensor == LINEAR_W2)
-        for (int64_t n = row_length(l, tensor); n >= 2; n /= 4)
+        for (int64_t n = linear_row_length(l, tensor); n >= 2; n /= 4)
             scale /= 2;
     return scale;
 }
@@ -36,14 +36,14 @@ static float scale_of(const struct linear *l, enum linear_tensor tensor)
 void linear_draw(const struct linear *l, enum linear_tensor tensor, int64_t row, int64_t first,
                  int64_t count, double *values)
 {
-    uint64_t index = (uint64_t)(row * row_length(l, tensor) + first), known = UINT64_MAX;
+    uint64_t index = (uint64_t)(row * linear_row_length(l, tensor) + first), known = UINT64_MAX;
     struct philox_block block = {{0}};
-    float scale = scale_of(l, tensor), some[PIECE];
+    float scale = linear_scale(l, tensor), some[PIECE];
     for (int64_t i = 0; i < count; i += PIECE) {
         int64_t n = count - i < PIECE ? count - i : PIECE;
         for (int64_t k = 0; k < n; k++, index++) {
             struct philox_block counter = {{(uint32_t)(index / 4), (uint32_t)(index / 4 >> 32),
-                                            (uint32_t)tensor, 0x4c696e65u}};
+                                            (uint32_t)tensor, LINEAR_PHILOX_WORD}};
             if (index / 4 != known)
                 block = philox_block(counter, l->seed);
             known = index / 4;

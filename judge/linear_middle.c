@@ -12,13 +12,12 @@
 
 // ---- triples ------------------------------------------------------------------------------------
 
-// Unit roundoff of the dtype, and half of its smallest number.
-static double roundoff(enum case_dtype dtype)
+double linear_roundoff(enum case_dtype dtype)
 {
     return dtype == DTYPE_FP32 ? FP32 : dtype == DTYPE_FP16 ? 0x1p-11 : 0x1p-8;
 }
 
-static double tiny(enum case_dtype dtype)
+double linear_tiny(enum case_dtype dtype)
 {
     return dtype == DTYPE_FP16 ? 0x1p-25 : 0x1p-127;
 }
@@ -56,9 +55,9 @@ static void round_doubles(enum case_dtype dtype, double *values, int64_t count)
 void triple_round(const struct linear *l, struct triple *t)
 {
     int64_t count = t->rows * t->columns;
-    double u = roundoff(l->dtype), least = tiny(l->dtype);
+    double unit = linear_roundoff(l->dtype), least = linear_tiny(l->dtype);
     for (int64_t i = 0; i < count; i++)
-        t->bound[i] += u * (fabs(t->value[i]) + t->bound[i]) + least;
+        t->bound[i] = point_bound_rounded(unit, least, t->value[i], t->bound[i]);
     round_doubles(l->dtype, t->twin, count);
 }
 
@@ -217,37 +216,6 @@ void middle_draw_weights(const struct reference *r, struct middle *m, struct own
 
 // ---- activations ----
 
-static double logistic(double x)
-{
-    return 1 / (1 + exp(-x));
-}
-
-struct curve {
-    double value, slope;
-};
-
-static struct curve curve_of(enum activation activation, double x)
-{
-    double z = 0.7978845608028654 * (x + 0.044715 * x * x * x), t = tanh(z);
-    switch (activation) {
-    case ACTIVATION_GELU:
-        return (struct curve){0.5 * x * erfc(-x * M_SQRT1_2),
-                              0.5 * erfc(-x * M_SQRT1_2) + x * exp(-0.5 * x * x) / sqrt(2 * M_PI)};
-    case ACTIVATION_GELU_TANH:
-        return (struct curve){0.5 * x * (1 + t), 0.5 * (1 + t) + 0.5 * x * (1 - t * t) *
-                                                                     0.7978845608028654 *
-                                                                     (1 + 3 * 0.044715 * x * x)};
-    case ACTIVATION_SWIGLU:
-        return (struct curve){x * logistic(x), logistic(x) * (1 + x * (1 - logistic(x)))};
-    default:
-        return (struct curve){x, 1};
-    }
-}
-
-// No slope exceeds 1.2, and no slope's slope 1.2; what fp32 is off is added.
-#define SLOPE_MAX 1.2
-#define OFF       (16 * FP32)
-
 static enum activation activation_of(const struct reference *r)
 {
     enum activation it = r->l->activation;
@@ -256,32 +224,16 @@ static enum activation activation_of(const struct reference *r)
     return it;
 }
 
-// The activation, or with `slope` its slope, of h; of SwiGLU of its first half.
-static struct curve value_and_bound(enum activation activation, bool slope, double x, double off)
+static struct point at(const struct triple *t, int64_t i)
 {
-    struct curve c = curve_of(activation, x);
-    double value = slope ? c.slope : c.value;
-    return (struct curve){value, SLOPE_MAX * off + OFF * (fabs(value) + 1e-3)};
+    return (struct point){t->value[i], t->bound[i], t->twin[i]};
 }
 
-// A product of what may be off: value and bound.
-static struct curve times(struct curve x, struct curve y)
+static void put(struct triple *t, int64_t i, struct point p)
 {
-    double value = x.value * y.value;
-    return (struct curve){value, (fabs(x.value) + x.slope) * (fabs(y.value) + y.slope) -
-                                     fabs(value) + OFF * fabs(value)};
-}
-
-static struct curve at(const struct triple *t, int64_t i)
-{
-    return (struct curve){t->value[i], t->bound[i]};
-}
-
-static void put(struct triple *t, int64_t i, struct curve c, double twin)
-{
-    t->value[i] = c.value;
-    t->bound[i] = c.slope;
-    t->twin[i] = twin;
+    t->value[i] = p.value;
+    t->bound[i] = p.bound;
+    t->twin[i] = p.twin;
 }
 
 // a and dh of one token and feature. With SwiGLU h and dh have g and u, `half` apart.
@@ -299,19 +251,17 @@ static void activate_one(const struct reference *r, struct middle *m, int64_t i,
         g = u;
         u = swap;
     }
-    struct curve value = value_and_bound(it, false, h->value[g], h->bound[g]);
-    struct curve slope = value_and_bound(in_slope, true, h->value[g], h->bound[g]);
-    struct curve d = at(&m->da, i), up = at(h, u);
-    double twin = curve_of(it, h->twin[g]).value, twin_slope = curve_of(in_slope, h->twin[g]).slope;
-    double twin_d = m->da.twin[i];
+    struct point value = point_activation(it, false, at(h, g));
+    struct point slope = point_activation(in_slope, true, at(h, g));
+    struct point d = at(&m->da, i), up = at(h, u);
     if (u == g) {
-        put(&m->a, i, value, twin);
-        put(&m->dh, g, times(d, slope), twin_d * twin_slope);
+        put(&m->a, i, value);
+        put(&m->dh, g, point_times(d, slope));
         return;
     }
-    put(&m->a, i, times(value, up), twin * h->twin[u]);
-    put(&m->dh, g, times(times(d, up), slope), twin_d * h->twin[u] * twin_slope);
-    put(&m->dh, u, times(d, value), twin_d * twin);
+    put(&m->a, i, point_times(value, up));
+    put(&m->dh, g, point_times(point_times(d, up), slope));
+    put(&m->dh, u, point_times(d, value));
 }
 
 static void activate(const struct reference *r, struct middle *m)

@@ -4,10 +4,8 @@
 #ifndef CPATTN_JUDGE_LINEAR_MIDDLE_H
 #define CPATTN_JUDGE_LINEAR_MIDDLE_H
 
+#include "judge/linear_point.h"
 #include "judge/linear_reference.h"
-
-// Unit roundoff of fp32, in which everything accumulates.
-#define FP32 0x1p-24
 
 struct reference {
     const struct linear *l;
@@ -20,6 +18,10 @@ struct reference {
 };
 
 // ---- triples ----
+
+// Unit roundoff of the dtype, and half of its smallest number.
+double linear_roundoff(enum case_dtype dtype);
+double linear_tiny(enum case_dtype dtype);
 
 // All zeros. False: memory is short.
 bool triple_take(struct triple *t, int64_t rows, int64_t columns);

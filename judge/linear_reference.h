@@ -52,6 +52,13 @@ int64_t linear_some_at(struct linear_some some, int64_t i);
 void linear_draw(const struct linear *l, enum linear_tensor tensor, int64_t row, int64_t first,
                  int64_t count, double *values);
 
+// What an element is drawn with: block index / 4 of a Philox sequence by seed, tensor and this
+// word, of it word index % 4 as a signed number, times the scale. `index` counts the elements of
+// the whole tensor, whose rows have so many.
+#define LINEAR_PHILOX_WORD 0x4c696e65u
+int64_t linear_row_length(const struct linear *l, enum linear_tensor tensor);
+float linear_scale(const struct linear *l, enum linear_tensor tensor);
+
 // What is summed over ranks: y and dx of `tokens`, all columns. Others are empty. Memory belongs to
 // the caller: linear_free().
 enum status linear_sums(const struct linear *l, struct linear_some tokens,

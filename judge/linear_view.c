@@ -26,6 +26,43 @@ struct linear_share linear_view_tokens(const struct linear *l, int rank)
     return (struct linear_share){0, l->tokens};
 }
 
+void linear_input_axes(const struct linear *l, int rank, enum linear_tensor tensor,
+                       struct linear_axis *rows, struct linear_axis *columns)
+{
+    struct linear_sizes sizes = linear_sizes(l);
+    struct linear_shape shape = linear_shape(l, rank, tensor);
+    struct linear_share own = dealt(sizes.middle, rank, l->world_size);
+    struct linear_axis features = {own.first, sizes.middle, own.count, own.count};
+    bool narrow = tensor == LINEAR_W2 || (tensor == LINEAR_X && l->layer == LINEAR_ROW) ||
+                  (tensor == LINEAR_DY && l->layer == LINEAR_COLUMN);
+    bool tokens = tensor == LINEAR_X || tensor == LINEAR_DY;
+    *rows = (struct linear_axis){0, 0, shape.rows, shape.rows};
+    *columns = (struct linear_axis){0, 0, shape.columns, shape.columns};
+    if (tokens && !narrow)
+        rows->base = linear_view_tokens(l, rank).first;
+    if (tensor == LINEAR_W1)
+        *rows = features;
+    if (narrow || tensor == LINEAR_B1)
+        *columns = features;
+}
+
+void linear_view_axes(const struct linear_view *v, int64_t columns_count, struct linear_axis *rows,
+                      struct linear_axis *columns)
+{
+    int64_t own = dealt(linear_sizes(v->l).middle, v->rank, v->l->world_size).count;
+    struct linear_axis some = {v->some.first, own, v->some.length, v->some.count};
+    *rows = (struct linear_axis){0, 0, INT64_MAX, INT64_MAX};
+    *columns = (struct linear_axis){0, 0, columns_count, columns_count};
+    if (linear_view_is_sum(v->l, v->tensor)) {
+        *rows = some;
+        rows->base -= linear_view_tokens(v->l, v->rank).first;
+    } else if (v->tensor == LINEAR_DW1) {
+        *rows = some;
+    } else if (v->tensor != LINEAR_DB2) {
+        *columns = some;
+    }
+}
+
 // Of a feature, or of one of its gates, counted from the rank's first.
 static int64_t feature_at(const struct linear_view *v, int64_t i)
 {

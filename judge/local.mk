@@ -76,6 +76,7 @@ judge_sources += judge/linear_diagnosis.c
 judge_sources += judge/linear_draw.c
 judge_sources += judge/linear_middle.c
 judge_sources += judge/linear_middle.h
+judge_sources += judge/linear_point.h
 judge_sources += judge/linear_reference.c
 judge_sources += judge/linear_reference.h
 judge_sources += judge/linear_view.c

@@ -8,6 +8,8 @@
 #include "plan/kind.h"
 #include "rank/job.h"
 
+struct linear_tools; // judge/linear_view.h
+
 struct engine {
     const struct engine_ops *ops;
 };
@@ -86,6 +88,7 @@ struct engine_ops {
     // All ranks call it when they need the memory no longer, but release() frees it.
     enum status (*plan_finish)(struct engine *e, struct error *error);
     const struct collective_judge *collective_judge;
+    const struct linear_tools *linear_tools;
     void *(*queue)(struct engine *e); // the struct cuda_queue of the engine; NULL: it has none
 
     void (*release)(struct engine *e); // frees memory that an idle rank does not keep

@@ -5,6 +5,7 @@
 #include "common/clock.h"
 #include "judge/cpu/verify.h"
 #include "judge/digest.h"
+#include "judge/linear_view.h"
 #include "rank/engine.h"
 #include "rank/executor.h"
 #include "rank/inputs.h"
@@ -223,6 +224,7 @@ static const struct engine_ops cpu_ops = {
     .plan_execute = cpu_plan_execute,
     .plan_finish = cpu_plan_finish,
     .collective_judge = &collective_judge_host,
+    .linear_tools = &linear_tools_host,
     .release = cpu_release,
     .destroy = cpu_destroy,
 };

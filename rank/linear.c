@@ -8,6 +8,7 @@
 #include "common/fault.h"
 #include "judge/digest.h"
 #include "judge/linear.h"
+#include "judge/linear_view.h"
 #include "rank/kind.h"
 
 extern const struct rank_kind rank_kind_linear;
@@ -25,9 +26,10 @@ struct work {
     int rank;
     struct plan *plan;
     struct plan_run run;
-    char *places[LINEAR_TENSORS];  // in the engine's memory; NULL: empty
-    char *tensors[LINEAR_TENSORS]; // results in the host's memory, with their guards
-    void *copies[LINEAR_TENSORS];  // owned, where that is not the engine's
+    void *queue;                      // of the judge; see struct linear_tools
+    char *places[LINEAR_TENSORS];     // in the engine's memory; NULL: empty
+    uint64_t digests[LINEAR_TENSORS]; // of results
+    void *copies[LINEAR_TENSORS];     // of results of a device on the host, owned
 };
 
 static int64_t bytes_of(const struct work *w, int tensor)
@@ -35,97 +37,78 @@ static int64_t bytes_of(const struct work *w, int tensor)
     return linear_bytes(w->l, w->rank, (enum linear_tensor)tensor);
 }
 
-static enum status device_failed(struct error *error)
-{
-    return error_set(error, STATUS_INTERNAL, "tensors could not be copied from or to the device");
-}
-
 // ---- memory ----
-
-static enum status input_fill(const struct work *w, enum linear_tensor tensor, struct error *error)
-{
-    const struct engine_ops *ops = w->engine->ops;
-    size_t bytes = (size_t)bytes_of(w, tensor);
-    if (!ops->write) {
-        linear_fill(w->l, w->rank, tensor, w->places[tensor]);
-        return STATUS_OK;
-    }
-    void *host = malloc(bytes);
-    if (!host)
-        return error_set(error, STATUS_RESOURCE_EXHAUSTED, "no memory for the inputs of a layer");
-    linear_fill(w->l, w->rank, tensor, host);
-    bool fine = ops->write(w->engine, w->places[tensor], bytes, host);
-    free(host);
-    return fine ? STATUS_OK : device_failed(error);
-}
 
 static enum status memory_fill(struct work *w, struct error *error)
 {
     const struct engine_ops *ops = w->engine->ops;
-    void *queue = ops->queue ? ops->queue(w->engine) : NULL;
     enum status status = STATUS_OK;
     for (int32_t i = 0; i < w->plan->buffer_count && status == STATUS_OK; i++) {
         const struct plan_buffer *b = &w->plan->buffers[i];
         char *data = w->run.buffers[i];
-        status = ops->collective_judge->set(queue, data - b->before, GUARD,
+        status = ops->collective_judge->set(w->queue, data - b->before, GUARD,
                                             (size_t)(b->before + b->bytes + b->after), error);
         if (status == STATUS_OK)
-            status = ops->collective_judge->set(queue, data, 0xff, (size_t)b->bytes, error);
+            status = ops->collective_judge->set(w->queue, data, 0xff, (size_t)b->bytes, error);
         if (b->role != BUFFER_SCRATCH)
             w->places[b->role - BUFFER_LINEAR] = data;
     }
-    if (status == STATUS_OK && ops->wait)
-        status = ops->wait(w->engine, false, error);
     for (int t = 0; t < LINEAR_Y && status == STATUS_OK; t++)
         if (w->places[t])
-            status = input_fill(w, (enum linear_tensor)t, error);
-    return status;
+            status = ops->linear_tools->fill(w->queue, w->l, w->rank, (enum linear_tensor)t,
+                                             w->places[t], error);
+    return status == STATUS_OK && ops->wait ? ops->wait(w->engine, false, error) : status;
 }
 
-// Brings what is judged to the host, with the guards.
-static enum status memory_read(struct work *w, struct error *error)
+// Brings the results to the host; tensors[LINEAR_TENSORS].
+static enum status results_read(struct work *w, const void **tensors, struct error *error)
 {
     const struct engine_ops *ops = w->engine->ops;
-    for (int t = 0; t < LINEAR_TENSORS; t++) {
-        size_t bytes = (size_t)bytes_of(w, t) + 2 * LINEAR_GUARD_BYTES;
-        w->tensors[t] = w->places[t];
+    for (int t = LINEAR_Y; t < LINEAR_TENSORS; t++) {
+        size_t bytes = (size_t)bytes_of(w, t);
+        tensors[t] = w->places[t];
         if (!ops->read || !w->places[t])
             continue;
-        w->tensors[t] = NULL;
-        w->copies[t] = malloc(bytes);
+        tensors[t] = w->copies[t] = malloc(bytes);
         if (!w->copies[t])
             return error_set(error, STATUS_RESOURCE_EXHAUSTED,
                              "no memory for the results of a layer");
-        if (!ops->read(w->engine, w->places[t] - LINEAR_GUARD_BYTES, bytes, w->copies[t]))
-            return device_failed(error);
-        w->tensors[t] = (char *)w->copies[t] + LINEAR_GUARD_BYTES;
+        if (!ops->read(w->engine, w->places[t], bytes, w->copies[t]))
+            return error_set(error, STATUS_INTERNAL, "the results could not be read");
     }
     return STATUS_OK;
 }
 
 // ---- the verdict ----
 
-static int64_t guards_damaged(const struct work *w, int tensor)
+static enum status guard_count(const struct work *w, const char *data, struct figures *guards,
+                               struct error *error)
 {
-    int64_t damaged = 0;
-    const char *data = w->tensors[tensor];
-    for (int i = 0; i < LINEAR_GUARD_BYTES && data; i++) {
-        damaged += (unsigned char)data[-1 - i] != GUARD;
-        damaged += (unsigned char)data[bytes_of(w, tensor) + i] != GUARD;
-    }
-    return damaged;
+    unsigned char got[LINEAR_GUARD_BYTES];
+    enum status status =
+        w->engine->ops->collective_judge->read(w->queue, data, sizeof(got), got, error);
+    for (size_t i = 0; i < sizeof(got) && status == STATUS_OK; i++)
+        guards->mismatches += got[i] != GUARD;
+    guards->elements += (int64_t)sizeof(got);
+    return status;
 }
 
-static void judge_guards(const struct work *w)
+static enum status judge_guards(const struct work *w, struct error *error)
 {
     struct figures *guards = rank_task_figures(w->task, "guards");
+    enum status status = STATUS_OK;
     guards->chunk = CHUNK_PADDING;
-    for (int t = 0; t < LINEAR_TENSORS; t++) {
-        guards->elements += w->tensors[t] ? 2 * LINEAR_GUARD_BYTES : 0;
-        guards->mismatches += guards_damaged(w, t);
+    for (int t = 0; t < LINEAR_TENSORS && status == STATUS_OK; t++) {
+        const char *data = w->places[t];
+        if (!data)
+            continue;
+        status = guard_count(w, data - LINEAR_GUARD_BYTES, guards, error);
+        if (status == STATUS_OK)
+            status = guard_count(w, data + bytes_of(w, t), guards, error);
     }
     guards->judged = guards->elements;
     guards->broken = guards->mismatches > 0 ? RULE_PADDING : 0;
+    return status;
 }
 
 // What has to be the same on all ranks, to the last bit: rank 0's is what the others are compared
@@ -137,8 +120,8 @@ static enum status judge_same(const struct work *w, struct error *error)
     int count = 0, size = w->l->world_size;
     struct figures *same = rank_task_figures(w->task, "same");
     for (int t = LINEAR_Y; t < LINEAR_TENSORS; t++)
-        if (linear_is_replicated(w->l, (enum linear_tensor)t) && w->tensors[t]) {
-            own[t] = digest_add(DIGEST_START, w->tensors[t], (size_t)bytes_of(w, t));
+        if (linear_is_replicated(w->l, (enum linear_tensor)t) && w->places[t]) {
+            own[t] = w->digests[t];
             same->elements++;
         }
     for (int peer = 0; peer < size; peer++)
@@ -162,26 +145,35 @@ static enum status judge_same(const struct work *w, struct error *error)
     return status;
 }
 
-static enum status diagnose(const struct work *w, const void *const tensors[LINEAR_TENSORS],
-                            const struct figures figures[LINEAR_TENSORS], struct error *error)
+// Looks at all results of a rank that has a wrong one.
+static enum status diagnose(struct work *w, const struct figures figures[LINEAR_TENSORS],
+                            struct error *error)
 {
     struct diagnosis *d = &w->task->report->diagnosis;
+    const void *tensors[LINEAR_TENSORS] = {NULL};
     enum linear_tensor tensor;
-    enum status status =
-        linear_diagnose(w->l, w->rank, tensors, figures, d->text, &d->explained, &tensor, error);
-    if (d->text[0])
+    bool wrong = false;
+    for (int t = LINEAR_Y; t < LINEAR_TENSORS; t++)
+        wrong = wrong || figures[t].broken;
+    if (!wrong)
+        return STATUS_OK;
+    enum status status = results_read(w, tensors, error);
+    if (status == STATUS_OK)
+        status = linear_diagnose(w->l, w->rank, tensors, figures, d->text, &d->explained, &tensor,
+                                 error);
+    if (status == STATUS_OK && d->text[0])
         snprintf(d->name, sizeof(d->name), "%s", linear_tensor_name(w->l, tensor));
     return status;
 }
 
-static enum status judge(const struct work *w, struct error *error)
+static enum status judge(struct work *w, struct error *error)
 {
     struct rank_report *report = w->task->report;
     struct figures figures[LINEAR_TENSORS];
-    const void *const *tensors = (const void *const *)w->tensors;
     for (int t = 0; t < LINEAR_TENSORS; t++)
         figures[t] = (struct figures){.first_bad = {.position = -1}, .worst_row = {.position = -1}};
-    enum status status = linear_judge(w->l, w->rank, tensors, figures, error);
+    enum status status = linear_judge_where(w->engine->ops->linear_tools, w->queue, w->l, w->rank,
+                                            (const void *const *)w->places, figures, error);
     if (status != STATUS_OK)
         return status;
     for (int t = LINEAR_Y; t < LINEAR_TENSORS; t++) {
@@ -192,9 +184,9 @@ static enum status judge(const struct work *w, struct error *error)
         memcpy(figures[t].name, f->name, sizeof(f->name));
         *f = figures[t];
     }
+    status = diagnose(w, figures, error);
     if (status == STATUS_OK)
-        status = diagnose(w, tensors, figures, error);
-    judge_guards(w);
+        status = judge_guards(w, error);
     if (status == STATUS_OK)
         status = judge_same(w, error);
     report->pass = true;
@@ -205,19 +197,31 @@ static enum status judge(const struct work *w, struct error *error)
 
 // ---- work ----
 
+// Of each result, and of all.
+static enum status digests_make(struct work *w, struct error *error)
+{
+    uint64_t *all = &w->task->report->digest;
+    enum status status = STATUS_OK;
+    *all = DIGEST_START;
+    for (int t = LINEAR_Y; t < LINEAR_TENSORS && status == STATUS_OK; t++) {
+        if (!w->places[t])
+            continue;
+        status = w->engine->ops->collective_judge->digest(
+            w->queue, w->places[t], (size_t)bytes_of(w, t), NULL, &w->digests[t], error);
+        *all = digest_add(*all, &w->digests[t], sizeof(w->digests[t]));
+    }
+    return status;
+}
+
 static enum status verdict_make(struct work *w, struct error *error)
 {
     struct rank_report *report = w->task->report;
     FAULT(REFERENCE);
     rank_task_at(w->task, REPORT_REFERENCE, 0);
     uint64_t start_ns = clock_now_ns();
-    enum status status = memory_read(w, error);
+    enum status status = digests_make(w, error);
     if (status == STATUS_OK && w->l->verify)
         status = judge(w, error);
-    report->digest = DIGEST_START;
-    for (int t = LINEAR_Y; t < LINEAR_TENSORS && status == STATUS_OK; t++)
-        if (w->tensors[t])
-            report->digest = digest_add(report->digest, w->tensors[t], (size_t)bytes_of(w, t));
     report->timings.reference_ns = clock_now_ns() - start_ns;
     for (int t = 0; t < LINEAR_TENSORS; t++)
         free(w->copies[t]);
@@ -248,7 +252,11 @@ static enum status job_do(void *context, struct error *error)
 static enum status run(const struct rank_task *task, struct error *error)
 {
     struct engine *engine = task->session->engine;
-    struct work w = {.task = task, .l = task->spec, .engine = engine, .rank = task->session->rank};
+    struct work w = {.task = task,
+                     .l = task->spec,
+                     .engine = engine,
+                     .rank = task->session->rank,
+                     .queue = engine->ops->queue ? engine->ops->queue(engine) : NULL};
     if (!engine->ops->plan_reserve) { // the same on all ranks of a pool
         rank_task_refuse(task, STATUS_UNIMPLEMENTED, "these ranks run no linear layers");
         return STATUS_OK;

@@ -8,6 +8,7 @@
 
 #include "common/clock.h"
 #include "judge/cuda/collective_cuda.h"
+#include "judge/cuda/linear_cuda.h"
 #include "judge/cuda/digest_cuda.h"
 #include "judge/cuda/inputs_cuda.h"
 #include "judge/digest.h"
@@ -437,6 +438,7 @@ static const struct engine_ops cuda_ops = {
     .plan_execute = cuda_plan_execute,
     .plan_finish = cuda_plan_finish,
     .collective_judge = &collective_judge_cuda,
+    .linear_tools = &linear_tools_cuda,
     .queue = cuda_queue_of,
     .release = cuda_release,
     .destroy = cuda_destroy,

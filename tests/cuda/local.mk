@@ -31,6 +31,11 @@ tests_cuda_test_linear_cuda_SOURCES = tests/cuda/test_linear_cuda.c $(harness_so
 tests_cuda_test_linear_cuda_CPPFLAGS = $(cuda_test_cppflags)
 tests_cuda_test_linear_cuda_LDADD = $(cuda_test_libs)
 
+cuda_test_programs += tests/cuda/test_linear_judge_cuda
+tests_cuda_test_linear_judge_cuda_SOURCES = tests/cuda/test_linear_judge_cuda.c $(harness_sources)
+tests_cuda_test_linear_judge_cuda_CPPFLAGS = $(cuda_test_cppflags)
+tests_cuda_test_linear_judge_cuda_LDADD = $(cuda_test_libs)
+
 cuda_test_programs += tests/cuda/test_inputs_cuda
 tests_cuda_test_inputs_cuda_SOURCES = tests/cuda/test_inputs_cuda.c $(harness_sources) \
     tests/support/generate.c tests/support/generate.h
