@@ -254,18 +254,33 @@ static ncclResult_t call_put(const struct nccl_transport *n, const struct nccl_c
     return ncclInvalidArgument;
 }
 
+// One rank has no communicator, and its result is what it sends.
+static cudaError_t call_alone(const struct nccl_transport *n, const struct nccl_call *c)
+{
+    static const size_t bytes[] = {[NCCL_FP32] = 4,  [NCCL_FP16] = 2,  [NCCL_BF16] = 2,
+                                   [NCCL_INT32] = 4, [NCCL_INT64] = 8, [NCCL_UINT8] = 1};
+    if (c->send == c->receive || c->count == 0)
+        return cudaSuccess;
+    return cudaMemcpyAsync(c->receive, c->send, c->count * bytes[c->element],
+                           cudaMemcpyDeviceToDevice, n->stream);
+}
+
 enum status transport_nccl_call(struct transport *t, const struct nccl_call *call,
                                 struct error *error)
 {
     struct nccl_transport *n = self(t);
     if (n->failed)
         return error_set(error, STATUS_FAILED_PRECONDITION, "the exchange before has failed");
-    if (!n->comm)
-        return STATUS_OK;
-    ncclResult_t result = call_settle(n, call_put(n, call), UINT64_MAX);
+    ncclResult_t result = ncclSuccess;
+    cudaError_t recorded = cudaSuccess;
+    if (n->comm)
+        result = call_settle(n, call_put(n, call), UINT64_MAX);
+    else
+        recorded = call_alone(n, call);
     if (result != ncclSuccess)
         return nccl_failed(n, result, "a collective", error);
-    cudaError_t recorded = cudaEventRecord(n->last, n->stream);
+    if (recorded == cudaSuccess)
+        recorded = cudaEventRecord(n->last, n->stream);
     return recorded == cudaSuccess ? STATUS_OK : cuda_failed(n, recorded, "a collective", error);
 }
 

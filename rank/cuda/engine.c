@@ -8,9 +8,9 @@
 
 #include "common/clock.h"
 #include "judge/cuda/collective_cuda.h"
-#include "judge/cuda/linear_cuda.h"
 #include "judge/cuda/digest_cuda.h"
 #include "judge/cuda/inputs_cuda.h"
+#include "judge/cuda/linear_cuda.h"
 #include "judge/digest.h"
 #include "rank/cuda/device.h"
 #include "rank/cuda/engine_state.h"
