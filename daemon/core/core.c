@@ -58,7 +58,9 @@ static void core_stop_unwanted(struct core *core, enum pool_mode mode)
     LIST_FOREACH (node, &core->modes[mode]) {
         struct pool *pool = pool_entry(node);
         if (list_empty(&pool->size->queue))
-            pool_handle(core, pool, &(struct pool_event){.kind = POOL_STOP, .rank = -1});
+            pool_handle(
+                core, pool,
+                &(struct pool_event){.kind = POOL_STOP, .rank = -1, .why = "the daemon ends"});
     }
 }
 
@@ -81,7 +83,8 @@ static void core_leave_devices(struct core *core, enum pool_mode mode)
     LIST_FOREACH (node, &core->modes[mode])
         if (devices_meet(&core->devices_out, &pool_entry(node)->place))
             pool_handle(core, pool_entry(node),
-                        &(struct pool_event){.kind = POOL_STOP, .rank = -1});
+                        &(struct pool_event){
+                            .kind = POOL_STOP, .rank = -1, .why = "a device was taken out of use"});
 }
 
 void core_settle(struct core *core)

@@ -243,7 +243,7 @@ enum cause {
     CAUSE_DEADLINE_RUNNING,  // DEADLINE_EXCEEDED: the shell names the culprit from the progress
                              // words
     CAUSE_START_FAILED, // UNAVAILABLE: its pools have been DOWN for longer than it has patience
-    CAUSE_CANCELLED,    // CANCELLED
+    CAUSE_CANCELLED,    // CANCELLED: as asked, or because of `clients_gone`
     CAUSE_POISON,       // FAILED_PRECONDITION: queued while its case killed a second pool
     CAUSE_STUCK, // UNAVAILABLE: queued while `rank` of `pool`, which may be of another world size,
                  // got stuck on the one device in `devices` of `hosts`: core_is_stuck()
@@ -273,6 +273,7 @@ struct action {
     uint64_t job;     // number, never used twice
     int own_before;   // ANSWER, CAUSE_DEADLINE_QUEUED: jobs of the same user that run, or that wait
                       // for the same world size and go before it
+    bool clients_gone;                             // ANSWER
     uint64_t queue_ns, start_ns, run_ns, total_ns; // ANSWER
 };
 

@@ -80,7 +80,7 @@ struct job *job_admit(struct core *core, const struct core_request *request)
     struct job *job = job_entry(list_first(&core->jobs_free));
     job->number = ++core->number;
     job->account = users_queue(&core->users, request->user);
-    job->abandoned = false;
+    job->abandoned = job->clients_gone = false;
     job->cancel_on_disconnect = request->cancel_on_disconnect;
     job->size = hosts_size(core, request);
     job->any_nodes = request->nodes == 0 && request->ranks_per_node == 0;
@@ -133,6 +133,7 @@ static void job_answer(struct core *core, struct job *job, const struct pool *po
     if (cause == CAUSE_DEADLINE_QUEUED)
         line_before(core, job, &answer.own_before);
     answer.own_before += cause == CAUSE_DEADLINE_QUEUED ? account->running : 0;
+    answer.clients_gone = job->clients_gone;
     answer.total_ns = core->now_ns - job->admitted_ns;
     answer.run_ns = job->state == JOB_RUNNING ? core->now_ns - job->run_ns : 0;
     answer.start_ns = job->start_ns;
@@ -226,11 +227,13 @@ static void job_lose(struct core *core, struct job *job, const struct job_event 
 }
 
 // Answers a running job and takes its pool away with it.
-static void job_end(struct core *core, struct job *job, enum cause cause, enum pool_loss loss)
+static void job_end(struct core *core, struct job *job, enum cause cause, enum pool_loss loss,
+                    const char *why)
 {
     struct pool *pool = job->pool;
     job_answer(core, job, pool, cause, -1);
-    pool_handle(core, pool, &(struct pool_event){.kind = POOL_STOP, .loss = loss, .rank = -1});
+    pool_handle(core, pool,
+                &(struct pool_event){.kind = POOL_STOP, .loss = loss, .rank = -1, .why = why});
 }
 
 static void job_expire_queued(struct core *core, struct job *job, const struct job_event *event)
@@ -245,7 +248,7 @@ static void job_expire_queued(struct core *core, struct job *job, const struct j
 static void job_expire_running(struct core *core, struct job *job, const struct job_event *event)
 {
     (void)event;
-    job_end(core, job, CAUSE_DEADLINE_RUNNING, LOSS_DEADLINE);
+    job_end(core, job, CAUSE_DEADLINE_RUNNING, LOSS_DEADLINE, NULL);
 }
 
 static void job_cancel_queued(struct core *core, struct job *job, const struct job_event *event)
@@ -257,19 +260,21 @@ static void job_cancel_queued(struct core *core, struct job *job, const struct j
 static void job_cancel_running(struct core *core, struct job *job, const struct job_event *event)
 {
     (void)event;
-    job_end(core, job, CAUSE_CANCELLED, LOSS_NONE);
+    job_end(core, job, CAUSE_CANCELLED, LOSS_NONE,
+            job->clients_gone ? "the client of its job has gone" : "its job was cancelled");
 }
 
 // It has not been started: asked again, it is a new one.
 static void job_abandon_queued(struct core *core, struct job *job, const struct job_event *event)
 {
-    job->abandoned = true;
+    job->abandoned = job->clients_gone = true;
     job_cancel_queued(core, job, event);
 }
 
 static void job_abandon_running(struct core *core, struct job *job, const struct job_event *event)
 {
-    if (job->cancel_on_disconnect)
+    job->clients_gone = job->cancel_on_disconnect;
+    if (job->clients_gone)
         job_cancel_running(core, job, event);
 }
 

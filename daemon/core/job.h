@@ -25,8 +25,9 @@ struct job {
     struct line *line; // QUEUED
     enum job_state state;
     int slot;
-    uint64_t number; // order of admission over all jobs, from 1
-    bool abandoned;  // its answer is not to be remembered
+    uint64_t number;   // order of admission over all jobs, from 1
+    bool abandoned;    // its answer is not to be remembered
+    bool clients_gone; // it is cancelled because of that
     bool cancel_on_disconnect;
     bool any_nodes; // the hosts that it waits for may be others
     struct size *size;

@@ -179,11 +179,11 @@ static struct loss loss_by(enum pool_loss kind, int rank)
     return (struct loss){.kind = kind, .rank = rank, .host = -1};
 }
 
-static void pool_kill(struct core *core, struct pool *pool, enum pool_loss loss)
+static void pool_kill(struct core *core, struct pool *pool, enum pool_loss loss, const char *why)
 {
     assert(!pool->job);
     struct action kill = pool_action(ACTION_KILL, pool);
-    kill.reason = loss == LOSS_NONE ? "no longer needed" : loss_words(loss);
+    kill.reason = loss == LOSS_NONE ? why : loss_words(loss);
     kill.rank = loss == LOSS_NONE ? -1 : pool->loss.rank;
     kill.host = loss == LOSS_NONE ? -1 : pool->loss.host;
     if (loss != LOSS_NONE)
@@ -215,7 +215,7 @@ static void pool_lose(struct core *core, struct pool *pool, struct loss loss)
                                       loss.kind == LOSS_KILLED || loss.kind == LOSS_HOST};
         job_handle(core, pool->job, &event);
     }
-    pool_kill(core, pool, loss.kind);
+    pool_kill(core, pool, loss.kind, NULL);
 }
 
 static void pool_fail_start(struct core *core, struct pool *pool, struct loss loss)
@@ -419,7 +419,7 @@ static void pool_stop(struct core *core, struct pool *pool, const struct pool_ev
 {
     if (event->loss != LOSS_NONE)
         pool_note_loss(core, pool, loss_by(event->loss, event->rank));
-    pool_kill(core, pool, event->loss);
+    pool_kill(core, pool, event->loss, event->why);
 }
 
 // Not while somebody waits for it. Looked at again later, but not as often as a short timeout would
@@ -427,10 +427,12 @@ static void pool_stop(struct core *core, struct pool *pool, const struct pool_ev
 static void pool_idle_timeout(struct core *core, struct pool *pool, const struct pool_event *event)
 {
     uint64_t again_ns = core->config.idle_timeout_ns;
+    const struct pool_event stop = {.kind = POOL_STOP, .rank = -1, .why = "idle for long"};
+    (void)event;
     if (list_empty(&pool->size->queue)) {
         if (pool->twin && twin_stands_by(pool->twin))
-            pool_handle(core, pool->twin, &(struct pool_event){.kind = POOL_STOP, .rank = -1});
-        pool_stop(core, pool, event);
+            pool_handle(core, pool->twin, &stop);
+        pool_stop(core, pool, &stop);
         return;
     }
     if (again_ns < IDLE_AGAIN_NS_MIN)

@@ -90,7 +90,7 @@ enum pool_event_kind {
     // Orders.
     POOL_START, // `spare`
     POOL_RUN,   // `job`
-    POOL_STOP,  // `loss`: LOSS_DEADLINE, or LOSS_NONE when nothing is wrong with it
+    POOL_STOP,  // `loss`: LOSS_DEADLINE, or LOSS_NONE when nothing is wrong with it, and `why`
     // What is heard of its ranks.
     POOL_READY,
     POOL_REPORTED, // of the job with `number`
@@ -112,6 +112,7 @@ struct pool_event {
     uint64_t number;
     struct job *job;
     enum pool_loss loss;
+    const char *why;     // in words; lasts
     bool spare;          // to stand by for its twin, which is up
     struct rank_end end; // ENDING, EXITED
 };

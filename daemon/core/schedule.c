@@ -200,7 +200,9 @@ static void room_stop(struct core *core, struct room *taken, struct pool *pool)
 {
     taken->ranks -= pool->world_size;
     taken->pools--;
-    pool_handle(core, pool, &(struct pool_event){.kind = POOL_STOP, .rank = -1});
+    pool_handle(
+        core, pool,
+        &(struct pool_event){.kind = POOL_STOP, .rank = -1, .why = "makes room for another pool"});
 }
 
 // Stops those on the list that stand by until there will be room.

@@ -291,7 +291,8 @@ static void message_write(const struct sentence *s, struct error *error)
                   s->detail[0] ? s->detail : "its ranks die before they are ready");
         break;
     case CAUSE_CANCELLED:
-        error_set(error, a->status, "cancelled as asked");
+        error_set(error, a->status, "%s",
+                  a->clients_gone ? "cancelled: its client has gone" : "cancelled as asked");
         break;
     case CAUSE_POISON:
         error_set(error, a->status,

@@ -61,9 +61,10 @@ void answer_log_admitted(const struct task *task)
 
 void answer_log_run(const struct task *task, const struct action *a)
 {
-    char id[ID_TEXT_MAX];
+    char id[ID_TEXT_MAX], who[PEER_TEXT_MAX];
     if (log_enabled(LOG_LEVEL_INFO))
-        log_info("run id=%s world=%d instance=%d generation=%" PRIu32, answer_log_id(&task->id, id),
+        log_info("run id=%s client=%u %s world=%d instance=%d generation=%" PRIu32,
+                 answer_log_id(&task->id, id), task->peer.client, peer_describe(&task->peer, who),
                  a->world_size, a->instance, a->generation);
 }
 

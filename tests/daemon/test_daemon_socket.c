@@ -271,8 +271,11 @@ START_TEST(test_client_gone_cancels_what_runs_if_it_says_so)
     ck_assert(daemon_logged(&d, who));
     ck_assert(daemon_logged(&d, "pool_ready world=2 generation=1"));
     ck_assert(daemon_logged(&d, "run id="));
+    snprintf(who, sizeof(who), "uid=%d pid=%d world=2", (int)getuid(), (int)getpid());
+    ck_assert(daemon_logged(&d, who));
     ck_assert(daemon_logged(&d, "status=CANCELLED"));
-    ck_assert(daemon_logged(&d, "rank=-1 reason=\"no longer needed\""));
+    ck_assert(daemon_logged(&d, "message=\"cancelled: its client has gone\""));
+    ck_assert(daemon_logged(&d, "rank=-1 reason=\"the client of its job has gone\""));
     ck_assert_int_eq(daemon_stop(&d), 0);
 }
 END_TEST
