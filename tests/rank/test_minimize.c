@@ -113,8 +113,7 @@ END_TEST
 
 // ---- deliberate errors ----
 
-// A case that takes this long hangs: some errors make ranks wait for each other. Others take
-// milliseconds.
+// A case that takes this long hangs, whether or not its ranks sleep. Others take milliseconds.
 #define HANGS_MS   15000
 // Enough to come across whatever the ranks can get wrong.
 #define SEEDS_MOST 60

@@ -16,8 +16,10 @@
 #include "rank/session.h"
 
 #define ANSWER_TIMEOUT_MS 120000
-// Of a case like one that has hung: who makes it smaller runs many such.
-#define HURRIED_MS        5000
+// Where cases may hang, the ranks are looked at so often. They wait for each other for good if all
+// of them sleep and none has woken up for so many looks.
+#define LOOK_MS           100
+#define LOOKS_STILL       10
 
 struct request {
     uint64_t job;
@@ -214,11 +216,56 @@ static enum status answer_take(struct world *w, int rank, struct rank_report *re
     return STATUS_OK;
 }
 
-static int answer_timeout_ms = ANSWER_TIMEOUT_MS;
+// 0: none of the cases should hang.
+static int patience_ms;
 
 void world_patience(int ms)
 {
-    answer_timeout_ms = ms > 0 ? ms : ANSWER_TIMEOUT_MS;
+    patience_ms = ms;
+}
+
+// How often a process has gone to sleep, or -1 if it does not sleep now.
+static long sleeps(pid_t pid)
+{
+    char path[64], line[256];
+    long count = -1;
+    bool asleep = false;
+    snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
+    FILE *file = fopen(path, "re");
+    while (file && fgets(line, sizeof(line), file)) {
+        asleep = asleep || strncmp(line, "State:\tS", 8) == 0;
+        sscanf(line, "voluntary_ctxt_switches: %ld", &count);
+    }
+    if (file)
+        fclose(file);
+    return asleep ? count : -1;
+}
+
+// True if all ranks have slept since the look before, whose counts are in seen[].
+static bool all_asleep(const struct world *w, long *seen)
+{
+    bool still = true;
+    for (int rank = 0; rank < w->size; rank++) {
+        long count = sleeps(w->pids[rank]);
+        still = still && count >= 0 && count == seen[rank];
+        seen[rank] = count;
+    }
+    return still;
+}
+
+// Waits for an answer. False if none comes.
+static bool answer_wait(const struct world *w, struct pollfd *polls)
+{
+    long seen[WORLD_SIZE_MAX] = {0};
+    int still = 0;
+    if (patience_ms == 0)
+        return poll(polls, (nfds_t)w->size, ANSWER_TIMEOUT_MS) > 0;
+    for (int waited = 0; waited < patience_ms && still < LOOKS_STILL; waited += LOOK_MS) {
+        if (poll(polls, (nfds_t)w->size, LOOK_MS) > 0)
+            return true;
+        still = all_asleep(w, seen) ? still + 1 : 0;
+    }
+    return false;
 }
 
 enum status world_run_on(struct world *w, const struct cp_case *c, struct rank_report *reports,
@@ -232,11 +279,9 @@ enum status world_run_on(struct world *w, const struct cp_case *c, struct rank_r
             return error_set(error, STATUS_UNAVAILABLE, "rank %d has gone", rank);
     }
     for (int left = w->size; left > 0;) {
-        if (poll(polls, (nfds_t)w->size, answer_timeout_ms) <= 0) {
-            answer_timeout_ms = HURRIED_MS;
+        if (!answer_wait(w, polls))
             return error_set(error, STATUS_DEADLINE_EXCEEDED, "rank %d holds up the others",
                              progress_culprit(w->progress, w->size));
-        }
         for (int rank = 0; rank < w->size; rank++) {
             if (polls[rank].fd < 0 || polls[rank].revents == 0)
                 continue;

@@ -35,11 +35,12 @@ void world_destroy(struct world *w); // takes NULL
 
 // Runs a case on a world of its size and fills reports[world_size]. The status of the rank that
 // failed first, with its sentence; the world is of no further use then. DEADLINE_EXCEEDED after
-// the patience names the rank that holds up the others; the cases after that have five seconds.
+// the patience names the rank that holds up the others.
 enum status world_run_on(struct world *w, const struct cp_case *c, struct rank_report *reports,
                          struct error *error) MUST_CHECK;
 
-// How long cases may take from now on; 0: two minutes. Shorter for cases that are expected to hang.
+// How long cases may take from now on; 0: two minutes. With a limit a case ends a second after all
+// of its ranks have gone to sleep for good, however fast the machine is.
 void world_patience(int ms);
 
 // What the rank that failed first said; kind 0 when it has just gone.
