@@ -322,6 +322,7 @@ static void ops_set(struct guest *g)
     g->ops.queue = own->queue ? guest_queue : NULL;
     g->ops.plan_reserve = own->plan_reserve ? guest_plan_reserve : NULL;
     g->ops.collective_judge = own->collective_judge;
+    g->ops.linear_tools = own->linear_tools;
 }
 
 // A port of this machine that is reserved while the socket is open.
