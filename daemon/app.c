@@ -162,7 +162,9 @@ static void settings_apply(struct app *s, const struct settings *read)
     struct error error;
     const char *fixed = settings_fixed_difference(&s->config, &config);
     bool same_port = strcmp(s->config.listen.text, config.listen.text) == 0;
-    if (same_port && port_reread(&config.listen, &s->port, &error) != STATUS_OK) {
+    bool same_agents = strcmp(s->config.hosts.listen_text, config.hosts.listen_text) == 0;
+    if ((same_port && port_reread(&config.listen, &s->port, &error) != STATUS_OK) ||
+        (same_agents && app_hosts_reread(&s->hosts, &config, &error) != STATUS_OK)) {
         reload_refused(&error);
         return;
     }

@@ -47,6 +47,35 @@ static bool is_numeric(const char *host)
     return inet_pton(AF_INET, host, bytes) == 1 || inet_pton(AF_INET6, host, bytes) == 1;
 }
 
+// What agents connect to, as what network clients connect to: its own address and secret, and the
+// daemon's certificate.
+static struct listen_config *listen_of(const struct settings *settings)
+{
+    struct listen_config *listen = calloc(1, sizeof(*listen));
+    if (!listen)
+        return NULL;
+    *listen = settings->listen;
+    memcpy(listen->text, settings->hosts.listen_text, sizeof(listen->text));
+    memcpy(listen->token_file, settings->hosts.token_file, sizeof(listen->token_file));
+    listen->url = settings->hosts.listen;
+    return listen;
+}
+
+enum status app_hosts_reread(struct app_hosts *h, const struct settings *settings,
+                             struct error *error)
+{
+    if (!h->nodes)
+        return STATUS_OK;
+    struct listen_config *listen = listen_of(settings);
+    enum status status =
+        listen ? port_reread(listen, &h->port, error)
+               : error_set(error, STATUS_RESOURCE_EXHAUSTED, "no memory for other hosts");
+    if (status == STATUS_OK)
+        nodes_set_tls(h->nodes, h->port.tls);
+    free(listen);
+    return status;
+}
+
 enum status app_hosts_open(struct app_hosts *h, struct ev_loop *loop,
                            const struct settings *settings, const struct backend *backend,
                            struct service *service, struct error *error)
@@ -54,18 +83,14 @@ enum status app_hosts_open(struct app_hosts *h, struct ev_loop *loop,
     const struct hosts_config *c = &settings->hosts;
     if (c->others.count == 0)
         return STATUS_OK;
-    struct listen_config *listen = calloc(1, sizeof(*listen));
+    struct listen_config *listen = listen_of(settings);
     struct service_config *list = calloc(1, sizeof(*list));
     struct nodes_config *config = calloc(1, sizeof(*config));
     enum status status = STATUS_OK;
     if (!listen || !list || !config)
         status = error_set(error, STATUS_RESOURCE_EXHAUSTED, "no memory for other hosts");
-    if (status == STATUS_OK) {
-        memcpy(listen->text, c->listen_text, sizeof(listen->text));
-        memcpy(listen->token_file, c->token_file, sizeof(listen->token_file));
-        listen->url = c->listen;
+    if (status == STATUS_OK)
         status = port_open(listen, &h->port, error);
-    }
     if (status == STATUS_OK) {
         app_hosts_list(settings, backend, list);
         config->count = list->host_count;
@@ -76,6 +101,7 @@ enum status app_hosts_open(struct app_hosts *h, struct ev_loop *loop,
         config->backend = backend->name;
         config->fd = h->port.fd;
         config->token = h->port.token;
+        config->tls = h->port.tls;
         config->mesh_address = is_numeric(c->listen.host) ? c->listen.host : NULL;
         config->mesh_port = c->mesh_port;
         const struct nodes_handler handler = {service, on_lost, on_back};
@@ -84,7 +110,8 @@ enum status app_hosts_open(struct app_hosts *h, struct ev_loop *loop,
     }
     if (status == STATUS_OK) {
         nodes_join(h->nodes, service_crews(service));
-        log_notice("agents url=%s hosts=%d", c->listen_text, c->others.count);
+        log_notice("agents url=%s hosts=%d tls=%s", c->listen_text, c->others.count,
+                   h->port.tls ? "yes" : "no");
     }
     free(listen);
     free(list);

@@ -25,6 +25,10 @@ enum status app_hosts_open(struct app_hosts *h, struct ev_loop *loop,
                            const struct settings *settings, const struct backend *backend,
                            struct service *service, struct error *error) MUST_CHECK;
 
+// Reads the files of TLS again, for future agents. A failure changes nothing.
+enum status app_hosts_reread(struct app_hosts *h, const struct settings *settings,
+                             struct error *error) MUST_CHECK;
+
 // To be called when the service is gone. Takes one whose port has fd -1.
 void app_hosts_fini(struct app_hosts *h);
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "daemon/net/tls.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <openssl/bio.h>
 #include <openssl/err.h>
@@ -8,6 +9,7 @@
 #include <openssl/ssl.h>
 #include <openssl/x509.h>
 #include <openssl/x509v3.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -28,6 +30,7 @@
 
 struct tls {
     int holders;
+    bool connects; // the client's side
     enum tls_version version_min;
     SSL_CTX *context;
     BIO_METHOD *pipe;
@@ -38,6 +41,7 @@ struct tls_session {
     struct tls_pipe pipe;
     SSL *ssl;
     bool ended; // the pipe has
+    char fault[160];
 };
 
 const char *tls_library(void)
@@ -112,22 +116,22 @@ static int no_password(char *text, int size, int writing, void *context)
     return -1;
 }
 
-static enum status key_read(const struct tls_files *files, SSL_CTX *context, struct error *error)
+static enum status key_read(const char *key, const char *certificate, SSL_CTX *context,
+                            struct error *error)
 {
     struct stat stat_of;
-    if (stat(files->key, &stat_of) == 0 && (stat_of.st_mode & (S_IROTH | S_IWOTH)))
+    if (stat(key, &stat_of) == 0 && (stat_of.st_mode & (S_IROTH | S_IWOTH)))
         return error_set(error, STATUS_PERMISSION_DENIED,
-                         "tls-key: %s can be read by others; chmod 0600 %s", files->key,
-                         files->key);
+                         "tls-key: %s can be read by others; chmod 0600 %s", key, key);
     SSL_CTX_set_default_passwd_cb(context, no_password);
-    if (SSL_CTX_use_PrivateKey_file(context, files->key, SSL_FILETYPE_PEM) == 1)
+    if (SSL_CTX_use_PrivateKey_file(context, key, SSL_FILETYPE_PEM) == 1)
         return STATUS_OK;
     int reason = ERR_GET_REASON(ERR_peek_last_error());
     if (reason == X509_R_KEY_VALUES_MISMATCH || reason == X509_R_KEY_TYPE_MISMATCH)
         return error_set(error, STATUS_INVALID_ARGUMENT,
-                         "tls-key: %s is not the key of the first certificate in %s", files->key,
-                         files->certificate);
-    return file_refused("tls-key", files->key, error);
+                         "tls-key: %s is not the key of the first certificate in %s", key,
+                         certificate);
+    return file_refused("tls-key", key, error);
 }
 
 // Loads authorities and revocation lists. If there is a list, every client's certificate must be
@@ -160,11 +164,17 @@ static bool clients_given(const struct tls_files *files)
     return files->clients && files->clients[0];
 }
 
+static enum status own_read(const char *certificate, const char *key, SSL_CTX *context,
+                            struct error *error)
+{
+    if (SSL_CTX_use_certificate_chain_file(context, certificate) != 1)
+        return file_refused("tls-certificate", certificate, error);
+    return key_read(key, certificate, context, error);
+}
+
 static enum status files_read(const struct tls_files *files, SSL_CTX *context, struct error *error)
 {
-    if (SSL_CTX_use_certificate_chain_file(context, files->certificate) != 1)
-        return file_refused("tls-certificate", files->certificate, error);
-    enum status status = key_read(files, context, error);
+    enum status status = own_read(files->certificate, files->key, context, error);
     if (status == STATUS_OK && clients_given(files))
         status = clients_read(files->clients, context, error);
     return status;
@@ -189,7 +199,7 @@ static void clients_ask(SSL_CTX *context)
     SSL_CTX_set_max_cert_list(context, CHAIN_BYTES_MAX);
 }
 
-static bool context_set(SSL_CTX *context, const struct tls_files *files)
+static bool context_set(SSL_CTX *context, enum tls_version version_min)
 {
     SSL_CTX_set_options(context, SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_TICKET |
                                      SSL_OP_NO_COMPRESSION | SSL_OP_CLEANSE_PLAINTEXT |
@@ -198,32 +208,63 @@ static bool context_set(SSL_CTX *context, const struct tls_files *files)
     SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_OFF);
     SSL_CTX_set_num_tickets(context, 0);
     SSL_CTX_set_security_level(context, 2);
-    if (clients_given(files))
-        clients_ask(context);
-    return versions_set(context, files->version_min);
+    return versions_set(context, version_min);
 }
 
-enum status tls_create(const struct tls_files *files, struct tls **tls, struct error *error)
+// NULL, with the sentence: memory is short.
+static struct tls *tls_make(const SSL_METHOD *method, enum tls_version version_min,
+                            struct error *error)
 {
     struct tls *t = calloc(1, sizeof(*t));
     ERR_clear_error();
     if (t) {
         t->holders = 1;
-        t->version_min = files->version_min;
-        t->context = SSL_CTX_new(TLS_server_method());
+        t->version_min = version_min;
+        t->context = SSL_CTX_new(method);
         t->pipe = pipe_method();
     }
-    enum status status = STATUS_OK;
-    if (!t || !t->context || !t->pipe || !context_set(t->context, files))
-        status = error_set(error, STATUS_RESOURCE_EXHAUSTED, "no memory for TLS");
-    if (status == STATUS_OK)
-        status = files_read(files, t->context, error);
+    if (t && t->context && t->pipe && context_set(t->context, version_min))
+        return t;
+    tls_release(t);
+    error_set(error, STATUS_RESOURCE_EXHAUSTED, "no memory for TLS");
+    return NULL;
+}
+
+static enum status tls_give(struct tls *t, enum status status, struct tls **tls)
+{
     if (status == STATUS_OK)
         *tls = t;
     else
         tls_release(t);
     ERR_clear_error();
     return status;
+}
+
+enum status tls_create(const struct tls_files *files, struct tls **tls, struct error *error)
+{
+    struct tls *t = tls_make(TLS_server_method(), files->version_min, error);
+    if (!t)
+        return error->status;
+    if (clients_given(files))
+        clients_ask(t->context);
+    return tls_give(t, files_read(files, t->context, error), tls);
+}
+
+enum status tls_connect_create(const struct tls_connect_files *files, struct tls **tls,
+                               struct error *error)
+{
+    struct tls *t = tls_make(TLS_client_method(), TLS_VERSION_1_2, error);
+    enum status status = STATUS_OK;
+    if (!t)
+        return error->status;
+    t->connects = true;
+    SSL_CTX_set_verify(t->context, SSL_VERIFY_PEER, NULL);
+    X509_STORE_set_flags(SSL_CTX_get_cert_store(t->context), X509_V_FLAG_PARTIAL_CHAIN);
+    if (X509_STORE_load_file(SSL_CTX_get_cert_store(t->context), files->authorities) != 1)
+        status = file_refused("tls-ca", files->authorities, error);
+    if (status == STATUS_OK && files->certificate && files->certificate[0])
+        status = own_read(files->certificate, files->key, t->context, error);
+    return tls_give(t, status, tls);
 }
 
 struct tls *tls_hold(struct tls *tls)
@@ -243,7 +284,7 @@ void tls_release(struct tls *tls)
 
 // ---- sessions ----------------------------------------------------------------------------------
 
-struct tls_session *tls_session_create(struct tls *tls, const struct tls_pipe *pipe)
+static struct tls_session *session_make(struct tls *tls, const struct tls_pipe *pipe)
 {
     struct tls_session *s = calloc(1, sizeof(*s));
     if (!s)
@@ -259,7 +300,33 @@ struct tls_session *tls_session_create(struct tls *tls, const struct tls_pipe *p
     BIO_set_data(bio, s);
     BIO_set_init(bio, 1);
     SSL_set_bio(s->ssl, bio, bio);
-    SSL_set_accept_state(s->ssl);
+    return s;
+}
+
+struct tls_session *tls_session_create(struct tls *tls, const struct tls_pipe *pipe)
+{
+    struct tls_session *s = session_make(tls, pipe);
+    if (s)
+        SSL_set_accept_state(s->ssl);
+    return s;
+}
+
+struct tls_session *tls_session_connect(struct tls *tls, const struct tls_pipe *pipe,
+                                        const char *host)
+{
+    unsigned char bytes[sizeof(struct in6_addr)];
+    struct tls_session *s = session_make(tls, pipe);
+    if (!s)
+        return NULL;
+    bool number = inet_pton(AF_INET, host, bytes) == 1 || inet_pton(AF_INET6, host, bytes) == 1;
+    bool set =
+        number ? X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(s->ssl), host) == 1
+               : SSL_set1_host(s->ssl, host) == 1 && SSL_set_tlsext_host_name(s->ssl, host) == 1;
+    if (!set) {
+        tls_session_destroy(s);
+        return NULL;
+    }
+    SSL_set_connect_state(s->ssl);
     return s;
 }
 
@@ -306,9 +373,24 @@ static const char *certificate_fault(const struct tls_session *s)
     }
 }
 
-static const char *fault_of(const struct tls_session *s, unsigned long code)
+// Of the end that connects, which knows the other by name.
+static const char *server_fault(struct tls_session *s, unsigned long code)
+{
+    long result = SSL_get_verify_result(s->ssl);
+    const char *reason = ERR_reason_error_string(code);
+    if (result != X509_V_OK)
+        snprintf(s->fault, sizeof(s->fault), "its certificate is not accepted: %s",
+                 X509_verify_cert_error_string(result));
+    else
+        snprintf(s->fault, sizeof(s->fault), "TLS fails: %s", reason ? reason : "no reason known");
+    return s->fault;
+}
+
+static const char *fault_of(struct tls_session *s, unsigned long code)
 {
     int reason = ERR_GET_REASON(code);
+    if (s->tls->connects)
+        return server_fault(s, code);
     if (reason == ERR_R_MALLOC_FAILURE)
         return "memory is short for its TLS";
     if (ERR_GET_LIB(code) == ERR_LIB_SSL && reason > SSL_AD_REASON_OFFSET)
@@ -337,7 +419,7 @@ static const char *fault_of(const struct tls_session *s, unsigned long code)
 }
 
 // Converts the result of a call that returns bytes or nothing.
-static enum tls_result result_of(const struct tls_session *s, int result, const char **fault)
+static enum tls_result result_of(struct tls_session *s, int result, const char **fault)
 {
     unsigned long code = ERR_peek_last_error(); // behind those of what TLS is made of
     switch (SSL_get_error(s->ssl, result)) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// TLS 1.2 and 1.3, the server's side: converts between the plain and the encrypted bytes of a
-// connection. Never waits and opens no socket; reads and writes through functions of the caller.
-// Only tls.c uses the TLS library; a build without the library has tls_none.c instead, in which
-// tls_create() fails.
+// TLS 1.2 and 1.3, the server's side, and that of an agent, which connects: converts between the
+// plain and the encrypted bytes of a connection. Never waits and opens no socket; reads and writes
+// through functions of the caller. Only tls.c uses the TLS library; a build without the library has
+// tls_none.c instead, in which tls_create() fails.
 #ifndef CPATTN_DAEMON_NET_TLS_H
 #define CPATTN_DAEMON_NET_TLS_H
 
@@ -35,6 +35,18 @@ struct tls_files {
 enum status tls_create(const struct tls_files *files, struct tls **tls,
                        struct error *error) MUST_CHECK;
 
+struct tls_connect_files {
+    const char *authorities; // PEM: who signs the other end's certificate
+    // PEM: an own certificate, for servers that ask for one, and its key as above; NULL or "":
+    // none.
+    const char *certificate, *key;
+};
+
+// The same for the end that connects. What is wrong is named "tls-ca", "tls-certificate" or
+// "tls-key".
+enum status tls_connect_create(const struct tls_connect_files *files, struct tls **tls,
+                               struct error *error) MUST_CHECK;
+
 // Adds and removes a reference; the last one frees it. Each session holds one. The second accepts
 // NULL.
 struct tls *tls_hold(struct tls *tls);
@@ -51,17 +63,22 @@ struct tls_pipe {
 
 // NULL: memory is short.
 struct tls_session *tls_session_create(struct tls *tls, const struct tls_pipe *pipe);
+
+// The same of one of tls_connect_create(): the other end's certificate must be for `host`, a name
+// or an address.
+struct tls_session *tls_session_connect(struct tls *tls, const struct tls_pipe *pipe,
+                                        const char *host);
 void tls_session_destroy(struct tls_session *session); // takes NULL
 
 enum tls_result {
     TLS_DONE,
     TLS_NOTHING, // needs more bytes
-    TLS_ENDED,   // the client has closed its end
+    TLS_ENDED,   // the other end has closed
     TLS_BROKEN,  // unusable
 };
 
 // Continues the handshake with the bytes that have arrived. With TLS_BROKEN `fault` is half a
-// sentence on the client.
+// sentence on the other end.
 enum tls_result tls_session_shake(struct tls_session *session, const char **fault);
 
 // Writes the subject of the client's certificate, after the handshake: in the form of RFC 2253,

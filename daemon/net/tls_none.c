@@ -8,13 +8,26 @@ const char *tls_library(void)
     return NULL;
 }
 
+static enum status refuse(struct error *error)
+{
+    return error_set(error, STATUS_UNIMPLEMENTED,
+                     "this cpattnd was built without TLS; build it where libssl-dev is "
+                     "installed, or forward the unix socket with ssh");
+}
+
 enum status tls_create(const struct tls_files *files, struct tls **tls, struct error *error)
 {
     (void)files;
     (void)tls;
-    return error_set(error, STATUS_UNIMPLEMENTED,
-                     "this cpattnd was built without TLS; build it where libssl-dev is "
-                     "installed, or forward the unix socket with ssh");
+    return refuse(error);
+}
+
+enum status tls_connect_create(const struct tls_connect_files *files, struct tls **tls,
+                               struct error *error)
+{
+    (void)files;
+    (void)tls;
+    return refuse(error);
 }
 
 // There is never a struct tls, so there are no references and no sessions.
@@ -34,6 +47,13 @@ struct tls_session *tls_session_create(struct tls *tls, const struct tls_pipe *p
     (void)tls;
     (void)pipe;
     return NULL;
+}
+
+struct tls_session *tls_session_connect(struct tls *tls, const struct tls_pipe *pipe,
+                                        const char *host)
+{
+    (void)host;
+    return tls_session_create(tls, pipe);
 }
 
 void tls_session_destroy(struct tls_session *session)

@@ -433,7 +433,8 @@ static void on_dial(struct ev_loop *loop, ev_timer *watcher, int events)
         freeaddrinfo(list);
     if (fd < 0)
         return;
-    a->link = node_link_create(loop, fd, &handler);
+    a->link = node_link_create(loop, fd, &handler, a->config.tls,
+                               a->config.tls ? a->config.daemon.host : NULL);
     if (!a->link)
         return;
     ev_timer_stop(loop, &a->dial);

@@ -17,6 +17,7 @@ struct agent_config {
     char daemon_text[NET_URL_TEXT_MAX];
     char name[HOST_NAME_BYTES];
     struct token token;
+    struct tls *tls;               // of tls_connect_create(), NULL: nothing is encrypted; borrowed
     const struct backend *backend; // borrowed
     const char *mesh_address; // numeric; ranks of other hosts reach those here at it. NULL: the
                               // address that the daemon sees

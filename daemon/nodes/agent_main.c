@@ -5,6 +5,7 @@
 
 #include "common/log.h"
 #include "daemon/machine/host.h"
+#include "daemon/net/tls.h"
 #include "daemon/nodes/agent.h"
 #include "daemon/nodes/agent_settings.h"
 
@@ -49,6 +50,12 @@ static int serve(const struct agent_config *config, struct error *error)
     return EXIT_SUCCESS;
 }
 
+static enum status tls_make(const struct agent_settings *s, struct tls **tls, struct error *error)
+{
+    const struct tls_connect_files files = {s->tls_ca, s->tls_certificate, s->tls_key};
+    return s->daemon.tls ? tls_connect_create(&files, tls, error) : STATUS_OK;
+}
+
 int main(int argc, char **argv)
 {
     static struct agent_settings settings;
@@ -66,7 +73,10 @@ int main(int argc, char **argv)
     snprintf(config.daemon_text, sizeof(config.daemon_text), "%s", settings.daemon_text);
     snprintf(config.name, sizeof(config.name), "%s", settings.name);
     if (token_read(settings.token_file, &config.token, &error) != STATUS_OK ||
+        tls_make(&settings, &config.tls, &error) != STATUS_OK ||
         backend_choose(&settings.host, &backend, &error) != STATUS_OK)
         return complain(&error, EXIT_FAILURE);
-    return serve(&config, &error);
+    int status = serve(&config, &error);
+    tls_release(config.tls);
+    return status;
 }

@@ -26,7 +26,7 @@ static bool path_set(char *path, const char *text)
 
 static bool daemon_set(struct agent_settings *s, const char *text)
 {
-    if (strlen(text) >= sizeof(s->daemon_text) || !net_url_parse(text, &s->daemon) || s->daemon.tls)
+    if (strlen(text) >= sizeof(s->daemon_text) || !net_url_parse(text, &s->daemon))
         return false;
     strcpy(s->daemon_text, text);
     return true;
@@ -43,6 +43,21 @@ static bool name_set(struct agent_settings *s, const char *text)
 static bool token_file_set(struct agent_settings *s, const char *text)
 {
     return path_set(s->token_file, text);
+}
+
+static bool tls_ca_set(struct agent_settings *s, const char *text)
+{
+    return path_set(s->tls_ca, text);
+}
+
+static bool tls_certificate_set(struct agent_settings *s, const char *text)
+{
+    return path_set(s->tls_certificate, text);
+}
+
+static bool tls_key_set(struct agent_settings *s, const char *text)
+{
+    return path_set(s->tls_key, text);
 }
 
 static bool mesh_address_set(struct agent_settings *s, const char *text)
@@ -105,11 +120,18 @@ static const struct agent_option {
     bool (*set)(struct agent_settings *s, const char *text);
     const char *expected;
 } options[] = {
-    {"daemon", "URL", "The agents-listen of the daemon, tcp://HOST:PORT; required", daemon_set,
-     "tcp://HOST:PORT"},
+    {"daemon", "URL",
+     "The agents-listen of the daemon, tcp://HOST:PORT or, with TLS, tls+tcp://HOST:PORT; required",
+     daemon_set, NET_URL_SYNTAX},
     {"name", "NAME", "The name of this host in the daemon's hosts [its host name]", name_set,
      "letters, digits, -, _ and ."},
     {"token-file", "PATH", "File with the secret of agents; required", token_file_set, "a path"},
+    {"tls-ca", "PATH",
+     "Who has signed the certificate of the daemon, PEM; required with tls+tcp://", tls_ca_set,
+     "a path"},
+    {"tls-certificate", "PATH", "The certificate of this host, for a daemon with tls-clients, PEM",
+     tls_certificate_set, "a path"},
+    {"tls-key", "PATH", "The key of tls-certificate, PEM", tls_key_set, "a path"},
     {"mesh-address", "ADDRESS",
      "Address at which ranks of other hosts reach those of this one [that of the connection to "
      "the daemon]",
@@ -162,6 +184,24 @@ static void version_print(FILE *stream, struct argp_state *state)
     fprintf(stream, "cpattn-agent %s\n", PACKAGE_VERSION);
 }
 
+static enum status tls_check(const struct agent_settings *s, struct error *error)
+{
+    bool given = s->tls_ca[0] || s->tls_certificate[0] || s->tls_key[0];
+    if (given && !s->daemon.tls)
+        return error_set(error, STATUS_INVALID_ARGUMENT,
+                         "%s: there is TLS only with --daemon tls+tcp://HOST:PORT",
+                         s->tls_ca[0]            ? "--tls-ca"
+                         : s->tls_certificate[0] ? "--tls-certificate"
+                                                 : "--tls-key");
+    if (s->daemon.tls && !s->tls_ca[0])
+        return error_set(error, STATUS_INVALID_ARGUMENT,
+                         "--tls-ca: name the file with who has signed the daemon's certificate");
+    if (!s->tls_certificate[0] != !s->tls_key[0])
+        return error_set(error, STATUS_INVALID_ARGUMENT,
+                         "--tls-certificate and --tls-key go together");
+    return STATUS_OK;
+}
+
 enum status agent_settings_read(struct agent_settings *s, int argc, char **argv,
                                 struct error *error)
 {
@@ -192,5 +232,8 @@ enum status agent_settings_read(struct agent_settings *s, int argc, char **argv,
     if (!s->name[0])
         return error_set(error, STATUS_INVALID_ARGUMENT,
                          "--name: name this host as the daemon's hosts have it");
-    return rank_programs_find(s->host.rank_program, s->host.cuda_rank_program, error);
+    enum status status = tls_check(s, error);
+    return status == STATUS_OK
+               ? rank_programs_find(s->host.rank_program, s->host.cuda_rank_program, error)
+               : status;
 }

@@ -15,6 +15,7 @@ struct agent_settings {
     struct net_url daemon;
     char name[HOST_NAME_BYTES];
     char token_file[PATH_MAX];
+    char tls_ca[PATH_MAX], tls_certificate[PATH_MAX], tls_key[PATH_MAX]; // "": not given
     char mesh_address[64]; // "": where the daemon sees the connection come from
     int mesh_port;         // 0: any
     struct settings host;  // what a daemon has for its host: backend, devices, ranks

@@ -15,5 +15,5 @@ cpattn_agent_SOURCES = $(node_sources) $(squad_sources) $(settings_sources) $(pr
     daemon/nodes/agent_main.c \
     daemon/nodes/agent_settings.c daemon/nodes/agent_settings.h \
     daemon/nodes/leftovers.c daemon/nodes/leftovers.h
-cpattn_agent_LDADD = $(base_libs) yaml/libyamltree.la $(EV_LIBS) $(SECCOMP_LIBS) $(YAML_LIBS) \
+cpattn_agent_LDADD = daemon/libserver.a $(base_libs) $(OPENSSL_LIBS) yaml/libyamltree.la $(EV_LIBS) $(SECCOMP_LIBS) $(YAML_LIBS) \
     $(PTHREAD_LIBS) $(MATH_LIBS)

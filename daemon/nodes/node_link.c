@@ -12,11 +12,13 @@
 
 #include "common/clock.h"
 
-#define TICK_S       .5
-#define BEAT_TICKS   2
+#define TICK_S         .5
+#define BEAT_TICKS     2
 // A loop that was held up this long has not listened either.
-#define TICK_LATE_NS NS_PER_S
-#define FINISH_TICKS 2
+#define TICK_LATE_NS   NS_PER_S
+#define FINISH_TICKS   2
+// Encrypted bytes that are read in a round of the loop.
+#define TLS_READ_BYTES (64 * 1024)
 
 struct node_link {
     struct ev_loop *loop;
@@ -29,6 +31,11 @@ struct node_link {
     bool broken;   // `ended` is about to be called
     int finishing; // ticks left; 0: it is not
     struct error error;
+    struct tls_session *tls; // NULL: nothing is encrypted
+    bool secured;            // the handshake is over
+    size_t tls_left;         // that may be read in this round
+    size_t early_size;
+    uint8_t early[LINK_EARLY_MAX]; // messages that wait for the handshake
     uint8_t *out;
     size_t out_begin, out_end, out_room;
     size_t in_begin, in_end;
@@ -97,6 +104,7 @@ void node_link_destroy(struct node_link *l)
     ev_io_stop(l->loop, &l->writable);
     ev_timer_stop(l->loop, &l->tick);
     ev_timer_stop(l->loop, &l->ending);
+    tls_session_destroy(l->tls);
     close(l->fd);
     free(l->out);
     free(l);
@@ -165,20 +173,93 @@ static void out_add(struct node_link *l, const void *data, size_t size)
     l->out_end += size;
 }
 
+static bool early_keep(struct node_link *l, const void *data, size_t size)
+{
+    if (size > LINK_EARLY_MAX - l->early_size)
+        return false;
+    if (size > 0)
+        memcpy(l->early + l->early_size, data, size);
+    l->early_size += size;
+    return true;
+}
+
+static bool part_take(struct node_link *l, const void *data, size_t size)
+{
+    if (l->tls)
+        return l->secured ? tls_session_write(l->tls, data, size) : early_keep(l, data, size);
+    if (!out_reserve(l, size))
+        return false;
+    out_add(l, data, size);
+    return true;
+}
+
 void node_link_send(struct node_link *l, enum node_message type, const void *body, size_t size,
                     const void *more, size_t more_size)
 {
     const struct node_header header = {.length = (uint32_t)(size + more_size), .type = type};
     if (l->broken || l->finishing > 0)
         return;
-    if (!out_reserve(l, sizeof(header) + size + more_size)) {
+    if (!part_take(l, &header, sizeof(header)) || !part_take(l, body, size) ||
+        !part_take(l, more, more_size)) {
         end_for(l, "the other end does not read, or memory is short", 0);
         return;
     }
-    out_add(l, &header, sizeof(header));
-    out_add(l, body, size);
-    out_add(l, more, more_size);
     flush(l);
+}
+
+// ---- TLS ---------------------------------------------------------------------------------------
+
+static ssize_t pipe_read(void *context, void *data, size_t size)
+{
+    struct node_link *l = context;
+    if (l->tls_left == 0) {
+        errno = EAGAIN;
+        return -1;
+    }
+    ssize_t got = recv(l->fd, data, size < l->tls_left ? size : l->tls_left, MSG_DONTWAIT);
+    l->tls_left -= got > 0 ? (size_t)got : 0;
+    return got;
+}
+
+static bool pipe_write(void *context, const void *data, size_t size)
+{
+    struct node_link *l = context;
+    if (l->broken || !out_reserve(l, size))
+        return false;
+    out_add(l, data, size);
+    return true;
+}
+
+// Ends the link if TLS has; what it has to tell the other end is sent first.
+static void tls_judge(struct node_link *l, enum tls_result result, const char *fault)
+{
+    struct error error;
+    if (result == TLS_DONE || result == TLS_NOTHING)
+        return;
+    flush(l);
+    error_set(&error, STATUS_UNAVAILABLE, "%s%s",
+              result == TLS_BROKEN ? "" : "the connection was closed",
+              result == TLS_BROKEN ? fault
+              : l->secured         ? ""
+                                   : " during the handshake of TLS");
+    node_link_end(l, &error);
+}
+
+// False: it goes on when more has come, or never.
+static bool shake(struct node_link *l)
+{
+    const char *fault = "";
+    if (l->secured)
+        return true;
+    enum tls_result result = tls_session_shake(l->tls, &fault);
+    tls_judge(l, result, fault);
+    l->secured = result == TLS_DONE;
+    if (l->secured && !tls_session_write(l->tls, l->early, l->early_size))
+        end_for(l, "memory is short", 0);
+    if (l->secured)
+        explicit_bzero(l->early, sizeof(l->early));
+    flush(l);
+    return l->secured && !l->broken;
 }
 
 // ---- in ----------------------------------------------------------------------------------------
@@ -207,26 +288,62 @@ static bool message_take(struct node_link *l)
     return status == STATUS_OK;
 }
 
+static void in_make_room(struct node_link *l)
+{
+    memmove(l->in, l->in + l->in_begin, l->in_end - l->in_begin);
+    l->in_end -= l->in_begin;
+    l->in_begin = 0;
+}
+
+static void in_take(struct node_link *l, size_t got)
+{
+    l->heard_ns = clock_now_ns();
+    l->in_end += got;
+    while (message_take(l))
+        ;
+}
+
+static void plain_read(struct node_link *l)
+{
+    in_make_room(l);
+    ssize_t got = recv(l->fd, l->in + l->in_end, sizeof(l->in) - l->in_end, MSG_DONTWAIT);
+    if (got < 0 && (errno == EAGAIN || errno == EINTR))
+        return;
+    if (got <= 0)
+        end_for(l, got == 0 ? "the connection was closed" : "the connection broke",
+                got == 0 ? 0 : errno);
+    else
+        in_take(l, (size_t)got);
+}
+
+// Until TLS holds no plain byte back: no event would tell of it.
+static void tls_read(struct node_link *l)
+{
+    const char *fault = "";
+    l->tls_left = TLS_READ_BYTES;
+    if (!shake(l))
+        return;
+    enum tls_result result = TLS_DONE;
+    while (result == TLS_DONE && !l->broken && l->finishing == 0) {
+        size_t got = 0;
+        in_make_room(l);
+        result =
+            tls_session_read(l->tls, l->in + l->in_end, sizeof(l->in) - l->in_end, &got, &fault);
+        if (result == TLS_DONE)
+            in_take(l, got);
+    }
+    tls_judge(l, result, fault);
+}
+
 static void on_readable(struct ev_loop *loop, ev_io *watcher, int events)
 {
     (void)loop;
     (void)events;
     struct node_link *l = watcher->data;
-    memmove(l->in, l->in + l->in_begin, l->in_end - l->in_begin);
-    l->in_end -= l->in_begin;
-    l->in_begin = 0;
-    ssize_t got = recv(l->fd, l->in + l->in_end, sizeof(l->in) - l->in_end, MSG_DONTWAIT);
-    if (got < 0 && (errno == EAGAIN || errno == EINTR))
-        return;
-    if (got <= 0) {
-        end_for(l, got == 0 ? "the connection was closed" : "the connection broke",
-                got == 0 ? 0 : errno);
-        return;
-    }
-    l->heard_ns = clock_now_ns();
-    l->in_end += (size_t)got;
-    while (message_take(l))
-        ;
+    if (l->tls)
+        tls_read(l);
+    else
+        plain_read(l);
 }
 
 // ---- time --------------------------------------------------------------------------------------
@@ -248,16 +365,25 @@ static void on_tick(struct ev_loop *loop, ev_timer *watcher, int events)
         end_for(l, "nothing was heard for 3 s", 0);
         return;
     }
-    if (l->ticks++ % BEAT_TICKS == 0)
+    if (l->ticks++ % BEAT_TICKS == 0 && (!l->tls || l->secured))
         node_link_send(l, NODE_BEAT, NULL, 0, NULL, 0);
 }
 
+static bool tls_begin(struct node_link *l, struct tls *tls, const char *host)
+{
+    const struct tls_pipe pipe = {l, pipe_read, pipe_write};
+    l->tls = host ? tls_session_connect(tls, &pipe, host) : tls_session_create(tls, &pipe);
+    return l->tls != NULL;
+}
+
 struct node_link *node_link_create(struct ev_loop *loop, int fd,
-                                   const struct node_link_handler *handler)
+                                   const struct node_link_handler *handler, struct tls *tls,
+                                   const char *host)
 {
     struct node_link *l = calloc(1, sizeof(*l));
     const int on = 1;
-    if (!l) {
+    if (!l || (tls && !tls_begin(l, tls, host))) {
+        free(l);
         close(fd);
         return NULL;
     }
@@ -273,5 +399,7 @@ struct node_link *node_link_create(struct ev_loop *loop, int fd,
     l->readable.data = l->writable.data = l->tick.data = l->ending.data = l;
     ev_io_start(loop, &l->readable);
     ev_timer_start(loop, &l->tick);
+    if (l->tls && host)
+        shake(l);
     return l;
 }

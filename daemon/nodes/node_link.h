@@ -11,11 +11,13 @@
 #include <stdint.h>
 
 #include "common/status.h"
+#include "daemon/net/tls.h"
 #include "daemon/nodes/node_wire.h"
 
 #define LINK_SILENT_NS (UINT64_C(3) * 1000000000)
 // Bytes that the other end has not taken.
 #define LINK_OUT_MAX   (UINT64_C(16) << 20)
+#define LINK_EARLY_MAX 4096
 // From this on what may be lost is left out: node_link_is_full().
 #define LINK_OUT_FULL  (UINT64_C(1) << 20)
 
@@ -32,9 +34,13 @@ struct node_link_handler {
     void (*ended)(void *context, struct node_link *link, const struct error *error);
 };
 
-// Takes over a connected socket. NULL: memory is short, and the socket is closed.
+// Takes over a connected socket. With `tls`, of which it holds a reference, all is encrypted: to
+// `host`, by tls_connect_create(), or with NULL from whoever has connected, by tls_create(). What
+// is sent during the handshake waits, up to LINK_EARLY_MAX bytes. NULL: memory is short, and the
+// socket is closed.
 struct node_link *node_link_create(struct ev_loop *loop, int fd,
-                                   const struct node_link_handler *handler);
+                                   const struct node_link_handler *handler, struct tls *tls,
+                                   const char *host);
 
 // Closes it without `ended`. Not from `message`. Takes NULL.
 void node_link_destroy(struct node_link *link);

@@ -348,7 +348,7 @@ static void caller_create(struct nodes *n, int fd, const struct sockaddr_storage
     c->nodes = n;
     c->host = -1;
     address_write(from, size, c->address);
-    c->link = node_link_create(n->loop, fd, &handler);
+    c->link = node_link_create(n->loop, fd, &handler, n->config.tls, NULL);
     if (!c->link) {
         free(c);
         return;
@@ -511,6 +511,11 @@ enum status nodes_create(struct ev_loop *loop, const struct nodes_config *config
     ev_io_start(loop, &n->acceptable);
     *nodes = n;
     return STATUS_OK;
+}
+
+void nodes_set_tls(struct nodes *n, struct tls *tls)
+{
+    n->config.tls = tls;
 }
 
 void nodes_destroy(struct nodes *n)

@@ -25,6 +25,7 @@ struct nodes_config {
     const char *backend;      // that agents must have; borrowed
     int fd;                   // listens for agents and does not block; borrowed
     struct token token;       // that agents must present
+    struct tls *tls;          // of tls_create(), NULL: nothing is encrypted; borrowed
     const char *mesh_address; // numeric; ranks of other hosts reach those here at it. NULL: all
     int mesh_port;            // 0: any
 };
@@ -43,6 +44,9 @@ struct nodes;
 enum status nodes_create(struct ev_loop *loop, const struct nodes_config *config,
                          const struct nodes_handler *handler, struct nodes **nodes,
                          struct error *error) MUST_CHECK;
+
+// For future connections; with TLS before, never NULL. The one before may be released.
+void nodes_set_tls(struct nodes *nodes, struct tls *tls);
 
 // Agents kill their ranks when their connection ends. Takes NULL.
 void nodes_destroy(struct nodes *nodes);

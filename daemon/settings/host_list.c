@@ -57,7 +57,7 @@ bool host_list_same(const struct host_list *a, const struct host_list *b)
 bool agents_listen_parse(struct hosts_config *hosts, const char *text)
 {
     struct net_url url;
-    if (strlen(text) >= sizeof(hosts->listen_text) || !net_url_parse(text, &url) || url.tls)
+    if (strlen(text) >= sizeof(hosts->listen_text) || !net_url_parse(text, &url))
         return false;
     strcpy(hosts->listen_text, text);
     hosts->listen = url;

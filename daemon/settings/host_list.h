@@ -35,7 +35,7 @@ bool host_list_same(const struct host_list *a, const struct host_list *b);
 // A name of a host, as in the list.
 bool host_name_ok(const char *name);
 
-// tcp://HOST:PORT. False: the text is not an address; nothing is changed.
+// As NET_URL_SYNTAX. False: the text is not an address; nothing is changed.
 bool agents_listen_parse(struct hosts_config *hosts, const char *text);
 
 // Checks the combination; INVALID_ARGUMENT names the missing setting. `others_code`: there are

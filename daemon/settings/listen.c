@@ -11,13 +11,19 @@ bool listen_parse(struct listen_config *listen, const char *text)
     return true;
 }
 
-static enum status tls_check(const struct listen_config *l, struct error *error)
+static enum status certificate_check(const struct listen_config *l, const char *setting,
+                                     const char *url, struct error *error)
 {
-    if (!l->tls_certificate[0] || !l->tls_key[0])
-        return error_set(error, STATUS_INVALID_ARGUMENT,
-                         "listen: %s needs the certificate of this daemon and its key; name the "
-                         "files with tls-certificate and tls-key",
-                         l->text);
+    if (l->tls_certificate[0] && l->tls_key[0])
+        return STATUS_OK;
+    return error_set(error, STATUS_INVALID_ARGUMENT,
+                     "%s: %s needs the certificate of this daemon and its key; name the files with "
+                     "tls-certificate and tls-key",
+                     setting, url);
+}
+
+static enum status clients_check(const struct listen_config *l, struct error *error)
+{
     if (!l->tls_clients[0] && !l->token_file[0])
         return error_set(error, STATUS_INVALID_ARGUMENT,
                          "listen: everyone who reaches %s could use the daemon; name the "
@@ -32,16 +38,16 @@ static enum status tls_check(const struct listen_config *l, struct error *error)
 }
 
 // A setting without effect is refused, as it is probably a mistake.
-static enum status useless_check(const struct listen_config *l, struct error *error)
+static enum status useless_check(const struct listen_config *l, bool tls, struct error *error)
 {
     const char *useless = NULL;
-    if (l->tls_certificate[0])
+    if (!tls && l->tls_certificate[0])
         useless = "tls-certificate";
-    if (l->tls_key[0])
+    if (!tls && l->tls_key[0])
         useless = "tls-key";
-    if (l->tls_clients[0])
+    if (!tls && l->tls_clients[0])
         useless = "tls-clients";
-    if (l->tls_13)
+    if (!tls && l->tls_13)
         useless = "tls-version-min";
     if (l->subjects.count > 0)
         useless = "allow-subjects";
@@ -51,10 +57,17 @@ static enum status useless_check(const struct listen_config *l, struct error *er
     return STATUS_OK;
 }
 
-enum status listen_check(const struct listen_config *l, struct error *error)
+enum status listen_check(const struct listen_config *l, const char *agents, struct error *error)
 {
-    if (l->text[0] && l->url.tls)
-        return tls_check(l, error);
+    enum status status = STATUS_OK;
+    if (agents)
+        status = certificate_check(l, "agents-listen", agents, error);
+    if (status == STATUS_OK && l->text[0] && l->url.tls) {
+        status = certificate_check(l, "listen", l->text, error);
+        return status == STATUS_OK ? clients_check(l, error) : status;
+    }
+    if (status != STATUS_OK)
+        return status;
     if (l->text[0] && !l->token_file[0])
         return error_set(error, STATUS_INVALID_ARGUMENT,
                          "listen: everyone who reaches %s could use the daemon; name a file "
@@ -65,5 +78,5 @@ enum status listen_check(const struct listen_config *l, struct error *error)
         return error_set(error, STATUS_INVALID_ARGUMENT,
                          "token-file: only network clients present a token; set listen: "
                          "tcp://HOST:PORT or tls+tcp://HOST:PORT");
-    return useless_check(l, error);
+    return useless_check(l, agents != NULL, error);
 }

@@ -259,7 +259,9 @@ static const struct setting {
      "node2=8,node3=8 [none]",
      hosts_set,
      "hosts such as node2=8,node3=8, each once, with 1 to " TEXT_OF(DEVICES_MAX) " devices"},
-    {"agents-listen", "URL", "Listen for the agents of hosts at tcp://HOST:PORT [nowhere]",
+    {"agents-listen", "URL",
+     "Listen for the agents of hosts at tcp://HOST:PORT or, with TLS, tls+tcp://HOST:PORT "
+     "[nowhere]",
      agents_listen_set, "tcp://HOST:PORT"},
     {"agents-token-file", "PATH", "File with the secret of agents; required with hosts",
      agents_token_file_set, "a path"},
@@ -523,7 +525,8 @@ enum status settings_read(struct settings *config, int argc, char **argv, struct
     if (status == STATUS_OK)
         status = line_apply(&line, config, error);
     if (status == STATUS_OK)
-        status = listen_check(&config->listen, error);
+        status = listen_check(&config->listen,
+                              config->hosts.listen.tls ? config->hosts.listen_text : NULL, error);
     if (status == STATUS_OK)
         status =
             hosts_check(&config->hosts, config->guests.count + config->providers.count > 0, error);

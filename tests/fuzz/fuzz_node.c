@@ -91,7 +91,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         return 0;
     require(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0);
     struct ev_loop *loop = ev_loop_new(EVFLAG_NOENV);
-    struct node_link *link = node_link_create(loop, ends[0], &handler);
+    struct node_link *link = node_link_create(loop, ends[0], &handler, NULL, NULL);
     require(link && send(ends[1], data, size, MSG_NOSIGNAL) == (ssize_t)size);
     shutdown(ends[1], SHUT_WR);
     while (!s.ended)

@@ -24,7 +24,7 @@ tests_fuzz_fuzz_frame_LDADD = daemon/libserver.a $(fuzz_libs)
 fuzz_programs += tests/fuzz/fuzz_node
 tests_fuzz_fuzz_node_SOURCES = tests/fuzz/fuzz_node.c daemon/nodes/node_link.c daemon/nodes/node_link.h \
     daemon/nodes/node_wire.c daemon/nodes/node_wire.h
-tests_fuzz_fuzz_node_LDADD = $(fuzz_libs) $(EV_LIBS)
+tests_fuzz_fuzz_node_LDADD = daemon/libserver.a $(fuzz_libs) $(EV_LIBS) $(OPENSSL_LIBS)
 
 fuzz_programs += tests/fuzz/fuzz_matrix
 tests_fuzz_fuzz_matrix_SOURCES = tests/fuzz/fuzz_matrix.c

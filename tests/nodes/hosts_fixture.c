@@ -38,13 +38,28 @@ static void secret_write(const char *path, const char *text)
     close(fd);
 }
 
+static void url_write(const struct hosts *h, int port, char url[64])
+{
+    snprintf(url, 64, "%s:%d", h->scheme ? h->scheme : "tcp://127.0.0.1", port);
+}
+
+// Adds the options of a scene to arguments; gives back how many there are.
+static int options_add(const char **arguments, int count, const char *const *options)
+{
+    for (int i = 0; options[i]; i++)
+        arguments[count++] = options[i];
+    arguments[count] = NULL;
+    return count;
+}
+
 static void daemon_begin(struct hosts *h)
 {
     char url[64];
-    snprintf(url, sizeof(url), "tcp://127.0.0.1:%d", h->port);
-    const char *const arguments[] = {
-        "--devices",           "2",      "--hosts", "b=2,c=2", "--agents-listen", url,
-        "--agents-token-file", h->token, NULL};
+    url_write(h, h->port, url);
+    const char *arguments[8 + HOSTS_OPTIONS_MAX + 1] = {
+        "--devices",           "2",     "--hosts", "b=2,c=2", "--agents-listen", url,
+        "--agents-token-file", h->token};
+    options_add(arguments, 8, h->daemon_options);
     daemon_start(&h->daemon, arguments);
 }
 
@@ -69,8 +84,12 @@ void hosts_agent_spawn(struct hosts *h, int host, int port, const char *token_fi
 {
     char program[4096], url[64], log[160];
     ck_assert(runner_build(program, sizeof(program), "cpattn-agent"));
-    snprintf(url, sizeof(url), "tcp://127.0.0.1:%d", port);
+    url_write(h, port, url);
     snprintf(log, sizeof(log), "%s/agent-%s", h->daemon.folder, names[host]);
+    const char *arguments[11 + HOSTS_OPTIONS_MAX + 1] = {
+        program,    "--daemon",  url,   "--name",    names[host], "--token-file",
+        token_file, "--backend", "cpu", "--devices", "2"};
+    options_add(arguments, 11, h->agent_options);
     pid_t pid = fork();
     ck_assert_int_ge(pid, 0);
     if (pid == 0) {
@@ -78,14 +97,13 @@ void hosts_agent_spawn(struct hosts *h, int host, int port, const char *token_fi
         int fd = open(log, O_WRONLY | O_CREAT | O_APPEND, 0600);
         dup2(fd, STDERR_FILENO);
         close_range(3, ~0U, 0);
-        execl(program, program, "--daemon", url, "--name", names[host], "--token-file", token_file,
-              "--backend", "cpu", "--devices", "2", (char *)NULL);
+        execv(program, (char *const *)(uintptr_t)arguments);
         _exit(127);
     }
     h->agents[host] = pid;
 }
 
-static int lines_count(const char *path, const char *text)
+int hosts_lines_count(const char *path, const char *text)
 {
     char line[9000];
     int count = 0;
@@ -99,7 +117,7 @@ static int lines_count(const char *path, const char *text)
 
 void hosts_await_text(const char *path, const char *text, int count)
 {
-    for (int waited = 0; lines_count(path, text) < count; waited += 5) {
+    for (int waited = 0; hosts_lines_count(path, text) < count; waited += 5) {
         ck_assert_msg(waited < PATIENCE_MS, "'%s' is not %d times in %s", text, count, path);
         usleep(5000);
     }
@@ -114,7 +132,7 @@ void hosts_agent_start(struct hosts *h, int host)
 {
     char text[64];
     snprintf(text, sizeof(text), "host_back host=%s ", names[host]);
-    int before = lines_count(h->daemon.log, text);
+    int before = hosts_lines_count(h->daemon.log, text);
     hosts_agent_spawn(h, host, h->port, h->token);
     hosts_await_logged(h, text, before + 1);
 }

@@ -8,8 +8,13 @@
 
 #define HOSTS 3 // the daemon's own is 0
 
+#define HOSTS_OPTIONS_MAX 8
+
 struct hosts {
     struct daemon daemon;
+    const char *scheme; // where agents come in; NULL: "tcp://127.0.0.1"
+    // Further ones; NULL ends them.
+    const char *daemon_options[HOSTS_OPTIONS_MAX + 1], *agent_options[HOSTS_OPTIONS_MAX + 1];
     int port;            // where agents come in
     pid_t agents[HOSTS]; // 0: none
     char token[128], other_token[128];
@@ -36,6 +41,9 @@ void hosts_agent_signal(struct hosts *h, int host, int number);
 // Rank processes of a host, and the process of one of them (0: there is none).
 int hosts_rank_count(const struct hosts *h, int host);
 pid_t hosts_rank_pid(const struct hosts *h, int host, int world_size, int rank);
+
+// How many lines of a file have the text.
+int hosts_lines_count(const char *path, const char *text);
 
 // Stops all; nothing may be left.
 void hosts_stop(struct hosts *h);

@@ -13,3 +13,11 @@ test_programs += tests/nodes/test_node_faults
 tests_nodes_test_node_faults_SOURCES = tests/nodes/test_node_faults.c tests/nodes/node_scene.c \
     tests/nodes/node_scene.h tests/support/raw_client.c tests/support/raw_client.h
 tests_nodes_test_node_faults_LDADD = $(daemon_fixture_libs)
+
+if TLS
+test_programs += tests/nodes/test_hosts_tls
+tests_nodes_test_hosts_tls_SOURCES = tests/nodes/test_hosts_tls.c tests/nodes/hosts_fixture.c \
+    tests/nodes/hosts_fixture.h tests/daemon/certificates.c tests/daemon/certificates.h $(daemon_fixture)
+tests_nodes_test_hosts_tls_CPPFLAGS = $(AM_CPPFLAGS) $(OPENSSL_CFLAGS)
+tests_nodes_test_hosts_tls_LDADD = $(daemon_fixture_libs) $(OPENSSL_LIBS)
+endif
