@@ -138,6 +138,12 @@ static enum status core_refuse_hosts(const struct core *core, const struct core_
         return error_set(error, STATUS_FAILED_PRECONDITION,
                          "world_size: %d ranks need as many devices, and there are %d", w,
                          core->device_count);
+    if (request->implementation > 0)
+        return error_set(error, STATUS_FAILED_PRECONDITION,
+                         "world_size: %d ranks of a guest with nodes %d do not fit on %s, and the "
+                         "programs of guests run on no other host; accepted is nodes 0 or 1, and "
+                         "at most as many ranks as it has devices",
+                         w, nodes, core->config.hosts[0].name);
     return error_set(
         error, STATUS_FAILED_PRECONDITION,
         "world_size: %d ranks cannot be spread evenly with nodes %d and ranks_per_node %d "

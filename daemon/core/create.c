@@ -15,7 +15,7 @@ static int core_instances(const struct core_config *config, const struct size *s
     int world_size = size->world_size, guest = size->implementation - 1;
     if (guest >= 0 && !(config->guests[guest].world_sizes & bit_of(world_size - 1)))
         return 0;
-    return hosts_instances(config, world_size, size->nodes);
+    return hosts_instances(config, size->implementation, world_size, size->nodes);
 }
 
 // What a guest does when it starts is unknown, so that it has no spares.
@@ -83,7 +83,7 @@ static void core_init_pools(struct core *core, struct size *size, int pool_first
     for (int i = 0; i < size->pool_count; i++) {
         struct pool *twin = twins > 1 ? &size->pools[i ^ 1] : NULL;
         pool_init(core, pool_first + i, size, i / twins,
-                  hosts_place(&core->config, size->world_size, size->nodes, i / twins), twin);
+                  hosts_place(&core->config, size, i / twins), twin);
     }
 }
 

@@ -8,40 +8,47 @@
 
 // ---- places ---------------------------------------------------------------------------------
 
+// Programs of guests are on the daemon's host alone, which is the first.
+static int hosts_for(const struct core_config *config, int implementation)
+{
+    return implementation > 0 ? 1 : config->host_count;
+}
+
 // The hosts that have a block of so many slots: the blocks of a host lie side by side.
-static uint64_t hosts_with(const struct core_config *config, int slots, int block)
+static uint64_t hosts_with(const struct core_config *config, int host_count, int slots, int block)
 {
     uint64_t hosts = 0;
-    for (int host = 0; host < config->host_count; host++)
+    for (int host = 0; host < host_count; host++)
         if (config->hosts[host].device_count / slots > block)
             hosts |= bit_of(host);
     return hosts;
 }
 
-static int instances_of(const struct core_config *config, int slots, int nodes)
+static int instances_of(const struct core_config *config, int host_count, int slots, int nodes)
 {
     int instances = 0;
     for (int block = 0; block < DEVICES_MAX / slots; block++)
-        instances += bits_in(hosts_with(config, slots, block)) / nodes;
+        instances += bits_in(hosts_with(config, host_count, slots, block)) / nodes;
     return instances;
 }
 
 // If a host has too few devices, all of them are one block.
-static uint64_t hosts_of_block(const struct core_config *config, int slots, int nodes, int block)
+static uint64_t hosts_of_block(const struct core_config *config, int host_count, int slots,
+                               int nodes, int block)
 {
-    bool shared = config->oversubscribe && instances_of(config, slots, nodes) == 0;
-    return shared ? (block == 0 ? mask_of(config->host_count) : 0)
-                  : hosts_with(config, slots, block);
+    bool shared = config->oversubscribe && instances_of(config, host_count, slots, nodes) == 0;
+    return shared ? (block == 0 ? mask_of(host_count) : 0)
+                  : hosts_with(config, host_count, slots, block);
 }
 
-int hosts_instances(const struct core_config *config, int world_size, int nodes)
+int hosts_instances(const struct core_config *config, int implementation, int world_size, int nodes)
 {
-    int slots = world_size / nodes;
-    if (nodes > config->host_count || world_size % nodes != 0)
+    int slots = world_size / nodes, host_count = hosts_for(config, implementation);
+    if (nodes > host_count || world_size % nodes != 0)
         return 0;
-    int instances = instances_of(config, slots, nodes);
+    int instances = instances_of(config, host_count, slots, nodes);
     if (instances == 0 && config->oversubscribe)
-        instances = config->host_count / nodes;
+        instances = host_count / nodes;
     return nodes > 1 && instances > POOLS_MAX ? POOLS_MAX : instances;
 }
 
@@ -64,12 +71,13 @@ static struct place block_place(const struct core_config *config, uint64_t hosts
 }
 
 // Hosts are filled one after the other.
-struct place hosts_place(const struct core_config *config, int world_size, int nodes, int instance)
+struct place hosts_place(const struct core_config *config, const struct size *size, int instance)
 {
-    int slots = world_size / nodes, blocks = DEVICES_MAX / slots;
+    int nodes = size->nodes, slots = size->world_size / nodes, blocks = DEVICES_MAX / slots;
     uint64_t hosts[DEVICES_MAX];
     for (int block = 0; block < blocks; block++)
-        hosts[block] = hosts_of_block(config, slots, nodes, block);
+        hosts[block] =
+            hosts_of_block(config, hosts_for(config, size->implementation), slots, nodes, block);
     for (int group = 0; group < HOSTS_MAX; group++)
         for (int block = 0; block < blocks; block++)
             if (bits_in(hosts[block]) / nodes > group && instance-- == 0)
@@ -100,7 +108,8 @@ uint64_t hosts_ranks_on(const struct pool *pool, int host)
 static uint64_t hosts_that_serve(const struct core *core, const struct size *size, int block)
 {
     int slots = size->world_size / size->nodes;
-    uint64_t hosts = hosts_of_block(&core->config, slots, size->nodes, block);
+    uint64_t hosts = hosts_of_block(&core->config, hosts_for(&core->config, size->implementation),
+                                    slots, size->nodes, block);
     for (uint64_t left = hosts; left; left &= left - 1)
         if (core->unusable.on[__builtin_ctzll(left)] & mask_of(slots) << (block * slots))
             hosts &= ~(left & -left);
@@ -205,7 +214,8 @@ bool hosts_can_serve(const struct core *core, const struct size *size)
 
 static bool size_is_shared(const struct core *core, const struct size *size)
 {
-    return instances_of(&core->config, size->world_size / size->nodes, size->nodes) == 0;
+    return instances_of(&core->config, hosts_for(&core->config, size->implementation),
+                        size->world_size / size->nodes, size->nodes) == 0;
 }
 
 // Fewer hosts go before more, but where all devices of the hosts are shared, more before fewer.

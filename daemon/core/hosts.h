@@ -19,10 +19,12 @@ struct error;
 struct pool;
 struct size;
 
-// How many pools of world_size / nodes ranks on each of `nodes` hosts can work side by side.
-int hosts_instances(const struct core_config *config, int world_size, int nodes);
+// How many pools of world_size / nodes ranks on each of `nodes` hosts can work side by side. Those
+// of guests (an implementation other than 0) are on the first host alone.
+int hosts_instances(const struct core_config *config, int implementation, int world_size,
+                    int nodes);
 // The place of an instance while no host is lost.
-struct place hosts_place(const struct core_config *config, int world_size, int nodes, int instance);
+struct place hosts_place(const struct core_config *config, const struct size *size, int instance);
 
 // Counts the unusable devices again, and moves pools. Call it when hosts are lost or back, or when
 // devices become stuck, out of use or usable.

@@ -64,7 +64,7 @@ bool agents_listen_parse(struct hosts_config *hosts, const char *text)
     return true;
 }
 
-enum status hosts_check(const struct hosts_config *h, bool others_code, struct error *error)
+enum status hosts_check(const struct hosts_config *h, bool providers, struct error *error)
 {
     bool some = h->others.count > 0;
     if (some && !h->listen_text[0])
@@ -75,9 +75,10 @@ enum status hosts_check(const struct hosts_config *h, bool others_code, struct e
                          "hosts: everyone who reaches %s could be an agent; name the file with "
                          "their secret with agents-token-file",
                          h->listen_text);
-    if (some && others_code)
+    if (some && providers)
         return error_set(error, STATUS_INVALID_ARGUMENT,
-                         "hosts: a daemon with further hosts cannot have guests or providers");
+                         "hosts: a daemon with further hosts cannot have providers, because ranks "
+                         "on those have no way to get them; remove provider or hosts");
     if (!some && (h->listen_text[0] || h->token_file[0] || h->mesh_port != 0))
         return error_set(error, STATUS_INVALID_ARGUMENT,
                          "%s: there are agents only with hosts; name them with hosts",

@@ -38,9 +38,9 @@ bool host_name_ok(const char *name);
 // As NET_URL_SYNTAX. False: the text is not an address; nothing is changed.
 bool agents_listen_parse(struct hosts_config *hosts, const char *text);
 
-// Checks the combination; INVALID_ARGUMENT names the missing setting. `others_code`: there are
-// guests or providers.
-enum status hosts_check(const struct hosts_config *hosts, bool others_code,
+// Checks the combination; INVALID_ARGUMENT names the missing setting. `providers`: there are
+// some.
+enum status hosts_check(const struct hosts_config *hosts, bool providers,
                         struct error *error) MUST_CHECK;
 
 #endif

@@ -528,8 +528,7 @@ enum status settings_read(struct settings *config, int argc, char **argv, struct
         status = listen_check(&config->listen,
                               config->hosts.listen.tls ? config->hosts.listen_text : NULL, error);
     if (status == STATUS_OK)
-        status =
-            hosts_check(&config->hosts, config->guests.count + config->providers.count > 0, error);
+        status = hosts_check(&config->hosts, config->providers.count > 0, error);
     if (status == STATUS_OK)
         status = rank_programs_find(config->rank_program, config->cuda_rank_program, error);
     if (status == STATUS_OK)

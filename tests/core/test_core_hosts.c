@@ -300,6 +300,36 @@ START_TEST(sixty_four_hosts_of_eight_devices)
 }
 END_TEST
 
+static enum status submit_guest(int world_size, int nodes)
+{
+    struct core_request request = request_make(world_size);
+    int slot = -1;
+    request.implementation = 1;
+    request.nodes = nodes;
+    return submit_request(&request, &slot);
+}
+
+START_TEST(guests_stay_on_the_first_host)
+{
+    struct core_config config = hosts_config(3, (int[]){2, 4, 4});
+    config.guest_count = 1;
+    config.guests[0] = (struct core_guest){.world_sizes = UINT64_MAX, .start_timeout_ns = 2 * S};
+    fixture_again(&config);
+    ck_assert_int_eq(submit_guest(2, 0), STATUS_OK);
+    struct ranks guest = expect_start_on(2, 1, 3);
+    ck_assert_int_eq(submit_guest(2, 0), STATUS_OK);
+    expect_none(); // no other place
+    ranks_ready(guest);
+    expect(ACTION_RUN);
+    ck_assert_int_eq(submit_guest(2, 2), STATUS_FAILED_PRECONDITION);
+    ck_assert_ptr_nonnull(strstr(f.error.text, "guests run on no other host"));
+    ck_assert_int_eq(submit_guest(4, 0), STATUS_FAILED_PRECONDITION);
+    ck_assert_ptr_nonnull(strstr(f.error.text, "nodes 0 do not fit on node0"));
+    submit(4);
+    expect_start_on(4, 2, 15);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("core hosts");
@@ -316,6 +346,7 @@ int main(void)
     tcase_add_test(hosts, a_job_that_may_run_anywhere_goes_to_other_hosts);
     tcase_add_test(hosts, a_start_may_fail_on_one_host);
     tcase_add_test(hosts, shared_devices_are_dealt_on_each_host);
+    tcase_add_test(hosts, guests_stay_on_the_first_host);
     tcase_set_timeout(hosts, 60);
     tcase_add_loop_test(hosts, sixty_four_hosts_of_eight_devices, 0, 5);
     suite_add_tcase(suite, hosts);

@@ -369,15 +369,15 @@ START_TEST(test_settings_that_do_not_go_together)
     const char *const open[] = {"--hosts", "b=2", "--agents-listen", "tcp://127.0.0.1:1", NULL};
     const char *const none[] = {"--agents-listen", "tcp://127.0.0.1:1", NULL};
     const char *const twice[] = {"--hosts", "b=2,b=3", NULL};
-    const char *const guest[] = {
-        "--hosts", "b=2",         "--agents-listen",     "tcp://127.0.0.1:1",
-        "--guest", "g=/bin/true", "--agents-token-file", "/none",
+    const char *const provider[] = {
+        "--hosts",    "b=2",         "--agents-listen",     "tcp://127.0.0.1:1",
+        "--provider", "p=/bin/p.so", "--agents-token-file", "/none",
         NULL};
     refused(bare, "agents-listen");
     refused(open, "agents-token-file");
     refused(none, "hosts");
     refused(twice, "--hosts: value 'b=2,b=3'");
-    refused(guest, "guests");
+    refused(provider, "cannot have providers");
 }
 END_TEST
 
