@@ -56,7 +56,8 @@ static void blocks_set(struct collective_view *v, const struct collective *c, in
     }
 }
 
-// What an element may be off, in parts of what is added up. The 1e-12 are fp64's own.
+// The limit of an element's error, as a fraction of the sum of the absolute terms. 1e-12 is the
+// error of fp64.
 static double bound_of(const struct collective_view *v)
 {
     int roundings = v->world_size - 1 + (v->reduction == REDUCTION_AVG && v->world_size > 1);
@@ -133,7 +134,7 @@ void collective_fill(const struct collective *c, int rank, void *send)
 
 // ---- the verdict --------------------------------------------------------------------------------
 
-// Fewer errors of a twin are no measure of another's.
+// A twin with fewer errors than this does not tell how large other errors may be.
 #define TWIN_ELEMENTS_MIN 64
 
 double collective_expected(const struct collective_view *v, int64_t index)

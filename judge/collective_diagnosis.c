@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Wrong elements that a mistake has to give, in parts of all that are looked at, and at least.
+// A mistake must explain this fraction of the wrong elements looked at, and at least this number.
 #define EXPLAINED_MIN 0.9
 #define BAD_MIN       2
 #define SHIFT_MAX     8
@@ -168,7 +168,8 @@ static bool is_reduced(const struct search *s)
     return s->v.source[0] < 0;
 }
 
-// The element that a hypothesis has at an index of the receive; false: it says nothing of it.
+// The element that a hypothesis predicts at an index of the receive buffer; false: it predicts
+// none.
 static bool element_of(const struct search *s, const struct hypothesis *h, int64_t index,
                        union view_number *is)
 {
@@ -212,7 +213,7 @@ static bool element_of(const struct search *s, const struct hypothesis *h, int64
     }
 }
 
-// The part of the wrong elements that a hypothesis gives.
+// The fraction of the wrong elements that a hypothesis predicts.
 static double explained(const struct search *s, const struct hypothesis *h)
 {
     int hits = 0, spoken = 0;
@@ -225,7 +226,7 @@ static double explained(const struct search *s, const struct hypothesis *h)
         spoken++;
         hits += equal(s, s->sample->got[i], is, 2 * s->v.bound * size + 1e-12 * fabs(is.real));
     }
-    // Of elements at an edge a shift says nothing.
+    // A shift predicts no elements at the edge.
     return spoken >= BAD_MIN && 10 * spoken >= 9 * s->bad_count ? (double)hits / spoken : 0;
 }
 
@@ -293,7 +294,7 @@ static void sentence(const struct search *s, const struct hypothesis *h, char *t
 
 // ---- the search ---------------------------------------------------------------------------------
 
-// Whether a mistake can be made, and is another than the ones before; numbers run from low to high.
+// True if the mistake is possible and differs from those before; numbers ascend.
 static bool range_of(const struct search *s, enum collective_mistake mistake, int *low, int *high)
 {
     int world = s->c->world_size, reduction = s->v.reduction;
@@ -349,7 +350,7 @@ static bool is_right(const struct search *s, const struct hypothesis *h)
            (h->mistake == MISTAKE_WRONG_BLOCK && h->number == s->v.rank);
 }
 
-// Tries one hypothesis; keeps it where it is better than the best.
+// Tries one hypothesis, and keeps it if it is better than the best so far.
 static void try(const struct search *s, const struct hypothesis *h, struct hypothesis *best,
                 double *most)
 {

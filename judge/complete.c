@@ -59,7 +59,7 @@ static enum status tokens_of(const struct cp_case *c, enum shard_side side, int 
                  : error_set(error, STATUS_RESOURCE_EXHAUSTED, "no memory to check a sample");
 }
 
-// What there is of a tensor in one part.
+// The rows and elements of a tensor in one part.
 struct extent {
     enum report_tensor tensor;
     int part;
@@ -110,7 +110,8 @@ static enum status whole_check(const struct rank_report *report, enum report_ten
                                int64_t elements, int *found, struct error *error)
 {
     struct extent extent = {tensor, 0, elements, elements};
-    // One figures of nothing, where a rank delivers no part of a tensor that the case has.
+    // If a rank delivers no part of a tensor that the case has, it reports figures without
+    // elements.
     if (elements == 0)
         for (int i = 0; i < report->figures_count; i++)
             *found +=

@@ -28,7 +28,7 @@ static bool keys_padded(const struct cp_case *c)
     return padded;
 }
 
-// Nothing can be explained by numbers then; where it is so may tell.
+// Numbers explain nothing then, but the places of NaN may.
 static void find_nonfinite(const struct trial *t, struct finding *result)
 {
     int bad = 0, first = 0;
@@ -53,7 +53,7 @@ static void find_nonfinite(const struct trial *t, struct finding *result)
 
 // ---- rows that must be zero ---------------------------------------------------------------------
 
-// Where no other rule is broken nothing else is to be explained, however small it is.
+// If no other rule is broken, there is nothing else to explain.
 static void find_filled(struct trial *t, struct finding *result)
 {
     const struct suspicion *found = &t->best[DIAGNOSIS_EMPTY_ROW];

@@ -9,7 +9,7 @@
 #include "judge/dtype.h"
 #include "plan/bias.h"
 
-// Rows of each sequence and head: of the worst one, and of some others.
+// Number of rows of the worst sequence and head, and of each of some others.
 #define ROWS_WORST 20
 #define ROWS_OTHER 10
 #define OTHERS     2
@@ -67,7 +67,7 @@ static bool read_lse(const struct collection *x, int64_t row, int head, float *l
     return x->e->read(x->e->read_context, TENSOR_LSE, head * rows + row, 1, lse);
 }
 
-// Adds the row of a token, if it is one of the chunk and not there yet.
+// Adds the row of a token, if the token is in the chunk and not yet added.
 static void add(struct collection *x, int32_t sequence, int32_t head, int64_t position)
 {
     const struct span *span = span_of(x, sequence, position);
@@ -318,7 +318,7 @@ static void diagnose_chunk(const struct evidence *e, const struct figures *f,
     free(x.values);
 }
 
-// How wrong a chunk is; what is not finite first.
+// The size of a chunk's error. NaN and infinity come before all others.
 static double severity(const struct figures *f)
 {
     if (f->broken & RULE_NONFINITE)
@@ -326,7 +326,7 @@ static double severity(const struct figures *f)
     return f->rmse_limit > 0 ? f->rmse_rel / f->rmse_limit : f->rmse_rel;
 }
 
-// The worst chunk of a tensor that failed, or only its padding; NULL where it has not.
+// The worst chunk of a tensor, or its worst padding; NULL if it has not failed.
 static const struct figures *worst_chunk(const struct rank_report *report, int tensor, bool padding)
 {
     const struct figures *worst = NULL;
@@ -343,7 +343,7 @@ static const struct figures *worst_chunk(const struct rank_report *report, int t
 void evidence_diagnose(const struct evidence *e, const struct rank_report *report,
                        struct finding *result)
 {
-    // Each is computed from those before it.
+    // Each tensor is computed from those before it.
     static const int order[] = {TENSOR_OUT, TENSOR_LSE, TENSOR_MAX_LOGIT, TENSOR_DQ,
                                 TENSOR_DV,  TENSOR_DK,  TENSOR_DSINK,     TENSOR_DBIAS};
     bool failed = false;
@@ -356,7 +356,8 @@ void evidence_diagnose(const struct evidence *e, const struct rank_report *repor
             else if (f)
                 diagnose_chunk(e, f, result);
             uint64_t deadline_ns = e->deadline_ns;
-            // Where these are wrong for no reason that is found, gradients are wrong for the same.
+            // If out or LSE is wrong and no reason is found, gradients are wrong for the same
+            // reason.
             bool source = f && !padding && (order[i] == TENSOR_OUT || order[i] == TENSOR_LSE);
             failed = failed || source;
             if (failed && !padding && order[i] != TENSOR_OUT && result->kind == DIAGNOSIS_NONE)

@@ -55,7 +55,7 @@ struct input_draw input_draw_of(const struct cp_case *c, enum input_tensor tenso
     return draw;
 }
 
-// Of a unit normal that is clamped to [-1, 1].
+// Standard deviation of a unit normal clamped to [-1, 1].
 #define CLAMPED_RMS 0.72
 
 double input_rms(const struct cp_case *c, enum input_tensor tensor)
@@ -66,7 +66,8 @@ double input_rms(const struct cp_case *c, enum input_tensor tensor)
     return given >= 0 ? given : drawn;
 }
 
-// Given elements in fp32; zeros for those that are outside of what is given. False: they are drawn.
+// Writes given elements as fp32, and zeros outside of the given tensor. False: the elements are
+// drawn.
 static bool given_read(const struct cp_case *c, const void *data, bool outside, int64_t count,
                        float *values)
 {

@@ -60,7 +60,7 @@ static struct linear_some some_of(int64_t first, int64_t length, int64_t element
     return some;
 }
 
-// A value, its twin's and what it may be off: three products; of both passes.
+// A value, its twin and its limit take three products, in both passes.
 static double products(const struct linear *l)
 {
     return l->training ? 12 : 6;
@@ -127,7 +127,7 @@ static double terms_of(const struct linear *l)
     return (double)(most > l->tokens && l->training ? most + l->tokens : most);
 }
 
-// What sums in fp32, and functions of it, may add to the RMS of the error.
+// The RMS error that sums in fp32 and functions of them may add.
 static double fp32_rel(const struct linear *l)
 {
     return 0x1p-24 * sqrt(terms_of(l)) + (l->layer == LINEAR_MLP ? 0x1p-22 : 0);
@@ -153,14 +153,14 @@ static void rules_apply(const struct linear_view *v, const struct sums *sums, st
     f->slope = sums->along / sums->right2;
     if (f->rmse_rel > f->rmse_limit)
         f->broken |= RULE_RMSE;
-    // How far the error goes the way to the other GELU, where that is told from noise.
+    // The error's component towards the other GELU, if it is larger than noise.
     double noise = sqrt(sums->error2 / n);
     if (sums->rival2 > 0 && 6 * noise < 0.5 * sqrt(sums->rival2) &&
         sums->rival_along > 0.5 * sums->rival2)
         f->broken |= RULE_SLOPE;
 }
 
-// `got`: what the rank has of the elements of the reference.
+// `got`: the rank's elements at the places of the reference.
 static void tensor_judge(const struct linear_view *v, const struct triple *right,
                          const struct triple *rival, const double *got, struct figures *f)
 {

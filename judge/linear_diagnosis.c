@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Names the mistake behind a wrong layer: each that is known is made on purpose for some tokens or
-// features, and the one that comes nearest to what was delivered is told.
+// Names the mistake behind a wrong layer. Each known mistake is computed for some tokens or
+// features; the one nearest to the delivered results is reported.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -136,7 +136,7 @@ static enum status mistakes_try(struct search *s)
     return status;
 }
 
-// A factor on everything, where that explains more than any mistake.
+// A constant factor, if it explains more than any mistake.
 static void factor_try(struct search *s)
 {
     double along = 0, right2 = 0, left2 = 0;
@@ -156,7 +156,7 @@ static void factor_try(struct search *s)
     s->factor = factor;
 }
 
-// The other GELU may differ by less than 16 bits round; the slope tells it.
+// The other GELU may differ by less than rounding to 16 bits; the slope tells them apart.
 static void gelu_try(struct search *s)
 {
     struct linear_twist twist = {.mistake = MISTAKE_OTHER_GELU};

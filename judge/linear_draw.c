@@ -23,7 +23,7 @@ int64_t linear_row_length(const struct linear *l, enum linear_tensor tensor)
     }
 }
 
-// Uniform with variance 1; of weights such that what comes out of them has about that, too.
+// Uniform with variance 1. Weights are scaled so that products have about that variance, too.
 float linear_scale(const struct linear *l, enum linear_tensor tensor)
 {
     float scale = 1.75f * 0x1p-31f;

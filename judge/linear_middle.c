@@ -147,7 +147,7 @@ void middle_resize(struct middle *m, int gates, int64_t tokens, int64_t features
     }
 }
 
-// The definition's own deal: the first ones get one more.
+// The distribution of the definition: the first ranks get one more.
 int64_t share_first(int64_t count, int rank, int ranks)
 {
     return rank * (count / ranks) + (rank < count % ranks ? rank : count % ranks);

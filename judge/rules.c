@@ -8,17 +8,17 @@
 #include "plan/slice.h"
 #include "plan/weight.h"
 
-// Deviation of the logits that the limits of their fp32 errors are meant for.
+// Standard deviation of the logits for which the limits of fp32 errors hold.
 #define LOGIT_DEVIATION 4.0
 
-// What makes the errors of logits in fp32 twice as large when all are lowered by it
-// (plan/weight.h): a lowered logit has the errors of the sums on the way to it.
+// Lowering all logits by this doubles their errors in fp32 (plan/weight.h), because a lowered logit
+// has the errors of larger sums.
 #define LOGIT_SHIFT 8.0
 
-// Of TransformerEngine's numbers, the logits of whose products are fp32's.
+// Standard deviation of the elements of TransformerEngine's inputs.
 #define TE_DEVIATION 0.72
 
-// Where the errors of logits in fp32 are a tenth of what rounding P to fp16 makes.
+// logit_excess() from which the errors of logits in fp32 are a tenth of the error of rounding P.
 #define FP64_EXCESS_FP16 4
 #define FP64_EXCESS_BF16 32
 
@@ -36,12 +36,11 @@
 // Noise of a term of a sink's gradient in fp32, in half steps of it.
 #define SINK_NOISE 16
 
-// Where a row is of so few elements, all of it may cancel, and what is left in fp32 is noise of
-// terms around 1.
+// All elements of so short a row may cancel; the rest in fp32 is noise of terms around 1.
 #define DIM_FEW   2
 #define NOISE_ONE 0x1p-22
 
-// Of many rows the RMS error says more than what the worst of them says.
+// With more rows than this, the RMS error is more telling than the worst row.
 #define RMS_ROWS 100
 
 static bool is_absolute(enum report_tensor tensor)
@@ -52,7 +51,7 @@ static bool is_absolute(enum report_tensor tensor)
 // Where products of more than this many numbers have errors in fp32 that grow with the root.
 #define DIM_USUAL 64
 
-// Larger caps want a tanh that is right for small arguments, too.
+// Larger caps need a tanh that is accurate for small arguments, too.
 #define CAP_LARGE 256
 
 // Sharp inputs give the logits their deviation whatever the scale is.
@@ -153,7 +152,7 @@ static double quotient(double a, double b)
     return b > 0 ? a / b : a > 0 ? INFINITY : 0;
 }
 
-// Errors of logarithms are taken as they are, and have the rule of elements alone.
+// Errors of logarithms are absolute, and only the rule of elements applies.
 static void finish_absolute(const struct rules_sums *s, const struct rules_worst *w,
                             struct figures *f)
 {

@@ -19,10 +19,11 @@ void tally_init(struct tally *t, struct rules rules, enum report_tensor tensor, 
                         .twins = twins};
 }
 
-// What stands for the unit of a row that must be zero.
+// The unit of error of a row that must be zero.
 #define UNIT_ZERO (-1)
 
-// An element that is in no sum, and what is kept of it: NaN, and of the first what it should be.
+// Counts an element that is not finite where it should be. The expected value of the first one is
+// kept.
 static float element_odd(struct tally *t, double got, double reference)
 {
     if (got == reference)
@@ -44,7 +45,7 @@ static double element_add(struct tally *t, double got, double reference)
     return error;
 }
 
-// What a logarithm may err by.
+// The limit of a logarithm's error.
 static double logarithm_add(struct tally *t, double error, double reference, int64_t keys)
 {
     double admitted = rules_logarithm(&t->rules, reference);
@@ -61,7 +62,7 @@ static double logarithm_add(struct tally *t, double error, double reference, int
 #define LANES  8
 #define INLINE static inline __attribute__((always_inline))
 
-// A tolerance that nothing exceeds.
+// A tolerance that no error exceeds.
 #define TE_NONE 1e300
 
 typedef double wide __attribute__((vector_size(LANES * sizeof(double))));
@@ -116,7 +117,7 @@ struct row_twin {
     double squares, product;
 };
 
-// False where the row has to be looked at element by element.
+// False if the row needs the check element by element.
 JUDGE_CLONES static bool row_add(struct tally *t, const float *got, const struct tally_expected *e,
                                  int count, struct row_twin *row)
 {
@@ -161,7 +162,7 @@ JUDGE_CLONES static bool row_add(struct tally *t, const float *got, const struct
 
 // ---- the first pass -----------------------------------------------------------------------------
 
-// Element by element. Returns what an element of a logarithm may err by.
+// Checks element by element. Returns the limit of an element of a logarithm.
 static double row_add_odd(struct tally *t, const float *got, const struct tally_expected *e,
                           int count, struct row_twin *row)
 {
@@ -237,7 +238,7 @@ static void row_worst(struct tally *t, double value, struct element where)
     t->figures.worst_row = where;
 }
 
-// An element as a part of what it may be; infinite where nothing is admitted.
+// An error as a fraction of its limit; infinite if the limit is 0.
 static double element_part(struct tally *t, double error, double unit, double got)
 {
     if (unit == UNIT_ZERO)

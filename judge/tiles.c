@@ -36,7 +36,7 @@ double tiles_fraction(const struct cp_case *c, double work)
     return all <= work ? 1 : work / all;
 }
 
-// Whether something that happens with this probability does, and a number of its own, 0..2^16 - 1.
+// Draws whether an event of this probability happens, and a number of 0..2^16 - 1.
 static bool drawn(const struct cp_case *c, enum shard_side side, const struct span *span,
                   int64_t token, double probability, uint32_t *number)
 {

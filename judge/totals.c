@@ -231,7 +231,7 @@ static int64_t all_queries(const struct cp_case *c)
     return queries;
 }
 
-// Heads differ by orders of magnitude in what their sinks weigh: each is measured in its own unit.
+// The weights of sinks differ by orders of magnitude between heads, so each head has its own unit.
 struct figures totals_judge_dsink(const struct cp_case *c, double *const heads[WORLD_SIZE_MAX],
                                   const float *got)
 {

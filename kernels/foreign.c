@@ -47,7 +47,7 @@ static struct foreign *self(struct attention_provider *p)
 
 // ---- what a table says --------------------------------------------------------------------------
 
-// A sentence of a stranger's: printable, and there in any case.
+// A message of the provider: made printable, and never empty.
 static enum status answer(const struct foreign *f, int result, const char *reason, const char *call,
                           struct error *error)
 {

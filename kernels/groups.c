@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-// How many of the groups of a band are looked at for one that takes another rectangle: all of them
-// would be a square of thousands.
+// Number of groups of a band that are searched for one that can take another rectangle. Searching
+// all would cost the square of thousands.
 #define LOOK_BACK 64
 
 static bool list_grow(void **list, int32_t count, int32_t *room, size_t size)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// cpattn-submit: finds the subcommand and hands over.
+// cpattn-submit: finds the subcommand and runs it.
 #include <stdio.h>
 #include <string.h>
 
@@ -79,7 +79,7 @@ static bool asks_for_version(const char *word)
     return strcmp(word, "--version") == 0 || strcmp(word, "-V") == 0;
 }
 
-// The exit status, unless output was lost.
+// The exit status, or an error if output was lost.
 static int finish(int exit_status)
 {
     if (!command_output_complete() && exit_status == COMMAND_PASS)

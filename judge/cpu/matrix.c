@@ -193,7 +193,7 @@ static void bias_add(const struct work *w, int head, int64_t query, struct range
     }
 }
 
-// The products in w->s become logits, but for the factor that is returned.
+// Turns the products in w->s into logits, up to the factor that is returned.
 static float queries_logits(const struct work *w, int head, struct range queries, struct range keys)
 {
     if (!logits_are_made(w))
@@ -221,7 +221,7 @@ static const float *slope_of(const struct work *w, int64_t at)
 
 // ---- products -----------------------------------------------------------------------------------
 
-// Where the pieces of a row are.
+// The place of a row's pieces.
 static uint16_t *head_of(const struct work *w, int64_t row)
 {
     return w->pieces + row * PIECE_STRIDE;

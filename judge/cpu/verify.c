@@ -15,8 +15,8 @@
 #include "judge/tiles.h"
 #include "judge/totals.h"
 
-// What is expected of the rows in work, in memory at a time. Those of keys take the place of those
-// of queries: dV that of out, dK that of dQ.
+// Expected values of the rows in work. Rows of keys use the memory of rows of queries: dV that of
+// out, dK that of dQ.
 struct block {
     double *wide, *other; // out, dV; dQ, dK
     float *wide_twin, *other_twin;
@@ -83,7 +83,7 @@ static int64_t group_elements(const struct cp_case *c, int rank, int tensor)
     return group_rows(c, rank, tensor) * dims[tensor];
 }
 
-// What of the arena is reserved, or taken when `arena` is there.
+// Counts the bytes to reserve, or takes them if `arena` is not NULL.
 struct budget {
     struct arena *arena;
     size_t total;
@@ -486,7 +486,7 @@ static enum status keys_judge(struct verifier *x, struct error *error)
 
 // ---- what ranks tell each other -----------------------------------------------------------------
 
-// What is known of the own queries goes to all, theirs comes.
+// Sends the statistics of the own queries to all ranks and receives theirs.
 static enum status queries_exchange(struct verifier *x, struct error *error)
 {
     const struct swap *swap = &x->v->swap;
@@ -521,8 +521,7 @@ static void totals_append(struct verifier *x)
     x->report->timings.compare_ns += clock_now_ns() - start_ns;
 }
 
-// What a sample takes from the results themselves: statistics of all queries, and the gradients of
-// the sinks.
+// A sample takes these from the results: statistics of all queries, and the gradients of the sinks.
 static void results_take(struct verifier *x)
 {
     const struct verification *v = x->v;

@@ -3,8 +3,8 @@
 
 #include "kernels/dtype.h"
 
-// One loop for each reduction of a type. Integers are added and multiplied as unsigned ones, whose
-// overflow is defined.
+// One loop for each type and reduction. Integers are added and multiplied as unsigned, because
+// overflow is defined for those.
 #define LOOP(expression)                                                                           \
     for (int64_t i = 0; i < count; i++)                                                            \
     to[i] = (expression)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The CUDA backend's table and its life.
+// The CUDA backend's table, and how it is created and destroyed.
 #include <stdlib.h>
 #include <string.h>
 

@@ -21,7 +21,7 @@
 #define CHOICES_MAX     64
 #define ALIGNMENT_MAX   256
 
-// X(function): what is used of the library.
+// X(function): the functions used.
 #define FUNCTIONS(X)                                                                               \
     X(cublasLtCreate)                                                                              \
     X(cublasLtDestroy)                                                                             \
@@ -82,7 +82,7 @@ static bool functions_find(struct cublaslt *lt)
     return true;
 }
 
-// Nothing but the structure where there is no library.
+// Without the library only the structure is made.
 static struct cublaslt *cublaslt_create(void)
 {
     struct cublaslt *lt = calloc(1, sizeof(*lt));

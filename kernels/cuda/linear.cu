@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What linear layers do on a device beside their products. Everything is computed in fp32 and
-// rounded once, in an order that sizes alone decide.
+// The operations of linear layers on a device, except products. They compute in fp32 and round
+// once; the order of additions depends only on sizes.
 #include "kernels/cuda/linear_cuda.h"
 
 #include "kernels/cuda/dtype.cuh"

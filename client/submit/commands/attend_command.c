@@ -109,7 +109,8 @@ static int json_show(const struct cp_case *c, const struct outcome *outcome,
     return written != COMMAND_PASS ? written : command_outcome_exit(outcome);
 }
 
-// Runs the case and shows its answer. The exit status; *result is the caller's, or NULL.
+// Runs the case and shows its answer. Returns the exit status. *result is NULL or a result that the
+// caller owns.
 static int run(const struct attend_options *o, const struct cp_case *c, const struct tensors *t,
                struct cpattn_client *client, struct cpattn_result **result)
 {

@@ -107,8 +107,8 @@ struct session {
     struct progress progress;     // of all runs
 };
 
-// Runs a case once; the exit status, after words where that is not 0. *outcome and *result are the
-// caller's to end. `digest`: of the runs that it has to agree with, or NULL.
+// Runs a case once. Returns the exit status, after a message if it is not 0. The caller owns
+// *outcome and *result. `digest`: that of the runs before, with which this one must agree, or NULL.
 static int run(struct session *s, const struct job_spec *spec, struct outcome_digest *digest,
                struct outcome *outcome, struct cpattn_result **result)
 {
@@ -155,7 +155,8 @@ static int run_timed(struct session *s, bool counts)
     return exit_status;
 }
 
-// What is timed is not verified: "off" of a case, "false" of what has such a field.
+// Timed runs are not verified: a case has the value "off" for this, another kind of job the value
+// "false" if it has such a field.
 static void verify_not(struct job_spec *spec)
 {
     if (spec->kind == &job_kind_attention)
@@ -164,7 +165,8 @@ static void verify_not(struct job_spec *spec)
         (void)!job_spec_set(spec, "verify", "false", NULL);
 }
 
-// One more run, so that taking the times of operations does not disturb the timed runs.
+// The times of operations are taken in a run of their own, so that this does not disturb the timed
+// runs.
 static int run_traced(struct session *s)
 {
     struct cpattn_result *result = NULL;
@@ -211,8 +213,7 @@ struct series {
     int slower;                   // cases that have become too slow
 };
 
-// Bytes that a rank sends in forward and backward, the most of all ranks; 0 where it cannot be
-// told.
+// Bytes that the rank that sends most sends in forward and backward; 0 if unknown.
 static enum status plan_of(const struct job_spec *spec, int rank, struct plan **plan)
 {
     struct error ignored;
@@ -248,7 +249,7 @@ static double earlier_ns(const struct series *series, const struct job_spec *spe
     return entry ? entry->device_ns : 0;
 }
 
-// Says where a case has become too slow.
+// Reports a case that has become too slow.
 static enum status judge(struct series *series, const struct bench_shown *shown,
                          struct error *error)
 {
@@ -323,7 +324,7 @@ static int bench_point(struct series *series, int point)
         return command_exit(STATUS_RESOURCE_EXHAUSTED);
     }
     int exit_status = measure(&s, &spec);
-    // What an interrupt left is worth showing.
+    // After an interrupt the runs so far are shown.
     if (exit_status == COMMAND_PASS || (command_interrupted() && s.bench.runs > 0)) {
         int shown = show(series, &s, point);
         exit_status = shown ? shown : exit_status;
@@ -349,8 +350,8 @@ static struct table *sweep_table(const struct series *series)
     return bench_table_create(stdout, names, &spec, series->earlier != NULL);
 }
 
-// A case that fails or cannot be run does not keep the others from being measured; the exit status
-// is the first of theirs.
+// Measures the other cases even if one fails or cannot be run. Returns the first exit status that
+// is not 0.
 static int bench_all(struct series *series)
 {
     int exit_status = COMMAND_PASS;
@@ -394,7 +395,7 @@ static int close_files(struct series *series, int exit_status)
     return exit_status ? exit_status : command_exit(STATUS_DATA_LOSS);
 }
 
-// False after a complaint.
+// False after an error message.
 static bool can_trace(const struct bench_options *o)
 {
     int points = sweep_points(o->sweep);
@@ -421,7 +422,8 @@ static int bench(const struct bench_options *o)
     return close_files(&series, exit_status);
 }
 
-// What argv[1] says, taken off the command line; attention where it names no kind.
+// The kind of job that argv[1] names, which is removed from the command line; attention if it names
+// none.
 static const struct job_kind *kind_take(int *argc, char **argv, char name[64])
 {
     const struct job_kind *kind = *argc > 1 ? job_kind_find(argv[1]) : NULL;

@@ -105,7 +105,7 @@ static void fail_dump(const struct runs *runs)
                     name);
 }
 
-// Of the last run, which replaces that of the one before.
+// The result of the last run replaces that of the run before.
 static int write_trace(const struct runs *runs, const struct cpattn_result *result)
 {
     struct timeline_rates rates;
@@ -113,7 +113,7 @@ static int write_trace(const struct runs *runs, const struct cpattn_result *resu
     return trace_file_write(runs->options->trace, runs->c, &rates, result);
 }
 
-// Runs the case once more. The exit status.
+// Runs the case once more. Returns the exit status.
 static int run(struct runs *runs)
 {
     struct cpattn_result *result = NULL;

@@ -12,7 +12,7 @@
 #include "client/submit/show/terminal.h"
 
 #define WAIT_NS     (UINT64_C(100) * 1000000)
-// From when on a person is told what is waited for.
+// After this time a message says what the command waits for.
 #define PATIENCE_NS (UINT64_C(1) * 1000000000)
 
 int command_exit(enum status status)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// cpattn-submit describe, status, cancel and version: what one asks of the daemon itself.
+// cpattn-submit describe, status, cancel and version: requests about the daemon itself.
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
@@ -67,7 +67,7 @@ static int query_failed(const struct cpattn_error *error)
 
 // ---- describe ---------------------------------------------------------------------------------
 
-// "1, 2, 4-8"; every size is "any number of".
+// "1, 2, 4-8", or "any number of" if all sizes are supported.
 static void sizes_print(uint64_t sizes)
 {
     bool more = false;
@@ -130,7 +130,7 @@ static void print_description(const struct cpattn_client *client,
     support_print(stdout);
 }
 
-// What these commands ask for takes no case.
+// These commands take no case.
 static const struct command_requests no_cases;
 
 int command_describe(int argc, char **argv)
@@ -279,7 +279,7 @@ static void print_hosts(const struct cpattn_daemon_status *s)
     table_destroy(table);
 }
 
-// What a monitor is to notice: no new cases are taken, or some cannot be run.
+// The state for monitors: the daemon takes no new cases, or cannot run some.
 static bool status_is_bad(const struct cpattn_daemon_status *s)
 {
     bool bad = s->draining;

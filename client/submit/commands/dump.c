@@ -45,7 +45,7 @@ static enum status picture_write(const struct error_map *maps, int count, const 
                             strerror(errno));
 }
 
-// By how many roundings the largest error is off.
+// The largest error in units of one rounding.
 static double badness(const struct error_map *map)
 {
     return map->largest / map->unit;

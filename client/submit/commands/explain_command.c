@@ -122,8 +122,7 @@ static enum status draw(const struct explain_options *o, FILE *svg, struct plan 
     return STATUS_OK;
 }
 
-// What the rank exchanges within its node and with others, where the case says how ranks are
-// placed.
+// What the rank exchanges within its node and with other nodes, if the case places ranks on nodes.
 static void show_nodes(const struct plan *plan)
 {
     const struct cp_case *c = &plan->c;
@@ -147,7 +146,8 @@ static void show_nodes(const struct plan *plan)
         units_bytes(sent - far, near_text), units_bytes(far, far_text));
 }
 
-// Checks the plans of a case; draws them into `svg`, or without it writes one as text.
+// Checks the plans of a case. Draws them into the file `svg`, or writes one as text if `svg` is
+// NULL.
 static enum status explain(const struct cp_case *c, const struct explain_options *o, FILE *svg,
                            struct error *error)
 {

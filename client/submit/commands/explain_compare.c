@@ -26,7 +26,7 @@ enum status explain_make_plans(const struct cp_case *c, int shown, struct plan *
     return status ? status : plan_check_exchanges(plans, c->world_size, error);
 }
 
-// The next of several words, or NULL; cut off where it is longer than any value.
+// The next word, or NULL. A word longer than the longest value is cut.
 static const char *word_take(const char *at, char word[CASE_VALUE_MAX])
 {
     size_t length = strcspn(at, ",");
@@ -55,7 +55,7 @@ bool explain_check_words(const char *words)
     return true;
 }
 
-// One way to communicate.
+// The plan of one way to communicate.
 struct variant {
     char comm[CASE_VALUE_MAX];
     struct plan *plans[WORLD_SIZE_MAX];
@@ -84,7 +84,7 @@ static enum status variant_make(struct variant *v, const struct cp_case *about,
     return status ? error_set(error, status, "--compare %s: %s", v->comm, inner.text) : STATUS_OK;
 }
 
-// The rank that ends last.
+// The number of the rank that ends last.
 static int last_of(const struct timeline *t)
 {
     int last = 0;

@@ -7,14 +7,14 @@
 #include "client/submit/commands/command.h"
 
 #define TICK_NS        (UINT64_C(100) * 1000000)
-// How long cancelled cases may take to be answered before they are given up.
+// Cancelled cases that have no answer after this time are given up.
 #define CANCEL_NS      (UINT64_C(5) * 1000000000)
-// How long a daemon may take to say whether it takes cases, and how often it is asked.
+// How long a daemon may take to say whether it accepts cases, and how often it is asked.
 #define ASK_NS         (UINT64_C(1) * 1000000000)
 #define ASKS_NS        (UINT64_C(250) * 1000000)
-// The same while others take cases, which wait for the answer.
+// The same while other daemons accept cases; those wait for the answer, too.
 #define ASKS_BESIDE_NS (UINT64_C(5) * 1000000000)
-// How long one of several daemons is waited for before the others are asked.
+// With several daemons: how long to wait for one before asking the next.
 #define TURN_NS        (UINT64_C(2) * 1000000)
 #define TRIES_MAX      2
 
@@ -77,7 +77,7 @@ static void answer(struct air *air, struct slot *slot, const struct cpattn_error
     air->flight->answered(air->flight->context, slot->number, error->status, result, error->text);
 }
 
-// Holds a case whose daemon went away or takes none; false where the answer stands.
+// Keeps a case for later if its daemon is gone or accepts no cases. False if the answer is final.
 static bool hold(struct air *air, struct slot *slot, const struct cpattn_error *error)
 {
     struct daemon *daemon = daemon_of(air, slot);
@@ -94,8 +94,8 @@ static bool hold(struct air *air, struct slot *slot, const struct cpattn_error *
     return true;
 }
 
-// Where the queue is full, of this user or of all, ours make room when they are answered. What is
-// refused again with nothing answered since lacks something else, such as memory.
+// If the queue of this user or of the daemon is full, answers to our own cases make room. A case
+// that is refused again without any answer in between lacks something else, such as memory.
 static bool crowd(struct air *air, struct slot *slot, const struct cpattn_error *error)
 {
     struct daemon *daemon = daemon_of(air, slot);
@@ -109,7 +109,8 @@ static bool crowd(struct air *air, struct slot *slot, const struct cpattn_error 
     return true;
 }
 
-// Submits the case of a slot; what cannot even be submitted is answered at once, or held.
+// Submits the case of a slot. A case that cannot be submitted is answered at once or kept for
+// later.
 static void submit(struct air *air, struct slot *slot)
 {
     struct daemon *daemon = daemon_of(air, slot);
@@ -139,7 +140,7 @@ static void submit_again(struct air *air, struct slot *slot, int *waiting)
     submit(air, slot);
 }
 
-// Gives a free slot a case that another daemon left; false where there is none.
+// Gives a free slot a case that another daemon left. False if there is none.
 static bool adopt(struct air *air, struct slot *slot)
 {
     for (int i = 0; i < air->slot_count && air->held > 0; i++) {
@@ -175,8 +176,8 @@ static void fill_slot(struct air *air, struct slot *slot, bool room)
     }
 }
 
-// Those that were answered with nothing go before new ones. One that could not be submitted leaves
-// the slot to the next. The daemons are filled in turn.
+// Cases that lost their daemon go before new ones. If a case cannot be submitted, the slot goes to
+// the next case. The daemons get cases in turn.
 static void fill(struct air *air)
 {
     int daemons = air->flight->client_count;
@@ -210,7 +211,7 @@ static void land(struct air *air, struct slot *slot)
 
 // ---- a daemon that went away ------------------------------------------------------------------
 
-// One that refuses even this is there: it tells the cases why.
+// A daemon that refuses even this request is reachable, and tells each case why it refuses.
 static bool takes_cases(struct cpattn_client *client)
 {
     struct cpattn_daemon_status *status;
@@ -224,7 +225,7 @@ static bool takes_cases(struct cpattn_client *client)
     return takes;
 }
 
-// Answers what waits: all of a daemon, or of all for NULL.
+// Answers all waiting cases of a daemon, or of all daemons if it is NULL.
 static void answer_waiting(struct air *air, const struct daemon *daemon, enum slot_state state,
                            const struct cpattn_error *error, int *waiting)
 {
@@ -237,8 +238,8 @@ static void answer_waiting(struct air *air, const struct daemon *daemon, enum sl
     }
 }
 
-// Looks for a daemon that takes cases; gives the cases that wait for it up after a time, unless
-// another daemon will take them.
+// Looks for a daemon that accepts cases. After a time the waiting cases are given up, unless
+// another daemon accepts them.
 static void look_for_daemon(struct air *air, struct daemon *daemon)
 {
     uint64_t now_ns = command_now_ns();
@@ -310,8 +311,8 @@ static void tick(struct air *air)
 
 // ---- all of it --------------------------------------------------------------------------------
 
-// The next answer of any daemon; NULL: none for now. With nothing in flight the library does not
-// wait. Of several daemons all are asked before one is waited for.
+// The next answer of any daemon; NULL: none yet. The library does not wait if no case is in flight.
+// All daemons are asked before one is waited for.
 static struct cpattn_request *next_answer(struct air *air)
 {
     static const struct timespec pause = {.tv_nsec = (long)TICK_NS};

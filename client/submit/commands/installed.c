@@ -8,14 +8,14 @@
 #include <string.h>
 #include <unistd.h>
 
-// Writes FOLDER/NAME; 0 where that is no file that can be read.
+// Writes the path FOLDER/NAME; returns 0 if that is not a readable file.
 static int file_find(const char *folder, const char *name, char path[PATH_MAX])
 {
     int length = snprintf(path, PATH_MAX, "%s/%s", folder, name);
     return length < PATH_MAX && access(path, R_OK) == 0;
 }
 
-// The folder of the files that were installed beside this program; false where it is not known.
+// The folder of the files that were installed with this program; false if it is unknown.
 static bool folder_beside(char folder[PATH_MAX])
 {
     static const char beside[] = "/../share/" PACKAGE;

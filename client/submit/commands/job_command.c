@@ -86,7 +86,7 @@ static int show(const struct job_options *o, const struct outcome *outcome,
     return COMMAND_PASS;
 }
 
-// Runs the job once more. The exit status.
+// Runs the job once more. Returns the exit status.
 static int run(const struct job_options *o, struct cpattn_client *client,
                const struct cpattn_case *c, struct outcome_digest *digest)
 {

@@ -17,7 +17,7 @@
 #define RETRY_MAX        100
 #define REPEAT_MAX       1000000
 #define SHARDS_MAX       10000
-// With this everything has one token.
+// With this divisor every sequence has one token.
 #define SEQLEN_SCALE_MAX ((int)SEQLEN_MAX)
 
 enum {
@@ -126,7 +126,7 @@ static error_t parse_argument(struct matrix_options *o, char *value, struct argp
     return 0;
 }
 
-// The first option that has no meaning where nothing is run.
+// The first given option that has no meaning if nothing is run.
 static const char *conflict_with_list(const struct matrix_options *o)
 {
     return o->junit      ? "junit"

@@ -14,7 +14,8 @@
 
 #define DESCRIBE_NS (UINT64_C(5) * 1000000000)
 
-// Takes off the end half a line that a killed run may have left, and goes on behind the others.
+// Removes the incomplete last line that a killed run may have left; new lines follow the complete
+// ones.
 static FILE *open_to_resume(const char *path, const struct record *record)
 {
     return truncate(path, record->bytes) == 0 ? fopen(path, "ae") : NULL;

@@ -14,7 +14,7 @@
 
 #define NAMES_SHOWN_MAX 3
 
-// How far one case is.
+// The state of one case.
 struct matrix_flight {
     bool flying; // on its way
     int tries;   // how often it was submitted
@@ -39,7 +39,7 @@ static void put_again(struct matrix_run *run, int number)
     run->again[(run->again_first + run->again_count++) % run->list->count] = number;
 }
 
-// What needs no daemon is known already.
+// Cases whose outcome needs no daemon are finished already.
 static bool is_to_run(const struct matrix_run *run, int number)
 {
     return run->list->cases[number].fate == MATRIX_RUNS &&
@@ -100,8 +100,8 @@ static FILE *lines_out(const struct matrix_run *run)
     return terminal_is(stdout) || !run->progress.live ? stdout : stderr;
 }
 
-// A line for a case as it is answered: for every case where no live line is drawn, for the bad ones
-// above that line.
+// Prints a line when a case is answered: for every case if there is no live line, else for failures
+// only, above that line.
 static void print_answered(const struct matrix_run *run, int number)
 {
     const struct outcome *o = &run->outcomes[number];
@@ -121,7 +121,7 @@ static void print_answered(const struct matrix_run *run, int number)
     fflush(out);
 }
 
-// A line for a case that is tried once more.
+// Prints a line for a case that is tried once more.
 static void print_retried(const struct matrix_run *run, int number)
 {
     const struct outcome *o = &run->outcomes[number];
@@ -149,7 +149,7 @@ static void write_answer(struct matrix_run *run, int number, const struct job_sp
     }
 }
 
-// Tells the world of the outcome of a case, which is final.
+// Writes the final outcome of a case to all outputs.
 static void publish(struct matrix_run *run, int number, const struct cpattn_result *result)
 {
     struct job_spec spec;
@@ -162,7 +162,7 @@ static void publish(struct matrix_run *run, int number, const struct cpattn_resu
     write_answer(run, number, &spec, result);
 }
 
-// Completes an outcome by what only the case and the run know.
+// Completes an outcome with the parts that only the case and the run know.
 static void finish(const struct matrix_run *run, int number, const struct cpattn_result *result)
 {
     struct outcome *outcome = &run->outcomes[number];
@@ -175,7 +175,8 @@ static void finish(const struct matrix_run *run, int number, const struct cpattn
         keep_detail(outcome, &spec, result);
 }
 
-// Puts a case back that is to run once more: a repeat that passed so far, or a try that did not.
+// Puts back a case that runs once more: the next repeat after a pass, or the next try after a
+// failure.
 static bool run_again(struct matrix_run *run, int number)
 {
     struct matrix_flight *flight = &run->flights[number];
@@ -198,7 +199,7 @@ static bool run_again(struct matrix_run *run, int number)
     return true;
 }
 
-// What the first try came to: kept beside a pass, and all there is of a case whose next try was
+// The outcome of the first try. It is kept beside a later pass, and stands alone if the next try is
 // cancelled.
 static void settle_held(struct outcome *outcome, struct outcome *held)
 {
@@ -244,7 +245,7 @@ static void answered(void *context, int number, enum cpattn_status status,
 
 // ---- in between -------------------------------------------------------------------------------
 
-// "cp_1_0/bf16/w2, cp_1_0/bf16/w4 and 2 more": what is on its way.
+// The cases in flight, as "cp_1_0/bf16/w2, cp_1_0/bf16/w4 and 2 more".
 static void flying_text(const struct matrix_run *run, char *text, size_t size)
 {
     int shown = 0, more = 0;
@@ -300,7 +301,7 @@ enum status matrix_run_fate(const struct matrix_case *made, struct outcome *outc
     return outcome->sentence ? STATUS_OK : STATUS_RESOURCE_EXHAUSTED;
 }
 
-// A verdict is final; what could not be run is tried again.
+// A recorded verdict is final; a case that could not run is tried again.
 static const struct record_entry *verdict_of(const struct matrix_run *run, int number)
 {
     const struct matrix_case *made = &run->list->cases[number];
@@ -342,7 +343,7 @@ static enum status outcome_copy(struct outcome *outcome, const struct outcome *f
     return copied ? STATUS_OK : STATUS_RESOURCE_EXHAUSTED;
 }
 
-// What needs no daemon to be known: excluded and refused cases, and those of the record.
+// Finishes the cases that need no daemon: excluded, refused and recorded ones.
 static void take_known(struct matrix_run *run)
 {
     for (int i = 0; i < run->list->count; i++) {
@@ -360,7 +361,7 @@ static void take_known(struct matrix_run *run)
     }
 }
 
-// Cases that were to be tried again when everything was stopped.
+// Cases that waited for another try when the run was stopped.
 static void settle_all(struct matrix_run *run)
 {
     for (int number; take_again(run, &number);) {

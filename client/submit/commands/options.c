@@ -105,7 +105,7 @@ static error_t parse_field(int key, char *value, struct argp_state *state)
     return EINVAL;
 }
 
-// An option of each field; `usual` has the defaults. Returns the option behind them.
+// Writes one option for each field; `usual` has the defaults. Returns the position after the last.
 static struct argp_option *add_fields(struct options_fields *fields, const struct case_field *table,
                                       const void *usual, int *index)
 {
@@ -150,7 +150,7 @@ void options_fields_init(struct options_fields *fields, struct cp_case *c)
 
 // ---- names of options -------------------------------------------------------------------------
 
-// What is known of a name: the option, or how near it came.
+// The result of a search by name: the option, or how similar the best one is.
 struct search {
     const char *name;
     size_t length;
@@ -220,8 +220,8 @@ static int refuse_ambiguous(const struct search *search, const char *command)
     return COMMAND_USAGE;
 }
 
-// Looks an option up whose name begins `word` and may be cut short. COMMAND_USAGE after a
-// complaint.
+// Looks up the option that `word` begins with; the name may be abbreviated. COMMAND_USAGE after an
+// error message.
 static int find_option(const struct argp *argp, const char *command, const char *word,
                        const struct argp_option **found)
 {
@@ -238,7 +238,8 @@ static int find_option(const struct argp *argp, const char *command, const char 
     return refuse_ambiguous(&search, command);
 }
 
-// "-tls-ca" is read as the letters t, l, s and so on, which would be refused one by one.
+// Refuses a long option with one hyphen. getopt would read "-tls-ca" as the options -t, -l, -s and
+// so on.
 static int check_hyphens(const struct argp *argp, const char *command, const char *word)
 {
     char name[64];
@@ -254,7 +255,7 @@ static int check_hyphens(const struct argp *argp, const char *command, const cha
     return COMMAND_USAGE;
 }
 
-// Refuses names that getopt would refuse with other words, and takes the -h that argp does not
+// Refuses unknown names with a better message than getopt's, and accepts -h, which argp does not
 // know.
 static int check_names(const struct argp *argp, int argc, char **argv)
 {
@@ -291,7 +292,7 @@ int options_parse(const struct argp *argp, int argc, char **argv, void *input)
 
 // ---- a command about one case -----------------------------------------------------------------
 
-// Enough for a trouble that passes; who waits at a terminal wants to know of any other.
+// Long enough for a temporary failure; a lasting one should be reported soon.
 #define PATIENCE_DEFAULT (UINT64_C(10) * 1000000000)
 
 enum { KEY_TIMEOUT = 1, KEY_PATIENCE, KEY_JSON, KEY_SOCKET };

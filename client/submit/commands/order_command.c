@@ -52,7 +52,7 @@ static error_t parse_order(int key, char *value, struct argp_state *state)
     }
 }
 
-// What the daemon has made of it.
+// Reports what the daemon did.
 static void print_done(enum cpattn_order order, uint64_t count)
 {
     if (order == CPATTN_ORDER_UNPOISON)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// cpattn-submit top: the daemon at work, on the whole screen or as one picture.
+// cpattn-submit top: the daemon's work, updated on the whole screen, or printed once.
 #include <argp.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -14,9 +14,9 @@
 #define RECENT       1024
 #define INTERVAL_NS  UINT64_C(1000000000)
 #define COLUMNS_MIN  40
-// A key is looked for so often, so that what is typed is answered at once, and an interrupt soon.
+// Interval between looks at the keyboard: keys are answered at once, and interrupts soon.
 #define KEY_WAIT_MS  100
-// One picture has room for all.
+// Without a screen there is no limit of lines.
 #define ROWS_OF_ONCE 200
 // How long the daemon may take to answer.
 #define ANSWER_NS    UINT64_C(2000000000)
@@ -84,8 +84,7 @@ struct look {
     struct frame frame;
 };
 
-// Asks the daemon for its status and for what has happened since. What goes wrong is told in the
-// picture, which stays as it was.
+// Asks the daemon for its status and its new events. An error is shown above the last picture.
 static enum cpattn_status look(struct look *l)
 {
     const struct cpattn_event *event = NULL;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// cpattn-submit watch: what happens at the daemon, one line an event.
+// cpattn-submit watch: prints the daemon's events, one line each.
 #include <argp.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -16,7 +16,7 @@
 
 #define LAST_DEFAULT 20
 #define LAST_MAX     1024
-// How long one wait takes, so that an interrupt is looked at.
+// The longest wait before the command looks for an interrupt.
 #define WAIT_NS      UINT64_C(250000000)
 
 struct watch_options {
@@ -74,7 +74,7 @@ static error_t kinds_take(struct watch_options *o, const char *words)
     }
 }
 
-// A name or a number of this machine means the user with that number.
+// A user name of this machine stands for its number.
 static void user_take(struct watch_options *o, const char *user)
 {
     char *end;
@@ -137,7 +137,7 @@ static void print_event(const struct cpattn_event *event)
            event_line(event, line), terminal_unpaint(colours));
 }
 
-// The first of stdout's troubles ends it.
+// Prints an event. False after an error of stdout, which ends the command.
 static bool show(const struct watch_options *o, const struct cpattn_event *event)
 {
     if (!is_of_user(o, event))

@@ -37,7 +37,7 @@ struct test {
     const struct case_field *other;
 };
 
-// What a condition is on.
+// What a condition compares.
 enum target { TARGET_FIELD, TARGET_PAIR, TARGET_PRODUCT, TARGET_LABEL, TARGET_ID };
 
 struct filter_condition {
@@ -96,7 +96,7 @@ static struct number field_number(const struct job_spec *spec, const struct case
     return number;
 }
 
-// Beyond 64 bits it stays at the largest number.
+// Products beyond 64 bits become the largest number.
 static struct number product(const struct job_spec *spec, const struct filter_condition *condition)
 {
     struct number number = {1, 1};
@@ -270,7 +270,7 @@ static enum status condition_aim(struct filter_condition *condition, const char 
                      key, nearest_hint(&nearest, hint, sizeof(hint)));
 }
 
-// A label that no case has would make a condition that never holds.
+// A condition on a label that no case has would never be true.
 static enum status label_check(const struct filter_names *names, const char *pattern,
                                struct error *error)
 {
@@ -450,7 +450,7 @@ enum status filter_add_yaml(struct filter *filter, const struct job_kind *kind,
 
 // ---- from a text ------------------------------------------------------------------------------
 
-// A pattern on the id; without a special character it may stand anywhere in it.
+// A pattern for the id. Without special characters it matches anywhere in the id.
 static enum status text_add_id(struct filter_condition *condition, const char *text,
                                struct error *error)
 {
@@ -485,7 +485,7 @@ static enum status text_add_values(struct filter_condition *condition, char *val
     return status;
 }
 
-// "16k" of a number of tokens is 16384, as everywhere.
+// "16k" tokens are 16384, as in options.
 static bool parse_bound(const char *text, double *bound)
 {
     int64_t tokens;

@@ -171,8 +171,8 @@ static enum status read_axis(struct matrix *m, const struct yaml_node *models,
     return status ? status : read_bundles(m, node, name, error);
 }
 
-// A field that two axes set would be set for nothing, and so would a default where every value of
-// an axis sets the field. The values of a bundle need not, so they may go beyond the defaults.
+// Refuses a field that two axes set, and a default that every value of an axis replaces: one of the
+// two settings would have no effect. Values of a bundle may set fields that have no default.
 static enum status check_overlap(const struct matrix *m, const struct yaml_node *axes,
                                  uint64_t defaults, struct error *error)
 {
@@ -196,7 +196,7 @@ static enum status check_overlap(const struct matrix *m, const struct yaml_node 
     return STATUS_OK;
 }
 
-// All of them, so that a mistake shows in a model that the axes leave out, too.
+// Checks all models, so that a mistake is found in models that the axes leave out, too.
 static enum status check_models(const struct matrix *m, const struct yaml_node *models,
                                 struct error *error)
 {

@@ -12,7 +12,7 @@
 
 #define ID_MAX (MATRIX_AXES_MAX * MATRIX_LABEL_MAX)
 
-// Everything that the cases are made with.
+// All inputs from which the cases are made.
 struct maker {
     const struct matrix *matrix;
     struct matrix_list *list;
@@ -35,7 +35,7 @@ static const char *set_value(const char *set)
     return set + strlen(set) + 1;
 }
 
-// --set of an axis leaves it one value.
+// --set of an axis reduces it to one value.
 static void axis_override(struct matrix_list *list, const struct job_kind *kind, const char *name,
                           const char *value)
 {
@@ -143,7 +143,7 @@ static const struct matrix_rule *exclusion(const struct maker *maker,
     return NULL;
 }
 
-// Decides what becomes of the case, which gets its final lengths.
+// Decides whether the case runs, and gives it its final lengths.
 static enum status decide_fate(struct maker *maker, struct matrix_case *made, struct job_spec *spec,
                                const struct filter_subject *subject)
 {
@@ -240,7 +240,7 @@ static bool had_failed(const struct matrix_choice *choice, const char *id)
            (entry && (entry->outcome.kind == OUTCOME_FAIL || entry->outcome.kind == OUTCOME_ERROR));
 }
 
-// Deals the cases of each fate in turn, so that every part has as many to run.
+// Deals the cases of each outcome in turn, so that all parts have the same number to run.
 static bool in_shard(struct maker *maker, enum matrix_fate fate)
 {
     const struct matrix_choice *choice = maker->choice;
@@ -291,7 +291,7 @@ static enum status count_product(const struct maker *maker, int *total)
     return STATUS_OK;
 }
 
-// Counts on like a mileage counter, the last axis fastest.
+// Advances to the next combination of values; the last axis changes fastest.
 static void next_values(const struct matrix_list *list, int16_t value[MATRIX_AXES_MAX])
 {
     for (int i = list->axis_count - 1; i >= 0; i--) {

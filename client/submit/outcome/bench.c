@@ -75,7 +75,7 @@ static int compare_values(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-// `part` 0..1 of the way from the least to the most.
+// The quantile `part`, from 0 (smallest) to 1 (largest).
 static double quantile(const double *sorted, int count, double part)
 {
     double at = part * (count - 1);

@@ -32,7 +32,7 @@ void measure_parts(const struct cpattn_result *result, uint64_t parts_ns[PARTS])
     }
     for (int i = 0; i < PART_REST; i++)
         known_ns += parts_ns[i];
-    // Of different ranks the longest may overlap.
+    // The longest times may be of different ranks, and overlap.
     parts_ns[PART_REST] = result->total_ns > known_ns ? result->total_ns - known_ns : 0;
 }
 

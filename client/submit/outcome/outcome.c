@@ -88,7 +88,8 @@ const struct outcome_rule outcome_rules[] = {{CPATTN_RULE_NONFINITE, "nonfinite"
 
 static const uint32_t exact_rules = CPATTN_RULE_NONFINITE | CPATTN_RULE_ZERO | CPATTN_RULE_PADDING;
 
-// What an error takes of the limit of a rule. A tensor that a rule does not apply to has no limit.
+// An error as a fraction of its rule's limit. There is no limit if the rule does not apply to the
+// tensor.
 static double rule_part(const struct cpattn_figures *f, uint32_t rule)
 {
     switch (rule) {
@@ -122,7 +123,7 @@ double outcome_used(const struct cpattn_figures *figures, const char **rule)
     return most;
 }
 
-// Broken comes before sound, then the worse.
+// Broken tensors come before sound ones, then larger errors before smaller ones.
 static bool is_worse(const struct cpattn_figures *a, const struct cpattn_figures *b)
 {
     if (!a->broken != !b->broken)
@@ -173,7 +174,7 @@ const struct cpattn_figures *outcome_worst(const struct cpattn_result *result, i
     for (int i = 0; i < count; i++) {
         int r = 0;
         const struct cpattn_figures *f = outcome_worst_of(result, names[i], &r);
-        // What is computed from a broken tensor is broken, too: the first one tells more.
+        // Tensors computed from a broken one are broken, too, so the first broken one is the cause.
         if (worst && (worst->broken || !is_worse(f, worst)))
             continue;
         worst = f;
@@ -345,8 +346,8 @@ static void take_figures(struct outcome *outcome, const struct cpattn_result *re
         text_append(text, size, " (and %d more)", broken - 1);
 }
 
-// The diagnosis of the tensor that is shown as the worst, where there is one, else any; of several
-// the one that explains most.
+// The diagnosis of the tensor shown as the worst, if it has one, else of any; of several the one
+// that explains most.
 static enum status take_diagnosis(struct outcome *outcome, const struct cpattn_result *result)
 {
     char text[OUTCOME_SENTENCE_MAX];

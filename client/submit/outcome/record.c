@@ -77,7 +77,7 @@ static enum status find_status(const char *name)
     return STATUS_UNKNOWN;
 }
 
-// Empty is NULL.
+// An empty text becomes NULL.
 static bool keep_text(char **kept, const char *text)
 {
     *kept = text[0] ? strdup(text) : NULL;

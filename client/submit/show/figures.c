@@ -10,12 +10,12 @@
 #include "client/submit/show/table.h"
 #include "plan/weight.h"
 
-// Different diagnoses that are shown.
+// Maximum number of different diagnoses shown.
 #define DIAGNOSES_MAX 3
 
 // ---- cells ------------------------------------------------------------------------------------
 
-// One figure and what it may be, as "1.02 of 1.50".
+// A figure and its limit, as "1.02 of 1.50".
 struct measured {
     double value, limit;
     uint32_t rule;
@@ -80,7 +80,7 @@ static void part_cell(struct table *table, const struct cpattn_figures *f)
     table_cell(table, paint, "%s%s", broken ? "!" : "", part);
 }
 
-// What has to hold exactly.
+// Checks without a tolerance.
 static void exact_cell(struct table *table, const struct cpattn_figures *f)
 {
     char text[32] = "";
@@ -183,7 +183,7 @@ void figures_print(FILE *out, const struct cpattn_result *result, bool verbose)
 
 // ---- the diagnosis ----------------------------------------------------------------------------
 
-// Whether a rank before `rank` says the same.
+// True if a lower rank has the same diagnosis.
 static bool is_said(const struct cpattn_result *result, int rank)
 {
     const struct cpattn_rank *own = cpattn_result_rank(result, rank);
@@ -213,7 +213,7 @@ void figures_print_diagnosis(FILE *out, const char *indent, const struct cpattn_
 
 // ---- notes ------------------------------------------------------------------------------------
 
-// Of tensors, without padding.
+// Only figures of tensors, not of padding.
 struct counts {
     int64_t elements, judged, te_mismatches;
     bool measured; // there is a twin

@@ -12,8 +12,8 @@ static bool is_bad(const struct outcome *o)
     return o->kind == OUTCOME_FAIL || o->kind == OUTCOME_ERROR;
 }
 
-// The largest part of a limit that an error took, the rule whose limit it is, and of which tensor.
-// `outcome` may be NULL.
+// The largest error as a fraction of its limit, with the rule and the tensor. `outcome` may be
+// NULL.
 static void used_cells(struct table *table, const struct outcome *outcome)
 {
     char used[OUTCOME_NUMBER_MAX];
@@ -121,7 +121,7 @@ static void print_sums(FILE *out, const struct matrix_report *report)
     table_destroy(table);
 }
 
-// Whether the failures keep to some values of an axis more than to others.
+// True if some values of an axis have more failures than others.
 static bool axis_tells(const struct matrix_report *report, int axis)
 {
     double least = 1, most = 0;
@@ -153,7 +153,7 @@ static void where_rows(struct table *table, const struct matrix_report *report, 
     }
 }
 
-// Where the failures gather: the axes that tell failures from passes.
+// The axes whose values separate failures from passes.
 static void print_where(FILE *out, const struct matrix_report *report)
 {
     struct table *table = table_create(out, "AXIS VALUE >FAIL >ERROR >OF");
@@ -239,7 +239,7 @@ static void print_flaky(FILE *out, const struct matrix_report *report)
     }
 }
 
-// The longest that is shorter than `than`, or as long and behind it in the list; -1: none is left.
+// The next longest case after `than`, in list order among equals; -1: none is left.
 static int next_longest(const struct matrix_report *report, int than)
 {
     int longest = -1;
@@ -276,7 +276,7 @@ static void print_durations(FILE *out, const struct matrix_report *report)
     table_destroy(table);
 }
 
-// What the verdicts do not say.
+// Facts about the run that are in no verdict.
 static void print_notes(FILE *out, const struct matrix_report *report)
 {
     int sampled = 0, remarked = 0, blind = 0, te = 0;

@@ -20,7 +20,7 @@ static uint64_t peers_of(const struct plan *plan, const struct op *op, bool send
     return peers;
 }
 
-// An arrow and the peers; of many the count.
+// An arrow and the peers, or their number if they are many.
 static void append_peers(char text[OP_LABEL_MAX], const char *arrow, uint64_t peers)
 {
     int count = __builtin_popcountll(peers);

@@ -40,7 +40,7 @@ void screen_size(int *columns, int *rows)
     getmaxyx(stdscr, *rows, *columns);
 }
 
-// Without colour what is bad is bold, and what is to be looked at underlined.
+// Without colour, errors are bold and warnings underlined.
 static attr_t attributes(enum terminal_paint paint)
 {
     bool colours = terminal_colours(stdout) && has_colors();

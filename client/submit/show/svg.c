@@ -25,7 +25,7 @@
 #define TEXT_MAX    192
 #define HEAD_MAX    120 // characters in large type
 
-// Width of a character at the size that boxes are labelled with, a little more than it is.
+// Width of a character of a box's label, rounded up.
 #define LABEL_CHARACTER 5.9
 
 struct picture {
@@ -107,7 +107,7 @@ static const char *op_class(const struct op *op)
     }
 }
 
-// Characters as a reader counts them.
+// Number of characters, not of bytes.
 static int text_width(const char *text)
 {
     int width = 0;
@@ -129,7 +129,7 @@ static void put_label(const struct picture *p, const struct plan *plan, const st
     }
 }
 
-// What a browser shows of the box under the pointer.
+// The tooltip of a box.
 static void put_title(const struct picture *p, const struct plan *plan, const struct op *op,
                       const struct timeline_span *span)
 {
@@ -165,7 +165,7 @@ static void put_rectangle(const struct picture *p, const char *class, double x, 
             class, x, y, width > 0.6 ? width : 0.6, height);
 }
 
-// The time in which an exchange waits for its peers, if it does.
+// The part of an exchange in which it waits for its peers.
 static void put_posted(const struct picture *p, const struct timeline_span *span, double x,
                        double y, double width)
 {
@@ -195,7 +195,7 @@ static void put_op(const struct picture *p, const struct plan *plan, int32_t ind
     fputs("</g>\n", p->out);
 }
 
-// Where a stream stands still before an operation: a bar, or the label on it.
+// A stream waits before an operation: draws a bar, or the label on it.
 static void put_idle(const struct picture *p, const struct plan *plan, const struct op *op,
                      double from, bool label)
 {
@@ -417,7 +417,7 @@ static void put_legend(const struct picture *p)
     put_text(p, "small", x + 120, 71, "critical path");
 }
 
-// The sentence on what waiting costs.
+// A sentence about the time lost by waiting.
 static void put_lost(const struct picture *p)
 {
     char total[32], longest[32];
@@ -503,7 +503,7 @@ static double panel_height(const struct picture *p)
     return plot_bottom(p) + 40 + (p->lanes.rows + 1) * ROW_HEIGHT;
 }
 
-// The legend is the first panel's.
+// Only the first panel has a legend.
 static void panel_draw(const struct picture *p, bool first)
 {
     bool few = p->timeline->world_size <= SVG_MESSAGES_RANKS_MAX;

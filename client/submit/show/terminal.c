@@ -46,8 +46,8 @@ const char *terminal_unpaint(bool colours)
     return colours ? "\033[0m" : "";
 }
 
-// How much of a text goes on a line of `room` columns: up to the last space, or up to the first
-// where not even a word fits.
+// How many bytes of a text fit in a line of `room` columns: up to the last space that fits, or up
+// to the first space if the first word is too long.
 static size_t line_length(const char *text, size_t room)
 {
     size_t length = strlen(text);

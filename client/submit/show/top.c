@@ -27,7 +27,8 @@ static const struct layout *layout_of(const struct frame *f)
 
 // ---- users -------------------------------------------------------------------------------------
 
-// "alice" of "uid=1000 pid=4242"; what is no user of this machine stays, without its process.
+// "alice" for "uid=1000 pid=4242". A user unknown on this machine is shown as it is, without the
+// process.
 static void user_write(const struct top *t, const char *user, char text[TOP_USER_MAX])
 {
     char *end;
@@ -41,7 +42,7 @@ static void user_write(const struct top *t, const char *user, char text[TOP_USER
         snprintf(text, TOP_USER_MAX, "%.*s", length < 60 ? (int)length : 60, user);
 }
 
-// NULL: there are too many.
+// NULL: there is no room for more.
 static struct top_user *user_of(struct top *t, const char *user)
 {
     char name[TOP_USER_MAX];
@@ -106,7 +107,7 @@ void top_rate(struct top *t, const struct cpattn_daemon_status *s, uint64_t now_
     t->rates[at].done = done_of(s);
 }
 
-// Cases in a second over about this time; -1: not known.
+// Cases per second, averaged over about this time; -1: unknown.
 static double rate_over(const struct top *t, uint64_t time_ns)
 {
     uint64_t kept = t->rate_count < TOP_RATES_MAX ? t->rate_count : TOP_RATES_MAX;
@@ -282,7 +283,7 @@ static int compare_requests(const struct top *t, const struct cpattn_open_reques
     return order ? order : (a->age_ns < b->age_ns) - (a->age_ns > b->age_ns);
 }
 
-// Those that run, or wait, in the order of the sort. Gives how many.
+// Lists the running or waiting cases in the chosen order. Returns their number.
 static int requests_sort(const struct top *t, const struct cpattn_daemon_status *s, bool running,
                          const struct cpattn_open_request *list[64])
 {
@@ -320,20 +321,20 @@ static void request_draw(const struct top *t, const struct cpattn_open_request *
 
 static const char legend[] = "p plan, i inputs, f forward, b backward, r reference, c compare";
 
-// "f" of "forward"; '.' of one that is idle.
+// 'f' for "forward"; '.' for an idle rank.
 static char phase_letter(const char *phase)
 {
     return (char)(strcmp(phase, "idle") != 0 && strstr(legend, phase) ? phase[0] : '.');
 }
 
-// Whether the rank stands where the one stands that holds the others up.
+// True if the rank is at the same operation as the rank that holds up the others.
 static bool is_slowest(const struct cpattn_open_request *r, int rank)
 {
     return r->phase[0] && strcmp(r->ranks[rank].phase, r->phase) == 0 &&
            r->ranks[rank].step == r->step;
 }
 
-// Columns of a rank in words.
+// Width of a rank that is written in words.
 #define RANK_COLUMNS 16
 
 static int words_in_row(const struct frame *f)
@@ -465,7 +466,7 @@ static void recent_draw(const struct top *t, int rows, struct frame *f)
     }
 }
 
-// `scroll`: of the rows that are shown, or what there is to press for all of them.
+// `scroll`: which rows are shown, or which key shows all of them.
 static void keys_draw(const struct top *t, const char *scroll, struct frame *f)
 {
     static const char *const sorts[] = {"age", "user", "ranks"};
@@ -477,7 +478,7 @@ static void keys_draw(const struct top *t, const char *scroll, struct frame *f)
               sorts[t->sort], scroll);
 }
 
-// `fills`: the last section takes all rows that are left, `below` of which stay free.
+// `fills`: the last section takes all remaining rows but `below`.
 static void sections_draw(struct top *t, const struct cpattn_daemon_status *s, bool fills,
                           int below, struct frame *f)
 {
@@ -498,7 +499,7 @@ static void sections_draw(struct top *t, const struct cpattn_daemon_status *s, b
     recent_draw(t, left < 0 ? 0 : fills || left < 20 ? left : 20, f);
 }
 
-// Every row there is, of which those from t->scroll on are kept.
+// Makes all rows, and keeps those from t->scroll on.
 static void scrolled_draw(struct top *t, const struct cpattn_daemon_status *s, struct frame *f)
 {
     char scroll[48];

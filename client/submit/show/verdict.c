@@ -10,7 +10,7 @@
 #include "client/submit/show/table.h"
 #include "common/duration.h"
 
-// With more ranks than these the times of the slowest are shown alone.
+// With more ranks than this, only the times of the slowest are shown.
 #define RANKS_SHOWN_MAX 8
 
 enum terminal_paint verdict_paint(enum outcome_kind kind)
@@ -75,7 +75,7 @@ static int slowest_rank(const struct cpattn_result *result)
     return slowest;
 }
 
-// `c` NULL: of another kind of job, which does no attention.
+// `c` is NULL for another kind of job, which computes no attention.
 static void print_times(FILE *out, const struct cp_case *c, const struct cpattn_result *result,
                         bool verbose)
 {
@@ -95,7 +95,7 @@ static void print_times(FILE *out, const struct cp_case *c, const struct cpattn_
     table_destroy(table);
 }
 
-// From request to verdict, one part after the other.
+// The phases from request to verdict, in order.
 static void print_summary(FILE *out, const struct cpattn_result *result)
 {
     uint64_t parts_ns[PARTS];
@@ -116,7 +116,7 @@ static void print_summary(FILE *out, const struct cpattn_result *result)
     fprintf(out, "      digest %016" PRIx64 "\n", result->digest);
 }
 
-// Who computed the attention, where the case names a provider: operations of all ranks.
+// Which provider computed the attention, if the case names one: operations of all ranks.
 static void print_use(FILE *out, const struct cp_case *c, const struct cpattn_result *result)
 {
     char line[CPATTN_ERROR_TEXT_MAX + 160];
@@ -188,7 +188,7 @@ static void print_command(FILE *out, const char *indent, const char *text, uint6
     fputc('\n', out);
 }
 
-// What broke, and where first.
+// The broken rules, and the first element that breaks one.
 static void print_broken(FILE *out, const char *indent, const struct cpattn_result *result)
 {
     char where[256], text[320];
@@ -241,7 +241,7 @@ void verdict_print_cause_job(FILE *out, const char *indent, const struct job_spe
         figures_print_diagnosis(out, indent, result);
 }
 
-// The lines above the figures; false where there are none.
+// Writes the lines above the figures. False if there are none.
 static bool print_head(FILE *out, const char *what, const char *command,
                        const struct outcome *outcome, const struct cpattn_result *result)
 {

@@ -8,9 +8,9 @@
 
 #include "plan/shard.h"
 
-// Rows of text that a map takes at most.
+// Maximum number of rows of a map in text.
 #define TEXT_ROWS_MAX 32
-// Tenfold steps that have a colour of their own.
+// Number of powers of ten that have their own colour.
 #define STEPS         5
 #define CELL          18
 #define LABEL         56
@@ -18,7 +18,7 @@
 
 // ---- errors -------------------------------------------------------------------------------------
 
-// What rounding to the dtype makes of an honest result, about.
+// The approximate error of a right result that is rounded to the dtype.
 static double unit_of(enum case_dtype dtype)
 {
     return dtype == DTYPE_BF16 ? 4e-3 : dtype == DTYPE_FP16 ? 5e-4 : 1e-6;
@@ -118,7 +118,7 @@ enum status error_maps_init(struct error_map maps[ERROR_MAPS_MAX], int *count,
     return STATUS_OK;
 }
 
-// 0: rounding; 1 to STEPS: more than that by powers of ten; STEPS + 1: not finite.
+// 0: no more than rounding; 1 to STEPS: larger by powers of ten; STEPS + 1: not finite.
 static int step_of(const struct error_map *map, double error)
 {
     if (isinf(error))
@@ -204,7 +204,7 @@ static void map_svg(const struct error_map *map, const struct cp_case *c, int to
     }
 }
 
-// Texts of a case may have characters that mean something in SVG.
+// Escapes the characters of a case's text that have a meaning in SVG.
 static void escaped_write(const char *text, FILE *out)
 {
     for (; *text; text++) {

@@ -16,7 +16,7 @@
 
 #define LENGTH_BYTES 8
 #define ALIGNMENT    8
-// What one call of the system is asked for.
+// Maximum number of bytes of one system call.
 #define PIECE_BYTES  ((size_t)1 << 30)
 
 static const struct {
@@ -58,7 +58,7 @@ const char *safetensors_describe(const struct safetensors_tensor *t,
 // ---- the header --------------------------------------------------------------------------------
 
 #define NAME_SHOWN_MAX 80
-// A name as a terminal may show it, cut where it is long.
+// A name without control characters, shortened if it is long.
 static const char *name_show(const char *name, char text[NAME_SHOWN_MAX])
 {
     size_t length = 0;
@@ -136,7 +136,7 @@ static int by_begin(const void *a, const void *b)
     return x->bytes < y->bytes ? -1 : x->bytes > y->bytes;
 }
 
-// The format knows neither gaps nor shared bytes.
+// The format allows neither gaps nor overlaps.
 static enum status tiling_check(const struct safetensors *s, uint64_t data_bytes,
                                 struct error *error)
 {
@@ -274,7 +274,7 @@ enum status safetensors_open(const char *path, struct safetensors *s, struct err
 {
     struct safetensors opened = {.fd = -1};
     struct stat stat;
-    // A pipe without a writer would keep open() waiting.
+    // open() would wait for the writer of a pipe.
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     enum status status = STATUS_OK;
     if (fd < 0 || fstat(fd, &stat) != 0)
@@ -356,7 +356,7 @@ static bool write_all(int fd, const void *data, uint64_t bytes)
     return true;
 }
 
-// Spaces behind the JSON let the elements begin at a multiple of 8.
+// Spaces after the JSON align the elements to 8 bytes.
 static bool header_write(int fd, const char *text)
 {
     static const char spaces[ALIGNMENT] = "        ";

@@ -28,7 +28,7 @@ enum status tensors_make(struct tensors *t, const struct cp_case *c, int kinds, 
         bool input = i < WHOLE_INPUTS;
         if (kinds & (input ? TENSORS_INPUTS : TENSORS_RESULTS))
             good = make(c, tensor, &t->at.wanted[i]);
-        // Of dbias nothing but its figures is expected.
+        // The daemon returns figures of dbias, and no expected elements.
         if (good && !input && tensor != WHOLE_DBIAS && (kinds & TENSORS_EXPECTED))
             good = make(c, tensor, &t->at.expected[i]);
     }
@@ -112,7 +112,7 @@ static enum status dims_check(const struct safetensors_tensor *t, const struct c
     return STATUS_OK;
 }
 
-// The longest that a list names; -1: it is empty.
+// The longest length in a list; -1: the list is empty.
 static int64_t longest(const struct cp_case *c, enum case_list list)
 {
     int32_t count;
@@ -123,7 +123,7 @@ static int64_t longest(const struct cp_case *c, enum case_list list)
     return most;
 }
 
-// What is packed is one sequence, unless lengths say something else.
+// Packed tokens are one sequence unless lengths are given.
 static void lengths_take(const struct safetensors_tensor *q, const struct safetensors_tensor *k,
                          struct cp_case *c)
 {

@@ -156,7 +156,7 @@ static json_t *diagnosis_object(struct json_writer *w, const struct cpattn_rank 
     return object;
 }
 
-// Who computed the attention, in operations.
+// Which provider computed the attention, in numbers of operations.
 static json_t *use_object(struct json_writer *w, const struct cpattn_rank *rank)
 {
     json_t *object = json_object();
@@ -169,7 +169,7 @@ static json_t *use_object(struct json_writer *w, const struct cpattn_rank *rank)
     return object;
 }
 
-// `c` NULL: of another kind of job, which does no attention.
+// `c` is NULL for another kind of job, which computes no attention.
 static json_t *rank_object(struct json_writer *w, const struct cp_case *c,
                            const struct cpattn_result *result, const struct cpattn_rank *rank)
 {
@@ -212,7 +212,7 @@ static json_t *failure_object(struct json_writer *w, const struct cpattn_failure
     return object;
 }
 
-// How near the nearest limit was.
+// The largest error as a fraction of its limit.
 static void put_limit(struct json_writer *w, json_t *object, const struct outcome *verified)
 {
     json_put_real(w, object, "of_limit", verified->used);
@@ -239,7 +239,7 @@ static void put_ranks(struct json_writer *w, json_t *object, const struct cp_cas
     json_put(w, object, "ranks", ranks);
 }
 
-// From request to verdict, one part after the other.
+// The phases from request to verdict, in order.
 static json_t *parts_object(struct json_writer *w, const struct cpattn_result *result)
 {
     uint64_t parts_ns[PARTS];
@@ -267,7 +267,7 @@ static void put_result(struct json_writer *w, json_t *object, const struct cp_ca
     put_ranks(w, object, c, result);
 }
 
-// What is said of any job.
+// The members that every kind of job has.
 static json_t *answer_object(struct json_writer *w, const char *id, const struct outcome *outcome)
 {
     json_t *object = json_object();
@@ -370,7 +370,7 @@ static json_t *series_object(struct json_writer *w, const struct bench *bench,
     return object;
 }
 
-// Of another kind than attention: by name, in the units of the names.
+// Rates of another kind than attention, by name; the names contain the units.
 static json_t *job_rates(struct json_writer *w, const struct job_spec *spec,
                          const struct bench *bench)
 {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the daemon says of itself, as JSON.
+// Description, status and events of the daemon as JSON.
 #include "client/submit/write/json.h"
 #include "client/submit/write/json_writer.h"
 #include "plan/support.h"
@@ -209,7 +209,7 @@ static void put_finished(struct json_writer *w, json_t *object, const struct cpa
     json_put_int(w, object, "total_ns", (int64_t)e->total_ns);
 }
 
-// What the event does not have is left out.
+// Members that the event does not have are left out.
 bool json_event(FILE *out, const struct cpattn_event *e)
 {
     struct json_writer w = {false};

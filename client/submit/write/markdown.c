@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-// Nothing of the text is taken for Markdown or HTML, and it stays in its cell.
+// Escapes the text so that it is neither Markdown nor HTML and stays in its cell.
 static void put_escaped(FILE *out, const char *text)
 {
     for (; *text; text++) {

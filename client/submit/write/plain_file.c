@@ -13,7 +13,7 @@ bool plain_file(const char *path)
     return lstat(path, &found) != 0 || S_ISREG(found.st_mode);
 }
 
-// As an open() for writing would make it.
+// With the mode that a new file gets from open().
 static mode_t usual_mode(const char *path)
 {
     struct stat found;

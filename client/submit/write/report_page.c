@@ -26,7 +26,7 @@ static void put(FILE *out, const char *text)
     }
 }
 
-// A string of a script: nothing in it ends the string, the script or the line.
+// A string literal of a script; escapes what would end the string, the script or the line.
 static void put_string(FILE *out, const char *text)
 {
     fputc('"', out);
@@ -203,7 +203,7 @@ static void put_bars(FILE *out, const struct bars *bars, const char *what)
     fputs("</svg>\n", out);
 }
 
-// Twentieths of the limit, and what is beyond it.
+// Bins of a twentieth of the limit each, and one for errors beyond it.
 static void put_errors(FILE *out, const struct report_page *page)
 {
     struct bars bars = {.bins = 21};
@@ -225,7 +225,7 @@ static void put_errors(FILE *out, const struct report_page *page)
     put_bars(out, &bars, "cases by the part of their limit that the largest error takes");
 }
 
-// Four bins for each tenfold time, from 100 us on.
+// Four bins for each power of ten of the time, from 100 us on.
 static void put_times(FILE *out, const struct report_page *page)
 {
     struct bars bars = {.bins = 28};
@@ -262,7 +262,7 @@ static double by_time(const struct outcome *o)
     return o->run_ns ? (double)o->run_ns : -1;
 }
 
-// The entry that comes next behind `than`, or first; -1: none with a value.
+// The entry after `than` in order, or the first; -1: no further entry has a value.
 static int next_of(const struct record *run, rank_fn *rank, int than)
 {
     int best = -1;

@@ -4,7 +4,7 @@
 
 #include <inttypes.h>
 
-// Of the processes of a rank; the prediction stands above what was measured.
+// Order of a rank's two processes in the viewer: the prediction above the measurement.
 static int pid_predicted(int rank)
 {
     return 2 * rank;
@@ -16,7 +16,7 @@ static int pid_measured(int rank)
 
 // ---- events -----------------------------------------------------------------------------------
 
-// The text of all names is ours: nothing in it has to be escaped.
+// All names are constants of this program and need no escaping.
 static void event_begin(struct trace *t)
 {
     fputs(t->any ? ",\n{" : "\n{", t->out);
@@ -167,7 +167,7 @@ static void put_messages(struct trace *t, struct plan *const *plans,
 
 // ---- the measurement --------------------------------------------------------------------------
 
-// Of the phases; the streams have the numbers before it.
+// Thread number of the phases; the streams have lower ones.
 #define TID_PHASES PLAN_STREAMS
 
 static void put_phases(struct trace *t, const struct cpattn_rank *rank, double at_us)
@@ -202,7 +202,7 @@ static void put_measured_op(struct trace *t, const struct plan *plan, int32_t in
     fprintf(t->out, ",\"predicted_us\":%.4f}}", (predicted->end - predicted->start) * 1e6);
 }
 
-// The earliest beginning of a plan among the ranks with operation times; 0: none has them.
+// The earliest start of a plan among ranks with operation times; 0: there are none.
 static uint64_t first_begin_ns(const struct cpattn_result *result)
 {
     uint64_t first_ns = 0;
@@ -231,8 +231,8 @@ void trace_predicted(struct trace *trace, struct plan *const *plans,
     put_messages(trace, plans, timeline);
 }
 
-// When a rank began its plan, after the first rank. A rank on another host has another clock, which
-// shows in a time outside of the run; such a rank begins at 0.
+// When a rank began its plan, relative to the first rank. The clock of another host can give a time
+// outside of the run; such a rank begins at 0.
 static double begin_after_us(const struct cpattn_result *result, const struct cpattn_rank *rank,
                              uint64_t first_ns)
 {
