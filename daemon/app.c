@@ -58,7 +58,7 @@ struct app {
     ev_timer tick;
     ev_signal term, interrupt, hangup;
     struct loop_lag lag;
-    uint64_t ticks, ticked_ns;
+    uint64_t ticks, ticked_ns, ticked_cpu_ns;
     uint64_t fed_ns;            // the last word to the watchdog
     uint64_t drain_ns, stop_ns; // when these began; 0: not yet
     bool drained;
@@ -253,9 +253,12 @@ static void on_tick(struct ev_loop *loop, ev_timer *watcher, int events)
     (void)events;
     struct app *s = watcher->data;
     uint64_t now_ns = clock_now_ns(), gap_ns = now_ns - s->ticked_ns;
+    uint64_t cpu_ns = clock_thread_cpu_ns();
     if (gap_ns > TICK_NS + LAG_WARN_NS)
-        log_warning("loop_lag ms=%" PRIu64, (gap_ns - TICK_NS) / NS_PER_MS);
+        log_warning("loop_lag ms=%" PRIu64 " cpu_ms=%" PRIu64, (gap_ns - TICK_NS) / NS_PER_MS,
+                    (cpu_ns - s->ticked_cpu_ns) / NS_PER_MS);
     s->ticked_ns = now_ns;
+    s->ticked_cpu_ns = cpu_ns;
     if (s->ticks == 0)
         ready_tell(s);
     if (s->ticks % TICKS_SURVEY == 0)
@@ -315,6 +318,7 @@ static void watchers_start(struct app *s)
     ev_timer_init(&s->tick, on_tick, 0., (double)TICK_NS / NS_PER_S);
     s->tick.data = s;
     s->ticked_ns = clock_now_ns();
+    s->ticked_cpu_ns = clock_thread_cpu_ns();
     ev_timer_start(s->loop, &s->tick);
     loop_lag_start(&s->lag, s->loop);
     signal_watch(s, &s->term, SIGTERM, on_signal);

@@ -276,6 +276,21 @@ START_TEST(test_notifies_service_manager)
 }
 END_TEST
 
+// The log tells when the daemon could not run, and that it was not busy itself.
+START_TEST(test_lag_is_logged)
+{
+    daemon_start(&d, NULL);
+    run_and_pass(&d, 2);
+    kill(d.pid, SIGSTOP);
+    usleep(600 * 1000);
+    kill(d.pid, SIGCONT);
+    while (!daemon_logged(&d, "loop_lag ms="))
+        usleep(1000);
+    ck_assert(daemon_logged(&d, " cpu_ms="));
+    ck_assert_int_eq(daemon_stop(&d), 0);
+}
+END_TEST
+
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 START_TEST(test_idle_daemon_is_small)
 {
@@ -299,6 +314,7 @@ int main(void)
     tcase_add_test(tcase, test_restart_after_sigkill);
     tcase_add_test(tcase, test_second_daemon_refused);
     tcase_add_test(tcase, test_socket_mode);
+    tcase_add_test(tcase, test_lag_is_logged);
     tcase_add_test(tcase, test_sighup_reloads);
     tcase_add_test(tcase, test_sighup_ignored_at_the_start_stays_so);
     tcase_add_test(tcase, test_notifies_service_manager);
