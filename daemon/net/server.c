@@ -13,6 +13,7 @@
 #include "common/log.h"
 #include "daemon/net/accept.h"
 #include "daemon/net/listener.h"
+#include "daemon/net/log_quota.h"
 #include "daemon/net/peer.h"
 #include "daemon/net/shakes.h"
 #include "daemon/net/subjects.h"
@@ -59,25 +60,12 @@ struct server {
     uint32_t last_client;
     int held; // exchanges that are not ended
     size_t out_total;
-    uint64_t ticked_ns, log_second;
-    int log_lines;
+    uint64_t ticked_ns;
+    struct log_quota lines;          // of the log, about connections
     void (*finished)(void *context); // NULL: not asked for, or told
     void *finished_context;
     bool finishing;
 };
-
-// ---- the log -----------------------------------------------------------------------------------
-
-static bool log_allowed(struct server *s)
-{
-    uint64_t second = clock_now_ns() / NS_PER_S;
-    if (second != s->log_second && s->log_lines > LOG_LINES_MAX)
-        log_info("clients_log omitted=%d", s->log_lines - LOG_LINES_MAX);
-    if (second != s->log_second)
-        s->log_lines = 0;
-    s->log_second = second;
-    return s->log_lines++ < LOG_LINES_MAX;
-}
 
 // ---- turns -------------------------------------------------------------------------------------
 
@@ -197,7 +185,7 @@ void server_strike(struct exchange *x)
         return;
     c->strikes++;
     c->struck_ns = clock_now_ns();
-    if (log_allowed(x->server))
+    if (log_quota_take(&x->server->lines))
         log_warning("client_unauthenticated client=%u %s times=%d", c->peer.client,
                     peer_describe(&c->peer, who), c->strikes);
 }
@@ -244,7 +232,7 @@ static void connection_close(struct server *s, struct connection *c)
     const struct peer peer = c->peer;
     handshake_end(s, c);
     char who[PEER_TEXT_MAX];
-    if (c->fault && log_allowed(s))
+    if (c->fault && log_quota_take(&s->lines))
         log_info("client_dropped client=%u %s reason=%s", peer.client, peer_describe(&peer, who),
                  log_quote(&(struct log_quoted){0}, c->fault));
     LIST_FOREACH (node, &c->exchanges) {
@@ -403,7 +391,7 @@ static void connection_admit(struct server *s, int fd, const struct peer *peer)
         connection_add(s, fd, peer);
         return;
     }
-    if (log_allowed(s))
+    if (log_quota_take(&s->lines))
         log_warning("client_refused %s connections=%d limit=%d of_user=%d limit=%d",
                     peer_describe(peer, who), s->connection_count, s->clients_max, of_user,
                     s->user_clients_max);
@@ -425,7 +413,7 @@ static void accept_stop(struct server *s)
 
 static void accept_pause(struct server *s)
 {
-    if (log_allowed(s))
+    if (log_quota_take(&s->lines))
         log_warning("accept error=\"%s\" connections=%d", strerror(errno), s->connection_count);
     accept_stop(s);
     ev_timer_set(&s->accept_again, ACCEPT_PAUSE_S, 0.);
@@ -556,6 +544,7 @@ enum status server_create(struct ev_loop *loop, const struct server_config *conf
     s->clients_max = config->clients_max;
     s->user_clients_max = config->user_clients_max;
     s->ticked_ns = clock_now_ns();
+    s->lines.lines_max = LOG_LINES_MAX;
     list_init(&s->connections);
     turns_init(&s->turns);
     shakes_init(&s->shakes);

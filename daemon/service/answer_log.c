@@ -5,10 +5,21 @@
 #include <stdio.h>
 
 #include "common/log.h"
+#include "daemon/net/log_quota.h"
 #include "daemon/service/reply.h"
+
+// Lines in a second about requests that have no effect.
+#define REFUSED_LINES_MAX 100
 
 // Room for pieces of a line.
 #define CASE_TEXT_MAX 256
+
+// All that a client is refused takes from it. What is carried out is always logged.
+static bool is_written(enum status status)
+{
+    static struct log_quota refused = {.lines_max = REFUSED_LINES_MAX};
+    return status == STATUS_OK || log_quota_take(&refused);
+}
 
 const char *answer_log_id(const struct request_id *id, char text[ID_TEXT_MAX])
 {
@@ -21,9 +32,10 @@ void answer_refuse(struct exchange *exchange, const struct peer *peer,
                    const struct wire_request *request, const struct error *error)
 {
     char id[ID_TEXT_MAX], who[PEER_TEXT_MAX];
-    log_info("refused id=%s client=%u %s status=%s reason=%s", answer_log_id(&request->id, id),
-             peer->client, peer_describe(peer, who), status_name(error->status),
-             log_quote(&(struct log_quoted){0}, error->text));
+    if (is_written(error->status))
+        log_info("refused id=%s client=%u %s status=%s reason=%s", answer_log_id(&request->id, id),
+                 peer->client, peer_describe(peer, who), status_name(error->status),
+                 log_quote(&(struct log_quoted){0}, error->text));
     reply_status(exchange, request, error);
 }
 
@@ -71,8 +83,9 @@ void answer_log_run(const struct task *task, const struct action *a)
 void answer_log_cancel(const struct request_id *id, const struct peer *peer, enum status status)
 {
     char text[ID_TEXT_MAX], who[PEER_TEXT_MAX];
-    log_info("cancel id=%s client=%u %s status=%s", answer_log_id(id, text), peer->client,
-             peer_describe(peer, who), status_name(status));
+    if (is_written(status))
+        log_info("cancel id=%s client=%u %s status=%s", answer_log_id(id, text), peer->client,
+                 peer_describe(peer, who), status_name(status));
 }
 
 void answer_log_order(const struct wire_order *order, const struct peer *peer, enum status status)
@@ -82,6 +95,10 @@ void answer_log_order(const struct wire_order *order, const struct peer *peer, e
                                         [ORDER_UNPOISON] = "unpoison",
                                         [ORDER_RELOAD] = "reload"};
     char who[PEER_TEXT_MAX];
-    log_notice("order kind=%s device=%d %s status=%s", names[order->kind], order->device,
-               peer_describe(peer, who), status_name(status));
+    char device[24] = "";
+    if (order->kind == ORDER_DRAIN_DEVICE || order->kind == ORDER_ENABLE_DEVICE)
+        snprintf(device, sizeof(device), " device=%d", order->device);
+    if (is_written(status))
+        log_notice("order kind=%s%s %s status=%s", names[order->kind], device,
+                   peer_describe(peer, who), status_name(status));
 }

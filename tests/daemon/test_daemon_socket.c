@@ -16,6 +16,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "common/clock.h"
 #include "tests/daemon/daemon_fixture.h"
 
 extern char **environ;
@@ -280,6 +281,42 @@ START_TEST(test_client_gone_cancels_what_runs_if_it_says_so)
 }
 END_TEST
 
+static int lines_logged(const char *event)
+{
+    char line[1024];
+    int count = 0;
+    FILE *file = fopen(d.log, "re");
+    ck_assert_ptr_nonnull(file);
+    while (fgets(line, sizeof(line), file))
+        count += strstr(line, event) != NULL;
+    fclose(file);
+    return count;
+}
+
+// A hundred of them in a second are logged, and how many were left out.
+START_TEST(test_refusals_do_not_fill_the_log)
+{
+    enum { REQUESTS = 5000, PER_SECOND = 100 };
+    daemon_start(&d, NULL);
+    struct wire_request request = daemon_request(METHOD_CANCEL);
+    memset(&request.cancel, 7, sizeof(request.cancel));
+    uint64_t began_ns = clock_now_ns();
+    for (int i = 0; i < REQUESTS; i++) {
+        struct wire_reply reply = daemon_call(&d, &request);
+        expect_status(&reply, STATUS_NOT_FOUND);
+        wire_reply_fini(&reply);
+    }
+    uint64_t seconds = (clock_now_ns() - began_ns) / NS_PER_S + 2;
+    ck_assert_uint_le((uint64_t)lines_logged(" cancel id="), seconds * PER_SECOND);
+    while (!daemon_logged(&d, "clients_log omitted=")) {
+        struct wire_reply reply = daemon_call(&d, &request);
+        wire_reply_fini(&reply);
+        usleep(50000);
+    }
+    ck_assert_int_eq(daemon_stop(&d), 0);
+}
+END_TEST
+
 // A describe request as a frame.
 static size_t frame_encode(uint8_t *bytes)
 {
@@ -374,6 +411,7 @@ int main(void)
     TCase *tcase = tcase_create("socket");
     tcase_add_checked_fixture(tcase, setup, teardown);
     tcase_set_timeout(tcase, 600); // a thousand clients on a machine that has other things to do
+    tcase_add_test(tcase, test_refusals_do_not_fill_the_log);
     tcase_add_test(tcase, test_strange_connections);
     tcase_add_test(tcase, test_too_many_connections);
     tcase_add_test(tcase, test_no_descriptors);
