@@ -61,18 +61,20 @@ struct builder *builder_create(const struct cp_case *c, int rank)
 }
 
 // With a case that has only what every plan has.
-static struct builder *create_other(int world_size, uint64_t explore_seed, int rank)
+static struct builder *create_other(int world_size, uint64_t explore_seed, bool operation_times,
+                                    int rank)
 {
     struct cp_case stub;
     case_init(&stub);
     stub.world_size = world_size;
     stub.explore_seed = explore_seed;
+    stub.operation_times = operation_times;
     return builder_create(&stub, rank);
 }
 
 struct builder *builder_create_linear(const struct linear *l, int rank)
 {
-    struct builder *b = create_other(l->world_size, l->explore_seed, rank);
+    struct builder *b = create_other(l->world_size, l->explore_seed, l->operation_times, rank);
     if (b)
         b->plan->linear = *l;
     return b;
@@ -80,7 +82,7 @@ struct builder *builder_create_linear(const struct linear *l, int rank)
 
 struct builder *builder_create_collective(const struct collective *c, int rank)
 {
-    struct builder *b = create_other(c->world_size, c->explore_seed, rank);
+    struct builder *b = create_other(c->world_size, c->explore_seed, c->operation_times, rank);
     if (b)
         b->plan->collective = *c;
     return b;

@@ -50,6 +50,8 @@ static const struct case_field fields[] = {
     MEMBER_BOOL(S, verify, "compare the results (true) or only run and time (false)"),
     MEMBER_UINT(S, seed, "seed of the elements"),
     MEMBER_UINT(S, explore_seed, "0: plan order, else a legal order drawn from this seed"),
+    MEMBER_BOOL(S, operation_times,
+                "each rank reports when each operation of its last run started and ended"),
     MEMBERS_PLACE(S),
     {.name = NULL}};
 #undef S

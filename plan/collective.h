@@ -68,6 +68,7 @@ struct collective {
     bool verify;
     uint64_t seed;         // of the elements
     uint64_t explore_seed; // 0: run in plan order; else in the legal order drawn from this seed
+    bool operation_times;  // each rank reports when each operation of its last run ran
     char implementation[IMPLEMENTATION_NAME_MAX]; // the guest that runs it; "": the daemon's own
     int32_t nodes, ranks_per_node;                // where, as in a case; 0: any
 };

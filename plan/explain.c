@@ -320,23 +320,34 @@ static void explain_op(const struct plan *plan, int32_t index, FILE *out)
     explain_slices(plan, op, out);
 }
 
-static void explain_subject(const struct plan *plan, FILE *out)
+static bool is_case(const struct plan *plan)
 {
-    char text[256];
+    return plan->linear.world_size == 0 && plan->collective.world_size == 0;
+}
+
+int plan_describe(const struct plan *plan, char *text, size_t size)
+{
     struct job_spec spec = {.kind = &job_kind_collective};
+    if (is_case(plan))
+        return case_describe(&plan->c, text, size);
     if (plan->linear.world_size > 0) {
         spec.kind = &job_kind_linear;
         memcpy(spec.bytes, &plan->linear, sizeof plan->linear);
-    } else if (plan->collective.world_size > 0) {
-        memcpy(spec.bytes, &plan->collective, sizeof plan->collective);
     } else {
-        case_describe(&plan->c, text, sizeof text);
-        fprintf(out, "%s\n", text);
-        explain_shard(plan, out);
-        return;
+        memcpy(spec.bytes, &plan->collective, sizeof plan->collective);
     }
-    job_spec_describe(&spec, text, sizeof text);
-    fprintf(out, "%s\nrank %d of %d\n", text, plan->rank, plan->c.world_size);
+    return job_spec_describe(&spec, text, size);
+}
+
+static void explain_subject(const struct plan *plan, FILE *out)
+{
+    char text[256];
+    plan_describe(plan, text, sizeof text);
+    fprintf(out, "%s\n", text);
+    if (is_case(plan))
+        explain_shard(plan, out);
+    else
+        fprintf(out, "rank %d of %d\n", plan->rank, plan->c.world_size);
 }
 
 void plan_explain(const struct plan *plan, FILE *out)

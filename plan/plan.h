@@ -235,6 +235,9 @@ enum status plan_check_exchanges(struct plan *const *plans, int world_size,
 // transfers (bytes, peers) and the waits. The caller checks the stream for errors.
 void plan_explain(const struct plan *plan, FILE *out);
 
+// What the plan is of, in one line: the case, or the job of another kind. Returns its length.
+int plan_describe(const struct plan *plan, char *text, size_t size);
+
 double op_flops(const struct plan *plan, const struct op *op);  // attend, product; else 0
 int64_t op_bytes(const struct plan *plan, const struct op *op); // sent by an exchange, else 0
 

@@ -8,7 +8,7 @@
 
 // What the machine does in a second; all > 0 but the overhead, which is >= 0.
 struct timeline_rates {
-    double flops;        // of attention
+    double flops;        // of attention and products
     double memory_bytes; // read and written, of everything else and of local copies
     double link_bytes;   // sent by a rank, and as many received at the same time
     double node_bytes;   // the same, to and from ranks of other hosts (case_node())

@@ -35,6 +35,7 @@ struct plan_run {
     struct transport *control;
     struct progress *progress;
     struct timings *timings;
+    struct op_times *op_times; // of the last iteration's operations; NULL: not asked for
     // Filled in by plan_reserve(): the plan's buffers by index, each with what its `before` and
     // `after` say around it, with undefined contents; and the caller's memory.
     void **buffers;

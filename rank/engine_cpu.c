@@ -125,7 +125,8 @@ static enum status cpu_plan_execute(struct engine *e, const struct plan_run *run
                                         .backend = self(e)->backend,
                                         .transport = run->control,
                                         .progress = run->progress,
-                                        .job = run->job};
+                                        .job = run->job,
+                                        .op_times = run->op_times};
     struct timings sum = {0};
     enum status status = STATUS_OK;
     if (run->library)

@@ -126,6 +126,7 @@ enum status rank_task_plan(const struct rank_task *task, struct plan_run *run,
     run->control = s->transport;
     run->progress = s->progress;
     run->timings = &task->report->timings;
+    run->op_times = run->plan->c.operation_times ? &task->report->op_times : NULL;
     run->refusal = &task->report->refusal;
     run->kind = task->kind;
     run->spec = task->spec;

@@ -216,7 +216,7 @@ static enum status timings_read(struct cuda *cuda, const struct plan_run *run, i
     uint64_t ns = 0;
     enum status status = STATUS_OK;
     if (!run->library)
-        status = cuda_executor_timings(cuda->executor, timings, NULL, error);
+        status = cuda_executor_timings(cuda->executor, timings, run->op_times, error);
     cudaError_t result = events_between_ns(&cuda->times, begin, end, &ns);
     uint64_t backward_ns = timings->backward_ns;
     timings->forward_ns = ns / (uint64_t)run->iterations;

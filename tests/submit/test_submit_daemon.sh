@@ -184,6 +184,15 @@ tap_is "the wrong word of a sweep is named" "$status $err" \
     "64 cpattn-submit: tokens is 'x'; accepted is 1 to 4194304"
 run bench linear row --tokens 16,32 --in-features 64 --out-features 64 --repeat 2 --warmup 0
 tap_is "a sweep of layers" "$status $(sed 1d "$scratch/out" | awk '{ printf "%s ", $1 }')" "0 16 32 "
+run linear mlp --world-size 2 --chunks 2 --svg -
+tap_is "the picture of a layer" "$status $(grep -c '<svg ' "$scratch/out") $(grep -c 'class="lane"' "$scratch/out")" "0 1 4"
+run linear mlp --world-size 2 --tokens 32 --trace "$scratch/layer.json"
+tap_is "the trace of a layer" "$status $(grep -c 'rank [01], measured' "$scratch/layer.json") $(
+    grep -c '"name":"product".*"predicted_us"' "$scratch/layer.json")" "0 2 $(
+    "$submit" linear mlp --world-size 2 --tokens 32 --svg "$scratch/layer.svg" && grep -c '"name":"product".*"flop"' "$scratch/layer.json" |
+        awk '{ print $1 / 2 }')"
+run collective all_reduce --world-size 2 --count 1k --trace "$scratch/missing/trace.json"
+tap_has "a trace that cannot be written" "$status $err" "64 cpattn-submit: $scratch/missing/trace.json cannot be written"
 run collective reduce --explain 2
 tap_is "the plan of a rank that there is not" "$status" 64
 

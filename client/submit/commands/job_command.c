@@ -7,6 +7,7 @@
 
 #include "client/submit/commands/command.h"
 #include "client/submit/commands/options.h"
+#include "client/submit/commands/trace_file.h"
 #include "client/submit/show/verdict.h"
 #include "client/submit/write/json.h"
 #include "plan/plan.h"
@@ -16,10 +17,11 @@
 struct job_options {
     struct options_job about;
     int repeat, explained; // explained: a rank, or -1
+    const char *svg, *trace;
     bool verbose;
 };
 
-enum { KEY_REPEAT = 1, KEY_EXPLAIN };
+enum { KEY_REPEAT = 1, KEY_EXPLAIN, KEY_SVG, KEY_TRACE };
 
 static const struct argp_option option_table[] = {
     {.doc = "How to run and show it:", .group = 100},
@@ -29,6 +31,12 @@ static const struct argp_option option_table[] = {
     {"verbose", 'v', NULL, 0, "show the figures and times of every rank", 100},
     {"explain", KEY_EXPLAIN, "RANK", 0,
      "print what this rank would do, and run nothing; without a daemon", 100},
+    {"svg", KEY_SVG, "FILE", 0,
+     "draw the predicted timeline of all ranks to this file, and run nothing; - is standard "
+     "output; without a daemon",
+     100},
+    {"trace", KEY_TRACE, "FILE", 0,
+     "write the predicted and the measured timeline of all ranks as a trace for Perfetto", 100},
     {.name = NULL}};
 
 static error_t parse_option(int key, char *value, struct argp_state *state)
@@ -39,6 +47,12 @@ static error_t parse_option(int key, char *value, struct argp_state *state)
         return options_count("repeat", value, 1, REPEAT_MAX, &o->repeat);
     case KEY_EXPLAIN:
         return options_count("explain", value, 0, WORLD_SIZE_MAX - 1, &o->explained);
+    case KEY_SVG:
+        o->svg = value;
+        return 0;
+    case KEY_TRACE:
+        o->trace = value;
+        return 0;
     case 'v':
         o->verbose = true;
         return 0;
@@ -49,6 +63,14 @@ static error_t parse_option(int key, char *value, struct argp_state *state)
 
 // ---- without a daemon -------------------------------------------------------------------------
 
+static bool has_plan(const struct job_options *o)
+{
+    const struct job_kind *kind = o->about.spec.kind;
+    if (!kind->plan)
+        command_complain("there is nothing to explain of a job '%s'", kind->name);
+    return kind->plan;
+}
+
 static int explain(const struct job_options *o)
 {
     const struct job_spec *spec = &o->about.spec;
@@ -56,10 +78,6 @@ static int explain(const struct job_options *o)
     struct error error;
     if (o->explained >= world_size) {
         command_complain("--explain is '%d'; accepted is 0 to %d", o->explained, world_size - 1);
-        return COMMAND_USAGE;
-    }
-    if (!spec->kind->plan) {
-        command_complain("there is nothing to explain of a job '%s'", spec->kind->name);
         return COMMAND_USAGE;
     }
     struct plan *plan;
@@ -83,7 +101,8 @@ static int show(const struct job_options *o, const struct outcome *outcome,
         return command_json_exit(json_job(stdout, NULL, &about->spec, outcome, result));
     if (last || command_outcome_exit(outcome) != COMMAND_PASS)
         verdict_print_job(stdout, &about->spec, outcome, result, o->verbose);
-    return COMMAND_PASS;
+    return o->trace && last && result ? trace_file_write_job(o->trace, &about->spec, result)
+                                      : COMMAND_PASS;
 }
 
 // Runs the job once more. Returns the exit status.
@@ -127,6 +146,16 @@ static int submit(const struct job_options *o)
     return exit_status;
 }
 
+// For a trace. False after a complaint.
+static bool ask_times(struct job_spec *spec)
+{
+    struct error error;
+    enum status status = job_spec_set(spec, "operation_times", "true", &error);
+    if (status)
+        command_complain("%s", error.text);
+    return status == STATUS_OK;
+}
+
 int command_job(const struct job_kind *kind, int argc, char **argv)
 {
     char doc[1024], argument[JOB_FIELD_NAME_MAX + 2] = "";
@@ -148,5 +177,11 @@ int command_job(const struct job_kind *kind, int argc, char **argv)
     int exit_status = options_parse_job(&o.about, kind, &argp, &o, argc, argv);
     if (exit_status != COMMAND_PASS)
         return exit_status;
-    return o.explained >= 0 ? explain(&o) : submit(&o);
+    if ((o.explained >= 0 || o.svg || o.trace) && !has_plan(&o))
+        return COMMAND_USAGE;
+    if (o.explained >= 0)
+        return explain(&o);
+    if (o.svg)
+        return picture_file_write_job(o.svg, &o.about.spec);
+    return o.trace && !ask_times(&o.about.spec) ? COMMAND_USAGE : submit(&o);
 }

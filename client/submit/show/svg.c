@@ -100,6 +100,8 @@ static const char *op_class(const struct op *op)
         return "forward";
     case OP_ATTEND_BACKWARD:
         return "backward";
+    case OP_PRODUCT:
+        return op->phase == PHASE_FORWARD ? "forward" : "backward";
     case OP_EXCHANGE:
         return "exchange";
     default:
@@ -392,12 +394,31 @@ static double put_sample(const struct picture *p, const char *class, const char 
     return x + 28 + text_width(text) * LABEL_CHARACTER + 16;
 }
 
+// What the FLOPs of a plan are, and its other operations.
+struct work_names {
+    const char *flops, *backward; // NULL: there are none
+    const char *other;
+};
+
+static struct work_names work_names(const struct plan *plan)
+{
+    if (plan->linear.world_size > 0)
+        return (struct work_names){"products", "products, backward", "activation, sums"};
+    if (plan->collective.world_size > 0)
+        return (struct work_names){NULL, NULL, "reduce, divide"};
+    return (struct work_names){"attention", "attention, backward",
+                               "fill, row dot, add, convert ..."};
+}
+
 static void put_legend(const struct picture *p)
 {
     double x = 12;
-    x = put_sample(p, "forward", "attention", x);
-    x = put_sample(p, "backward", "attention, backward", x);
-    x = put_sample(p, "other", "fill, row dot, add, convert ...", x);
+    struct work_names names = work_names(p->plans[0]);
+    if (names.flops) {
+        x = put_sample(p, "forward", names.flops, x);
+        x = put_sample(p, "backward", names.backward, x);
+    }
+    x = put_sample(p, "other", names.other, x);
     x = put_sample(p, "exchange", "exchange: bytes move", x);
     x = put_sample(p, "posted", "exchange: waits for a peer", x);
     x = put_sample(p, "idle", "stream is idle", x);
@@ -435,7 +456,7 @@ static void put_lost(const struct picture *p)
 static void put_head(const struct picture *p)
 {
     char what[256], end[32], overhead[32], ratio[48] = "";
-    case_describe(&p->plans[0]->c, what, sizeof(what));
+    plan_describe(p->plans[0], what, sizeof(what));
     if (p->fastest > 0 && p->timeline->end > p->fastest * 1.0005)
         snprintf(ratio, sizeof(ratio), ", %.3g times the fastest", p->timeline->end / p->fastest);
     else if (p->fastest > 0)
@@ -446,11 +467,15 @@ static void put_head(const struct picture *p)
     char nodes[64] = "";
     if (case_node(c, c->world_size - 1) > 0)
         snprintf(nodes, sizeof(nodes), " and %g GB/s between nodes", p->rates->node_bytes / 1e9);
+    const char *work = work_names(p->plans[0]).flops;
+    char flops[64] = "";
+    if (work)
+        snprintf(flops, sizeof(flops), "%g TFLOP/s of %s, ", p->rates->flops / 1e12, work);
     put_text(p, "small", 12, 44,
-             "with %g TFLOP/s of attention, %g GB/s of memory, %g GB/s between ranks%s in each "
-             "direction, %s before each operation",
-             p->rates->flops / 1e12, p->rates->memory_bytes / 1e9, p->rates->link_bytes / 1e9,
-             nodes, units_time(p->rates->overhead_s, overhead));
+             "with %s%g GB/s of memory, %g GB/s between ranks%s in each direction, %s before each "
+             "operation",
+             flops, p->rates->memory_bytes / 1e9, p->rates->link_bytes / 1e9, nodes,
+             units_time(p->rates->overhead_s, overhead));
     put_lost(p);
 }
 
