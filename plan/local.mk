@@ -13,6 +13,7 @@ plan_libplan_la_SOURCES = \
     plan/check.c \
     plan/check.h \
     plan/check_fit.c \
+    plan/choice.c \
     plan/collective.c \
     plan/collective.h \
     plan/collective_layout.c \

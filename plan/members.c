@@ -24,14 +24,6 @@ const struct case_field *members_find(const struct case_field *fields, const cha
     return NULL;
 }
 
-const char *case_choice_name(const struct case_choice *choices, int value)
-{
-    for (; choices->name; choices++)
-        if (choices->value == value)
-            return choices->name;
-    return "?";
-}
-
 // ---- members ------------------------------------------------------------------------------------
 
 static int64_t load_int(const void *record, const struct case_field *field)

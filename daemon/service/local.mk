@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Requests to events of the core, its actions to replies.
+cpattnd_SOURCES += daemon/service/actions.c daemon/service/actions.h
 cpattnd_SOURCES += daemon/service/alarm.c daemon/service/alarm.h
 cpattnd_SOURCES += daemon/service/answer.c
 cpattnd_SOURCES += daemon/service/answer.h
@@ -31,6 +32,7 @@ cpattnd_SOURCES += daemon/service/service.c
 cpattnd_SOURCES += daemon/service/service.h
 cpattnd_SOURCES += daemon/service/service_config.h
 cpattnd_SOURCES += daemon/service/service_state.h
+cpattnd_SOURCES += daemon/service/status.c daemon/service/status.h
 cpattnd_SOURCES += daemon/service/tally.c daemon/service/tally.h
 cpattnd_SOURCES += daemon/service/tasks.c
 cpattnd_SOURCES += daemon/service/tasks.h

@@ -3,6 +3,7 @@
 
 #include "common/clock.h"
 #include "common/log.h"
+#include "daemon/service/actions.h"
 #include "daemon/service/service_state.h"
 
 static void on_ready(void *context, int pool, uint32_t generation, int rank)
@@ -13,14 +14,14 @@ static void on_ready(void *context, int pool, uint32_t generation, int rank)
         log_notice("pool_ready world=%d generation=%u", crew->world_size, crew->generation);
     s->moved |= crew_is_ready(crew);
     core_rank_ready(s->core, clock_now_ns(), pool, generation, rank);
-    service_act(s);
+    actions_do(s);
 }
 
 static void on_reported(void *context, int pool, uint32_t generation, int rank, uint64_t job)
 {
     struct service *s = context;
     core_rank_reported(s->core, clock_now_ns(), pool, generation, rank, job);
-    service_act(s);
+    actions_do(s);
 }
 
 static void on_not_started(void *context, int pool, uint32_t generation, int host,
@@ -31,7 +32,7 @@ static void on_not_started(void *context, int pool, uint32_t generation, int hos
     reasons_note_start(&s->reasons, crew->implementation, crew->world_size, generation, error);
     s->moved = true;
     core_start_failed_on(s->core, clock_now_ns(), pool, generation, host);
-    service_act(s);
+    actions_do(s);
 }
 
 static void on_failed(void *context, int pool, uint32_t generation, int rank, int kind, int peer)
@@ -39,7 +40,7 @@ static void on_failed(void *context, int pool, uint32_t generation, int rank, in
     struct service *s = context;
     reasons_note_rank(&s->reasons, crews_get(s->crews, pool), rank);
     core_rank_failed(s->core, clock_now_ns(), pool, generation, rank, kind, peer);
-    service_act(s);
+    actions_do(s);
 }
 
 static void on_ending(void *context, int pool, uint32_t generation, int rank,
@@ -48,7 +49,7 @@ static void on_ending(void *context, int pool, uint32_t generation, int rank,
     struct service *s = context;
     reasons_note_rank(&s->reasons, crews_get(s->crews, pool), rank);
     core_rank_ending(s->core, clock_now_ns(), pool, generation, rank, end);
-    service_act(s);
+    actions_do(s);
 }
 
 static void on_exited(void *context, int pool, uint32_t generation, int rank,
@@ -58,7 +59,7 @@ static void on_exited(void *context, int pool, uint32_t generation, int rank,
     reasons_note_rank(&s->reasons, crews_get(s->crews, pool), rank);
     s->moved = true;
     core_rank_exited(s->core, clock_now_ns(), pool, generation, rank, end);
-    service_act(s);
+    actions_do(s);
 }
 
 struct crew_handler rank_events_handler(struct service *s)

@@ -1,16 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "daemon/service/service.h"
 
-#include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/clock.h"
 #include "common/duration.h"
-#include "common/log.h"
 #include "daemon/core/core.h"
 #include "daemon/pool/crew.h"
+#include "daemon/service/actions.h"
 #include "daemon/service/alarm.h"
 #include "daemon/service/answer.h"
 #include "daemon/service/answer_cache.h"
@@ -21,172 +19,19 @@
 #include "daemon/service/metrics.h"
 #include "daemon/service/open_requests.h"
 #include "daemon/service/order.h"
-#include "daemon/service/placement.h"
-#include "daemon/service/pool_text.h"
 #include "daemon/service/rank_events.h"
 #include "daemon/service/reasons.h"
 #include "daemon/service/reply.h"
 #include "daemon/service/service_state.h"
-#include "daemon/service/tally.h"
+#include "daemon/service/status.h"
 #include "daemon/service/tasks.h"
 #include "daemon/service/watchers.h"
-
-// ---- the state of things -----------------------------------------------------------------------
-
-static void status_fill(struct service *s, struct wire_status *status, struct wire_pool *pools)
-{
-    core_status(s->core, status, pools);
-    tally_fill(&s->tally, clock_now_ns(), status);
-    loop_lag_tell(s->config.lag, clock_now_ns(), &status->loop_lag_max_ns,
-                  &status->loop_lag_p99_ns);
-    status->devices_out = pool_text_devices(&s->config.description, core_devices_out(s->core, 0));
-    pool_text_status(&s->config.description, s->reasons.start_errors, pools, status->pool_count);
-}
-
-// Reports changes of pools and devices to watchers.
-static void events_look(struct service *s)
-{
-    struct wire_pool pools[POOLS_MAX];
-    struct wire_status status = {0};
-    if (s->moved) {
-        status_fill(s, &status, pools);
-        events_compare(s->events, &status);
-    }
-    s->moved = false;
-    watchers_notice(s->watchers);
-}
-
-// ---- the core's actions ------------------------------------------------------------------------
-
-// The crew of an action, if its generation is still that of the action.
-static struct crew *crew_of(struct service *s, const struct action *a)
-{
-    struct crew *crew = a->pool >= 0 ? crews_get(s->crews, a->pool) : NULL;
-    return crew && crew->generation == a->generation && crew->world_size > 0 ? crew : NULL;
-}
-
-static void on_start(struct service *s, const struct action *a)
-{
-    struct placement placement;
-    struct error error;
-    placement_make(s->core, &s->config.description, a, &placement);
-    s->moved = true;
-    log_notice("pool_start implementation=%s world=%d instance=%d generation=%u devices=0x%" PRIx64
-               " hosts=0x%" PRIx64 " spare=%d",
-               guests_name(s->config.guests, a->implementation), a->world_size, a->instance,
-               a->generation, a->devices, a->hosts, a->spare);
-    if (crew_start(s->crews, a->pool, &placement.start, &error) == STATUS_OK)
-        return;
-    reasons_note_start(&s->reasons, a->implementation, a->world_size, a->generation, &error);
-    core_start_failed(s->core, clock_now_ns(), a->pool, a->generation);
-}
-
-static void on_run(struct service *s, const struct action *a)
-{
-    struct crew *crew = crew_of(s, a);
-    const struct task *task = tasks_get(s->tasks, a->slot);
-    tasks_run(s->tasks, a->slot, a->pool, a->generation);
-    answer_log_run(task, a);
-    events_started(s->events, task, a);
-    const struct crew_task given = {&task->spec, task->attends ? &task->places : NULL,
-                                    task->segments.given_fd, task->segments.wanted_fd};
-    if (crew)
-        crew_run(crew, a->job, &given);
-}
-
-static void on_kill(struct service *s, const struct action *a)
-{
-    struct crew *crew = crew_of(s, a);
-    char end[RANK_END_TEXT_MAX];
-    s->moved = true;
-    log_notice("pool_kill world=%d instance=%d generation=%u rank=%d reason=%s", a->world_size,
-               a->instance, a->generation, a->rank,
-               log_quote(&(struct log_quoted){0},
-                         a->end.kind == RANK_LIVES ? a->reason : rank_end_said(&a->end, end)));
-    if (!crew)
-        return;
-    pool_text_late(crew, reasons_start_error(&s->reasons, a));
-    crew_kill(crew);
-}
-
-static void on_answer(struct service *s, const struct action *a)
-{
-    const struct task *task = tasks_get(s->tasks, a->slot);
-    struct crew *crew = crew_of(s, a);
-    struct wire_reply reply = {.id = task->id};
-    if (a->status == STATUS_OK && crew) {
-        answer_result(a, crew, &reply);
-    } else {
-        struct error stuck;
-        answer_failure(a, a->cause == CAUSE_STUCK ? NULL : crew, answer_limit_ns(task, a),
-                       reasons_detail(&s->reasons, a, task, &stuck), &reply);
-        reasons_note_answer(&s->reasons, a, task, reply.message);
-        if (s->stopping && a->cause == CAUSE_CANCELLED)
-            answer_stopped(&reply);
-    }
-    answer_log(task, a, &reply);
-    events_finished(s->events, task, a, &reply);
-    tally_answer(&s->tally, a, &reply);
-    size_t size = 0;
-    void *data = reply_encode(&reply, &size);
-    if (data && a->answer_index >= 0)
-        answer_cache_keep(&s->answers, a->answer_index, data, size);
-    struct segments segments = task->segments;
-    tasks_answer(s->tasks, a->slot, data, size);
-    deposits_release(s->deposits, &segments);
-    free(data);
-    free(reply.failure.ranks);
-}
-
-static void action_do(struct service *s, const struct action *a)
-{
-    // Events of pools come before those of the cases that they get, and all before the end.
-    if (a->kind == ACTION_RUN || a->kind == ACTION_EXIT)
-        events_look(s);
-    switch (a->kind) {
-    case ACTION_START:
-        on_start(s, a);
-        break;
-    case ACTION_RUN:
-        on_run(s, a);
-        break;
-    case ACTION_ANSWER:
-        on_answer(s, a);
-        break;
-    case ACTION_KILL:
-        on_kill(s, a);
-        break;
-    case ACTION_STUCK:
-        s->moved = true;
-        pool_text_log_stuck(s->crews, &s->config.description, a);
-        break;
-    case ACTION_EXIT:
-        watchers_close(s->watchers);
-        s->exited(s->context);
-        break;
-    }
-}
-
-// Called after each event. An event that is reported during an action leaves its actions to the
-// call in progress.
-void service_act(struct service *s)
-{
-    struct action action;
-    if (s->acting)
-        return;
-    s->acting = true;
-    while (core_next_action(s->core, &action))
-        action_do(s, &action);
-    s->acting = false;
-    alarm_set(&s->deadline, core_next_time(s->core));
-    events_look(s);
-}
 
 static void on_deadline(void *context)
 {
     struct service *s = context;
     core_time(s->core, clock_now_ns());
-    service_act(s);
+    actions_do(s);
 }
 
 // ---- requests ----------------------------------------------------------------------------------
@@ -276,7 +121,7 @@ static void request_run(struct service *s, struct exchange *exchange, const stru
         request_admitted(s, exchange, peer, request, &spec, job.timeout_ns, &admission);
     else
         answer_refuse(exchange, peer, request, &error);
-    service_act(s);
+    actions_do(s);
 }
 
 static void request_cancel(struct service *s, struct exchange *exchange, const struct peer *peer,
@@ -288,7 +133,7 @@ static void request_cancel(struct service *s, struct exchange *exchange, const s
     enum status status = core_cancel(s->core, clock_now_ns(), &request->cancel, user, &error);
     answer_log_cancel(&request->cancel, peer, status);
     reply_done(exchange, request, status == STATUS_OK ? &done : NULL, &error);
-    service_act(s);
+    actions_do(s);
 }
 
 static void request_order(struct service *s, struct exchange *exchange, const struct peer *peer,
@@ -305,7 +150,7 @@ static void request_order(struct service *s, struct exchange *exchange, const st
     s->moved = true;
     answer_log_order(&request->order, peer, status);
     reply_done(exchange, request, status == STATUS_OK ? &done : NULL, &error);
-    service_act(s);
+    actions_do(s);
 }
 
 static void request_describe(struct service *s, struct exchange *exchange, const struct peer *peer,
@@ -386,7 +231,7 @@ static void on_client_gone(void *context, uint32_t client)
     int count = tasks_client_gone(s->tasks, client, &slots);
     watchers_client_gone(s->watchers, client);
     core_abandon(s->core, clock_now_ns(), slots, count);
-    service_act(s);
+    actions_do(s);
 }
 
 struct server_handler service_handler(struct service *s)
@@ -424,7 +269,7 @@ void service_limit(struct service *s, const struct service_limits *limits)
                                      .user = limits->user,
                                      .timeout_max_ns = limits->timeout_max_ns,
                                      .memory_max = (uint64_t)limits->memory_bytes_max});
-    service_act(s);
+    actions_do(s);
 }
 
 void service_on_reload(struct service *s, void (*reload)(void *context))
@@ -436,7 +281,7 @@ void service_drain(struct service *s)
 {
     s->moved = true;
     core_drain(s->core, clock_now_ns());
-    service_act(s);
+    actions_do(s);
 }
 
 void service_stop(struct service *s)
@@ -449,7 +294,7 @@ void service_stop(struct service *s)
         if (!task)
             continue;
         core_cancel(s->core, clock_now_ns(), &task->id, CORE_ANY_USER, &error);
-        service_act(s);
+        actions_do(s);
     }
 }
 
@@ -462,14 +307,14 @@ void service_host_lost(struct service *s, int host)
 {
     s->moved = true;
     core_host_lost(s->core, clock_now_ns(), host);
-    service_act(s);
+    actions_do(s);
 }
 
 void service_host_back(struct service *s, int host)
 {
     s->moved = true;
     core_host_back(s->core, clock_now_ns(), host);
-    service_act(s);
+    actions_do(s);
 }
 
 void service_tick(struct service *s)

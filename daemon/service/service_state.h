@@ -34,8 +34,4 @@ struct service {
     bool moved; // pools or devices may have changed since `events` compared them
 };
 
-// Carries out the actions of the core; call after each of its events. An event that is reported
-// during an action leaves its actions to the call in progress.
-void service_act(struct service *s);
-
 #endif

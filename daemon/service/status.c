@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "daemon/service/status.h"
+
+#include "common/clock.h"
+#include "daemon/core/core.h"
+#include "daemon/service/pool_text.h"
+
+void status_fill(struct service *s, struct wire_status *status, struct wire_pool *pools)
+{
+    core_status(s->core, status, pools);
+    tally_fill(&s->tally, clock_now_ns(), status);
+    loop_lag_tell(s->config.lag, clock_now_ns(), &status->loop_lag_max_ns,
+                  &status->loop_lag_p99_ns);
+    status->devices_out = pool_text_devices(&s->config.description, core_devices_out(s->core, 0));
+    pool_text_status(&s->config.description, s->reasons.start_errors, pools, status->pool_count);
+}
