@@ -20,7 +20,8 @@ struct events {
     struct record records[EVENTS_KEPT]; // event n lies at n % EVENTS_KEPT
     struct wire_pool pools[POOLS_MAX];  // as they were looked at last
     int pool_count;
-    uint64_t drained, stuck; // devices, likewise
+    uint64_t drained, stuck; // devices of the first host, likewise
+    uint64_t hosts;          // that are there, likewise
     bool draining;
 };
 
@@ -150,13 +151,28 @@ static void devices_tell(struct events *e, uint64_t devices, enum device_state s
     event->devices = devices;
 }
 
+// At the start only the first is there.
+static void hosts_compare(struct events *e, const struct wire_status *status)
+{
+    for (int host = 1; host < status->host_count; host++) {
+        const struct wire_host *h = &status->hosts[host];
+        uint64_t bit = UINT64_C(1) << host;
+        if (h->lost != !(e->hosts & bit))
+            snprintf(record_add(e, EVENT_DAEMON)->event.text, ERROR_TEXT_MAX, "host %s is %s",
+                     h->name, h->lost ? "lost" : "there");
+        e->hosts = h->lost ? e->hosts & ~bit : e->hosts | bit;
+    }
+}
+
 void events_compare(struct events *e, const struct wire_status *status)
 {
     uint64_t stuck = 0, drained = status->devices_out;
     for (int i = 0; i < status->pool_count; i++) {
         pool_compare(e, &status->pools[i]);
-        stuck |= status->pools[i].state == POOL_STUCK ? status->pools[i].devices : 0;
+        if (status->pools[i].state == POOL_STUCK && status->pools[i].hosts & 1)
+            stuck |= status->pools[i].devices;
     }
+    hosts_compare(e, status);
     drained &= ~stuck;
     devices_tell(e, drained & ~e->drained, DEVICE_DRAINED);
     devices_tell(e, stuck & ~e->stuck, DEVICE_STUCK);

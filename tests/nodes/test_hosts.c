@@ -146,14 +146,29 @@ START_TEST(test_rank_of_another_host_is_stopped)
 }
 END_TEST
 
+// What watchers are told of the hosts, the last of it.
+static void told_is(const char *text)
+{
+    struct wire_request request = daemon_request(METHOD_WATCH);
+    request.watch.recent = 1;
+    request.watch.kinds = 1 << EVENT_DAEMON;
+    struct wire_reply reply = daemon_call(&h.daemon, &request);
+    expect_status(&reply, STATUS_OK);
+    ck_assert_int_eq(reply.events.count, 1);
+    ck_assert_str_eq(reply.events.list[0].text, text);
+    wire_reply_fini(&reply);
+}
+
 START_TEST(test_agent_is_killed)
 {
     struct call call = long_begin();
     hosts_agent_signal(&h, 2, SIGKILL);
     long_end(&call, "host c was lost");
+    told_is("host c is lost");
     hosts_run_and_pass(&h, 4, 2); // the others work on
     hosts_agent_start(&h, 2);
     hosts_run_and_pass(&h, 6, 3);
+    told_is("host c is there");
 }
 END_TEST
 

@@ -173,22 +173,9 @@ static enum terminal_paint state_paint(const char *state)
     return strcmp(state, "running") == 0 ? PAINT_GOOD : PAINT_PLAIN;
 }
 
-// " of node0,node1": the hosts of a pool, where there are several.
-static const char *hosts_text(const struct cpattn_daemon_status *s, uint64_t hosts, char *text,
-                              size_t size)
-{
-    size_t used = 0;
-    text[0] = '\0';
-    for (int i = 0; i < s->host_count && used < size; i++)
-        if (hosts >> i & 1)
-            used += (size_t)snprintf(text + used, size - used, "%s%s", used > 0 ? "," : " of ",
-                                     cpattn_daemon_status_host(s, i)->name);
-    return text;
-}
-
 static void print_pools(const struct cpattn_daemon_status *s)
 {
-    char hosts[256];
+    char hosts[HOSTS_TEXT_MAX];
     const struct cpattn_pool *pool;
     char devices[DEVICES_TEXT_MAX];
     putchar('\n');
@@ -200,8 +187,8 @@ static void print_pools(const struct cpattn_daemon_status *s)
                    pool->implementation[0] ? pool->implementation : "cpattn");
         table_cell(table, PAINT_PLAIN, "%d", pool->world_size);
         table_cell(table, PAINT_PLAIN, "%d", pool->instance);
-        table_cell(table, PAINT_PLAIN, "%s%s", devices_text(pool->devices, devices),
-                   hosts_text(s, pool->hosts, hosts, sizeof(hosts)));
+        table_cell(table, PAINT_PLAIN, "%s%s%s", devices_text(pool->devices, devices),
+                   s->host_count > 0 ? " of " : "", hosts_text(s, pool->hosts, hosts));
         table_cell(table, state_paint(pool->state), "%s", pool->state);
         table_cell(table, PAINT_PLAIN, "%s", pool->spare ? "yes" : "-");
         table_cell(table, PAINT_PLAIN, "%u", pool->generation);

@@ -35,6 +35,19 @@ const char *devices_text(uint64_t devices, char text[DEVICES_TEXT_MAX])
     return text;
 }
 
+const char *hosts_text(const struct cpattn_daemon_status *status, uint64_t hosts,
+                       char text[HOSTS_TEXT_MAX])
+{
+    size_t used = 0;
+    text[0] = '\0';
+    for (int i = 0; i < status->host_count && used < HOSTS_TEXT_MAX; i++)
+        if (hosts >> i & 1)
+            used +=
+                (size_t)snprintf(text + used, HOSTS_TEXT_MAX - used, "%s%s", used > 0 ? "," : "",
+                                 cpattn_daemon_status_host(status, i)->name);
+    return text;
+}
+
 const char *event_outcome(const struct cpattn_event *event)
 {
     return event->verdict == CPATTN_VERDICT_NONE ? cpattn_status_name(event->code)

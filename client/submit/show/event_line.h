@@ -22,6 +22,11 @@ const char *event_line(const struct cpattn_event *event, char text[EVENT_LINE_MA
 #define DEVICES_TEXT_MAX 256
 const char *devices_text(uint64_t devices, char text[DEVICES_TEXT_MAX]);
 
+// "node0,node1": the hosts of a pool; "" where there is one host alone. Returns `text`.
+#define HOSTS_TEXT_MAX 256
+const char *hosts_text(const struct cpattn_daemon_status *status, uint64_t hosts,
+                       char text[HOSTS_TEXT_MAX]);
+
 // "pass", "fail", "unverified", or the code of a case that was not completed.
 const char *event_outcome(const struct cpattn_event *event);
 

@@ -161,6 +161,21 @@ static void rates_draw(const struct top *t, const struct cpattn_daemon_status *s
     times_draw(t, f);
 }
 
+static void hosts_draw(const struct cpattn_daemon_status *s, struct frame *f)
+{
+    int lost = 0;
+    frame_row(f);
+    frame_put(f, PAINT_DIM, "hosts  ");
+    for (int i = 0; i < s->host_count; i++)
+        lost += strcmp(cpattn_daemon_status_host(s, i)->state, "lost") == 0;
+    frame_put(f, PAINT_PLAIN, "%d there", s->host_count - lost);
+    for (int i = 0, told = 0; i < s->host_count; i++) {
+        const struct cpattn_host *host = cpattn_daemon_status_host(s, i);
+        if (strcmp(host->state, "lost") == 0)
+            frame_put(f, PAINT_BAD, "%s%s", told++ ? ", " : "; lost: ", host->name);
+    }
+}
+
 static void head_draw(const struct top *t, const struct cpattn_daemon_status *s, struct frame *f)
 {
     char text[DURATION_TEXT_MAX], clock[16];
@@ -186,6 +201,8 @@ static void head_draw(const struct top *t, const struct cpattn_daemon_status *s,
     if (s->refused)
         frame_put(f, PAINT_PLAIN, ", %" PRIu64 " refused", s->refused);
     rates_draw(t, s, f);
+    if (s->host_count > 0)
+        hosts_draw(s, f);
     if (s->devices_out) {
         char devices[DEVICES_TEXT_MAX];
         frame_row(f);
@@ -245,9 +262,10 @@ static enum terminal_paint state_paint(const char *state)
     return strcmp(state, "running") == 0 ? PAINT_GOOD : PAINT_PLAIN;
 }
 
-static void pool_draw(const struct cpattn_pool *pool, struct frame *f)
+static void pool_draw(const struct cpattn_daemon_status *s, const struct cpattn_pool *pool,
+                      struct frame *f)
 {
-    char devices[DEVICES_TEXT_MAX];
+    char devices[DEVICES_TEXT_MAX], hosts[HOSTS_TEXT_MAX];
     frame_row(f);
     frame_put(f, PAINT_PLAIN, "%5d.%-3d", pool->world_size, pool->instance);
     frame_put(f, state_paint(pool->state), "%s%s", pool->state, pool->spare ? "*" : "");
@@ -255,6 +273,8 @@ static void pool_draw(const struct cpattn_pool *pool, struct frame *f)
     frame_put(f, PAINT_PLAIN, "%s", devices_text(pool->devices, devices));
     frame_tab(f, 30);
     frame_put(f, PAINT_PLAIN, "%7" PRIu64 " %6" PRIu64 "  ", pool->jobs, pool->deaths);
+    if (s->host_count > 0)
+        frame_put(f, PAINT_PLAIN, "on %s  ", hosts_text(s, pool->hosts, hosts));
     frame_put(f, PAINT_PLAIN, "%s%s", pool->implementation,
               pool->implementation[0] && pool->last_failure[0] ? ": " : "");
     frame_put(f, PAINT_DIM, "%s", pool->last_failure);
@@ -270,7 +290,7 @@ static void pools_draw(const struct cpattn_daemon_status *s, int rows, struct fr
     }
     int shown = s->pool_count > rows ? rows - 1 : s->pool_count;
     for (int i = 0; i < shown && (pool = cpattn_daemon_status_pool(s, i)); i++)
-        pool_draw(pool, f);
+        pool_draw(s, pool, f);
     rest_draw(f, s->pool_count - shown);
 }
 
