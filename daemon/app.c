@@ -176,10 +176,12 @@ static void settings_apply(struct app *s, const struct settings *read)
     service_limit(s->service, &limits);
     log_notice("reloaded user_queue_max=%d user_running_max=%d user_device_time_ms=%" PRIu64
                " user_window_ms=%" PRIu64 " timeout_max_ms=%" PRIu64
-               " users_allowed=%d idle_timeout_ms=%" PRIu64 " memory_bytes=%" PRId64,
+               " users_allowed=%d subjects_allowed=%d administrators=%d idle_timeout_ms=%" PRIu64
+               " memory_bytes=%" PRId64,
                limits.user_queue_max, limits.user.running_max, limits.user.time_ns / NS_PER_MS,
                limits.user.window_ns / NS_PER_MS, limits.timeout_max_ns / NS_PER_MS,
-               limits.allowed.count, limits.idle_timeout_ns / NS_PER_MS, limits.memory_bytes_max);
+               limits.allowed.count, limits.subjects.count, limits.administrators.count,
+               limits.idle_timeout_ns / NS_PER_MS, limits.memory_bytes_max);
     log_init(config.log_level);
 }
 
