@@ -13,6 +13,7 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "common/limits.h"
@@ -21,6 +22,9 @@
 // Kernels without /proc/meminfo do not exist; a sandbox that hides it does.
 #define MEMORY_FALLBACK_BYTES (INT64_C(1) << 30)
 #define CGROUP_PATH_MAX       4096
+// The shortest turn that the scheduler gives.
+#define TURN_NS               UINT64_C(100000)
+#define RESET_ON_FORK         1 // SCHED_FLAG_RESET_ON_FORK of linux/sched.h, which clashes with sched.h
 
 int host_cores(void)
 {
@@ -133,8 +137,28 @@ static int descriptors_raise(void)
     return limit.rlim_cur > INT32_MAX ? INT32_MAX : (int)limit.rlim_cur;
 }
 
+// Asks the scheduler for short turns, so that on a busy machine a rank gives way when this process
+// has something to do. Children have turns of the usual length. Without effect before Linux 6.12.
+static void turns_shorten(void)
+{
+    const struct {
+        uint32_t size, policy;
+        uint64_t flags;
+        int32_t nice;
+        uint32_t priority;
+        uint64_t runtime_ns, deadline_ns, period_ns;
+    } attributes = {.size = sizeof(attributes),
+                    .policy = SCHED_OTHER,
+                    .flags = RESET_ON_FORK,
+                    .nice = getpriority(PRIO_PROCESS, 0),
+                    .runtime_ns = TURN_NS};
+    if (syscall(SYS_sched_setattr, 0, &attributes, 0) != 0)
+        log_debug("sched_setattr error=\"%s\"", strerror(errno));
+}
+
 int host_prepare_process(void)
 {
+    turns_shorten();
     if (close_range(3, ~0U, CLOSE_RANGE_CLOEXEC) != 0)
         log_debug("close_range error=\"%s\"", strerror(errno));
     prctl(PR_SET_CHILD_SUBREAPER, 1);

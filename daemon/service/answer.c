@@ -247,9 +247,9 @@ static void deadline_queued_write(const struct sentence *s, struct error *error)
         snprintf(behind, sizeof(behind), ", behind %d of the same user", a->own_before);
     error_set(error, a->status,
               "the time limit of %s passed while the case waited for its turn on the pool of %d "
-              "ranks%s; allow more time%s",
-              s->timeout, a->world_size, behind,
-              a->own_before > 0 ? ", or submit fewer cases at once" : "");
+              "ranks%s%s%s; allow more time%s",
+              s->timeout, a->world_size, behind, s->detail[0] ? ", while there was no host " : "",
+              s->detail, a->own_before > 0 ? ", or submit fewer cases at once" : "");
 }
 
 static void deadline_starting_write(const struct sentence *s, struct error *error)

@@ -45,6 +45,15 @@ void reasons_note_answer(struct reasons *r, const struct action *a, const struct
         loss_reasons_note(&r->losses, job_spec_hash(&task->spec), message);
 }
 
+// The first host that is lost; "": all are there.
+static const char *lost_host_name(const struct reasons *r)
+{
+    for (int host = 1; host < r->config->host_count; host++)
+        if (core_host_is_lost(r->core, host))
+            return core_host_name(r->core, host);
+    return "";
+}
+
 const char *reasons_detail(const struct reasons *r, const struct action *a, const struct task *task,
                            struct error *room)
 {
@@ -54,6 +63,8 @@ const char *reasons_detail(const struct reasons *r, const struct action *a, cons
         pool_text_stuck(r->crews, &r->config->description, a->world_size, &rank, room);
         return room->text;
     }
+    if (a->cause == CAUSE_DEADLINE_QUEUED)
+        return lost_host_name(r);
     if (a->cause == CAUSE_NODE_LOST)
         return core_host_name(r->core, a->host);
     return a->cause == CAUSE_POISON ? loss_reasons_find(&r->losses, job_spec_hash(&task->spec))

@@ -172,6 +172,29 @@ START_TEST(test_agent_is_killed)
 }
 END_TEST
 
+START_TEST(test_case_waits_for_a_host)
+{
+    struct call call = long_begin();
+    struct wire_request request = hosts_request(6, 3);
+    request.timeout_ns = UINT64_C(1000000000);
+    struct call next = daemon_call_begin(&h.daemon, &request);
+    daemon_await_queued(&h.daemon, 1);
+    hosts_agent_signal(&h, 2, SIGKILL);
+    long_end(&call, "host c was lost");
+    struct wire_reply reply = daemon_call_end(&next);
+    expect_status(&reply, STATUS_DEADLINE_EXCEEDED);
+    expect_text(reply.message, "while there was no host c");
+    wire_reply_fini(&reply);
+    request = hosts_request(6, 3);
+    reply = daemon_call(&h.daemon, &request);
+    expect_status(&reply, STATUS_UNAVAILABLE);
+    expect_text(reply.message, "host c is lost");
+    wire_reply_fini(&reply);
+    hosts_agent_start(&h, 2);
+    hosts_run_and_pass(&h, 6, 3);
+}
+END_TEST
+
 START_TEST(test_agent_is_stopped)
 {
     struct call call = long_begin();
@@ -407,6 +430,7 @@ int main(void)
     tcase_add_test(cases, test_rank_of_another_host_is_killed_at_rest);
     tcase_add_test(cases, test_rank_of_another_host_is_stopped);
     tcase_add_test(cases, test_agent_is_killed);
+    tcase_add_test(cases, test_case_waits_for_a_host);
     tcase_add_test(cases, test_agent_is_stopped);
     tcase_add_test(cases, test_agent_waits_for_ranks_of_the_one_before);
     tcase_add_test(cases, test_daemon_is_killed);
