@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// libcpattn-check: judges attention results of the caller's own code, in the caller's process. It
-// needs no daemon and no GPU.
+// libcpattn-check: judges results of the caller's own attention, collective or linear layer, in the
+// caller's process. It needs no daemon and no GPU. First attention; jobs of other kinds are below.
 //
 //     struct cpattn_error error;
 //     struct cpattn_case *c = cpattn_case_create();
@@ -187,6 +187,71 @@ CPATTN_API const char *cpattn_check_verdict_diagnosis(const struct cpattn_check_
                                                       const char **tensor, double *explained);
 // A few lines for people: the error of each result, and the diagnosis.
 CPATTN_API const char *cpattn_check_verdict_text(const struct cpattn_check_verdict *verdict);
+
+// ---- collectives and linear layers --------------------------------------------------------------
+//
+//     struct cpattn_case *c = cpattn_case_create_kind("collective");
+//     struct cpattn_check_job *job;
+//     if (cpattn_case_set(c, "world_size", "4", &error) != CPATTN_OK) ...
+//     if (cpattn_check_job_create(c, 1, &job, &error) != CPATTN_OK) ...   // rank 1
+//     if (cpattn_check_job_fill(job, "send", send, send_bytes, &error) != CPATTN_OK) ...
+//     ... the code under test ...
+//     struct cpattn_check_buffer results[] = {{"receive", receive, receive_bytes}};
+//     if (cpattn_check_job_verify(job, results, 1, &verdict, &error) != CPATTN_OK) ...
+//
+// Memory is host memory, without gaps, aligned to its elements. A verdict is that of the daemon on
+// the same numbers; bytes outside of the tensors are the caller's to compare.
+
+struct cpattn_check_job;
+
+// Creates a check of one rank of a collective or a linear layer. The job is copied. Fields that
+// describe how results are computed (algorithm, chunks, iterations, explore_seed, implementation,
+// nodes) have no effect. INVALID_ARGUMENT: the job cannot run, has no such rank, or is of another
+// kind; RESOURCE_EXHAUSTED.
+CPATTN_API enum cpattn_status cpattn_check_job_create(const struct cpattn_case *c, int rank,
+                                                      struct cpattn_check_job **job,
+                                                      struct cpattn_error *error) CPATTN_MUST_CHECK;
+CPATTN_API void cpattn_check_job_destroy(struct cpattn_check_job *job);
+
+struct cpattn_check_tensor {
+    const char *name;  // "send", "dw1": the names of <cpattn_guest.h>
+    const char *dtype; // "fp32", "bf16", "int64"
+    bool is_result;
+    int32_t dims;     // 1 or 2
+    int64_t shape[2]; // with a 0: the rank has nothing of it
+    size_t bytes;
+};
+
+// The rank's index-th tensor; false: there are no more.
+CPATTN_API bool cpattn_check_job_tensor(const struct cpattn_check_job *job, int index,
+                                        struct cpattn_check_tensor *tensor);
+
+// Fills an input with its elements, and a result with bytes by which the diagnosis knows memory
+// that nothing has come to. In place, the send is filled last. INVALID_ARGUMENT: the rank has no
+// such tensor, or it has another size.
+CPATTN_API enum cpattn_status cpattn_check_job_fill(const struct cpattn_check_job *job,
+                                                    const char *tensor, void *data, size_t bytes,
+                                                    struct cpattn_error *error) CPATTN_MUST_CHECK;
+
+struct cpattn_check_buffer {
+    const char *tensor;
+    const void *data; // may be NULL with 0 bytes
+    size_t bytes;
+};
+
+// Judges the named results; inputs among them are compared with what they were filled with. Of a
+// tensor that is not named nothing is said. INVALID_ARGUMENT: no buffer, a tensor that the rank
+// does not have, has twice, or has in another size, or memory that is not aligned.
+CPATTN_API enum cpattn_status cpattn_check_job_verify(const struct cpattn_check_job *job,
+                                                      const struct cpattn_check_buffer *buffers,
+                                                      int count,
+                                                      struct cpattn_check_verdict **verdict,
+                                                      struct cpattn_error *error) CPATTN_MUST_CHECK;
+
+// Of the results of a layer that must be the same on all ranks to the last bit, as y of a row layer
+// without sequence parallelism: equal numbers, equal bits. Compare those of all ranks that have
+// verified the same tensors.
+CPATTN_API uint64_t cpattn_check_verdict_digest(const struct cpattn_check_verdict *verdict);
 
 #ifdef __cplusplus
 }

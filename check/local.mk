@@ -12,6 +12,9 @@ check_libcheck_la_SOURCES = \
     check/elements.c \
     check/errors.c \
     check/given.c \
+    check/job.c \
+    check/job_judge.c \
+    check/job_judge.h \
     check/rows.c \
     check/state.h \
     check/sums.c \
@@ -85,7 +88,8 @@ endif
 # The Python package over the libraries: pip install ./python.
 EXTRA_DIST += python/pyproject.toml python/cpattn/__init__.py python/cpattn/_arrays.py python/cpattn/_attend.py \
     python/cpattn/_library.py python/cpattn/case.py python/cpattn/check.py python/cpattn/client.py \
-    python/cpattn/guest.py python/cpattn/guests/__init__.py \
+    python/cpattn/guest.py python/cpattn/guests/__init__.py python/cpattn/job_check.py \
     python/cpattn/guests/torch_context_parallel.py python/cpattn/guests/torch_sdpa.py \
     python/cpattn/py.typed python/cpattn/pytest_plugin.py python/tests/test_check.py \
-    python/tests/test_client.py python/tests/test_guest.py
+    python/tests/test_client.py python/tests/test_guest.py \
+    python/tests/test_job_check.py

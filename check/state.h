@@ -185,6 +185,7 @@ struct cpattn_check_verdict {
     struct rank_report report;
     struct cpattn_figures figures[REPORT_FIGURES_MAX];
     char text[CHECK_TEXT_BYTES];
+    uint64_t same; // digest of results that must be the same on all ranks
 };
 
 void verdict_append(struct cpattn_check_verdict *v, const struct figures *figures);

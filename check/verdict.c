@@ -12,8 +12,9 @@ void verdict_append(struct cpattn_check_verdict *v, const struct figures *figure
 {
     struct rank_report *report = &v->report;
     report->pass = report->pass && figures->broken == 0;
-    v->figures[report->figures_count] = figures_public(figures);
-    report->figures[report->figures_count++] = *figures;
+    report->figures[report->figures_count] = *figures; // which has the tensor's name
+    v->figures[report->figures_count] = figures_public(&report->figures[report->figures_count]);
+    report->figures_count++;
 }
 
 // ---- text ---------------------------------------------------------------------------------------
@@ -26,6 +27,22 @@ __attribute__((format(printf, 2, 3))) static void text_add(struct cpattn_check_v
     va_start(arguments, format);
     vsnprintf(v->text + used, sizeof(v->text) - used, format, arguments);
     va_end(arguments);
+}
+
+// Of a tensor of another kind of job.
+static void job_text(struct cpattn_check_verdict *v, const struct cpattn_figures *f)
+{
+    text_add(v, "%s %s: %lld of %lld elements outside", f->broken ? "FAIL" : "pass", f->tensor,
+             (long long)f->mismatches, (long long)f->judged);
+    if (f->rmse_limit > 0)
+        text_add(v, ", rms %.3g of %.3g", f->rmse_rel, f->rmse_limit);
+    if (f->nonfinite > 0)
+        text_add(v, ", %lld not finite", (long long)f->nonfinite);
+    if (f->first_bad.position >= 0)
+        text_add(v, "; first bad element: position %lld, dim %d: %g instead of %g",
+                 (long long)f->first_bad.position, f->first_bad.dim, f->first_bad_got,
+                 f->first_bad_expected);
+    text_add(v, "\n");
 }
 
 static void figures_text(struct cpattn_check_verdict *v, const struct cpattn_figures *f)
@@ -52,14 +69,23 @@ static void figures_text(struct cpattn_check_verdict *v, const struct cpattn_fig
     text_add(v, "\n");
 }
 
+// "": there is no diagnosis.
+static const char *diagnosis_tensor(const struct diagnosis *d)
+{
+    return d->tensor ? report_tensor_name(d->tensor) : d->name;
+}
+
 void verdict_write(struct cpattn_check_verdict *v)
 {
     const struct diagnosis *d = &v->report.diagnosis;
     for (int i = 0; i < v->report.figures_count; i++)
-        figures_text(v, &v->figures[i]);
-    if (d->tensor)
+        if (v->report.figures[i].tensor)
+            figures_text(v, &v->figures[i]);
+        else
+            job_text(v, &v->figures[i]);
+    if (d->text[0])
         text_add(v, "diagnosis: %s (explains %.0f %% of the error of %s)\n", d->text,
-                 100 * d->explained, report_tensor_name(d->tensor));
+                 100 * d->explained, diagnosis_tensor(d));
 }
 
 // ---- for the caller -----------------------------------------------------------------------------
@@ -85,10 +111,15 @@ const char *cpattn_check_verdict_diagnosis(const struct cpattn_check_verdict *ve
 {
     const struct diagnosis *d = &verdict->report.diagnosis;
     if (tensor)
-        *tensor = d->tensor ? report_tensor_name(d->tensor) : "";
+        *tensor = diagnosis_tensor(d);
     if (explained)
         *explained = d->explained;
     return d->text;
+}
+
+uint64_t cpattn_check_verdict_digest(const struct cpattn_check_verdict *verdict)
+{
+    return verdict->same;
 }
 
 const char *cpattn_check_verdict_text(const struct cpattn_check_verdict *verdict)

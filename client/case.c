@@ -55,6 +55,11 @@ struct cpattn_case *cpattn_case_create_kind(const char *kind)
     return c;
 }
 
+const char *cpattn_case_kind(const struct cpattn_case *c)
+{
+    return c->is_job ? c->job.kind : job_kind_attention.name;
+}
+
 static struct job_field *field_of(const struct job_text *job, const char *name)
 {
     for (int i = 0; i < job->field_count; i++)

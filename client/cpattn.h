@@ -107,10 +107,10 @@ CPATTN_API void cpattn_case_destroy(struct cpattn_case *c);
 
 // Creates a job of another kind than attention, such as "collective". Fields that are not set have
 // the daemon's defaults; the daemon knows which fields a kind has (cpattn-submit KIND --help lists
-// them). A daemon that does not know the kind refuses it. Such a case has no tensors:
-// cpattn_attend() refuses it, and cpattn_case_tensor() returns -1. NULL: out of memory, or no valid
-// name.
+// them) and refuses a kind that it does not know. cpattn_attend() refuses such a case, and
+// cpattn_case_tensor() returns -1. NULL: out of memory, or no valid name.
 CPATTN_API struct cpattn_case *cpattn_case_create_kind(const char *kind);
+CPATTN_API const char *cpattn_case_kind(const struct cpattn_case *c); // valid as long as the case
 
 // Sets a field from text ("dtype", "fp16"); `seqlen` and `head_dim` set two fields each. kv_heads
 // equals heads until it is set. INVALID_ARGUMENT: an unknown name, or a value that the field does

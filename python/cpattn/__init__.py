@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Judge attention that your own code has computed.
+"""Judge attention, collectives and linear layers that your own code has computed.
 
     import cpattn
 
@@ -21,6 +21,7 @@ from cpattn._library import CpattnError, Status
 from cpattn.case import Case, Job
 from cpattn.client import Answer, Client, Event, Request
 from cpattn.check import Check, Diagnosis, Figures, Verdict, VerdictError
+from cpattn.job_check import JobCheck
 
 __all__ = [
     "Answer",
@@ -32,6 +33,7 @@ __all__ = [
     "Event",
     "Figures",
     "Job",
+    "JobCheck",
     "Request",
     "Status",
     "Verdict",

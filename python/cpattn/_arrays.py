@@ -12,6 +12,8 @@ CUDA_DEVICES = (2, 13)  # kDLCUDA, kDLCUDAManaged
 
 # DLPack's type codes and bits by the names of a case.
 DTYPES = {"bf16": (4, 16), "fp16": (2, 16), "fp32": (2, 32)}
+DTYPES.update({"int32": (0, 32), "int64": (0, 64), "uint8": (1, 8)})  # of collectives
+_WHOLE = ("int32", "int64", "uint8")
 
 
 class _Device(ctypes.Structure):
@@ -114,10 +116,12 @@ def empty(shape: tuple, dtype: str, library: str, device: Any = None) -> Any:
         import torch
 
         names = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
+        names.update({name: getattr(torch, name) for name in _WHOLE})
         return torch.empty(shape, dtype=names[dtype], device=device)
     if library == "numpy":
         import numpy
 
         names = {"bf16": numpy.uint16, "fp16": numpy.float16, "fp32": numpy.float32}
+        names.update({name: getattr(numpy, name) for name in _WHOLE})
         return numpy.empty(shape, dtype=names[dtype])
     raise ValueError(f"library is {library!r}; it is 'numpy' or 'torch'")

@@ -392,6 +392,25 @@ TENSORS = (
 
 _POINTER = ctypes.c_void_p
 _INT = ctypes.c_int
+class CheckTensor(ctypes.Structure):
+    """struct cpattn_check_tensor"""
+
+    _fields_ = [
+        ("name", ctypes.c_char_p),
+        ("dtype", ctypes.c_char_p),
+        ("is_result", ctypes.c_bool),
+        ("dims", ctypes.c_int32),
+        ("shape", ctypes.c_int64 * 2),
+        ("bytes", ctypes.c_size_t),
+    ]
+
+
+class CheckBuffer(ctypes.Structure):
+    """struct cpattn_check_buffer"""
+
+    _fields_ = [("tensor", ctypes.c_char_p), ("data", ctypes.c_void_p), ("bytes", ctypes.c_size_t)]
+
+
 _TEXT = ctypes.c_char_p
 _ERROR = ctypes.POINTER(Error)
 _ARRAY = ctypes.POINTER(Array)
@@ -552,6 +571,15 @@ _CHECK_FUNCTIONS = {
         [_POINTER, ctypes.POINTER(_TEXT), ctypes.POINTER(ctypes.c_double)],
     ),
     "cpattn_check_verdict_text": (_TEXT, [_POINTER]),
+    "cpattn_check_verdict_digest": (ctypes.c_uint64, [_POINTER]),
+    "cpattn_check_job_create": (_INT, [_POINTER, _INT, ctypes.POINTER(_POINTER), _ERROR]),
+    "cpattn_check_job_destroy": (None, [_POINTER]),
+    "cpattn_check_job_tensor": (ctypes.c_bool, [_POINTER, _INT, ctypes.POINTER(CheckTensor)]),
+    "cpattn_check_job_fill": (_INT, [_POINTER, _TEXT, _POINTER, ctypes.c_size_t, _ERROR]),
+    "cpattn_check_job_verify": (
+        _INT,
+        [_POINTER, ctypes.POINTER(CheckBuffer), _INT, ctypes.POINTER(_POINTER), _ERROR],
+    ),
 }
 
 

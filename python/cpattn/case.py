@@ -85,8 +85,8 @@ class Job(Case):
     """A job of another kind than attention, for Client.run() and its like.
 
     Job("collective", operation="all_gather", world_size=4, dtype="bf16"). Fields are those of
-    `cpattn-submit KIND --help`, with underscores; what is not given has the daemon's default. It has no
-    tensors and no Check.
+    `cpattn-submit KIND --help`, with underscores; what is not given has the daemon's default. JobCheck
+    judges your own results.
     """
 
     def __init__(self, kind: str, **fields: Value) -> None:

@@ -120,6 +120,7 @@ class Verdict:
     text: str
     command: str
     diagnosis: Optional[Diagnosis] = None
+    digest: int = 0  # of a layer's results that must be the same on all ranks
 
     def __bool__(self) -> bool:
         return self.passed
@@ -137,6 +138,32 @@ class VerdictError(AssertionError):
     def __init__(self, verdict: Verdict) -> None:
         super().__init__(str(verdict))
         self.verdict = verdict
+
+
+def _diagnosis_of(library: Any, handle: ctypes.c_void_p) -> Optional[Diagnosis]:
+    tensor, explained = ctypes.c_char_p(), ctypes.c_double()
+    text = library.cpattn_check_verdict_diagnosis(
+        handle, ctypes.byref(tensor), ctypes.byref(explained)
+    )
+    if not text:
+        return None
+    return Diagnosis(text.decode(), (tensor.value or b"").decode(), explained.value)
+
+
+def verdict_of(library: Any, handle: ctypes.c_void_p, command: str) -> Verdict:
+    """The library's verdict, which the caller destroys."""
+    figures, index = [], 0
+    while found := library.cpattn_check_verdict_figures(handle, index):
+        figures.append(Figures._of(found.contents))
+        index += 1
+    return Verdict(
+        passed=library.cpattn_check_verdict_pass(handle),
+        figures=tuple(figures),
+        text=library.cpattn_check_verdict_text(handle).decode(),
+        command=command,
+        diagnosis=_diagnosis_of(library, handle),
+        digest=library.cpattn_check_verdict_digest(handle),
+    )
 
 
 class Check:
@@ -408,7 +435,7 @@ class Check:
         )
         insist(status, error)
         try:
-            return self._verdict(handle)
+            return verdict_of(self._library, handle, self.case.command())
         finally:
             self._library.cpattn_check_verdict_destroy(handle)
 
@@ -418,25 +445,3 @@ class Check:
         if not verdict:
             raise VerdictError(verdict)
         return verdict
-
-    def _verdict(self, handle: ctypes.c_void_p) -> Verdict:
-        figures, index = [], 0
-        while found := self._library.cpattn_check_verdict_figures(handle, index):
-            figures.append(Figures._of(found.contents))
-            index += 1
-        return Verdict(
-            passed=self._library.cpattn_check_verdict_pass(handle),
-            figures=tuple(figures),
-            text=self._library.cpattn_check_verdict_text(handle).decode(),
-            command=self.case.command(),
-            diagnosis=self._diagnosis(handle),
-        )
-
-    def _diagnosis(self, handle: ctypes.c_void_p) -> Optional[Diagnosis]:
-        tensor, explained = ctypes.c_char_p(), ctypes.c_double()
-        text = self._library.cpattn_check_verdict_diagnosis(
-            handle, ctypes.byref(tensor), ctypes.byref(explained)
-        )
-        if not text:
-            return None
-        return Diagnosis(text.decode(), (tensor.value or b"").decode(), explained.value)

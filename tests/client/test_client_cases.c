@@ -82,6 +82,7 @@ START_TEST(jobs_of_other_kinds_are_set_and_read_by_name)
     ck_assert_int_eq(cpattn_case_set(c, "seed", text, &error), CPATTN_INVALID_ARGUMENT);
     ck_assert_int_eq(cpattn_case_set(c, text, "1", &error), CPATTN_INVALID_ARGUMENT);
     ck_assert_int_eq(cpattn_case_set(c, "seed", "\n", &error), CPATTN_INVALID_ARGUMENT);
+    ck_assert_str_eq(cpattn_case_kind(c), "collective");
     other = cpattn_case_create_kind("no_such");
     ck_assert_int_eq(cpattn_case_set(other, "x", "1", &error), CPATTN_OK);
     ck_assert_int_eq(cpattn_case_check(other, &error), CPATTN_OK);

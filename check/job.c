@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+// Checks of collectives and linear layers.
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "check/job_judge.h"
+#include "check/state.h"
+#include "judge/digest.h"
+
+_Static_assert(JOB_TENSORS_MAX <= REPORT_FIGURES_MAX, "a report holds all figures");
+
+struct cpattn_check_job {
+    struct job_spec spec;
+    const struct job_judge *judge;
+    int rank;
+};
+
+// ---- life ---------------------------------------------------------------------------------------
+
+static enum status refuse_kind(const char *name, struct error *error)
+{
+    char known[ERROR_TEXT_MAX / 2] = "";
+    size_t used = 0;
+    for (const struct job_kind *const *kind = job_kinds; *kind; kind++)
+        if (job_judge_find(*kind) && used < sizeof(known))
+            used += (size_t)snprintf(known + used, sizeof(known) - used, "%s%s", used ? " or " : "",
+                                     (*kind)->name);
+    return error_set(error, STATUS_INVALID_ARGUMENT, "this is a job '%s'; accepted is %s", name,
+                     known);
+}
+
+// Through text, which libraries of different versions understand.
+static enum status spec_copy(const struct cpattn_case *from, struct job_spec *spec,
+                             struct error *error)
+{
+    char text[JOB_FIELD_VALUE_MAX];
+    const struct case_field *field = job_kind_fields(spec->kind);
+    enum status status = STATUS_OK;
+    job_spec_init(spec, spec->kind);
+    for (; field->name && status == STATUS_OK; field++)
+        if (cpattn_case_get(from, field->name, text, sizeof(text)) >= 0)
+            status = job_spec_set(spec, field->name, text, error);
+    return status == STATUS_OK ? job_spec_finish(spec, error) : status;
+}
+
+static enum status job_make(const struct cpattn_case *c, int rank, struct cpattn_check_job *job,
+                            struct error *error)
+{
+    struct cpattn_error unknown = {.text = ""};
+    enum cpattn_status known = cpattn_case_check(c, &unknown);
+    job->spec.kind = job_kind_find(cpattn_case_kind(c));
+    job->judge = job->spec.kind ? job_judge_find(job->spec.kind) : NULL;
+    job->rank = rank;
+    if (!job->judge)
+        return refuse_kind(cpattn_case_kind(c), error);
+    if (known != CPATTN_OK) // a field that the kind does not have, too
+        return error_set(error, (enum status)known, "%s", unknown.text);
+    enum status status = spec_copy(c, &job->spec, error);
+    int size = status == STATUS_OK ? job_spec_needs(&job->spec).world_size : 1;
+    if (status == STATUS_OK && (rank < 0 || rank >= size))
+        status = error_set(error, STATUS_INVALID_ARGUMENT,
+                           "rank is %d; a job with world_size %d has ranks 0 to %d", rank, size,
+                           size - 1);
+    return status;
+}
+
+enum cpattn_status cpattn_check_job_create(const struct cpattn_case *c, int rank,
+                                           struct cpattn_check_job **job,
+                                           struct cpattn_error *error)
+{
+    struct error reason = {0};
+    struct cpattn_check_job *made = calloc(1, sizeof(*made));
+    enum status status =
+        made ? job_make(c, rank, made, &reason)
+             : error_set(&reason, STATUS_RESOURCE_EXHAUSTED, "no memory for a check");
+    if (status == STATUS_OK)
+        *job = made;
+    else
+        free(made);
+    return status_public(status, &reason, error);
+}
+
+void cpattn_check_job_destroy(struct cpattn_check_job *job)
+{
+    free(job);
+}
+
+// ---- tensors ------------------------------------------------------------------------------------
+
+static bool tensor_at(const struct cpattn_check_job *job, int index, struct job_tensor *tensor)
+{
+    return job->spec.kind->tensor(job->spec.bytes, job->rank, index, tensor);
+}
+
+bool cpattn_check_job_tensor(const struct cpattn_check_job *job, int index,
+                             struct cpattn_check_tensor *tensor)
+{
+    static const char *const dtypes[JOB_DTYPES] = {
+        [JOB_BF16] = "bf16",   [JOB_FP16] = "fp16",   [JOB_FP32] = "fp32",
+        [JOB_INT32] = "int32", [JOB_INT64] = "int64", [JOB_UINT8] = "uint8"};
+    struct job_tensor found;
+    for (int i = 0; i < job->spec.kind->tensor_count; i++) {
+        if (!tensor_at(job, i, &found) || index-- > 0)
+            continue;
+        *tensor = (struct cpattn_check_tensor){.name = found.name,
+                                               .dtype = dtypes[found.dtype],
+                                               .is_result = found.is_result,
+                                               .dims = found.dims,
+                                               .bytes = (size_t)job_tensor_bytes(&found)};
+        memcpy(tensor->shape, found.shape, sizeof(tensor->shape));
+        return true;
+    }
+    return false;
+}
+
+static enum status tensor_find(const struct cpattn_check_job *job, const char *name,
+                               const void *data, size_t bytes, int *index,
+                               struct job_tensor *tensor, struct error *error)
+{
+    const struct job_kind *kind = job->spec.kind;
+    *index = job_tensor_find(kind, job->spec.bytes, job->rank, name, tensor);
+    if (*index < 0)
+        return error_set(error, STATUS_INVALID_ARGUMENT,
+                         "this job '%s' has no tensor '%.40s'; cpattn_check_job_tensor() lists "
+                         "those that it has",
+                         kind->name, name);
+    if (bytes != (size_t)job_tensor_bytes(tensor))
+        return error_set(error, STATUS_INVALID_ARGUMENT,
+                         "%s has %zu bytes; accepted is %lld on rank %d", name, bytes,
+                         (long long)job_tensor_bytes(tensor), job->rank);
+    if (bytes > 0 && (!data || (uintptr_t)data % (uintptr_t)job_dtype_bytes(tensor->dtype) != 0))
+        return error_set(error, STATUS_INVALID_ARGUMENT,
+                         "the memory of %s is %s; accepted is memory aligned to %d bytes", name,
+                         data ? "not aligned" : "NULL", job_dtype_bytes(tensor->dtype));
+    return STATUS_OK;
+}
+
+enum cpattn_status cpattn_check_job_fill(const struct cpattn_check_job *job, const char *tensor,
+                                         void *data, size_t bytes, struct cpattn_error *error)
+{
+    struct error reason = {0};
+    struct job_tensor found;
+    int index;
+    enum status status = tensor_find(job, tensor, data, bytes, &index, &found, &reason);
+    if (status == STATUS_OK && bytes > 0 && found.is_result)
+        memset(data, job->judge->untouched, bytes);
+    else if (status == STATUS_OK && bytes > 0)
+        job->judge->fill(job->spec.bytes, job->rank, index, data);
+    return status_public(status, &reason, error);
+}
+
+// ---- the verdict --------------------------------------------------------------------------------
+
+struct taken {
+    const void *tensors[JOB_TENSORS_MAX]; // NULL also where a rank has nothing of it
+    bool named[JOB_TENSORS_MAX];
+    struct figures figures[JOB_TENSORS_MAX];
+};
+
+static enum status buffers_take(const struct cpattn_check_job *job,
+                                const struct cpattn_check_buffer *buffers, int count,
+                                struct taken *taken, struct error *error)
+{
+    enum status status = STATUS_OK;
+    if (count < 1)
+        return error_set(error, STATUS_INVALID_ARGUMENT, "there is no tensor to judge");
+    for (int i = 0; i < count && status == STATUS_OK; i++) {
+        const struct cpattn_check_buffer *b = &buffers[i];
+        struct job_tensor tensor;
+        int index;
+        status = tensor_find(job, b->tensor, b->data, b->bytes, &index, &tensor, error);
+        if (status != STATUS_OK)
+            break;
+        if (taken->named[index])
+            return error_set(error, STATUS_INVALID_ARGUMENT, "%s is given twice; accepted is once",
+                             tensor.name);
+        taken->named[index] = true;
+        taken->tensors[index] = b->bytes > 0 ? b->data : NULL;
+        taken->figures[index] =
+            (struct figures){.first_bad = {.position = -1}, .worst_row = {.position = -1}};
+        snprintf(taken->figures[index].name, TENSOR_NAME_MAX, "%s", tensor.name);
+    }
+    return status;
+}
+
+static void verdict_fill(const struct cpattn_check_job *job, const struct taken *taken,
+                         struct cpattn_check_verdict *v)
+{
+    struct job_tensor tensor;
+    v->same = DIGEST_START;
+    for (int i = 0; i < job->spec.kind->tensor_count; i++) {
+        if (!taken->named[i] || !tensor_at(job, i, &tensor))
+            continue;
+        verdict_append(v, &taken->figures[i]);
+        if (tensor.is_result && job->judge->same && job->judge->same(job->spec.bytes, i))
+            v->same = digest_add(v->same, taken->tensors[i], (size_t)job_tensor_bytes(&tensor));
+    }
+    verdict_write(v);
+}
+
+enum cpattn_status cpattn_check_job_verify(const struct cpattn_check_job *job,
+                                           const struct cpattn_check_buffer *buffers, int count,
+                                           struct cpattn_check_verdict **verdict,
+                                           struct cpattn_error *error)
+{
+    struct error reason = {0};
+    struct taken taken = {0};
+    struct cpattn_check_verdict *v = calloc(1, sizeof(*v));
+    enum status status =
+        v ? buffers_take(job, buffers, count, &taken, &reason)
+          : error_set(&reason, STATUS_RESOURCE_EXHAUSTED, "no memory for a verdict");
+    if (status == STATUS_OK) {
+        v->report = (struct rank_report){.rank = job->rank, .pass = true};
+        status = job->judge->judge(job->spec.bytes, job->rank, taken.tensors, taken.figures,
+                                   &v->report.diagnosis, &reason);
+    }
+    if (status == STATUS_OK) {
+        verdict_fill(job, &taken, v);
+        *verdict = v;
+    } else {
+        free(v);
+    }
+    return status_public(status, &reason, error);
+}

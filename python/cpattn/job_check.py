@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The judge of collectives and linear layers that your own code has computed."""
+from __future__ import annotations
+
+import ctypes
+import dataclasses
+import math
+from typing import Any, Optional
+
+from cpattn import _arrays
+from cpattn._library import CheckBuffer, CheckTensor, Error, check_library, insist
+from cpattn.case import Job
+from cpattn.check import Check, Verdict, VerdictError, verdict_of
+
+
+@dataclasses.dataclass(frozen=True)
+class Tensor:
+    """A tensor of a rank; a shape with a 0: the rank has nothing of it."""
+
+    name: str
+    dtype: str
+    is_result: bool
+    shape: tuple
+    bytes: int
+
+
+class JobCheck:
+    """A check of one rank of a collective or a linear layer.
+
+        job = cpattn.Job("collective", operation="all_reduce", world_size=4, count=1000)
+        check = cpattn.JobCheck(job, rank=rank)
+        send, receive = check.input("send"), check.empty("receive")
+        ...                                        # your all-reduce
+        print(check.verify(receive=receive))
+
+    `tensors` has the rank's tensors by name: send and receive, or x, w, b, dy, y, dx, dw, db; an mlp
+    has w1, b1, w2, b2 and their gradients. Memory is host memory without gaps. Tensors are PyTorch's if
+    PyTorch is imported, else numpy arrays; `library` names one of them.
+    """
+
+    def __init__(self, job: Job, rank: int = 0) -> None:
+        self._library, self._handle = check_library(), ctypes.c_void_p()
+        self.job, self.rank = job, rank
+        error = Error()
+        status = self._library.cpattn_check_job_create(
+            job._handle, rank, ctypes.byref(self._handle), ctypes.byref(error)
+        )
+        insist(status, error)
+        self.tensors = {tensor.name: tensor for tensor in self._tensors()}
+
+    def __del__(self) -> None:
+        if getattr(self, "_handle", None):
+            self._library.cpattn_check_job_destroy(self._handle)
+            self._handle = None
+
+    def _tensors(self) -> Any:
+        found, index = CheckTensor(), 0
+        while self._library.cpattn_check_job_tensor(self._handle, index, ctypes.byref(found)):
+            shape = tuple(found.shape[: found.dims])
+            name, dtype = found.name.decode(), found.dtype.decode()
+            yield Tensor(name, dtype, found.is_result, shape, found.bytes)
+            index += 1
+
+    def _tensor(self, name: str) -> Tensor:
+        if name not in self.tensors:
+            raise KeyError(f"this job has no {name}; it has {', '.join(self.tensors)}")
+        return self.tensors[name]
+
+    def _address(self, name: str, value: Any) -> tuple:
+        """Where the tensor lies, and what keeps it there."""
+        tensor = self._tensor(name)
+        view = _arrays.view(name, value, tensor.dtype)
+        if view.shape != tensor.shape and math.prod(view.shape) + math.prod(tensor.shape) > 0:
+            raise ValueError(f"{name} has the shape {view.shape}, not {tensor.shape}")
+        if view.device >= 0:
+            raise ValueError(f"{name} is on GPU {view.device}; accepted is host memory")
+        if tensor.bytes > 0 and view.strides != _arrays.contiguous(view.shape):
+            raise ValueError(f"{name} has gaps between its elements")
+        return view.address, view
+
+    def fill(self, name: str, value: Any) -> None:
+        """Fills an input with its elements; a result with bytes by which the diagnosis knows memory
+        that nothing has come to."""
+        address, _owner = self._address(name, value)
+        error = Error()
+        status = self._library.cpattn_check_job_fill(
+            self._handle, name.encode(), address, self.tensors[name].bytes, ctypes.byref(error)
+        )
+        insist(status, error)
+
+    def empty(self, name: str, library: Optional[str] = None) -> Any:
+        """A new tensor, filled as fill() does."""
+        tensor = self._tensor(name)
+        value = _arrays.empty(tensor.shape, tensor.dtype, library or Check._library_default())
+        self.fill(name, value)
+        return value
+
+    def input(self, name: str, library: Optional[str] = None) -> Any:
+        """An input of the rank in new memory."""
+        if self._tensor(name).is_result:
+            raise ValueError(f"{name} is a result; empty() makes memory for it")
+        return self.empty(name, library)
+
+    def verify(self, **tensors: Any) -> Verdict:
+        """Judges results; inputs among them must be as they were. Nothing is said of a tensor that is
+        not named. `digest` of the verdict is that of results that must be the same on all ranks to the
+        last bit: compare it with those of the other ranks."""
+        held = {name: self._address(name, value) for name, value in tensors.items()}
+        buffers = (CheckBuffer * max(len(held), 1))()
+        for buffer, (name, (address, _owner)) in zip(buffers, held.items()):
+            buffer.tensor, buffer.data = name.encode(), address
+            buffer.bytes = self.tensors[name].bytes
+        verdict, error = ctypes.c_void_p(), Error()
+        status = self._library.cpattn_check_job_verify(
+            self._handle, buffers, len(held), ctypes.byref(verdict), ctypes.byref(error)
+        )
+        insist(status, error)
+        try:
+            return verdict_of(self._library, verdict, self.job.command())
+        finally:
+            self._library.cpattn_check_verdict_destroy(verdict)
+
+    def insist(self, **tensors: Any) -> Verdict:
+        """verify(); raises VerdictError if the verdict is a fail."""
+        verdict = self.verify(**tensors)
+        if not verdict:
+            raise VerdictError(verdict)
+        return verdict

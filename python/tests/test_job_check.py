@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Collectives and linear layers of the caller's own: right ones pass, mistakes are named."""
+import numpy
+import pytest
+
+import cpattn
+
+RANKS = 3
+
+
+def checks_of(kind, **fields):
+    job = cpattn.Job(kind, world_size=RANKS, **fields)
+    return [cpattn.JobCheck(job, rank) for rank in range(RANKS)]
+
+
+@pytest.mark.parametrize("dtype", ["fp32", "int64", "uint8"])
+def test_all_reduce(dtype):
+    checks = checks_of("collective", operation="all_reduce", count=100, dtype=dtype)
+    sends = [check.input("send", "numpy") for check in checks]
+    total = sends[0] + sends[1] + sends[2]
+    for check, send in zip(checks, sends):
+        assert check.tensors["receive"].shape == (100,)
+        assert check.verify(send=send, receive=total)
+    missing = checks[0].verify(receive=sends[0] + sends[2])
+    assert not missing
+    assert "rank 1 is missing" in missing.diagnosis.text
+    assert missing.figures[0].tensor == "receive"
+    assert "collective all_reduce" in str(missing)
+
+
+def test_untouched_memory_and_blocks():
+    checks = checks_of("collective", operation="all_gather", count=50, dtype="int32")
+    sends = [check.input("send", "numpy") for check in checks]
+    receive = checks[1].empty("receive", "numpy")
+    assert "nothing has arrived" in checks[1].verify(receive=receive).diagnosis.text
+    receive[:] = numpy.concatenate(sends)
+    checks[1].insist(receive=receive)
+    with pytest.raises(cpattn.VerdictError, match="blocks of ranks 0 and 2 are swapped"):
+        checks[1].insist(receive=numpy.concatenate(sends[::-1]))
+
+
+def test_row_layer():
+    checks = checks_of(
+        "linear", layer="row", dtype="fp32", tokens=20, in_features=40, out_features=16, training="false"
+    )
+    x, w = ([check.input(name, "numpy").astype("f8") for check in checks] for name in "xw")
+    bias = checks[0].input("b", "numpy")
+    y = sum(a @ b.T for a, b in zip(x, w))
+    verdicts = [check.verify(y=(y + bias).astype("f4")) for check in checks]
+    assert all(verdicts)
+    assert len({verdict.digest for verdict in verdicts}) == 1
+    wrong = checks[0].verify(y=(y + 3 * bias).astype("f4"))
+    assert "bias" in wrong.diagnosis.text
+    assert wrong.digest != verdicts[0].digest
+
+
+def test_what_is_refused():
+    check = checks_of("collective", operation="reduce", root=1, count=10)[0]
+    assert check.tensors["receive"].bytes == 0
+    with pytest.raises(KeyError, match="this job has no y; it has send, receive"):
+        check.verify(y=numpy.zeros(10, "f4"))
+    with pytest.raises(ValueError, match="shape"):
+        check.verify(send=numpy.zeros(9, "f4"))
+    with pytest.raises(TypeError, match="fp32"):
+        check.verify(send=numpy.zeros(10, "f8"))
+    with pytest.raises(ValueError, match="is a result"):
+        check.input("receive", "numpy")
+    with pytest.raises(ValueError, match="gaps"):
+        check.verify(send=numpy.zeros(20, "f4")[::2])
+    with pytest.raises(cpattn.CpattnError, match="no tensor to judge"):
+        check.verify()
+    with pytest.raises(cpattn.CpattnError, match="rank is 3"):
+        cpattn.JobCheck(cpattn.Job("collective", world_size=3), 3)
+    with pytest.raises(cpattn.CpattnError, match="accepted is collective or linear"):
+        cpattn.JobCheck(cpattn.Case())
