@@ -37,3 +37,10 @@ tests_kinds_guest_kinds_CPPFLAGS = -I$(top_srcdir)/guest
 tests_kinds_guest_kinds_LDADD = guest/libcpattn-guest.la
 tests_kinds_guest_kinds_LDFLAGS = $(AM_LDFLAGS) -no-install
 test_scripts += tests/kinds/test_kind_guests.sh
+
+# A rank whose plans have a mistake, for what a client is told.
+test_helpers += tests/kinds/wrong_rank
+tests_kinds_wrong_rank_SOURCES = tests/kinds/wrong_rank.c
+tests_kinds_wrong_rank_LDADD = $(cpattn_rank_LDADD)
+tests_kinds_wrong_rank_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=collective_plan -Wl,--wrap=linear_plan
+test_scripts += tests/kinds/test_kind_diagnosis.sh

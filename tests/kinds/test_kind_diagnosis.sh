@@ -1,0 +1,53 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# A mistake in the plans of ranks: the verdict and the sentence that names it reach the user of the command, as
+# text and as JSON, and the ranks stay. Prints TAP.
+set -u
+: "${top_srcdir:=.}" "${top_builddir:=build}"
+# shellcheck source=tests/support/tap.sh
+. "$top_srcdir/tests/support/tap.sh"
+submit=$top_builddir/cpattn-submit
+peek=$top_builddir/tests/support/peek
+scratch=$(mktemp -d) || exit 99
+CPATTN_SOCKET=$scratch/cpattnd.sock
+export CPATTN_SOCKET
+daemon=
+trap '[ -n "$daemon" ] && kill -KILL "$daemon" 2>/dev/null; rm -rf "$scratch"' EXIT
+"$top_builddir/cpattnd" --socket "$CPATTN_SOCKET" --backend cpu --devices 4 --log-level warning \
+    --rank-program "$(cd "$top_builddir" && pwd)/tests/kinds/wrong_rank" 2>"$scratch/log" &
+daemon=$!
+until "$submit" status >/dev/null 2>&1; do
+    kill -0 "$daemon" 2>/dev/null || { cat "$scratch/log"; exit 99; }
+    sleep 0.05
+done
+
+run() { # OPTIONS...
+    out=$("$submit" "$@" --timeout 60s 2>&1)
+    status=$?
+}
+diagnosis_of() {
+    printf '%s\n' "$out" | grep '^ *diagnosis:'
+}
+
+reduce="collective reduce --world-size 3 --count 1000 --algorithm direct"
+layer="linear row --world-size 3 --dtype fp32 --tokens 24 --in-features 40 --out-features 20"
+# shellcheck disable=SC2086
+{
+    run $reduce
+    tap_is "a reduction without one rank fails" "$status" 1
+    tap_has "and is diagnosed" "$(diagnosis_of)" "is missing"
+    run $reduce --json
+    tap_has "in JSON, too" "$(printf '%s\n' "$out" | "$peek" json ranks.0.diagnosis.text)" "is missing"
+    run $layer
+    tap_is "a row layer without its bias fails" "$status" 1
+    tap_has "and is diagnosed" "$(diagnosis_of)" "bias"
+    run $layer --bias false
+    tap_is "one that has none passes on the same ranks" "$status" 0
+    run collective all_gather --world-size 3 --count 100
+    tap_is "and so does what is not reduced" "$status" 0
+}
+kill -TERM "$daemon"
+wait "$daemon"
+tap_is "the daemon ends in peace" "$?" 0
+daemon=
+tap_done
