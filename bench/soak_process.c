@@ -41,6 +41,7 @@ static const struct {
     {"SIGSTOP of a rank that stands idle", IDLE, SIGSTOP, 0},
     {"SIGKILL of every rank that stands idle", IDLE, SIGKILL, SIGKILL},
     {"SIGKILL of the starter of ranks", STARTER, SIGKILL, 0},
+    {"SIGSTOP of the starter of ranks", STARTER, SIGSTOP, 0},
     {"an order to a rank, see the log", ORDER, 0, 0},
 };
 

@@ -9,7 +9,7 @@
 #include <sys/types.h>
 
 // Kinds of faults: signals, and those that a rank program with faults does to itself.
-#define SOAK_FAULTS     13
+#define SOAK_FAULTS     14
 #define SOAK_RANKS_SEEN 512
 #define SOAK_TOKEN      "soak-token-of-clients-over-tcp"
 
