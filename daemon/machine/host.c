@@ -138,7 +138,8 @@ static int descriptors_raise(void)
 }
 
 // Asks the scheduler for short turns, so that on a busy machine a rank gives way when this process
-// has something to do. Children have turns of the usual length. Without effect before Linux 6.12.
+// has something to do. Children have turns of the usual length. Without effect before Linux 6.12. A
+// process with another policy, such as a real-time one, keeps that.
 static void turns_shorten(void)
 {
     const struct {
@@ -152,6 +153,8 @@ static void turns_shorten(void)
                     .flags = RESET_ON_FORK,
                     .nice = getpriority(PRIO_PROCESS, 0),
                     .runtime_ns = TURN_NS};
+    if ((sched_getscheduler(0) & ~SCHED_RESET_ON_FORK) != SCHED_OTHER)
+        return;
     if (syscall(SYS_sched_setattr, 0, &attributes, 0) != 0)
         log_debug("sched_setattr error=\"%s\"", strerror(errno));
 }

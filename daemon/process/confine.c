@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/capability.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -118,6 +119,8 @@ bool confine_limits(const struct confine_orders *o)
 
 void confine_priority(const struct confine_orders *o)
 {
+    const struct sched_param none = {.sched_priority = 0};
+    syscall(SYS_sched_setscheduler, 0, SCHED_OTHER, &none); // not the daemon's real-time policy
     syscall(SYS_setpriority, PRIO_PROCESS, 0, o->nice);
 }
 

@@ -2,6 +2,7 @@
 // What a rank is limited to from outside, before it runs its first instruction.
 #include "tests/support/runner.h"
 
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -111,6 +112,24 @@ START_TEST(test_priority_of_the_daemon_is_its_own)
     run_and_pass(&d, WORLD);
     ck_assert_int_eq(nice_of(d.pid), nice_of(0));
     ck_assert_int_eq(nice_of(daemon_rank_pid(&d, WORLD, 0)), nice_above(nice_of(d.pid)));
+    ck_assert_int_eq(daemon_stop(&d), 0);
+}
+END_TEST
+
+static bool policy_set(int policy)
+{
+    const struct sched_param with = {.sched_priority = policy == SCHED_RR};
+    return sched_setscheduler(0, policy, &with) == 0;
+}
+
+// A real-time daemon stays one, and its ranks are none.
+START_TEST(test_policy_of_the_daemon_is_its_own)
+{
+    ck_assert(policy_set(SCHED_RR));
+    daemon_start(&d, NULL);
+    run_and_pass(&d, WORLD);
+    ck_assert_int_eq(sched_getscheduler(d.pid), SCHED_RR);
+    ck_assert_int_eq(sched_getscheduler(daemon_rank_pid(&d, WORLD, 0)), SCHED_OTHER);
     ck_assert_int_eq(daemon_stop(&d), 0);
 }
 END_TEST
@@ -239,6 +258,8 @@ int main(void)
     tcase_set_timeout(c, 120);
     tcase_add_test(c, test_limits);
     tcase_add_test(c, test_priority_of_the_daemon_is_its_own);
+    if (policy_set(SCHED_RR) && policy_set(SCHED_OTHER))
+        tcase_add_test(c, test_policy_of_the_daemon_is_its_own);
     tcase_add_test(c, test_memory_of_the_daemon_is_not_dear);
     tcase_add_test(c, test_gpus_have_no_limit_of_memory);
     tcase_add_test(c, test_values_are_checked);
