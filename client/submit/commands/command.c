@@ -37,6 +37,12 @@ void command_complain(const char *format, ...)
     fputc('\n', stderr);
 }
 
+int command_failed(const struct cpattn_error *error)
+{
+    command_complain("%s", error->text);
+    return command_exit((enum status)error->status);
+}
+
 // ---- the connection ---------------------------------------------------------------------------
 
 enum { KEY_TOKEN_FILE = 2000, KEY_TLS_CA, KEY_TLS_CERTIFICATE, KEY_TLS_KEY };
@@ -92,8 +98,7 @@ struct cpattn_client *command_connect(const char *socket, const struct command_r
     options.requests_max = requests->max;
     if (cpattn_client_create(&options, &client, &error) == CPATTN_OK)
         return client;
-    command_complain("%s", error.text);
-    *exit_status = command_exit((enum status)error.status);
+    *exit_status = command_failed(&error);
     return NULL;
 }
 

@@ -52,6 +52,9 @@ int command_job(const struct job_kind *kind, int argc, char **argv);
 // Writes "cpattn-submit: SENTENCE" to stderr.
 void command_complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
+// The same for an error of the library. Returns the exit status.
+int command_failed(const struct cpattn_error *error);
+
 // A child parser for every subcommand that connects: token and certificates for a daemon on a
 // network. Stores its options for command_connect().
 extern const struct argp command_access;

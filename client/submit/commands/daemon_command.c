@@ -59,12 +59,6 @@ static error_t parse_option(int key, char *value, struct argp_state *state)
     }
 }
 
-static int query_failed(const struct cpattn_error *error)
-{
-    command_complain("%s", error->text);
-    return command_exit((enum status)error->status);
-}
-
 // ---- describe ---------------------------------------------------------------------------------
 
 // "1, 2, 4-8", or "any number of" if all sizes are supported.
@@ -130,9 +124,6 @@ static void print_description(const struct cpattn_client *client,
     support_print(stdout);
 }
 
-// These commands take no case.
-static const struct command_requests no_cases;
-
 int command_describe(int argc, char **argv)
 {
     static const struct argp argp = {
@@ -146,13 +137,12 @@ int command_describe(int argc, char **argv)
     struct daemon_options o = {.socket = NULL};
     struct cpattn_description *description = NULL;
     struct cpattn_error error;
-    int exit_status = options_parse(&argp, argc, argv, &o);
-    struct cpattn_client *client =
-        exit_status ? NULL : command_connect(o.socket, &no_cases, &exit_status);
+    int exit_status;
+    struct cpattn_client *client = options_query(&argp, argc, argv, &o, &o.socket, &exit_status);
     if (!client)
         return exit_status;
     if (cpattn_describe(client, 0, &description, &error) != CPATTN_OK)
-        exit_status = query_failed(&error);
+        exit_status = command_failed(&error);
     else if (o.json)
         exit_status = command_json_exit(json_description(stdout, description));
     else
@@ -316,13 +306,12 @@ int command_status(int argc, char **argv)
     struct daemon_options o = {.socket = NULL};
     struct cpattn_daemon_status *status = NULL;
     struct cpattn_error error;
-    int exit_status = options_parse(&argp, argc, argv, &o);
-    struct cpattn_client *client =
-        exit_status ? NULL : command_connect(o.socket, &no_cases, &exit_status);
+    int exit_status;
+    struct cpattn_client *client = options_query(&argp, argc, argv, &o, &o.socket, &exit_status);
     if (!client)
         return exit_status;
     if (cpattn_query_status(client, 0, &status, &error) != CPATTN_OK)
-        exit_status = query_failed(&error);
+        exit_status = command_failed(&error);
     else if (o.json)
         exit_status = command_json_exit(json_status(stdout, status));
     else
@@ -362,13 +351,12 @@ int command_cancel(int argc, char **argv)
                "  cpattn-submit cancel 0123456789abcdef0123456789abcdef"};
     struct daemon_options o = {.socket = NULL};
     struct cpattn_error error;
-    int exit_status = options_parse(&argp, argc, argv, &o);
-    struct cpattn_client *client =
-        exit_status ? NULL : command_connect(o.socket, &no_cases, &exit_status);
+    int exit_status;
+    struct cpattn_client *client = options_query(&argp, argc, argv, &o, &o.socket, &exit_status);
     if (!client)
         return exit_status;
     if (cpattn_cancel_id(client, o.id, 0, &error) != CPATTN_OK)
-        exit_status = query_failed(&error);
+        exit_status = command_failed(&error);
     cpattn_client_destroy(client);
     return exit_status;
 }

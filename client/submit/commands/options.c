@@ -290,6 +290,14 @@ int options_parse(const struct argp *argp, int argc, char **argv, void *input)
     return argp_parse(argp, argc, argv, 0, NULL, input) == 0 ? COMMAND_PASS : COMMAND_USAGE;
 }
 
+struct cpattn_client *options_query(const struct argp *argp, int argc, char **argv, void *input,
+                                    const char *const *socket, int *exit_status)
+{
+    static const struct command_requests no_cases;
+    *exit_status = options_parse(argp, argc, argv, input);
+    return *exit_status ? NULL : command_connect(*socket, &no_cases, exit_status);
+}
+
 // ---- a command about one case -----------------------------------------------------------------
 
 // Long enough for a temporary failure; a lasting one should be reported soon.

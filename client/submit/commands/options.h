@@ -85,6 +85,11 @@ void options_job_point(const struct options_job *o, int point, struct job_spec *
 // end the process.
 int options_parse(const struct argp *argp, int argc, char **argv, void *input);
 
+// The same, then connects for requests without a case to *socket, which the parser may set. NULL
+// after an error message, with the exit status in *exit_status.
+struct cpattn_client *options_query(const struct argp *argp, int argc, char **argv, void *input,
+                                    const char *const *socket, int *exit_status);
+
 // For parsers: a time within [1 ns, TIMEOUT_MAX_NS], or a count; complain and return EINVAL
 // otherwise.
 error_t options_duration(const char *name, const char *value, uint64_t *ns);

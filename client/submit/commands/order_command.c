@@ -68,7 +68,6 @@ static int order_give(int argc, char **argv, enum cpattn_order order, const char
     static const struct argp_option options[] = {
         {"socket", KEY_SOCKET, "PATH", 0, COMMAND_SOCKET_HELP, 1}, {.name = NULL}};
     static const struct argp_child access[] = {COMMAND_ACCESS_CHILD, {.argp = NULL}};
-    static const struct command_requests no_cases;
     bool of_device = order == CPATTN_ORDER_DRAIN || order == CPATTN_ORDER_ENABLE;
     const struct argp argp = {.options = options,
                               .parser = parse_order,
@@ -78,17 +77,14 @@ static int order_give(int argc, char **argv, enum cpattn_order order, const char
     struct order_options o = {.wants_device = of_device};
     struct cpattn_error error;
     uint64_t count = 0;
-    int exit_status = options_parse(&argp, argc, argv, &o);
-    struct cpattn_client *client =
-        exit_status ? NULL : command_connect(o.socket, &no_cases, &exit_status);
+    int exit_status;
+    struct cpattn_client *client = options_query(&argp, argc, argv, &o, &o.socket, &exit_status);
     if (!client)
         return exit_status;
-    if (cpattn_order(client, order, o.device, 0, &count, &error) == CPATTN_OK) {
+    if (cpattn_order(client, order, o.device, 0, &count, &error) == CPATTN_OK)
         print_done(order, count);
-    } else {
-        command_complain("%s", error.text);
-        exit_status = command_exit((enum status)error.status);
-    }
+    else
+        exit_status = command_failed(&error);
     cpattn_client_destroy(client);
     return exit_status;
 }

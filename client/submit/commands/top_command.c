@@ -204,12 +204,10 @@ static int top_run(const struct top_options *o, struct cpattn_client *client)
     l->top.local = cpattn_client_socket(client)[0] == '/';
     snprintf(l->top.address, sizeof(l->top.address), "%s", cpattn_client_socket(client));
     if (cpattn_watch_create(client, 1 << CPATTN_EVENT_FINISHED, RECENT, &l->watch, &error) !=
-        CPATTN_OK) {
-        command_complain("%s", error.text);
-        exit_status = command_exit((enum status)error.status);
-    } else {
+        CPATTN_OK)
+        exit_status = command_failed(&error);
+    else
         exit_status = o->once ? run_once(l) : run_screen(l);
-    }
     cpattn_watch_destroy(l->watch);
     cpattn_daemon_status_destroy(l->status);
     free(l);
@@ -230,11 +228,9 @@ int command_top(int argc, char **argv)
                "all rows.\n\nExamples:\n"
                "  cpattn-submit top\n"
                "  cpattn-submit top --once --columns 120"};
-    static const struct command_requests no_cases;
     struct top_options o = {.interval_ns = INTERVAL_NS};
-    int exit_status = options_parse(&argp, argc, argv, &o);
-    struct cpattn_client *client =
-        exit_status ? NULL : command_connect(o.socket, &no_cases, &exit_status);
+    int exit_status;
+    struct cpattn_client *client = options_query(&argp, argc, argv, &o, &o.socket, &exit_status);
     if (!client)
         return exit_status;
     command_catch_interrupts();

@@ -153,10 +153,8 @@ static int watch_run(const struct watch_options *o, struct cpattn_watch *watch)
     const struct cpattn_event *event;
     struct cpattn_error error;
     while (!command_interrupted()) {
-        if (cpattn_watch_next(watch, o->follow ? WAIT_NS : 0, &event, &error) != CPATTN_OK) {
-            command_complain("%s", error.text);
-            return command_exit((enum status)error.status);
-        }
+        if (cpattn_watch_next(watch, o->follow ? WAIT_NS : 0, &event, &error) != CPATTN_OK)
+            return command_failed(&error);
         if (event && !show(o, event))
             return command_show_failed("the events");
         if (!event && !o->follow)
@@ -176,22 +174,18 @@ int command_watch(int argc, char **argv)
                "\vExamples:\n"
                "  cpattn-submit watch --follow\n"
                "  cpattn-submit watch --kind finished,pool --user alice --json"};
-    static const struct command_requests no_cases;
     struct watch_options o = {.last = LAST_DEFAULT};
     struct cpattn_watch *watch = NULL;
     struct cpattn_error error;
-    int exit_status = options_parse(&argp, argc, argv, &o);
-    struct cpattn_client *client =
-        exit_status ? NULL : command_connect(o.socket, &no_cases, &exit_status);
+    int exit_status;
+    struct cpattn_client *client = options_query(&argp, argc, argv, &o, &o.socket, &exit_status);
     if (!client)
         return exit_status;
     command_catch_interrupts();
-    if (cpattn_watch_create(client, o.kinds, o.last, &watch, &error) == CPATTN_OK) {
+    if (cpattn_watch_create(client, o.kinds, o.last, &watch, &error) == CPATTN_OK)
         exit_status = watch_run(&o, watch);
-    } else {
-        command_complain("%s", error.text);
-        exit_status = command_exit((enum status)error.status);
-    }
+    else
+        exit_status = command_failed(&error);
     cpattn_watch_destroy(watch);
     cpattn_client_destroy(client);
     return exit_status;
