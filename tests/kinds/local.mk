@@ -44,3 +44,4 @@ tests_kinds_wrong_rank_SOURCES = tests/kinds/wrong_rank.c
 tests_kinds_wrong_rank_LDADD = $(cpattn_rank_LDADD)
 tests_kinds_wrong_rank_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=collective_plan -Wl,--wrap=linear_plan
 test_scripts += tests/kinds/test_kind_diagnosis.sh
+test_scripts += tests/kinds/test_kind_hosts.sh
