@@ -59,6 +59,13 @@ static __device__ __forceinline__ void barrier_arrive(uint32_t barrier)
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
 
+// As that many arrivals.
+static __device__ __forceinline__ void barrier_arrive_times(uint32_t barrier, uint32_t times)
+{
+    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(times)
+                 : "memory");
+}
+
 // Arrives, and has the phase wait for that many bytes of copies.
 static __device__ __forceinline__ void barrier_expect(uint32_t barrier, uint32_t bytes)
 {
@@ -102,6 +109,15 @@ static __device__ __forceinline__ void tensor_load_4d(uint32_t to, const CUtenso
     asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes "
                  "[%0], [%1, {%2, %3, %4, %5}], [%6];" ::"r"(to),
                  "l"(map), "r"(c0), "r"(c1), "r"(c2), "r"(c3), "r"(barrier)
+                 : "memory");
+}
+
+static __device__ __forceinline__ void tensor_load_2d(uint32_t to, const CUtensorMap *map, int c0,
+                                                      int c1, uint32_t barrier)
+{
+    asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes "
+                 "[%0], [%1, {%2, %3}], [%4];" ::"r"(to),
+                 "l"(map), "r"(c0), "r"(c1), "r"(barrier)
                  : "memory");
 }
 

@@ -16,11 +16,14 @@ template <typename T>
 __device__ __forceinline__ void bias_chunk_load(uint32_t to, const T *from, int begin, int end)
 {
     uintptr_t address = (uintptr_t)from;
+    if (begin <= 0 && address % CHUNK_BYTES == 0) {
+        // Of what is not copied nothing is read.
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from),
+                     "r"(2 * max(0, min(end, CHUNK_ELEMENTS)))
+                     : "memory");
+        return;
+    }
     if (begin <= 0 && end >= CHUNK_ELEMENTS && address % 4 == 0) {
-        if (address % CHUNK_BYTES == 0) {
-            chunk_copy(to, from);
-            return;
-        }
 #pragma unroll
         for (int i = 0; i < CHUNK_BYTES; i += 4)
             asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(to + i),

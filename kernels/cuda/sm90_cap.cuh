@@ -9,6 +9,14 @@
 
 enum cap_reach { CAP_CLOSE, CAP_NEAR, CAP_FAR };
 
+// The reach of a warp, of a thread's largest magnitude.
+static __device__ __forceinline__ enum cap_reach cap_reach_within(float x)
+{
+    if (__all_sync(0xffffffffu, x <= 0.2f))
+        return CAP_CLOSE;
+    return __all_sync(0xffffffffu, x <= 0.8f) ? CAP_NEAR : CAP_FAR;
+}
+
 // How far from 0 the products of a warp are, times `factor`.
 template <int COUNT>
 __device__ __forceinline__ enum cap_reach cap_reach_of(const float (&products)[COUNT], float factor)
@@ -17,10 +25,7 @@ __device__ __forceinline__ enum cap_reach cap_reach_of(const float (&products)[C
 #pragma unroll
     for (int i = 0; i < COUNT; i++)
         most[i % 2] = fmaxf(most[i % 2], fabsf(products[i]));
-    float x = fmaxf(most[0], most[1]) * fabsf(factor);
-    if (__all_sync(0xffffffffu, x <= 0.2f))
-        return CAP_CLOSE;
-    return __all_sync(0xffffffffu, x <= 0.8f) ? CAP_NEAR : CAP_FAR;
+    return cap_reach_within(fmaxf(most[0], most[1]) * fabsf(factor));
 }
 
 // tanh(x) / x within the reach, as a series in x^2, with a relative error of 2e-7.

@@ -3,7 +3,7 @@
 
 template <typename T> using with_max = sm90_traits<T, 128, 128, 3, 80, 3, 2, false, SM90_MAX>;
 template <typename T>
-using with_cap = sm90_traits<T, 128, 128, 3, 80, 3, 2, false, SM90_MAX | SM90_CAP>;
+using with_cap = sm90_traits<T, 128, 128, 2, 128, 2, 1, false, SM90_MAX | SM90_CAP>;
 template <typename T>
 using with_bias = sm90_traits<T, 128, 128, 2, 128, 2, 1, false, SM90_MAX | SM90_BIAS, 2>;
 template <typename T>

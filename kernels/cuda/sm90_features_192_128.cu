@@ -5,7 +5,7 @@ template <typename T> using with_max = sm90_traits<T, 192, 128, 3, 80, 3, 1, fal
 template <typename T>
 using with_cap = sm90_traits<T, 192, 128, 2, 128, 2, 1, false, SM90_MAX | SM90_CAP>;
 template <typename T>
-using with_bias = sm90_traits<T, 192, 128, 2, 80, 2, 1, false, SM90_MAX | SM90_BIAS, 3>;
+using with_bias = sm90_traits<T, 192, 128, 3, 64, 2, 1, false, SM90_MAX | SM90_BIAS, 2>;
 template <typename T>
 using with_both = sm90_traits<T, 192, 128, 2, 80, 2, 1, false, SM90_MAX | SM90_CAP | SM90_BIAS, 3>;
 

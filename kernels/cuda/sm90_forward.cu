@@ -79,6 +79,14 @@ static void series_set(const struct forward_work &work, const float (&tanh_terms
         terms[i] = (float)(tanh_terms[i] * scale);
 }
 
+static cudaError_t bias_map(const struct forward_work &work, enum case_dtype dtype, int rows,
+                            struct sm90_forward *args)
+{
+    const struct sm90_matrix bias = {work.bias, dtype, work.bias_query_stride};
+    args->bias_mapped = sm90_matrix_fits(&bias);
+    return args->bias_mapped ? sm90_matrix_map(&bias, rows, &args->bias) : cudaSuccess;
+}
+
 cudaError_t sm90_forward_args(const struct forward_work &work, enum case_dtype dtype, int rows,
                               int keys, struct sm90_forward *args)
 {
@@ -94,5 +102,7 @@ cudaError_t sm90_forward_args(const struct forward_work &work, enum case_dtype d
     cudaError_t error = sm90_tensor_map(&q, rows, &args->q);
     if (error == cudaSuccess)
         error = sm90_tensor_map(&k, keys, &args->k);
-    return error == cudaSuccess ? sm90_tensor_map(&v, keys, &args->v) : error;
+    if (error == cudaSuccess)
+        error = sm90_tensor_map(&v, keys, &args->v);
+    return error == cudaSuccess ? bias_map(work, dtype, rows, args) : error;
 }

@@ -60,27 +60,48 @@ template <int TERMS> struct logit_series {
     }
 };
 
-// Raises the rows' maxima as the scores call for. Returns whether some lane's grew; then `out` is
-// to be multiplied by `shrink`.
+// The largest score of a row.
+template <class S>
+__device__ __forceinline__ float row_most(const float (&scores)[S::N / 2], int half)
+{
+    float most[2] = {scores[2 * half], scores[2 * half + 1]};
+#pragma unroll
+    for (int n = 1; n < S::N / 8; n++)
+#pragma unroll
+        for (int i = 0; i < 2; i++)
+            most[i] = fmaxf(most[i], scores[4 * n + 2 * half + i]);
+    return quad_max(fmaxf(most[0], most[1]));
+}
+
+// Raises the rows' maxima as the scores call for. Returns whether some lane's may have grown; then
+// `out` is to be multiplied by `shrink`.
+//
+// Maxima of bits take half of the instructions. Where all scores of a row are below 0 the one found
+// is not the largest, which matters where the maximum so far is below 0, too.
 template <class S, class Logit>
 __device__ __forceinline__ bool maxima_raise(struct sm90_state<S> &state, const Logit &logit,
                                              float shrink[2])
 {
     float max[2];
+    bool grown = false, unsure = false;
 #pragma unroll
     for (int half = 0; half < 2; half++) {
-        float most[2] = {state.scores[2 * half], state.scores[2 * half + 1]};
-#pragma unroll
-        for (int n = 1; n < S::N / 8; n++)
-#pragma unroll
-            for (int i = 0; i < 2; i++)
-                most[i] = fmaxf(most[i], state.scores[4 * n + 2 * half + i]);
-        max[half] = logit(quad_max(fmaxf(most[0], most[1])));
-        if (S::MAX)
-            state.seen[half] = fmaxf(state.seen[half], max[half]);
+        int most = quad_most(bits_most<S>(state.scores, half));
+        float least = S::MAX ? fminf(state.max[half] + MAX_SLACK, state.seen[half])
+                             : state.max[half] + MAX_SLACK;
+        max[half] = logit(__int_as_float(most));
+        unsure = unsure || (most < 0 && least < 0);
+        grown = grown || max[half] > state.max[half] + MAX_SLACK;
     }
-    bool grown = max[0] > state.max[0] + MAX_SLACK || max[1] > state.max[1] + MAX_SLACK;
-    grown = __any_sync(0xffffffffu, grown);
+    grown = __any_sync(0xffffffffu, grown || unsure);
+    if (grown && __any_sync(0xffffffffu, unsure))
+#pragma unroll
+        for (int half = 0; half < 2; half++)
+            max[half] = logit(row_most<S>(state.scores, half));
+    if (S::MAX)
+#pragma unroll
+        for (int half = 0; half < 2; half++)
+            state.seen[half] = fmaxf(state.seen[half], max[half]);
     if (grown) {
 #pragma unroll
         for (int half = 0; half < 2; half++) {
@@ -330,7 +351,7 @@ block_weigh(struct sm90_state<S> &state, const struct forward_work &work, uint32
 {
     const bool masked = block_is_masked<S>(walk, group);
     if (S::CAP && !S::BIAS && !masked) {
-        enum cap_reach reach = cap_reach_of(state.scores, work.factor);
+        enum cap_reach reach = cap_reach_of_scores<S>(state.scores, work.factor);
         if (reach == CAP_CLOSE)
             return block_weigh_as<S>(state, logit_series<3>{work.cap_close}, shrink);
         if (reach == CAP_NEAR)
@@ -339,8 +360,8 @@ block_weigh(struct sm90_state<S> &state, const struct forward_work &work, uint32
     if (S::CAP)
         scores_cap<S>(state.scores, work.factor, work.cap);
     if constexpr (S::BIAS)
-        scores_add_bias<S>(state, shared, group.row, S::CAP ? LOG2_E : LOG2_E / work.factor,
-                           stages);
+        scores_add_bias<S>(state, shared, group.row,
+                           S::CAP ? LOG2_E : __fdividef(LOG2_E, work.factor), stages);
     if (masked)
         scores_mask<S>(state, walk.low, walk.high, walk.keys, walk.key, group.row);
     return block_weigh_as<S>(state, logit_linear{S::CAP ? 1 : work.factor}, shrink);
@@ -517,7 +538,7 @@ __global__ void __launch_bounds__(S::THREADS, 1)
             tiles_load<S>(args, shared, tasks);
         if constexpr (S::BIAS)
             if (threadIdx.x >= S::GROUPS * GROUP_THREADS + WARP_LANES)
-                bias_load<S>(args.work, shared, tasks);
+                bias_load<S>(args, shared, tasks);
     } else {
         registers_acquire<S::REGISTERS_COMPUTING>();
         tiles_compute<S>(args, shared, tasks);

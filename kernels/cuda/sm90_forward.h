@@ -6,12 +6,14 @@
 #include <cuda.h>
 
 #include "kernels/cuda/internal.h"
+#include "kernels/cuda/sm90_tensor.h"
 #include "kernels/cuda/smxx_forward.h"
 
 // A launch's argument.
 struct sm90_forward {
-    CUtensorMap q, k, v;
+    CUtensorMap q, k, v, bias;
     struct forward_work work;
+    bool bias_mapped; // whether there is a map of the bias
 };
 
 // What the loading warp of a thread block tells the others of a tile. 0 blocks: there is none.

@@ -9,7 +9,43 @@
 
 static const float LOG2_E = 1.4426950408889634f;
 
+// ---- maxima -------------------------------------------------------------------------------------
+
+// The largest score of a row of a thread, as bits: if any of them is not below 0 it is that.
+template <class S>
+__device__ __forceinline__ int bits_most(const float (&scores)[S::N / 2], int half)
+{
+    int most = max(__float_as_int(scores[2 * half]), __float_as_int(scores[2 * half + 1]));
+#pragma unroll
+    for (int n = 1; n < S::N / 8; n++)
+        most = __vimax3_s32(most, __float_as_int(scores[4 * n + 2 * half]),
+                            __float_as_int(scores[4 * n + 2 * half + 1]));
+    return most;
+}
+
+static __device__ __forceinline__ int quad_most(int x)
+{
+    x = max(x, __shfl_xor_sync(0xffffffffu, x, 1));
+    return max(x, __shfl_xor_sync(0xffffffffu, x, 2));
+}
+
 // ---- softcap ------------------------------------------------------------------------------------
+
+// cap_reach_of() of scores: numbers below 0 have the largest bits of all where these have no sign.
+template <class S>
+__device__ __forceinline__ enum cap_reach cap_reach_of_scores(const float (&scores)[S::N / 2],
+                                                              float factor)
+{
+    unsigned below[2] = {0, 0};
+#pragma unroll
+    for (int i = 0; i < S::N / 2; i += 2)
+        below[i / 2 % 2] = __vimax3_u32(below[i / 2 % 2], __float_as_uint(scores[i]),
+                                        __float_as_uint(scores[i + 1]));
+    int above = max(bits_most<S>(scores, 0), bits_most<S>(scores, 1));
+    float most =
+        fmaxf(fabsf(__uint_as_float(max(below[0], below[1]))), fabsf(__int_as_float(above)));
+    return cap_reach_within(most * fabsf(factor));
+}
 
 // Products become capped logits in base 2: cap * tanh(factor * score).
 template <class S>
@@ -28,8 +64,8 @@ __device__ __forceinline__ void scores_cap(float (&scores)[S::N / 2], float fact
 }
 
 // ---- bias, in shared memory ---------------------------------------------------------------------
-// Rows of N elements. Chunks of a row change places, so that eight rows in the same columns lie in
-// different banks.
+// Rows of N elements, or panels of 64 columns as copies of boxes leave them. Chunks of a row change
+// places, so that eight rows in the same columns lie in different banks.
 
 // What the place of a chunk of the row is XORed with, in bytes.
 template <class S> __device__ __forceinline__ uint32_t bias_turn(int row)
@@ -40,6 +76,19 @@ template <class S> __device__ __forceinline__ uint32_t bias_turn(int row)
                : chunks % 2 == 0 ? row >> 2 & 1
                                  : 0;
     return (uint32_t)turn * CHUNK_BYTES;
+}
+
+// Bytes from the beginning of a row in the first panel to the eight chunks of which chunk n is one.
+template <class S> __device__ __forceinline__ uint32_t bias_columns(int n)
+{
+    return S::BIAS_BOXES ? n / 8 * S::ROWS * SM90_PANEL_ROW_BYTES : (n & ~7) * CHUNK_BYTES;
+}
+
+// Bytes from the beginning of a block to a chunk of a row.
+template <class S> __device__ __forceinline__ uint32_t bias_chunk_place(int row, int chunk)
+{
+    const int pitch = S::BIAS_BOXES ? SM90_PANEL_ROW_BYTES : S::BIAS_ROW;
+    return row * pitch + bias_columns<S>(chunk) + (chunk % 8 * CHUNK_BYTES ^ bias_turn<S>(row));
 }
 
 template <typename T> __device__ __forceinline__ float pair_low(uint32_t pair);
@@ -66,17 +115,18 @@ template <class S>
 __device__ __forceinline__ void scores_bias(float (&scores)[S::N / 2], uint32_t bias, int row,
                                             float factor)
 {
-    uint32_t at = bias + row * S::BIAS_ROW + threadIdx.x % 4 * 4, turn = bias_turn<S>(row);
+    const int pitch = S::BIAS_BOXES ? SM90_PANEL_ROW_BYTES : S::BIAS_ROW;
+    uint32_t at = bias + row * pitch + threadIdx.x % 4 * 4, turn = bias_turn<S>(row);
 #pragma unroll
     for (int half = 0; half < 2; half++)
 #pragma unroll
         for (int n = 0; n < S::N / 8; n++) {
             uint32_t pair;
-            asm volatile("ld.shared.b32 %0, [%1];"
-                         : "=r"(pair)
-                         : "r"(at + half * 8 * S::BIAS_ROW + (n & ~7) * CHUNK_BYTES +
-                               ((n & 7) * CHUNK_BYTES ^ turn))
-                         : "memory");
+            asm volatile(
+                "ld.shared.b32 %0, [%1];"
+                : "=r"(pair)
+                : "r"(at + half * 8 * pitch + bias_columns<S>(n) + ((n & 7) * CHUNK_BYTES ^ turn))
+                : "memory");
             float *to = &scores[4 * n + 2 * half];
             to[0] = fmaf(pair_low<typename S::T>(pair), factor, to[0]);
             to[1] = fmaf(pair_high<typename S::T>(pair), factor, to[1]);
@@ -108,7 +158,7 @@ bias_block_load(const struct forward_work &work, const struct work_fragment &fra
 #pragma unroll 4
         for (int row = first_row; row < S::ROWS; row += at_once, from += at_once * stride)
             asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(
-                             to + row * S::BIAS_ROW + (chunk * CHUNK_BYTES ^ bias_turn<S>(row))),
+                             to + bias_chunk_place<S>(row, chunk)),
                          "l"(from)
                          : "memory");
         return;
@@ -117,14 +167,89 @@ bias_block_load(const struct forward_work &work, const struct work_fragment &fra
     for (int row = first_row; row < S::ROWS; row += at_once, from += at_once * stride) {
         int begin = fragment.low + row - first;
         int end = row < rows ? min(fragment.high + row, fragment.keys) - first : 0;
-        bias_chunk_load(to + row * S::BIAS_ROW + (chunk * CHUNK_BYTES ^ bias_turn<S>(row)), from,
-                        begin, end);
+        bias_chunk_load(to + bias_chunk_place<S>(row, chunk), from, begin, end);
+    }
+}
+
+// Where a fragment's bias is in the map.
+struct bias_box {
+    int column, row; // of the tile's row 0 and key 0
+    bool mapped;
+};
+
+static __device__ __forceinline__ struct bias_box bias_box_of(const struct sm90_forward &args,
+                                                              int64_t at)
+{
+    if (!args.bias_mapped)
+        return {0, 0, false};
+    const int64_t stride = args.work.bias_query_stride, row = at / stride;
+    return {(int)(at - row * stride), (int)row, at >= 0 && row < SM90_MATRIX_MOST};
+}
+
+// Whether all rows of a tile see all keys of the block, and a copy of boxes can have it.
+template <class S>
+__device__ __forceinline__ bool bias_is_boxes(const struct sm90_forward &args,
+                                              const struct work_fragment &fragment,
+                                              const struct bias_box &box, int rows, int key)
+{
+    return S::BIAS_BOXES && box.mapped && rows == S::ROWS && fragment.low + S::ROWS - 1 <= key &&
+           key + S::N <= min(fragment.high, fragment.keys) &&
+           box.column + key + S::N <= args.work.bias_query_stride;
+}
+
+// A block by boxes. Every warp has a lane arrive for it: none may be so late that it takes a later
+// round of the stage for this one.
+template <class S>
+__device__ __forceinline__ void bias_boxes_load(const struct sm90_forward &args,
+                                                const struct bias_box &box, int key, uint32_t to,
+                                                uint32_t full)
+{
+    const int thread = (int)threadIdx.x % GROUP_THREADS - WARP_LANES;
+    __syncwarp();
+    if (thread % WARP_LANES != 0)
+        return;
+    if (thread != 0) {
+        barrier_arrive_times(full, 2 * WARP_LANES);
+        return;
+    }
+    shared_fence(); // behind copies that threads made to the same place
+    barrier_expect(full, S::BIAS_BYTES);
+    barrier_arrive_times(full, 2 * WARP_LANES - 1);
+#pragma unroll
+    for (int panel = 0; panel < S::N / SM90_PANEL_COLUMNS; panel++)
+        tensor_load_2d(to + panel * S::ROWS * SM90_PANEL_ROW_BYTES, &args.bias,
+                       box.column + key + panel * SM90_PANEL_COLUMNS, box.row, full);
+}
+
+// Loads the bias of a fragment, block by block.
+template <class S>
+__device__ __forceinline__ void bias_fragment_load(const struct sm90_forward &args, uint32_t shared,
+                                                   const struct work_fragment &fragment, int head,
+                                                   int rows,
+                                                   struct sm90_ring<S::BIAS_STAGES> *stage)
+{
+    const struct forward_work &work = args.work;
+    const int64_t at = head * work.bias_head_stride + fragment.bias;
+    const struct bias_box box = bias_box_of(args, at);
+    const typename S::T *from = (const typename S::T *)work.bias + at;
+#pragma unroll 1
+    for (int key = 0; key < fragment.keys; key += S::N, stage->next()) {
+        const uint32_t full = shared + S::BIAS_FULL + 8 * stage->place;
+        const uint32_t to = shared + S::BIAS_BLOCK + stage->place * S::BIAS_BYTES;
+        barrier_wait(shared + S::BIAS_EMPTY + 8 * stage->place, stage->phase ^ 1);
+        if (bias_is_boxes<S>(args, fragment, box, rows, key)) {
+            bias_boxes_load<S>(args, box, key, to, full);
+            continue;
+        }
+        bias_block_load<S>(work, fragment, from, rows, key, to);
+        asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(full) : "memory");
+        barrier_arrive(full); // for what was stored
     }
 }
 
 // What three warps do beside the one that loads the rest: the bias of tile by tile.
 template <class S>
-__device__ __forceinline__ void bias_load(const struct forward_work &work, uint32_t shared,
+__device__ __forceinline__ void bias_load(const struct sm90_forward &args, uint32_t shared,
                                           const struct sm90_task *tasks)
 {
     struct sm90_ring<S::SLOTS> slot = {
@@ -143,22 +268,9 @@ __device__ __forceinline__ void bias_load(const struct forward_work &work, uint3
         if (tile.blocks == 0)
             return;
 #pragma unroll 1
-        for (int f = 0; f < tile.fragment_count; f++) {
-            const struct work_fragment fragment = work.fragments[tile.fragment + f];
-            const typename S::T *from =
-                (const typename S::T *)work.bias + head * work.bias_head_stride + fragment.bias;
-#pragma unroll 1
-            for (int key = 0; key < fragment.keys; key += S::N) {
-                uint32_t full = shared + S::BIAS_FULL + 8 * stage.place;
-                barrier_wait(shared + S::BIAS_EMPTY + 8 * stage.place, stage.phase ^ 1);
-                bias_block_load<S>(work, fragment, from, tile.rows, key,
-                                   shared + S::BIAS_BLOCK + stage.place * S::BIAS_BYTES);
-                asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(full)
-                             : "memory");
-                barrier_arrive(full); // for what was stored
-                stage.next();
-            }
-        }
+        for (int f = 0; f < tile.fragment_count; f++)
+            bias_fragment_load<S>(args, shared, args.work.fragments[tile.fragment + f], head,
+                                  tile.rows, &stage);
     }
 }
 

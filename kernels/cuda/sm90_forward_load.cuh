@@ -36,6 +36,7 @@ struct sm90_traits {
     // Where things are in shared memory.
     static const int K = SLOTS * Q_BYTES, V = K + STAGES * K_BYTES;
     static const int BIAS_STAGES = BIAS ? BIAS_STAGES_ : 0;
+    static const bool BIAS_BOXES = N % SM90_PANEL_COLUMNS == 0; // it lies in panels
     static const int BIAS_ROW = N * 2, BIAS_BYTES = ROWS * BIAS_ROW;
     static const int BIAS_BLOCK = V + STAGES * V_BYTES;
     static const int Q_FULL = BIAS_BLOCK + BIAS_STAGES * BIAS_BYTES, Q_EMPTY = Q_FULL + 8 * SLOTS;

@@ -39,6 +39,13 @@ bool sm90_tensor_maps(void)
     return encoder() != NULL;
 }
 
+static CUtensorMapDataType map_type(enum case_dtype dtype)
+{
+    return dtype == DTYPE_BF16   ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16
+           : dtype == DTYPE_FP16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16
+                                 : CU_TENSOR_MAP_DATA_TYPE_FLOAT32;
+}
+
 cudaError_t sm90_tensor_map(const struct sm90_tensor *tensor, int32_t box_rows, CUtensorMap *map)
 {
     PFN_cuTensorMapEncodeTiled_v12000 encode = encoder();
@@ -52,13 +59,33 @@ cudaError_t sm90_tensor_map(const struct sm90_tensor *tensor, int32_t box_rows, 
     const cuuint32_t box[] = {128 / (cuuint32_t)dtype_bytes(tensor->dtype), (cuuint32_t)box_rows, 1,
                               1},
                      every[] = {1, 1, 1, 1};
-    CUresult result = encode(map,
-                             tensor->dtype == DTYPE_BF16   ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16
-                             : tensor->dtype == DTYPE_FP16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16
-                                                           : CU_TENSOR_MAP_DATA_TYPE_FLOAT32,
-                             4, (void *)(uintptr_t)tensor->address, extents, strides, box, every,
-                             CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
-                             CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+    CUresult result =
+        encode(map, map_type(tensor->dtype), 4, (void *)(uintptr_t)tensor->address, extents,
+               strides, box, every, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+               CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+    return result == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue;
+}
+
+bool sm90_matrix_fits(const struct sm90_matrix *matrix)
+{
+    return matrix->address && (uintptr_t)matrix->address % 16 == 0 && matrix->stride > 0 &&
+           matrix->stride < SM90_MATRIX_MOST &&
+           matrix->stride * dtype_bytes(matrix->dtype) % 16 == 0;
+}
+
+cudaError_t sm90_matrix_map(const struct sm90_matrix *matrix, int32_t box_rows, CUtensorMap *map)
+{
+    PFN_cuTensorMapEncodeTiled_v12000 encode = encoder();
+    if (!encode)
+        return cudaErrorNotSupported;
+    const cuuint64_t bytes = (cuuint64_t)dtype_bytes(matrix->dtype);
+    const cuuint64_t extents[] = {(cuuint64_t)matrix->stride, SM90_MATRIX_MOST};
+    const cuuint64_t strides[] = {(cuuint64_t)matrix->stride * bytes};
+    const cuuint32_t box[] = {128 / (cuuint32_t)bytes, (cuuint32_t)box_rows}, every[] = {1, 1};
+    CUresult result =
+        encode(map, map_type(matrix->dtype), 2, (void *)(uintptr_t)matrix->address, extents,
+               strides, box, every, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+               CU_TENSOR_MAP_L2_PROMOTION_NONE, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
     return result == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue;
 }
 

@@ -29,6 +29,24 @@ bool sm90_tensor_maps(void);
 // 128 bytes. Columns from d on and positions outside read as 0.
 cudaError_t sm90_tensor_map(const struct sm90_tensor *tensor, int32_t box_rows, CUtensorMap *map);
 
+// A matrix whose rows are `stride` elements apart. However many rows there are: only boxes that are
+// there may be copied.
+struct sm90_matrix {
+    const void *address;
+    enum case_dtype dtype;
+    int64_t stride;
+};
+
+// Columns and rows are less than this.
+#define SM90_MATRIX_MOST (INT64_C(1) << 30)
+
+// Whether there can be a map: the matrix and its rows begin at multiples of 16 bytes.
+bool sm90_matrix_fits(const struct sm90_matrix *matrix);
+
+// A map with the dimensions column and row, and boxes of 64 columns, 32 of fp32, and `box_rows`
+// rows, 1..256, in swizzled rows of 128 bytes.
+cudaError_t sm90_matrix_map(const struct sm90_matrix *matrix, int32_t box_rows, CUtensorMap *map);
+
 // The rows that slices name on one side, as positions and residues of their row step.
 struct sm90_extent {
     int64_t positions; // one more than the largest of any slice

@@ -15,7 +15,8 @@ struct trial {
     struct problem problem;
     enum prior prior;
     bool wants_max;
-    bool rising; // logits grow with the key
+    bool rising;  // logits grow with the key
+    double depth; // how far below 0 the elements of such keys begin
 };
 
 struct tensors {
@@ -92,15 +93,17 @@ static void fill_rows(const struct problem *p, const struct twin *tensor, bool q
 }
 
 // Keys of which each is more like the queries than the one before.
-static void fill_rising(const struct problem *p, const struct tensors *t)
+static void fill_rising(const struct trial *trial, const struct tensors *t)
 {
+    const struct problem *p = &trial->problem;
     int64_t d = p->shape.d_qk, rows = p->slices[0].kv_len;
     for (int64_t i = 0; i < p->slices[0].q_len * d; i++)
         dtype_store(p->shape.dtype, t->q.host, i, 1 + 0.1f * normal());
     for (int64_t i = 0; i < rows * d; i++) {
         int64_t row = i / d;
         dtype_store(p->shape.dtype, t->k.host, i,
-                    (float)p->magnitude * (float)row / (float)rows + 0.1f * normal());
+                    (float)p->magnitude * (float)row / (float)rows + 0.1f * normal() -
+                        (float)trial->depth);
     }
 }
 
@@ -150,7 +153,7 @@ static struct tensors tensors_create(const struct trial *trial)
     fill_rows(p, &t.k, false, (int64_t)s->kv_heads * s->d_qk, 1);
     fill_rows(p, &t.v, false, (int64_t)s->kv_heads * s->d_v, 1);
     if (trial->rising)
-        fill_rising(p, &t);
+        fill_rising(trial, &t);
     fill_bias(p, &t.bias);
     fill_prior(trial, &t);
     return t;
@@ -277,7 +280,8 @@ static bool trial_check(const struct trial *trial)
     enum status status = backend_cpu.attention->forward(harness_cpu, &args, &error);
     double o = difference(&t.o, got.o), lse = difference(&t.lse, got.lse);
     double max_logit = difference(&t.max_logit, got.max_logit);
-    double logits = 2e-5 * fmax(1, p->magnitude);
+    double depth = trial->depth * sqrt(p->shape.d_qk) / 8;
+    double logits = 2e-5 * fmax(1, fmax(fabs(p->magnitude), depth));
     bool same = memcmp(got.o, again.o, t.o.bytes) == 0 &&
                 memcmp(got.lse, again.lse, t.lse.bytes) == 0 &&
                 memcmp(got.max_logit, again.max_logit, t.max_logit.bytes) == 0;
@@ -434,6 +438,27 @@ static void rising_logits(void)
     }
 }
 
+// All logits of a row are below 0, some of them so far that weights relative to 0 would vanish, and
+// rise or fall with the key, some of them so steeply that weights relative to the smallest of a
+// block would overflow.
+static void logits_below_zero(void)
+{
+    static const int32_t widths[] = {64, 96, 128, 256};
+    static const float slopes[] = {1, 40, -40, -120};
+    for (int i = 0; i < 24; i++) {
+        enum case_dtype dtype = (enum case_dtype)(DTYPE_BF16 + i % 2);
+        int32_t d = widths[i / 2 % 4];
+        struct trial t = trial_of(dtype, d, d, 200, 700);
+        t.rising = true;
+        t.problem.magnitude = slopes[i / 6];
+        t.depth = fmax(slopes[i / 6], 0) + 1 + i % 3 * 5;
+        t.wants_max = i / 2 % 2 == 1;
+        t.problem.shape.softcap = i % 5 == 4 ? 300 : 0;
+        if (!trial_check(&t))
+            return;
+    }
+}
+
 // Weights of single keys are small beside their sum, and have to count all the same.
 static void many_keys(void)
 {
@@ -493,6 +518,7 @@ int main(int argc, char **argv)
         {"every width", every_width},
         {"edges of tiles", edges},
         {"rising logits", rising_logits},
+        {"logits below zero", logits_below_zero},
         {"many keys", many_keys},
         {"large caps", large_caps},
         {"nothing to do", nothing_to_do},
