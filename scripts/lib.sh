@@ -77,6 +77,8 @@ step() { # LOG COMMAND...
 }
 
 jobs_wanted() { nproc 2>/dev/null || echo 2; }
+# Many tests wait: for time limits, daemons, processes that end.
+tests_wanted() { echo $(($(jobs_wanted) * 2)); }
 
 # Configures where that has not happened, and builds what is out of date.
 build_all() { # CONFIGURE-OPTIONS...
