@@ -36,16 +36,12 @@
     X(cublasLtMatmulAlgoGetHeuristic)                                                              \
     X(cublasLtMatmul)
 
-// Who adds a bias, if there is one. Where sides are not whole vectors the library multiplies,
-// rounds, and adds the bias afterwards, which is one rounding too many. There C begins as the bias,
-// and the product is added to it.
-enum adding { ADDS_NONE, ADDS_IN_LIBRARY, ADDS_FIRST };
-#define BIAS_VECTOR 8 // elements
+#define VECTOR 8 // elements
 
 // A product of a shape, as it was prepared. Pointers count by their alignment.
 struct choice {
     struct gemm shape; // without pointers
-    enum adding bias;
+    bool has_bias;
     uint32_t alignment[4]; // a, b, c, bias
     cublasLtMatmulDesc_t product;
     cublasLtMatrixLayout_t a, b, c;
@@ -142,8 +138,7 @@ static bool describe(const struct cublaslt *lt, const struct gemm *g, struct cho
 {
     cublasOperation_t first = g->form == PRODUCT_NT ? CUBLAS_OP_T : CUBLAS_OP_N;
     cublasOperation_t second = g->form == PRODUCT_TN ? CUBLAS_OP_T : CUBLAS_OP_N;
-    cublasLtEpilogue_t epilogue =
-        c->bias == ADDS_IN_LIBRARY ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
+    cublasLtEpilogue_t epilogue = g->bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
     cudaDataType type = type_of(g->dtype);
     int64_t b_rows = g->form == PRODUCT_NT ? g->k : g->n,
             b_columns = g->form == PRODUCT_NT ? g->n : g->k;
@@ -198,13 +193,15 @@ static bool choose(const struct cublaslt *lt, struct choice *c)
     return fine;
 }
 
-static enum adding bias_of(const struct gemm *g, const uint32_t alignment[4])
+// Where sides are not whole vectors the library rounds a product before it adds a bias or what C
+// holds, which is one rounding too many.
+static bool rounds_once(const struct gemm *g, const uint32_t alignment[4])
 {
     uint32_t bytes = g->dtype == DTYPE_FP32 ? 4 : 2;
-    bool whole = g->m % BIAS_VECTOR == 0 && g->n % BIAS_VECTOR == 0 && g->k % BIAS_VECTOR == 0;
+    bool whole = g->m % VECTOR == 0 && g->n % VECTOR == 0 && g->k % VECTOR == 0;
     for (int i = 0; i < 4; i++)
-        whole = whole && alignment[i] >= BIAS_VECTOR * bytes;
-    return !g->bias ? ADDS_NONE : whole ? ADDS_IN_LIBRARY : ADDS_FIRST;
+        whole = whole && alignment[i] >= VECTOR * bytes;
+    return !g->bias || whole;
 }
 
 static struct choice key_of(const struct gemm *g)
@@ -219,7 +216,7 @@ static struct choice key_of(const struct gemm *g)
     const void *data[] = {g->a, g->b, g->c, g->bias};
     for (int i = 0; i < 4; i++)
         key.alignment[i] = alignment_of(data[i]);
-    key.bias = bias_of(g, key.alignment);
+    key.has_bias = g->bias != NULL;
     return key;
 }
 
@@ -230,7 +227,7 @@ static struct choice *choice_of(const struct gemm *g)
         loaded = cublaslt_create();
     struct cublaslt *lt = loaded;
     struct choice key = key_of(g);
-    if (!lt || !lt->handle || g->k == 0)
+    if (!lt || !lt->handle || g->k == 0 || !rounds_once(g, key.alignment))
         return NULL;
     for (int i = 0; i < lt->count; i++)
         if (memcmp(&lt->choices[i], &key, offsetof(struct choice, product)) == 0)
@@ -254,15 +251,13 @@ static enum status lt_run(struct attention_backend *backend, const struct gemm *
 {
     const struct choice *c = choice_of(g);
     const struct cublaslt *lt = loaded;
-    float one = 1, kept = c->bias == ADDS_FIRST ? 1 : 0;
+    float one = 1, zero = 0;
     cublasStatus_t status = CUBLAS_STATUS_SUCCESS;
-    if (c->bias == ADDS_FIRST)
-        bias_rows_cuda(backend, g);
-    if (c->bias == ADDS_IN_LIBRARY)
+    if (g->bias)
         status = lt->cublasLtMatmulDescSetAttribute(c->product, CUBLASLT_MATMUL_DESC_BIAS_POINTER,
                                                     &g->bias, sizeof(g->bias));
     if (status == CUBLAS_STATUS_SUCCESS)
-        status = lt->cublasLtMatmul(lt->handle, c->product, &one, g->b, c->b, g->a, c->a, &kept,
+        status = lt->cublasLtMatmul(lt->handle, c->product, &one, g->b, c->b, g->a, c->a, &zero,
                                     g->c, c->c, g->c, c->c, &c->algorithm, lt->workspace,
                                     lt->workspace ? WORKSPACE_BYTES : 0, backend->queue.stream);
     if (status == CUBLAS_STATUS_SUCCESS)

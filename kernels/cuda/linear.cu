@@ -273,21 +273,3 @@ void product_cuda(struct attention_backend *backend, const struct gemm *g)
     });
     cuda_launched(backend, "a product");
 }
-
-template <class Stored>
-__global__ void __launch_bounds__(THREADS)
-    bias_rows(int64_t m, int64_t n, const Stored *bias, Stored *c)
-{
-    FOR_EACH(i, m * n)
-    c[i] = bias[i % n];
-}
-
-void bias_rows_cuda(struct attention_backend *backend, const struct gemm *g)
-{
-    with_dtype(g->dtype, [&](auto type) {
-        typedef typename decltype(type)::stored stored;
-        bias_rows<stored><<<blocks_for(g->m * g->n), THREADS, 0, backend->queue.stream>>>(
-            g->m, g->n, (const stored *)g->bias, (stored *)g->c);
-    });
-    cuda_launched(backend, "the bias of a product");
-}

@@ -22,9 +22,6 @@ void sum_parts_cuda(struct attention_backend *backend, enum case_dtype dtype,
 // A product without a library: any sizes, one thread for each element.
 void product_cuda(struct attention_backend *backend, const struct gemm *g);
 
-// Writes the bias of a product to all rows of C.
-void bias_rows_cuda(struct attention_backend *backend, const struct gemm *g);
-
 #ifdef __cplusplus
 }
 #endif
