@@ -83,6 +83,13 @@ struct cpattn_host {
 CPATTN_API const struct cpattn_host *
 cpattn_daemon_status_host(const struct cpattn_daemon_status *status, int index);
 
+// cpattn_order() with the host of the device: its place among those of cpattn_daemon_status_host(),
+// 0 for the daemon's own. Devices of other hosts are counted from 0.
+CPATTN_API enum cpattn_status cpattn_order_on(struct cpattn_client *client, enum cpattn_order order,
+                                              int host, int device, uint64_t timeout_ns,
+                                              uint64_t *count,
+                                              struct cpattn_error *error) CPATTN_MUST_CHECK;
+
 #ifdef __cplusplus
 }
 #endif

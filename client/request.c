@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/cpattn_watch.h"
 #include "client/request.h"
 
 // Time limit of a request to cancel.
@@ -212,6 +213,13 @@ enum cpattn_status cpattn_cancel_id(struct cpattn_client *client, const char *id
 enum cpattn_status cpattn_order(struct cpattn_client *client, enum cpattn_order order, int device,
                                 uint64_t timeout_ns, uint64_t *count, struct cpattn_error *error)
 {
+    return cpattn_order_on(client, order, 0, device, timeout_ns, count, error);
+}
+
+enum cpattn_status cpattn_order_on(struct cpattn_client *client, enum cpattn_order order, int host,
+                                   int device, uint64_t timeout_ns, uint64_t *count,
+                                   struct cpattn_error *error)
+{
     struct error inner = {.status = STATUS_OK};
     struct wire_request request;
     struct wire_reply reply;
@@ -222,7 +230,10 @@ enum cpattn_status cpattn_order(struct cpattn_client *client, enum cpattn_order 
     if (status == STATUS_OK && (device < 0 || device > DEVICE_NUMBER_MAX))
         status = error_set(&inner, STATUS_INVALID_ARGUMENT, "device is %d; accepted is 0 to %d",
                            device, DEVICE_NUMBER_MAX);
-    request.order = (struct wire_order){(enum wire_order_kind)order, device};
+    if (status == STATUS_OK && (host < 0 || host >= HOSTS_MAX))
+        status = error_set(&inner, STATUS_INVALID_ARGUMENT, "host is %d; accepted is 0 to %d", host,
+                           HOSTS_MAX - 1);
+    request.order = (struct wire_order){(enum wire_order_kind)order, device, host};
     if (status == STATUS_OK)
         status = client_ask(client, &request, timeout_ns, &reply, &inner);
     if (status == STATUS_OK && count)

@@ -89,7 +89,11 @@ static enum status decode_order(const Cpattn__V1__Order *message, struct wire_or
         return error_set(error, STATUS_INVALID_ARGUMENT,
                          "order.device is %lld; accepted is 0 to %d", (long long)message->device,
                          DEVICE_NUMBER_MAX);
+    if (message->host < 0 || message->host >= HOSTS_MAX)
+        return error_set(error, STATUS_INVALID_ARGUMENT, "order.host is %lld; accepted is 0 to %d",
+                         (long long)message->host, HOSTS_MAX - 1);
     order->kind = (enum wire_order_kind)message->kind;
+    order->host = (int32_t)message->host;
     order->device = (int32_t)message->device;
     return STATUS_OK;
 }

@@ -153,6 +153,7 @@ static Cpattn__V1__Order *build_order(struct build *b, const struct wire_order *
     if (message) {
         message->kind = (Cpattn__V1__OrderKind)order->kind;
         message->device = order->device;
+        message->host = order->host;
     }
     return message;
 }

@@ -39,6 +39,7 @@ enum wire_order_kind {
 struct wire_order {
     enum wire_order_kind kind;
     int32_t device; // 0..DEVICE_NUMBER_MAX; of the first two kinds
+    int32_t host;   // 0..HOSTS_MAX - 1, as in wire_status; of the first two kinds
 };
 
 #define DEVICE_NUMBER_MAX 63

@@ -95,9 +95,10 @@ void answer_log_order(const struct wire_order *order, const struct peer *peer, e
                                         [ORDER_UNPOISON] = "unpoison",
                                         [ORDER_RELOAD] = "reload"};
     char who[PEER_TEXT_MAX];
-    char device[24] = "";
+    char device[48] = "";
     if (order->kind == ORDER_DRAIN_DEVICE || order->kind == ORDER_ENABLE_DEVICE)
-        snprintf(device, sizeof(device), " device=%d", order->device);
+        snprintf(device, sizeof(device), order->host ? " device=%d host=%d" : " device=%d",
+                 order->device, order->host);
     if (is_written(status))
         log_notice("order kind=%s%s %s status=%s", names[order->kind], device,
                    peer_describe(peer, who), status_name(status));

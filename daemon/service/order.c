@@ -9,36 +9,50 @@ static int number_of(const struct wire_description *d, int place)
     return d->gpu_count > 0 ? d->gpus[place].index : place;
 }
 
-static enum status device_find(const struct wire_description *d, int device, uint64_t *bit,
-                               struct error *error)
+// Devices of other hosts are counted from 0, as agents choose which they are.
+static int host_number_of(const struct service_config *config, int host, int place)
+{
+    return host == 0 ? number_of(&config->description, place) : place;
+}
+
+static enum status device_find(const struct service_config *config, const struct wire_order *order,
+                               uint64_t *bit, struct error *error)
 {
     char names[4 * DEVICES_MAX + 1] = "";
     size_t used = 0;
-    for (int place = 0; place < d->devices; place++) {
-        if (number_of(d, place) == device) {
+    int host = order->host;
+    if (host >= config->host_count)
+        return error_set(error, STATUS_INVALID_ARGUMENT, "host is %d; this daemon has %d", host,
+                         config->host_count);
+    for (int place = 0; place < config->hosts[host].device_count; place++) {
+        int number = host_number_of(config, host, place);
+        if (number == order->device) {
             *bit = UINT64_C(1) << place;
             return STATUS_OK;
         }
         used += (size_t)snprintf(names + used, sizeof(names) - used, "%s%d", place > 0 ? ", " : "",
-                                 number_of(d, place));
+                                 number);
     }
-    return error_set(error, STATUS_INVALID_ARGUMENT, "device is %d; this daemon has %s", device,
-                     names);
+    return error_set(error, STATUS_INVALID_ARGUMENT, "device is %d; %s has %s", order->device,
+                     host == 0 ? "this daemon" : config->hosts[host].name, names);
 }
 
-enum status order_do(struct core *core, uint64_t now_ns, const struct wire_description *description,
+enum status order_do(struct core *core, uint64_t now_ns, const struct service_config *config,
                      const struct wire_order *order, uint64_t *count, struct error *error)
 {
-    uint64_t bit = 0, out = core_devices_out(core, 0);
+    uint64_t bit = 0, out;
     if (order->kind == ORDER_UNPOISON) {
         *count = (uint64_t)core_unpoison(core, now_ns);
         return STATUS_OK;
     }
-    enum status status = device_find(description, order->device, &bit, error);
+    enum status status = device_find(config, order, &bit, error);
     if (status != STATUS_OK)
         return status;
+    out = core_devices_out(core, order->host);
     out = order->kind == ORDER_DRAIN_DEVICE ? out | bit : out & ~bit;
-    core_set_devices_out(core, now_ns, 0, out);
-    *count = (uint64_t)__builtin_popcountll(out);
+    core_set_devices_out(core, now_ns, order->host, out);
+    *count = 0;
+    for (int host = 0; host < config->host_count; host++)
+        *count += (uint64_t)__builtin_popcountll(core_devices_out(core, host));
     return STATUS_OK;
 }

@@ -145,8 +145,7 @@ static void request_order(struct service *s, struct exchange *exchange, const st
     if (status == STATUS_OK && request->order.kind == ORDER_RELOAD)
         s->reload(s->context);
     else if (status == STATUS_OK)
-        status = order_do(s->core, clock_now_ns(), &s->config.description, &request->order,
-                          &done.done, &error);
+        status = order_do(s->core, clock_now_ns(), &s->config, &request->order, &done.done, &error);
     s->moved = true;
     answer_log_order(&request->order, peer, status);
     reply_done(exchange, request, status == STATUS_OK ? &done : NULL, &error);

@@ -472,6 +472,10 @@ _CLIENT_FUNCTIONS = {
         _INT,
         [_POINTER, _INT, _INT, ctypes.c_uint64, ctypes.POINTER(ctypes.c_uint64), _ERROR],
     ),
+    "cpattn_order_on": (
+        _INT,
+        [_POINTER, _INT, _INT, _INT, ctypes.c_uint64, ctypes.POINTER(ctypes.c_uint64), _ERROR],
+    ),
     "cpattn_result_destroy": (None, [ctypes.POINTER(ResultStruct)]),
     "cpattn_result_rank": (ctypes.POINTER(RankStruct), [ctypes.POINTER(ResultStruct), _INT]),
     "cpattn_result_figures": (

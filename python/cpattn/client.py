@@ -496,13 +496,13 @@ class Client:
         )
         insist(status, error)
 
-    def drain(self, device: int, timeout: float = 5) -> int:
+    def drain(self, device: int, timeout: float = 5, host: int = 0) -> int:
         """Takes a device out of use; for administrators. Returns the number of devices out of use."""
-        return self._order(1, device, timeout)
+        return self._order(1, device, timeout, host)
 
-    def enable(self, device: int, timeout: float = 5) -> int:
+    def enable(self, device: int, timeout: float = 5, host: int = 0) -> int:
         """Uses a device again; for administrators. Returns the number of devices out of use."""
-        return self._order(2, device, timeout)
+        return self._order(2, device, timeout, host)
 
     def unpoison(self, timeout: float = 5) -> int:
         """Runs cases again that killed their pools; for administrators. Returns their number."""
@@ -512,10 +512,11 @@ class Client:
         """Makes the daemon read its settings again; for administrators."""
         self._order(4, 0, timeout)
 
-    def _order(self, order: int, device: int, timeout: float) -> int:
+    def _order(self, order: int, device: int, timeout: float, host: int = 0) -> int:
         count, error = ctypes.c_uint64(), Error()
-        status = self._library.cpattn_order(
-            self._handle, order, device, _ns(timeout), ctypes.byref(count), ctypes.byref(error)
+        wait = _ns(timeout)
+        status = self._library.cpattn_order_on(
+            self._handle, order, host, device, wait, ctypes.byref(count), ctypes.byref(error)
         )
         insist(status, error)
         return count.value

@@ -190,7 +190,8 @@ static void reply_fill(struct wire_reply *reply, const struct wire_request *requ
         reply_watch(&s, &request->watch, &reply->events);
         break;
     case METHOD_ORDER:
-        reply->done = 10 * (uint64_t)request->order.kind + (uint64_t)request->order.device;
+        reply->done = 10 * (uint64_t)request->order.kind + (uint64_t)request->order.device +
+                      100 * (uint64_t)request->order.host;
         break;
     }
 }

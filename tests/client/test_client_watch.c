@@ -31,6 +31,18 @@ static const struct cpattn_event *next(uint64_t timeout_ns)
     return event;
 }
 
+START_TEST(orders_name_a_host)
+{
+    uint64_t count = 0;
+    ck_assert_int_eq(cpattn_order_on(client, CPATTN_ORDER_ENABLE, 3, 5, 0, &count, &error),
+                     CPATTN_OK);
+    ck_assert_uint_eq(count, 325); // which is what the other side makes of it
+    ck_assert_int_eq(cpattn_order_on(client, CPATTN_ORDER_ENABLE, 64, 5, 0, &count, &error),
+                     CPATTN_INVALID_ARGUMENT);
+    ck_assert_str_eq(error.text, "host is 64; accepted is 0 to 63");
+}
+END_TEST
+
 START_TEST(events_come_in_order)
 {
     ck_assert_int_eq(cpattn_watch_create(client, 0, 0, &watch, &error), CPATTN_OK);
@@ -84,6 +96,7 @@ int main(void)
     tcase_set_timeout(all, 30);
     tcase_add_checked_fixture(all, setup, teardown);
     tcase_add_test(all, events_come_in_order);
+    tcase_add_test(all, orders_name_a_host);
     tcase_add_test(all, what_cannot_be_asked_is_refused);
     tcase_add_test(all, a_watch_outlives_the_daemon);
     suite_add_tcase(suite, all);

@@ -403,6 +403,46 @@ START_TEST(test_strangers_are_dropped)
 }
 END_TEST
 
+static void order_give(enum wire_order_kind kind, int host, int device, uint64_t out)
+{
+    struct wire_request request = daemon_request(METHOD_ORDER);
+    request.order = (struct wire_order){.kind = kind, .device = device, .host = host};
+    struct wire_reply reply = daemon_call(&h.daemon, &request);
+    expect_status(&reply, STATUS_OK);
+    ck_assert_uint_eq(reply.done, out);
+    wire_reply_fini(&reply);
+}
+
+static void order_is_refused(int host, int device, const char *text)
+{
+    struct wire_request request = daemon_request(METHOD_ORDER);
+    request.order = (struct wire_order){ORDER_DRAIN_DEVICE, device, host};
+    struct wire_reply reply = daemon_call(&h.daemon, &request);
+    expect_status(&reply, STATUS_INVALID_ARGUMENT);
+    expect_text(reply.message, text);
+    wire_reply_fini(&reply);
+}
+
+START_TEST(test_devices_of_another_host_are_drained)
+{
+    hosts_run_and_pass(&h, 6, 3);
+    order_give(ORDER_DRAIN_DEVICE, 2, 1, 1);
+    order_give(ORDER_DRAIN_DEVICE, 0, 1, 2);
+    order_is_refused(2, 2, "c has 0, 1");
+    order_is_refused(3, 0, "this daemon has 3");
+    struct wire_request request = hosts_request(6, 3);
+    struct wire_reply reply = daemon_call(&h.daemon, &request);
+    expect_status(&reply, STATUS_UNAVAILABLE);
+    expect_text(reply.message, "an administrator");
+    wire_reply_fini(&reply);
+    hosts_run_and_pass(&h, 2, 1); // on the host that has all of its
+    ck_assert_int_gt(hosts_rank_count(&h, 1), 0);
+    order_give(ORDER_ENABLE_DEVICE, 2, 1, 1);
+    order_give(ORDER_ENABLE_DEVICE, 0, 1, 0);
+    hosts_run_and_pass(&h, 6, 3);
+}
+END_TEST
+
 // ---- settings ----------------------------------------------------------------------------------
 
 static void refused(const char *const *arguments, const char *text)
@@ -442,6 +482,7 @@ int main(void)
     tcase_add_test(cases, test_rank_of_another_host_is_stopped);
     tcase_add_test(cases, test_agent_is_killed);
     tcase_add_test(cases, test_case_waits_for_a_host);
+    tcase_add_test(cases, test_devices_of_another_host_are_drained);
     tcase_add_test(cases, test_agent_is_stopped);
     tcase_add_test(cases, test_agent_waits_for_ranks_of_the_one_before);
     tcase_add_test(cases, test_daemon_is_killed);

@@ -13,6 +13,7 @@
 #include <time.h>
 
 #include "client/cpattn.h"
+#include "client/cpattn_watch.h"
 #include "plan/case.h"
 
 struct cpattn_case {
@@ -501,6 +502,14 @@ enum cpattn_status cpattn_order(struct cpattn_client *client, enum cpattn_order 
         return fake_error(error, CPATTN_INVALID_ARGUMENT, "device is 63; this daemon has 0, 1");
     *count = order == CPATTN_ORDER_UNPOISON ? 1 : order == CPATTN_ORDER_DRAIN ? 2 : 0;
     return CPATTN_OK;
+}
+
+enum cpattn_status cpattn_order_on(struct cpattn_client *client, enum cpattn_order order, int host,
+                                   int device, uint64_t timeout_ns, uint64_t *count,
+                                   struct cpattn_error *error)
+{
+    (void)host;
+    return cpattn_order(client, order, device, timeout_ns, count, error);
 }
 
 void cpattn_request_destroy(struct cpattn_request *request)

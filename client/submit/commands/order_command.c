@@ -5,7 +5,9 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
+#include "client/cpattn_watch.h"
 #include "client/submit/commands/command.h"
 #include "client/submit/commands/options.h"
 
@@ -15,20 +17,50 @@ struct order_options {
     const char *socket;
     bool wants_device, has_device;
     int device;
+    const char *host; // of the device, so many bytes; 0: the daemon's own
+    int host_bytes;
 };
 
+// "3", or "node2:3" of another host.
 static error_t device_take(struct order_options *o, const char *text)
 {
     char *end;
+    const char *colon = strrchr(text, ':'), *number = colon ? colon + 1 : text;
     errno = 0;
-    long device = strtol(text, &end, 10);
-    if (end == text || *end || errno != 0 || device < 0 || device > 63) {
+    long device = strtol(number, &end, 10);
+    if (end == number || *end || errno != 0 || device < 0 || device > 63) {
         command_complain("device is '%s'; expected the number of a GPU or core, 0 to 63", text);
         return EINVAL;
     }
     o->device = (int)device;
     o->has_device = true;
+    o->host_bytes = colon ? (int)(colon - text) : 0;
+    o->host = text;
     return 0;
+}
+
+// The place of the named host among those of the daemon.
+static enum cpattn_status host_find(struct cpattn_client *client, const struct order_options *o,
+                                    int *host, struct cpattn_error *error)
+{
+    struct cpattn_daemon_status *status;
+    enum cpattn_status result = cpattn_query_status(client, 0, &status, error);
+    if (result != CPATTN_OK)
+        return result;
+    *host = -1;
+    for (int i = 0; i < status->host_count; i++) {
+        const char *name = cpattn_daemon_status_host(status, i)->name;
+        if (strlen(name) == (size_t)o->host_bytes && strncmp(name, o->host, strlen(name)) == 0)
+            *host = i;
+    }
+    cpattn_daemon_status_destroy(status);
+    if (*host >= 0)
+        return CPATTN_OK;
+    error->status = CPATTN_NOT_FOUND;
+    snprintf(error->text, sizeof(error->text),
+             "'%.*s' is not among the hosts of this daemon; cpattn-submit status lists them",
+             o->host_bytes, o->host);
+    return CPATTN_NOT_FOUND;
 }
 
 static error_t parse_order(int key, char *value, struct argp_state *state)
@@ -72,7 +104,7 @@ static int order_give(int argc, char **argv, enum cpattn_order order, const char
     const struct argp argp = {.options = options,
                               .parser = parse_order,
                               .children = access,
-                              .args_doc = of_device ? "DEVICE" : NULL,
+                              .args_doc = of_device ? "[HOST:]DEVICE" : NULL,
                               .doc = about};
     struct order_options o = {.wants_device = of_device};
     struct cpattn_error error;
@@ -81,7 +113,11 @@ static int order_give(int argc, char **argv, enum cpattn_order order, const char
     struct cpattn_client *client = options_query(&argp, argc, argv, &o, &o.socket, &exit_status);
     if (!client)
         return exit_status;
-    if (cpattn_order(client, order, o.device, 0, &count, &error) == CPATTN_OK)
+    int host = 0;
+    enum cpattn_status status = o.host_bytes > 0 ? host_find(client, &o, &host, &error) : CPATTN_OK;
+    if (status == CPATTN_OK)
+        status = cpattn_order_on(client, order, host, o.device, 0, &count, &error);
+    if (status == CPATTN_OK)
         print_done(order, count);
     else
         exit_status = command_failed(&error);
@@ -95,7 +131,8 @@ int command_drain(int argc, char **argv)
                       "Takes a device out of use: nothing more is started or run on it, and "
                       "running cases finish. For administrators."
                       "\vExample:\n"
-                      "  cpattn-submit drain 3");
+                      "  cpattn-submit drain 3\n"
+                      "  cpattn-submit drain node2:3");
 }
 
 int command_enable(int argc, char **argv)
