@@ -48,19 +48,25 @@ static int limit_ms(const struct cell *cell)
 
 // ---- a cell ------------------------------------------------------------------------------------
 
+static bool status_take(struct wire_reply *reply)
+{
+    struct wire_request request = {.version = WIRE_VERSION, .method = METHOD_STATUS};
+    uint32_t number = ++scene.last, got;
+    memcpy(request.id.bytes, &number, sizeof(number));
+    raw_send(&scene.client, number, &request);
+    if (raw_wait(&scene.client, PATIENCE_MS, &got, reply) == RAW_REPLY)
+        return true;
+    trouble("no answer to a status call");
+    return false;
+}
+
 // Whether one pool works and one stands by, and both have nothing to do.
 static bool both_are_idle(void)
 {
-    struct wire_request request = {.version = WIRE_VERSION, .method = METHOD_STATUS};
     struct wire_reply reply;
-    uint32_t number = ++scene.last, got;
     int idle = 0, spares = 0;
-    memcpy(request.id.bytes, &number, sizeof(number));
-    raw_send(&scene.client, number, &request);
-    if (raw_wait(&scene.client, PATIENCE_MS, &got, &reply) != RAW_REPLY) {
-        trouble("no answer to a status call");
+    if (!status_take(&reply))
         return true;
-    }
     for (int i = 0; i < reply.pools.pool_count; i++) {
         const struct wire_pool *pool = &reply.pools.pools[i];
         idle += pool->state == POOL_IDLE;
@@ -98,6 +104,31 @@ static void order_await(void)
     }
 }
 
+// Deaths in all pools that the daemon has heard of.
+static uint64_t deaths_told(void)
+{
+    struct wire_reply reply;
+    uint64_t deaths = 0;
+    if (!status_take(&reply))
+        return UINT64_MAX;
+    for (int i = 0; i < reply.pools.pool_count; i++)
+        deaths += reply.pools.pools[i].deaths;
+    wire_reply_fini(&reply);
+    return deaths;
+}
+
+// A process that ends frees its memory before the daemon can hear of its death.
+static void death_await(uint64_t before)
+{
+    for (int waited = 0; deaths_told() <= before; waited += PAUSE_US) {
+        if (waited > PATIENCE_MS * 1000) {
+            trouble("the daemon does not tell that a rank has died");
+            return;
+        }
+        usleep(PAUSE_US);
+    }
+}
+
 static void cell_run(const struct cell *cell)
 {
     pid_t pids[CHILDREN_MAX];
@@ -110,7 +141,10 @@ static void cell_run(const struct cell *cell)
     ranks_rest(pids, RANKS); // so that the order is for the spare
     order_write(cell);
     ranks_end(pids + RANKS, RANKS);
+    uint64_t deaths = deaths_told();
     order_await();
+    if (cell->point == FAULT_IDLE && is_end(cell->kind))
+        death_await(deaths);
     answer_take("case of the pool that works", case_send(PATIENCE_MS), PASSES, NULL);
     for (int i = 0; i < RANKS; i++)
         if (kill(pids[i], 0) != 0)

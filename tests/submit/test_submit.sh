@@ -751,7 +751,7 @@ if command -v script >/dev/null 2>&1; then
         drawn=$(printf q | NO_COLOR=1 TERM=xterm script -qec "$fake top" /dev/null)
         tap_lacks "top, NO_COLOR: no colour" "$drawn" "${escape}[31m"
         drawn=$(printf '\033[4~q' | LINES=16 COLUMNS=80 TERM=linux script -qec "$fake top --socket many" /dev/null)
-        tap_has "top: the end key shows the last rows" "$drawn" "rows 7-21 of 21"
+        tap_has "top: the end key shows the last rows" "$drawn" "rows 8-22 of 22"
         ;;
     esac
 else
