@@ -25,6 +25,7 @@ AM_TESTS_ENVIRONMENT = \
     CK_VERBOSITY=silent; export CK_VERBOSITY; \
     CK_TIMEOUT_MULTIPLIER=$(TEST_TIMEOUT_MULTIPLIER); export CK_TIMEOUT_MULTIPLIER; \
     UBSAN_OPTIONS=print_stacktrace=1; export UBSAN_OPTIONS; \
+    LSAN_OPTIONS=suppressions='$(abs_top_srcdir)/tests/support/lsan.supp':print_suppressions=0; export LSAN_OPTIONS; \
     TSAN_OPTIONS=suppressions='$(abs_top_srcdir)/tests/support/tsan.supp'; export TSAN_OPTIONS; \
     OPENBLAS_NUM_THREADS=1; export OPENBLAS_NUM_THREADS; \
     top_srcdir='$(abs_top_srcdir)'; export top_srcdir; \

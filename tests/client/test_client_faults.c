@@ -284,14 +284,6 @@ START_TEST(a_stopped_daemon_costs_the_time_limit)
 }
 END_TEST
 
-// nng drops the request that it is handing to a connection in the moment that this ends.
-const char *__lsan_default_suppressions(void);
-
-const char *__lsan_default_suppressions(void)
-{
-    return "leak:link_exchange\n";
-}
-
 static atomic_bool storm_over;
 
 // Asks on and on; counts answers, and anything but an answer or a lost daemon.

@@ -28,15 +28,6 @@
 
 extern char **environ;
 
-#ifdef __SANITIZE_ADDRESS__
-// A connection that is reset while it is made costs the library a few kilobytes.
-const char *__lsan_default_suppressions(void);
-const char *__lsan_default_suppressions(void)
-{
-    return "leak:libnng";
-}
-#endif
-
 static void pause_ms(int ms)
 {
     struct timespec time = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000L};

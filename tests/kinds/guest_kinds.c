@@ -92,13 +92,19 @@ static void block_pass(const struct cpattn_guest_place *place, struct gathered *
     }
 }
 
+// Ranks that have nothing may have no memory for it.
+static void bytes_put(void *to, const void *from, size_t bytes)
+{
+    if (bytes > 0)
+        memcpy(to, from, bytes);
+}
+
 static void gather(const struct cpattn_guest_place *place, const void *data, size_t bytes,
                    struct gathered *all)
 {
     memset(all, 0, sizeof(*all));
     all->data[place->rank] = malloc(bytes + 1);
-    if (bytes > 0)
-        memcpy(all->data[place->rank], data, bytes);
+    bytes_put(all->data[place->rank], data, bytes);
     all->bytes[place->rank] = bytes;
     for (int rank = 0; rank < place->world_size; rank++)
         block_pass(place, all, rank);
@@ -168,7 +174,7 @@ static void blocks_put(const struct cpattn_guest_job *job, const struct gathered
             before += 4 * (size_t)cpattn_guest_message(job, from, block);
         if (cpattn_guest_message(job, from, rank) >= 0)
             bytes = 4 * (size_t)cpattn_guest_message(job, from, rank);
-        memcpy(at, all->data[from] + before, bytes);
+        bytes_put(at, all->data[from] + before, bytes);
         at += bytes;
     }
 }
@@ -182,7 +188,7 @@ static bool collective_do(const struct cpattn_guest_job *job, const struct gathe
     else if (field_is(job, "operation", "reduce_scatter"))
         reduce(job, all, rank * to->shape[0], to);
     else if (field_is(job, "operation", "broadcast"))
-        memcpy(to->data, all->data[root], to->bytes);
+        bytes_put(to->data, all->data[root], to->bytes);
     else if (field_is(job, "operation", "all_gather") || cpattn_guest_message(job, 0, 0) >= 0)
         blocks_put(job, all, to);
     else
