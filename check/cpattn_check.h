@@ -226,9 +226,9 @@ struct cpattn_check_tensor {
 CPATTN_API bool cpattn_check_job_tensor(const struct cpattn_check_job *job, int index,
                                         struct cpattn_check_tensor *tensor);
 
-// Fills an input with its elements, and a result with bytes by which the diagnosis knows memory
-// that nothing has come to. In place, the send is filled last. INVALID_ARGUMENT: the rank has no
-// such tensor, or it has another size.
+// Fills an input with its elements, and a result with a pattern by which the diagnosis recognizes
+// memory that was never written. In place, fill send last. INVALID_ARGUMENT: the rank has no such
+// tensor, or it has another size.
 CPATTN_API enum cpattn_status cpattn_check_job_fill(const struct cpattn_check_job *job,
                                                     const char *tensor, void *data, size_t bytes,
                                                     struct cpattn_error *error) CPATTN_MUST_CHECK;
@@ -239,18 +239,18 @@ struct cpattn_check_buffer {
     size_t bytes;
 };
 
-// Judges the named results; inputs among them are compared with what they were filled with. Of a
-// tensor that is not named nothing is said. INVALID_ARGUMENT: no buffer, a tensor that the rank
-// does not have, has twice, or has in another size, or memory that is not aligned.
+// Judges the named results; inputs among them are compared with what they were filled with. Other
+// tensors are not judged. INVALID_ARGUMENT: there is no buffer, a tensor is named twice, the rank
+// has no such tensor or one of another size, or memory is not aligned.
 CPATTN_API enum cpattn_status cpattn_check_job_verify(const struct cpattn_check_job *job,
                                                       const struct cpattn_check_buffer *buffers,
                                                       int count,
                                                       struct cpattn_check_verdict **verdict,
                                                       struct cpattn_error *error) CPATTN_MUST_CHECK;
 
-// Of the results of a layer that must be the same on all ranks to the last bit, as y of a row layer
-// without sequence parallelism: equal numbers, equal bits. Compare those of all ranks that have
-// verified the same tensors.
+// A digest of those results of a layer that must have the same bits on all ranks, such as y of a
+// row layer without sequence parallelism. Compare the digests of ranks that verified the same
+// tensors.
 CPATTN_API uint64_t cpattn_check_verdict_digest(const struct cpattn_check_verdict *verdict);
 
 #ifdef __cplusplus

@@ -70,8 +70,8 @@ CPATTN_API int cpattn_guest_main(const struct cpattn_guest *guest);
 
 // Registers a function for jobs of another kind, "collective" or "linear", before
 // cpattn_guest_main(). Such a job selects the guest with its field `implementation`. run() gets one
-// job at a time and returns as attend() does. A job with `iterations` calls it so many times, with
-// the memory as the call before has left it. False: there is no such kind, or its function is
+// job at a time and returns as attend() does. A job with `iterations` calls it that many times; each
+// call finds the memory as the call before has left it. False: there is no such kind, or its function is
 // registered.
 //
 //     static int collective(struct cpattn_guest_job *job, void *context)
