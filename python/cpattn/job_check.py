@@ -79,8 +79,8 @@ class JobCheck:
         return view.address, view
 
     def fill(self, name: str, value: Any) -> None:
-        """Fills an input with its elements; a result with bytes by which the diagnosis knows memory
-        that nothing has come to."""
+        """Fills an input with its elements; a result with a pattern by which the diagnosis recognizes
+        memory that was never written."""
         address, _owner = self._address(name, value)
         error = Error()
         status = self._library.cpattn_check_job_fill(
