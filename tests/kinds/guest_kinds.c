@@ -75,7 +75,7 @@ static void block_pass(const struct cpattn_guest_place *place, struct gathered *
     if (!root && mine)
         put(sockets[0], &all->bytes[rank], sizeof(size_t));
     if (!mine && root)
-        all->data[rank] = malloc(all->bytes[rank] + 1);
+        all->data[rank] = calloc(all->bytes[rank] + 1, 1);
     if (root && !mine)
         get(sockets[rank], all->data[rank], all->bytes[rank]);
     if (!root && mine)
@@ -87,7 +87,7 @@ static void block_pass(const struct cpattn_guest_place *place, struct gathered *
         }
     if (!root && !mine) {
         get(sockets[0], &all->bytes[rank], sizeof(size_t));
-        all->data[rank] = malloc(all->bytes[rank] + 1);
+        all->data[rank] = calloc(all->bytes[rank] + 1, 1);
         get(sockets[0], all->data[rank], all->bytes[rank]);
     }
 }
@@ -103,7 +103,7 @@ static void gather(const struct cpattn_guest_place *place, const void *data, siz
                    struct gathered *all)
 {
     memset(all, 0, sizeof(*all));
-    all->data[place->rank] = malloc(bytes + 1);
+    all->data[place->rank] = calloc(bytes + 1, 1);
     bytes_put(all->data[place->rank], data, bytes);
     all->bytes[place->rank] = bytes;
     for (int rank = 0; rank < place->world_size; rank++)
@@ -204,7 +204,7 @@ static int collective(struct cpattn_guest_job *job, void *context)
     bool known =
         cpattn_guest_tensor(job, "send", &from) && cpattn_guest_tensor(job, "receive", &to);
     if (!known || cpattn_guest_tensor(job, "q", &none) ||
-        strcmp(cpattn_guest_kind(job), "collective"))
+        strcmp(cpattn_guest_kind(job), "collective") != 0)
         return 1;
     if (from.dtype != CPATTN_GUEST_FP32 && from.dtype != CPATTN_GUEST_INT32) {
         cpattn_guest_fail(job, true, "knows fp32 and int32 alone");
@@ -313,8 +313,9 @@ static int linear(struct cpattn_guest_job *job, void *context)
     }
     if (makes("outside") && y.data)
         y.data[y.rows * y.columns] = 1;
-    if (makes("unlike") && cpattn_guest_place(job)->rank == 1)
-        ((uint32_t *)(void *)(row ? y : dx).data)[0] ^= 1;
+    struct matrix same = row ? y : dx;
+    if (makes("unlike") && same.data && cpattn_guest_place(job)->rank == 1)
+        ((uint32_t *)(void *)same.data)[0] ^= 1;
     return 0;
 }
 
