@@ -225,7 +225,8 @@ enum status agent_settings_read(struct agent_settings *s, int argc, char **argv,
     argp_parse(&argp, argc, argv, 0, NULL, s);
     if (!s->daemon_text[0])
         return error_set(error, STATUS_INVALID_ARGUMENT,
-                         "--daemon: name the daemon's agents-listen, tcp://HOST:PORT");
+                         "--daemon: name the daemon's agents-listen, tcp://HOST:PORT or "
+                         "tls+tcp://HOST:PORT");
     if (!s->token_file[0])
         return error_set(error, STATUS_INVALID_ARGUMENT,
                          "--token-file: name the file with the secret of agents");

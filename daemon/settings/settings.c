@@ -262,7 +262,7 @@ static const struct setting {
     {"agents-listen", "URL",
      "Listen for the agents of hosts at tcp://HOST:PORT or, with TLS, tls+tcp://HOST:PORT "
      "[nowhere]",
-     agents_listen_set, "tcp://HOST:PORT"},
+     agents_listen_set, NET_URL_SYNTAX},
     {"agents-token-file", "PATH", "File with the secret of agents; required with hosts",
      agents_token_file_set, "a path"},
     {"mesh-port", "PORT",

@@ -9,6 +9,8 @@ set -u
 . "$top_srcdir/tests/support/tap.sh"
 # shellcheck source=tests/support/python.sh
 . "$top_srcdir/tests/support/python.sh"
+# shellcheck source=tests/support/daemon.sh
+. "$top_srcdir/tests/support/daemon.sh"
 skip() {
     echo "1..0 # SKIP $1"
     exit 0
@@ -17,12 +19,6 @@ gpus=$(python3 -c 'import torch; print(torch.cuda.device_count())' 2>/dev/null) 
 [ "$gpus" -gt 0 ] || skip "PyTorch finds no GPU"
 [ -e "$top_builddir/guest/.libs/libcpattn-guest-cuda.so.0" ] || skip "guests are built without CUDA"
 python_libraries guest
-submit=$top_builddir/cpattn-submit
-scratch=$(mktemp -d) || exit 99
-CPATTN_SOCKET=$scratch/cpattnd.sock
-export CPATTN_SOCKET
-daemon=
-trap '[ -n "$daemon" ] && kill -KILL "$daemon" 2>/dev/null; rm -rf "$scratch"' EXIT
 
 cat >"$scratch/settings.yaml" <<YAML
 guests:
@@ -32,13 +28,7 @@ guests:
   faults: {command: [python3, "$top/tests/python/guest_faults.py"], world-sizes: "1-2"}
   numpy: {command: [python3, "$top/examples/guests/numpy_attention.py"], world-sizes: [1]}
 YAML
-"$top_builddir/cpattnd" --socket "$CPATTN_SOCKET" --config "$scratch/settings.yaml" --backend cuda --log-level warning \
-    2>"$scratch/log" &
-daemon=$!
-until "$submit" status >/dev/null 2>&1; do
-    kill -0 "$daemon" 2>/dev/null || { cat "$scratch/log"; exit 99; }
-    sleep 0.05
-done
+daemon_start --config "$scratch/settings.yaml" --backend cuda --log-level warning
 
 run() { # OPTIONS...
     out=$("$submit" case --timeout 120s "$@" 2>&1)

@@ -210,6 +210,13 @@ int daemon_run(const char *const *arguments, char *text, size_t size)
     return status_of(status);
 }
 
+void daemon_refuses(const char *const *arguments, const char *text)
+{
+    char output[4096];
+    ck_assert_int_eq(daemon_run(arguments, output, sizeof(output)), 64);
+    expect_text(output, text);
+}
+
 // ---- requests ----------------------------------------------------------------------------------
 
 struct wire_request daemon_request(enum wire_method method)

@@ -40,6 +40,8 @@ void daemon_fini(struct daemon *d);
 
 // Runs cpattnd to its end, which must be soon: exit status, and what it wrote to stderr.
 int daemon_run(const char *const *arguments, char *text, size_t size);
+// Expects cpattnd to refuse this command line with this text.
+void daemon_refuses(const char *const *arguments, const char *text);
 
 // Whether the log holds this text.
 bool daemon_logged(const struct daemon *d, const char *text);

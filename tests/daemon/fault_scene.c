@@ -233,21 +233,14 @@ static bool daemon_end(void)
 
 uint32_t case_send(int timeout_ms)
 {
-    static struct wire_request request;
     uint32_t number = ++scene.last;
-    memset(&request, 0, sizeof(request));
-    request.version = WIRE_VERSION;
-    request.method = METHOD_RUN;
-    request.timeout_ns = (uint64_t)timeout_ms * 1000000;
-    memcpy(request.id.bytes, &number, sizeof(number));
-    request.id.bytes[15] = 1;
-    case_init(&request.run);
-    request.run.batch = 1;
-    request.run.heads = request.run.kv_heads = 1;
-    request.run.head_dim_qk = request.run.head_dim_v = 16;
-    request.run.seqlen_q = request.run.seqlen_kv = 32;
-    request.run.seed = number;
-    raw_send(&scene.client, number, &request);
+    struct cp_case c;
+    case_init(&c);
+    c.batch = c.heads = c.kv_heads = 1;
+    c.head_dim_qk = c.head_dim_v = 16;
+    c.seqlen_q = c.seqlen_kv = 32;
+    c.seed = number;
+    raw_send_run(&scene.client, number, &c, timeout_ms);
     return number;
 }
 
@@ -298,11 +291,9 @@ void warm_up(void)
 
 void nothing_more(void)
 {
-    struct wire_request request = {.version = WIRE_VERSION, .method = METHOD_STATUS};
     struct wire_reply reply;
     uint32_t number = ++scene.last, got;
-    memcpy(request.id.bytes, &number, sizeof(number));
-    raw_send(&scene.client, number, &request);
+    raw_send_status(&scene.client, number);
     if (raw_wait(&scene.client, PATIENCE_MS, &got, &reply) != RAW_REPLY) {
         trouble("no answer to a status call");
         return;

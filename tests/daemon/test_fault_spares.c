@@ -50,10 +50,8 @@ static int limit_ms(const struct cell *cell)
 
 static bool status_take(struct wire_reply *reply)
 {
-    struct wire_request request = {.version = WIRE_VERSION, .method = METHOD_STATUS};
     uint32_t number = ++scene.last, got;
-    memcpy(request.id.bytes, &number, sizeof(number));
-    raw_send(&scene.client, number, &request);
+    raw_send_status(&scene.client, number);
     if (raw_wait(&scene.client, PATIENCE_MS, &got, reply) == RAW_REPLY)
         return true;
     trouble("no answer to a status call");

@@ -6,20 +6,11 @@ set -u
 : "${top_srcdir:=.}" "${top_builddir:=build}"
 # shellcheck source=tests/support/tap.sh
 . "$top_srcdir/tests/support/tap.sh"
-submit=$top_builddir/cpattn-submit
+# shellcheck source=tests/support/daemon.sh
+. "$top_srcdir/tests/support/daemon.sh"
 peek=$top_builddir/tests/support/peek
-scratch=$(mktemp -d) || exit 99
-CPATTN_SOCKET=$scratch/cpattnd.sock
-export CPATTN_SOCKET
-daemon=
-trap '[ -n "$daemon" ] && kill -KILL "$daemon" 2>/dev/null; rm -rf "$scratch"' EXIT
-"$top_builddir/cpattnd" --socket "$CPATTN_SOCKET" --backend cpu --devices 4 --log-level warning \
-    --rank-program "$(cd "$top_builddir" && pwd)/tests/kinds/wrong_rank" 2>"$scratch/log" &
-daemon=$!
-until "$submit" status >/dev/null 2>&1; do
-    kill -0 "$daemon" 2>/dev/null || { cat "$scratch/log"; exit 99; }
-    sleep 0.05
-done
+daemon_start --backend cpu --devices 4 --log-level warning \
+    --rank-program "$(cd "$top_builddir" && pwd)/tests/kinds/wrong_rank"
 
 run() { # OPTIONS...
     out=$("$submit" "$@" --timeout 60s 2>&1)

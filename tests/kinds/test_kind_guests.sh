@@ -6,26 +6,16 @@ set -u
 : "${top_srcdir:=.}" "${top_builddir:=build}"
 # shellcheck source=tests/support/tap.sh
 . "$top_srcdir/tests/support/tap.sh"
-submit=$top_builddir/cpattn-submit
+# shellcheck source=tests/support/daemon.sh
+. "$top_srcdir/tests/support/daemon.sh"
 guest=$(cd "$top_builddir" && pwd)/tests/kinds/guest_kinds
-scratch=$(mktemp -d) || exit 99
-CPATTN_SOCKET=$scratch/cpattnd.sock
-export CPATTN_SOCKET
-daemon=
-trap '[ -n "$daemon" ] && kill -KILL "$daemon" 2>/dev/null; rm -rf "$scratch"' EXIT
 
 set --
 for mistake in missing twice undivided factor swapped outside send unequal nothing fails unlike; do
     set -- "$@" --guest "$mistake=$guest $mistake"
 done
-"$top_builddir/cpattnd" --socket "$CPATTN_SOCKET" --backend cpu --devices 4 --log-level warning \
-    --guest "right=$guest" --guest "bias=$guest 'bias of all'" --guest "attention=$guest 'attention alone'" "$@" \
-    2>"$scratch/log" &
-daemon=$!
-until "$submit" status >/dev/null 2>&1; do
-    kill -0 "$daemon" 2>/dev/null || { cat "$scratch/log"; exit 99; }
-    sleep 0.05
-done
+daemon_start --backend cpu --devices 4 --log-level warning \
+    --guest "right=$guest" --guest "bias=$guest 'bias of all'" --guest "attention=$guest 'attention alone'" "$@"
 
 run() { # GUEST OPTIONS...
     name=$1

@@ -355,22 +355,16 @@ void wait_end(void)
 
 uint32_t case_send(int world_size, int nodes, int timeout_ms)
 {
-    static struct wire_request request;
     uint32_t number = ++scene.last;
-    memset(&request, 0, sizeof(request));
-    request.version = WIRE_VERSION;
-    request.method = METHOD_RUN;
-    request.timeout_ns = (uint64_t)timeout_ms * 1000000;
-    memcpy(request.id.bytes, &number, sizeof(number));
-    request.id.bytes[15] = 1;
-    case_init(&request.run);
-    request.run.world_size = world_size;
-    request.run.nodes = nodes;
-    request.run.batch = request.run.heads = request.run.kv_heads = 1;
-    request.run.head_dim_qk = request.run.head_dim_v = 16;
-    request.run.seqlen_q = request.run.seqlen_kv = 96;
-    request.run.seed = number;
-    raw_send(&scene.client, number, &request);
+    struct cp_case c;
+    case_init(&c);
+    c.world_size = world_size;
+    c.nodes = nodes;
+    c.batch = c.heads = c.kv_heads = 1;
+    c.head_dim_qk = c.head_dim_v = 16;
+    c.seqlen_q = c.seqlen_kv = 96;
+    c.seed = number;
+    raw_send_run(&scene.client, number, &c, timeout_ms);
     return number;
 }
 
@@ -405,11 +399,9 @@ void cases_pass(const char *which)
 
 void nothing_more(void)
 {
-    struct wire_request request = {.version = WIRE_VERSION, .method = METHOD_STATUS};
     struct wire_reply reply;
     uint32_t number = ++scene.last;
-    memcpy(request.id.bytes, &number, sizeof(number));
-    raw_send(&scene.client, number, &request);
+    raw_send_status(&scene.client, number);
     if (!answer_take("status", number, &reply))
         return;
     if (reply.pools.queued + reply.pools.running != 0)

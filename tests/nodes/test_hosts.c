@@ -445,13 +445,6 @@ END_TEST
 
 // ---- settings ----------------------------------------------------------------------------------
 
-static void refused(const char *const *arguments, const char *text)
-{
-    char output[4096];
-    ck_assert_int_eq(daemon_run(arguments, output, sizeof(output)), 64);
-    expect_text(output, text);
-}
-
 START_TEST(test_settings_that_do_not_go_together)
 {
     const char *const bare[] = {"--hosts", "b=2", NULL};
@@ -462,11 +455,11 @@ START_TEST(test_settings_that_do_not_go_together)
         "--hosts",    "b=2",         "--agents-listen",     "tcp://127.0.0.1:1",
         "--provider", "p=/bin/p.so", "--agents-token-file", "/none",
         NULL};
-    refused(bare, "agents-listen");
-    refused(open, "agents-token-file");
-    refused(none, "hosts");
-    refused(twice, "--hosts: value 'b=2,b=3'");
-    refused(provider, "cannot have providers");
+    daemon_refuses(bare, "agents-listen");
+    daemon_refuses(open, "agents-token-file");
+    daemon_refuses(none, "hosts");
+    daemon_refuses(twice, "--hosts: value 'b=2,b=3'");
+    daemon_refuses(provider, "cannot have providers");
 }
 END_TEST
 

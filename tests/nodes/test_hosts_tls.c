@@ -227,13 +227,6 @@ END_TEST
 
 // ---- settings ----------------------------------------------------------------------------------
 
-static void settings_refused(const char *const *arguments, const char *text)
-{
-    char output[4096];
-    ck_assert_int_eq(daemon_run(arguments, output, sizeof(output)), 64);
-    expect_text(output, text);
-}
-
 START_TEST(test_settings_that_do_not_go_together)
 {
     const char *const bare[] = {
@@ -248,8 +241,8 @@ START_TEST(test_settings_that_do_not_go_together)
                                    "--tls-certificate",
                                    "/none",
                                    NULL};
-    settings_refused(bare, "agents-listen: tls+tcp://127.0.0.1:1 needs the certificate");
-    settings_refused(useless, "tls-certificate: there is TLS only with");
+    daemon_refuses(bare, "agents-listen: tls+tcp://127.0.0.1:1 needs the certificate");
+    daemon_refuses(useless, "tls-certificate: there is TLS only with");
 }
 END_TEST
 

@@ -7,14 +7,10 @@ set -u
 : "${top_srcdir:=.}" "${top_builddir:=build}"
 # shellcheck source=tests/support/tap.sh
 . "$top_srcdir/tests/support/tap.sh"
-submit=$top_builddir/cpattn-submit
+# shellcheck source=tests/support/daemon.sh
+. "$top_srcdir/tests/support/daemon.sh"
 peek=$top_builddir/tests/support/peek
 objects=$top_builddir/tests/providers/.libs
-scratch=$(mktemp -d) || exit 99
-CPATTN_SOCKET=$scratch/cpattnd.sock
-export CPATTN_SOCKET
-daemon=
-trap '[ -n "$daemon" ] && kill -KILL "$daemon" 2>/dev/null; rm -rf "$scratch"' EXIT
 
 # One that cannot be loaded is told at the start.
 refused() { # NAME FILE
@@ -48,16 +44,11 @@ providers:
   toy: $objects/toy.so
   merging: $objects/toy_merges.so
 SETTINGS
-"$top_builddir/cpattnd" --config "$scratch/settings.yaml" --socket "$CPATTN_SOCKET" --backend cpu \
+daemon_start --config "$scratch/settings.yaml" --backend cpu \
     --devices 2 --provider scale="$objects/toy_scale.so" --provider crashes="$objects/toy_crashes.so" \
     --provider fails="$objects/toy_fails.so" --provider causal="$objects/toy_causal.so" \
     --provider moods="$scratch/moods.so" --provider deadly="$scratch/deadly.so" \
-    --provider gone="$scratch/gone.so" 2>"$scratch/log" &
-daemon=$!
-until "$submit" status >/dev/null 2>&1; do
-    kill -0 "$daemon" 2>/dev/null || { cat "$scratch/log"; exit 99; }
-    sleep 0.05
-done
+    --provider gone="$scratch/gone.so"
 
 run() {
     "$submit" "$@" >"$scratch/out" 2>&1

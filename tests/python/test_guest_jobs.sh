@@ -8,14 +8,10 @@ set -u
 . "$top_srcdir/tests/support/tap.sh"
 # shellcheck source=tests/support/python.sh
 . "$top_srcdir/tests/support/python.sh"
+# shellcheck source=tests/support/daemon.sh
+. "$top_srcdir/tests/support/daemon.sh"
 python_needs 'import torch.distributed as d; assert d.is_gloo_available()' 'PyTorch with gloo'
 python_libraries guest
-submit=$top_builddir/cpattn-submit
-scratch=$(mktemp -d) || exit 99
-CPATTN_SOCKET=$scratch/cpattnd.sock
-export CPATTN_SOCKET
-daemon=
-trap '[ -n "$daemon" ] && kill -KILL "$daemon" 2>/dev/null; rm -rf "$scratch"' EXIT
 
 cat >"$scratch/wrong.py" <<'PY'
 import torch.distributed as dist
@@ -42,14 +38,9 @@ def linear(job, t, group):
 
 cpattn.guest.serve(collective=collective, linear=linear)
 PY
-"$top_builddir/cpattnd" --socket "$CPATTN_SOCKET" --backend cpu --devices 4 --log-level warning \
+daemon_start --backend cpu --devices 4 --log-level warning \
     --guest parallel="python3 '$top/examples/guests/torch_parallel.py'" \
-    --guest wrong="python3 '$scratch/wrong.py'" 2>"$scratch/log" &
-daemon=$!
-until "$submit" status >/dev/null 2>&1; do
-    kill -0 "$daemon" 2>/dev/null || { cat "$scratch/log"; exit 99; }
-    sleep 0.05
-done
+    --guest wrong="python3 '$scratch/wrong.py'"
 
 run() { # GUEST OPTIONS...
     name=$1

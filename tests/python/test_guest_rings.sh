@@ -8,26 +8,17 @@ set -u
 . "$top_srcdir/tests/support/tap.sh"
 # shellcheck source=tests/support/python.sh
 . "$top_srcdir/tests/support/python.sh"
+# shellcheck source=tests/support/daemon.sh
+. "$top_srcdir/tests/support/daemon.sh"
 python_needs 'import torch.distributed as d; assert d.is_gloo_available()' 'PyTorch with gloo'
 python_libraries guest
-submit=$top_builddir/cpattn-submit
-scratch=$(mktemp -d) || exit 99
-CPATTN_SOCKET=$scratch/cpattnd.sock
-export CPATTN_SOCKET
-daemon=
-trap '[ -n "$daemon" ] && kill -KILL "$daemon" 2>/dev/null; rm -rf "$scratch"' EXIT
-"$top_builddir/cpattnd" --socket "$CPATTN_SOCKET" --backend cpu --devices 4 --log-level warning \
+daemon_start --backend cpu --devices 4 --log-level warning \
     --guest ring="python3 '$top/examples/guests/torch_ring.py'" \
     --guest packed="python3 '$top/tests/python/guest_packed.py'" \
     --guest rings="python3 '$top/tests/python/guest_rings.py'" \
     --guest sdpa="python3 -m cpattn.guests.torch_sdpa" \
     --guest efficient="python3 -m cpattn.guests.torch_sdpa --backend efficient" \
-    --guest context_parallel="python3 -m cpattn.guests.torch_context_parallel" 2>"$scratch/log" &
-daemon=$!
-until "$submit" status >/dev/null 2>&1; do
-    kill -0 "$daemon" 2>/dev/null || { cat "$scratch/log"; exit 99; }
-    sleep 0.05
-done
+    --guest context_parallel="python3 -m cpattn.guests.torch_context_parallel"
 
 run() { # OPTIONS...
     out=$("$submit" case --timeout 300s --batch 2 --heads 4 --head-dim 32 --seqlen 96 "$@" 2>&1)

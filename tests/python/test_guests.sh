@@ -8,14 +8,10 @@ set -u
 . "$top_srcdir/tests/support/tap.sh"
 # shellcheck source=tests/support/python.sh
 . "$top_srcdir/tests/support/python.sh"
+# shellcheck source=tests/support/daemon.sh
+. "$top_srcdir/tests/support/daemon.sh"
 python_needs 'import numpy' numpy
 python_libraries guest
-submit=$top_builddir/cpattn-submit
-scratch=$(mktemp -d) || exit 99
-CPATTN_SOCKET=$scratch/cpattnd.sock
-export CPATTN_SOCKET
-daemon=
-trap '[ -n "$daemon" ] && kill -KILL "$daemon" 2>/dev/null; rm -rf "$scratch"' EXIT
 
 cat >"$scratch/settings.yaml" <<YAML
 guests:
@@ -32,13 +28,8 @@ guests:
   stranger: {command: "sleep 600", start-timeout: 1s}
   slow: {command: [sh, -c, 'sleep 3; exec python3 "\$0"', "$top/tests/python/guest_faults.py"]}
 YAML
-"$top_builddir/cpattnd" --socket "$CPATTN_SOCKET" --config "$scratch/settings.yaml" --backend cpu --devices 2 --log-level warning \
-    --guest again="python3 '$top/examples/guests/numpy_attention.py'" 2>"$scratch/log" &
-daemon=$!
-until "$submit" status >/dev/null 2>&1; do
-    kill -0 "$daemon" 2>/dev/null || { cat "$scratch/log"; exit 99; }
-    sleep 0.05
-done
+daemon_start --config "$scratch/settings.yaml" --backend cpu --devices 2 --log-level warning \
+    --guest again="python3 '$top/examples/guests/numpy_attention.py'"
 
 run() { # OPTIONS...
     out=$("$submit" case --timeout 120s "$@" 2>&1)

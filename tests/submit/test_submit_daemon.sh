@@ -6,28 +6,15 @@ set -u
 : "${top_srcdir:=.}" "${top_builddir:=build}"
 # shellcheck source=tests/support/tap.sh
 . "$top_srcdir/tests/support/tap.sh"
-submit=$top_builddir/cpattn-submit
+# shellcheck source=tests/support/daemon.sh
+. "$top_srcdir/tests/support/daemon.sh"
 peek=$top_builddir/tests/support/peek
-scratch=$(mktemp -d) || exit 99
-CPATTN_SOCKET=$scratch/cpattnd.sock
-export CPATTN_SOCKET
-daemon=
-trap '[ -n "$daemon" ] && kill -KILL "$daemon" 2>/dev/null; rm -rf "$scratch"' EXIT
 
 run() {
     "$submit" "$@" >"$scratch/out" 2>"$scratch/err"
     status=$?
     out=$(cat "$scratch/out")
     err=$(cat "$scratch/err")
-}
-
-daemon_start() { # OPTIONS...
-    "$top_builddir/cpattnd" --socket "$CPATTN_SOCKET" --backend cpu --devices 2 "$@" 2>"$scratch/log" &
-    daemon=$!
-    until "$submit" status >/dev/null 2>&1; do
-        kill -0 "$daemon" 2>/dev/null || { cat "$scratch/log"; exit 99; }
-        sleep 0.05
-    done
 }
 
 # Prints a member of the status.
@@ -92,7 +79,7 @@ wait "$daemon"
 
 # ---- cases ----
 
-daemon_start
+daemon_start --backend cpu --devices 2
 run describe --json
 tap_is "describe" "$status $("$peek" json backend <"$scratch/out") $(
     "$peek" json devices <"$scratch/out")" "0 cpu 2"
@@ -215,7 +202,7 @@ tap_is "watch --follow: ends with Ctrl-C" "$? $(grep -c ': idle' "$scratch/follo
 kill -TERM "$daemon"
 wait "$daemon"
 tap_is "the daemon ends" "$? $(ls "$scratch"/*.sock 2>/dev/null)" "0 "
-daemon_start
+daemon_start --backend cpu --devices 2
 
 # shellcheck disable=SC2086
 "$submit" $long >"$scratch/long" 2>&1 &
@@ -307,14 +294,14 @@ matrix_start() { # OPTIONS...
 matrix_start
 kill -KILL "$daemon"
 wait "$daemon" 2>/dev/null
-daemon_start
+daemon_start --backend cpu --devices 2
 wait $matrix
 tap_is "a matrix goes on with the next daemon" "$? $(tail -n 1 "$scratch/matrix" | sed 's/ in .*//')" \
     "0 8 cases: 8 passed"
 matrix_start
 kill -TERM "$daemon"
 wait "$daemon"
-daemon_start
+daemon_start --backend cpu --devices 2
 wait $matrix
 tap_is "also when the first drains" "$? $(tail -n 1 "$scratch/matrix" | sed 's/ in .*//')" \
     "0 8 cases: 8 passed"
@@ -326,7 +313,7 @@ tap_is "a matrix does not wait for ever" "$? $(grep -c '^ *[0-9]/8' "$scratch/ma
 matrix_start --patience 1h
 wait $matrix
 tap_is "without a daemon at the start it does not wait" "$?" 78
-daemon_start
+daemon_start --backend cpu --devices 2
 matrix_start --patience 1h
 kill -KILL "$daemon"
 wait "$daemon" 2>/dev/null
@@ -339,25 +326,25 @@ kill -TERM $matrix
 wait $matrix
 tap_is "an interrupt ends the wait" "$? $(tail -n 1 "$scratch/matrix" | sed 's/: .* passed, .* not run in .*//')" \
     "65 8 cases"
-daemon_start
+daemon_start --backend cpu --devices 2
 
 kill -TERM "$daemon"
 wait "$daemon"
-daemon_start --queue-max 2
+daemon_start --backend cpu --devices 2 --queue-max 2
 # shellcheck disable=SC2086
 run matrix $small -j 8
 tap_is "a matrix that is more than the queue holds fills it again and again" \
     "$status $(tail -n 1 "$scratch/out" | sed 's/ in .*//')" "0 8 cases: 8 passed"
 kill -TERM "$daemon"
 wait "$daemon"
-daemon_start --memory 1M
+daemon_start --backend cpu --devices 2 --memory 1M
 # shellcheck disable=SC2086
 run matrix $small
 tap_is "but nobody waits for memory" "$status $(tail -n 1 "$scratch/out" | sed 's/ in .*//')" \
     "72 8 cases: 8 could not be run"
 kill -TERM "$daemon"
 wait "$daemon"
-daemon_start
+daemon_start --backend cpu --devices 2
 
 # ---- the end of the daemon ----
 

@@ -6,27 +6,14 @@ set -u
 : "${top_srcdir:=.}" "${top_builddir:=build}"
 # shellcheck source=tests/support/tap.sh
 . "$top_srcdir/tests/support/tap.sh"
-submit=$top_builddir/cpattn-submit
-scratch=$(mktemp -d) || exit 99
-CPATTN_SOCKET=$scratch/cpattnd.sock
-export CPATTN_SOCKET
-daemon=
-trap '[ -n "$daemon" ] && kill -KILL "$daemon" 2>/dev/null; rm -rf "$scratch"' EXIT
+# shellcheck source=tests/support/daemon.sh
+. "$top_srcdir/tests/support/daemon.sh"
 
 run() {
     "$submit" "$@" >"$scratch/out" 2>"$scratch/err"
     status=$?
     out=$(cat "$scratch/out")
     err=$(cat "$scratch/err")
-}
-
-daemon_start() { # OPTIONS...
-    "$top_builddir/cpattnd" --socket "$CPATTN_SOCKET" --backend cpu --devices 2 "$@" 2>"$scratch/log" &
-    daemon=$!
-    until "$submit" status >/dev/null 2>&1; do
-        kill -0 "$daemon" 2>/dev/null || { cat "$scratch/log"; exit 99; }
-        sleep 0.05
-    done
 }
 
 daemon_stop() {
@@ -38,7 +25,7 @@ daemon_stop() {
 }
 
 small="--heads 4 --kv-heads 2 --head-dim 16 --seqlen 40"
-daemon_start
+daemon_start --backend cpu --devices 2
 
 # shellcheck disable=SC2086
 run dump $small --out "$scratch/all" --picture "$scratch/all.svg"
@@ -108,7 +95,7 @@ tap_is "over a network" "$status" 76
 tap_has "is refused with the reason" "$out" "tensors travel as shared memory"
 daemon_stop
 
-daemon_start --rank-program "$top_builddir/tests/submit/wrong_rank"
+daemon_start --backend cpu --devices 2 --rank-program "$top_builddir/tests/submit/wrong_rank"
 # shellcheck disable=SC2086
 run case $small --dump-fails "$scratch/fails"
 tap_is "a fail" "$status" 1

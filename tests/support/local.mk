@@ -16,4 +16,4 @@ test_helpers += tests/support/peek
 tests_support_peek_SOURCES = tests/support/peek.c
 tests_support_peek_CPPFLAGS = $(AM_CPPFLAGS) $(JANSSON_CFLAGS) $(XML_CFLAGS)
 tests_support_peek_LDADD = $(JANSSON_LIBS) $(XML_LIBS)
-EXTRA_DIST += tests/support/tap.sh tests/support/python.sh
+EXTRA_DIST += tests/support/tap.sh tests/support/daemon.sh tests/support/python.sh

@@ -147,6 +147,26 @@ void raw_send(struct raw_client *c, uint32_t number, const struct wire_request *
     raw_flush(c);
 }
 
+void raw_send_run(struct raw_client *c, uint32_t number, const struct cp_case *run, int timeout_ms)
+{
+    static struct wire_request request;
+    memset(&request, 0, sizeof(request));
+    request.version = WIRE_VERSION;
+    request.method = METHOD_RUN;
+    request.timeout_ns = (uint64_t)timeout_ms * 1000000;
+    memcpy(request.id.bytes, &number, sizeof(number));
+    request.id.bytes[15] = 1;
+    request.run = *run;
+    raw_send(c, number, &request);
+}
+
+void raw_send_status(struct raw_client *c, uint32_t number)
+{
+    struct wire_request request = {.version = WIRE_VERSION, .method = METHOD_STATUS};
+    memcpy(request.id.bytes, &number, sizeof(number));
+    raw_send(c, number, &request);
+}
+
 // What is at hand, without reading.
 static enum raw_input parse(struct raw_client *c, uint32_t *number, struct wire_reply *reply)
 {

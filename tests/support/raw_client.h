@@ -27,6 +27,9 @@ void raw_close(struct raw_client *c);
 
 // Queues a request under a number of the caller's (31 bits) and sends what the socket takes.
 void raw_send(struct raw_client *c, uint32_t number, const struct wire_request *request);
+// The same for a request that runs a case, and for one for the status. The number is in its id.
+void raw_send_run(struct raw_client *c, uint32_t number, const struct cp_case *run, int timeout_ms);
+void raw_send_status(struct raw_client *c, uint32_t number);
 // Sends what is queued; false once the connection is gone.
 bool raw_flush(struct raw_client *c);
 

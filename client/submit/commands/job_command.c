@@ -177,6 +177,10 @@ int command_job(const struct job_kind *kind, int argc, char **argv)
     int exit_status = options_parse_job(&o.about, kind, &argp, &o, argc, argv);
     if (exit_status != COMMAND_PASS)
         return exit_status;
+    if ((o.explained >= 0) + (o.svg != NULL) + (o.trace != NULL) > 1) {
+        command_complain("--explain, --svg and --trace are given together; give one of them");
+        return COMMAND_USAGE;
+    }
     if ((o.explained >= 0 || o.svg || o.trace) && !has_plan(&o))
         return COMMAND_USAGE;
     if (o.explained >= 0)

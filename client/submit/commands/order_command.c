@@ -29,7 +29,9 @@ static error_t device_take(struct order_options *o, const char *text)
     errno = 0;
     long device = strtol(number, &end, 10);
     if (end == number || *end || errno != 0 || device < 0 || device > 63) {
-        command_complain("device is '%s'; expected the number of a GPU or core, 0 to 63", text);
+        command_complain("device is '%s'; expected the number of a GPU or core, 0 to 63, or "
+                         "HOST:NUMBER for another host",
+                         text);
         return EINVAL;
     }
     o->device = (int)device;
