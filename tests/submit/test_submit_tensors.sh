@@ -82,6 +82,7 @@ umask 077
 echo "sixteen letters!" >"$scratch/token"
 port=$((20000 + $$ % 20000))
 while [ -z "$daemon" ]; do
+    : >"$scratch/log" # of the daemon before
     "$top_builddir/cpattnd" --socket "$CPATTN_SOCKET" --backend cpu --devices 2 \
         --listen "tcp://127.0.0.1:$port" --token-file "$scratch/token" 2>"$scratch/log" &
     daemon=$!
