@@ -119,8 +119,9 @@ int picture_file_write_job(const char *path, const struct job_spec *spec)
     struct error error;
     timeline_rates_init(&rates);
     enum status status = job_plans(spec, &p, &error);
-    if (!status && p.plans[0]->collective.world_size > 0 &&
-        p.plans[0]->collective.algorithm == ALGORITHM_NCCL)
+    const struct plan *first = p.plans[0];
+    if (!status && first && first->collective.world_size > 0 &&
+        first->collective.algorithm == ALGORITHM_NCCL)
         status = error_set(&error, STATUS_INVALID_ARGUMENT,
                            "algorithm is nccl, a call of NCCL's own: there is no plan to draw; "
                            "accepted with --svg is any other");
