@@ -38,7 +38,6 @@ enum fault_point {
     X(EXIT, "exit", "exit status 0")                                                               \
     X(STOP, "stop", "SIGSTOP")                                                                     \
     X(SPIN, "spin", "computes for ever")                                                           \
-    X(WAIT, "wait", "waits while there is a file of the same name with .wait; goes on")            \
     X(CLOSE, "close", "closes its channel and sleeps")                                             \
     X(GARBAGE, "garbage", "sends what is no frame, and sleeps")                                    \
     X(LONG, "long", "sends a frame that is too long, and sleeps")                                  \
@@ -47,7 +46,8 @@ enum fault_point {
     X(TWICE, "twice", "reports on the case; goes on, and reports again")                           \
     X(FLOOD, "flood", "writes 10 MB to stderr; goes on")                                           \
     X(LEAK, "leak", "opens descriptors until there are no more; goes on")                          \
-    X(HOARD, "hoard", "takes memory until there is no more; goes on")
+    X(HOARD, "hoard", "takes memory until there is no more; goes on")                              \
+    X(WAIT, "wait", "waits while there is a file of the same name with .wait; goes on")
 
 enum fault_kind {
 #define FAULT_ENUM(name, text, what) FAULT_KIND_##name,

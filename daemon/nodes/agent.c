@@ -80,11 +80,11 @@ static void rank_look(struct agent_pool *p, int rank, bool states)
     const struct rank_child *c = &p->squad->children[rank];
     const struct node_seen *last = &p->seen[rank];
     struct node_seen seen = {.state = last->state, .at_memory_limit = last->at_memory_limit};
-    if (!c->squad || c->pid == 0)
+    if (!c->squad)
         return;
     seen.at = at_of(p, rank);
     seen.word = __atomic_load_n(&p->squad->progress[rank].word, __ATOMIC_RELAXED);
-    if (states) {
+    if (states && c->pid != 0) {
         seen.state = rank_child_state(c);
         seen.at_memory_limit = rank_child_at_memory_limit(c);
     }
@@ -181,6 +181,7 @@ static void on_ending(void *context, int rank, const struct rank_end *end)
 static void on_gone(void *context, int rank, const struct rank_end *end)
 {
     struct agent_pool *p = context;
+    pool_look(p, false); // not every end is told as ending before
     end_tell(p, NODE_GONE, rank, end);
     if (p->squad->alive == 0)
         pool_drop(p, 0);

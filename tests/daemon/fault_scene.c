@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/daemon/fault_scene.h"
 
+#include <arpa/inet.h>
 #include <dirent.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -9,7 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -17,13 +18,13 @@
 #include "tests/support/children.h"
 #include "tests/support/runner.h"
 
-#define WORKERS 4
+#define SECRET "a secret of agents\n"
 
 extern char **environ;
 
 #define FAULT_TEXT(name, text, sentence) text,
-static const char *const point_names[] = {FAULT_POINT_LIST(FAULT_TEXT)};
-static const char *const kind_names[] = {FAULT_KIND_LIST(FAULT_TEXT)};
+const char *const point_names[] = {FAULT_POINT_LIST(FAULT_TEXT)};
+const char *const kind_names[] = {FAULT_KIND_LIST(FAULT_TEXT)};
 
 struct scene scene;
 
@@ -56,20 +57,27 @@ bool is_end(enum fault_kind kind)
 
 int children_list(pid_t *pids)
 {
-    return children_of(scene.daemon, pids, CHILDREN_MAX);
+    int count = children_of(scene.daemon, pids, CHILDREN_MAX);
+    return scene.agent ? count + children_of(scene.agent, pids + count, CHILDREN_MAX - count)
+                       : count;
 }
 
-int descriptors_count(void)
+static int descriptors_of(pid_t pid)
 {
     char path[64];
     int count = 0;
-    snprintf(path, sizeof(path), "/proc/%d/fd", (int)scene.daemon);
+    snprintf(path, sizeof(path), "/proc/%d/fd", (int)pid);
     DIR *folder = opendir(path);
     for (struct dirent *entry; folder && (entry = readdir(folder));)
         count += entry->d_name[0] != '.';
     if (folder)
         closedir(folder);
     return count;
+}
+
+int descriptors_count(void)
+{
+    return descriptors_of(scene.daemon) + (scene.agent ? descriptors_of(scene.agent) : 0);
 }
 
 void ranks_end(const pid_t *pids, int count)
@@ -118,10 +126,29 @@ void ranks_kill(void)
     ranks_end(pids, children_list(pids));
 }
 
+static bool is_alive(pid_t pid)
+{
+    return kill(pid, 0) == 0 && waitpid(pid, NULL, WNOHANG) == 0;
+}
+
 void alive_check(void)
 {
-    if (kill(scene.daemon, 0) != 0 || waitpid(scene.daemon, NULL, WNOHANG) != 0)
+    if (!is_alive(scene.daemon))
         trouble("the daemon has ended");
+    if (scene.agent && !is_alive(scene.agent))
+        trouble("the agent has ended");
+}
+
+int number_of(const char *variable, int otherwise)
+{
+    const char *text = getenv(variable);
+    int number = text ? atoi(text) : 0;
+    return number > 0 ? number : otherwise;
+}
+
+int devices(void)
+{
+    return number_of("CPATTN_TEST_DEVICES", 2);
 }
 
 // The GPUs' rank program has the points where everything is built with --enable-faults.
@@ -156,27 +183,126 @@ static bool limits_memory(void)
 #endif
 }
 
-static void daemon_start(void)
+static pid_t program_spawn(const char *name, const char *log, const char *const *arguments)
 {
     char program[4096];
+    pid_t pid;
+    posix_spawn_file_actions_t actions;
+    runner_build(program, sizeof(program), name);
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, log, O_WRONLY | O_CREAT, 0600);
+    if (posix_spawn(&pid, program, &actions, NULL, (char *const *)(uintptr_t)arguments, environ) !=
+        0)
+        abort();
+    posix_spawn_file_actions_destroy(&actions);
+    return pid;
+}
+
+static const char *backend_name(void)
+{
+    return on_gpus() ? "cuda" : "cpu";
+}
+
+static void paths_choose(void)
+{
     strcpy(scene.folder, "/tmp/cpattnd-test-XXXXXX");
     if (!mkdtemp(scene.folder))
         abort();
     snprintf(scene.socket, sizeof(scene.socket), "%s/socket", scene.folder);
     snprintf(scene.log, sizeof(scene.log), "%s/log", scene.folder);
+    snprintf(scene.agent_log, sizeof(scene.agent_log), "%s/agent", scene.folder);
+    snprintf(scene.secret, sizeof(scene.secret), "%s/secret", scene.folder);
     snprintf(scene.wrapper, sizeof(scene.wrapper), "%s/rank", scene.folder);
     snprintf(scene.order, sizeof(scene.order), "%s/order", scene.folder);
-    wrapper_write();
-    runner_build(program, sizeof(program), "cpattnd");
-    const char *const arguments[] = {"cpattnd",
-                                     "--socket",
-                                     scene.socket,
+}
+
+static void daemon_start(const char *const *more)
+{
+    const char *arguments[24] = {"cpattnd",
+                                 "--socket",
+                                 scene.socket,
+                                 "--devices",
+                                 devices() == 1 ? "1" : "2",
+                                 "--spares",
+                                 scene.spares,
+                                 "--backend",
+                                 backend_name(),
+                                 "--rank-program",
+                                 scene.wrapper,
+                                 "--cuda-rank-program",
+                                 scene.wrapper};
+    int count = 13;
+    for (int i = 0; more[i]; i++)
+        arguments[count++] = more[i];
+    if (limits_memory()) {
+        arguments[count++] = "--rank-memory";
+        arguments[count++] = "256M";
+    }
+    scene.daemon = program_spawn("cpattnd", scene.log, arguments);
+    for (int waited = 0; waited < PATIENCE_MS * 1000 && !raw_open(&scene.client, scene.socket);
+         waited += PAUSE_US)
+        usleep(PAUSE_US);
+}
+
+// ---- another host ------------------------------------------------------------------------------
+
+static void secret_write(void)
+{
+    int fd = open(scene.secret, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    if (fd < 0 || write(fd, SECRET, strlen(SECRET)) != (ssize_t)strlen(SECRET))
+        abort();
+    close(fd);
+}
+
+static int free_port(void)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET};
+    socklen_t size = sizeof(address);
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    if (fd < 0 || bind(fd, (struct sockaddr *)&address, sizeof(address)) != 0 ||
+        getsockname(fd, (struct sockaddr *)&address, &size) != 0)
+        abort();
+    close(fd);
+    return ntohs(address.sin_port);
+}
+
+static bool agent_is_there(void)
+{
+    char line[4096];
+    bool found = false;
+    FILE *file = fopen(scene.log, "re");
+    while (file && !found && fgets(line, sizeof(line), file))
+        found = strstr(line, "host_back ") != NULL;
+    if (file)
+        fclose(file);
+    return found;
+}
+
+// A daemon with rank 0 and an agent with rank 1, on the same device. NCCL takes them for two
+// machines, and so takes the device twice.
+static void two_hosts_start(void)
+{
+    char url[64];
+    snprintf(url, sizeof(url), "tcp://127.0.0.1:%d", free_port());
+    secret_write();
+    setenv("NCCL_SOCKET_IFNAME", "lo", 1);
+    setenv("NCCL_HOSTID", "a", 1);
+    const char *const more[] = {"--hosts",    "b=1", "--agents-listen", url, "--agents-token-file",
+                                scene.secret, NULL};
+    daemon_start(more);
+    setenv("NCCL_HOSTID", "b", 1);
+    const char *const arguments[] = {"cpattn-agent",
+                                     "--daemon",
+                                     url,
+                                     "--name",
+                                     "b",
+                                     "--token-file",
+                                     scene.secret,
                                      "--devices",
-                                     "2",
-                                     "--spares",
-                                     scene.spares,
+                                     "1",
                                      "--backend",
-                                     on_gpus() ? "cuda" : "cpu",
+                                     backend_name(),
                                      "--rank-program",
                                      scene.wrapper,
                                      "--cuda-rank-program",
@@ -184,42 +310,55 @@ static void daemon_start(void)
                                      limits_memory() ? "--rank-memory" : NULL,
                                      "256M",
                                      NULL};
-    posix_spawn_file_actions_t actions;
-    posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, scene.log, O_WRONLY | O_CREAT, 0600);
-    if (posix_spawn(&scene.daemon, program, &actions, NULL, (char *const *)(uintptr_t)arguments,
-                    environ) != 0)
-        abort();
-    posix_spawn_file_actions_destroy(&actions);
-    for (int waited = 0; waited < PATIENCE_MS * 1000 && !raw_open(&scene.client, scene.socket);
-         waited += PAUSE_US)
+    scene.agent = program_spawn("cpattn-agent", scene.agent_log, arguments);
+    for (int waited = 0; waited < PATIENCE_MS * 1000 && !agent_is_there(); waited += PAUSE_US)
         usleep(PAUSE_US);
 }
 
-static void log_print(void)
+void hosts_start(void)
+{
+    static const char *const no_more[] = {NULL};
+    paths_choose();
+    wrapper_write();
+    if (devices() == 1)
+        two_hosts_start();
+    else
+        daemon_start(no_more);
+}
+
+static int host_end(pid_t pid)
+{
+    int status = -1;
+    kill(pid, SIGTERM);
+    waitpid(pid, &status, 0);
+    return status;
+}
+
+static void log_print(const char *log)
 {
     char line[4096];
-    FILE *file = getenv("CPATTN_TEST_LOG") ? fopen(scene.log, "re") : NULL;
+    FILE *file = getenv("CPATTN_TEST_LOG") ? fopen(log, "re") : NULL;
     while (file && fgets(line, sizeof(line), file))
         printf("# %s", line);
     if (file)
         fclose(file);
 }
 
-// SIGTERM; nothing may be left. False, with a line, otherwise.
-static bool daemon_end(void)
+bool hosts_end(void)
 {
-    int status = -1, other;
+    int other;
     pid_t pid = 0;
     raw_close(&scene.client);
-    kill(scene.daemon, SIGTERM);
-    waitpid(scene.daemon, &status, 0);
+    int status = host_end(scene.daemon) | (scene.agent ? host_end(scene.agent) : 0);
     for (int i = 0; i < 500 && (pid = waitpid(-1, &other, WNOHANG)) >= 0; i++)
         usleep(pid == 0 ? 10000 : 0);
     bool socket_left = access(scene.socket, F_OK) == 0;
-    log_print();
+    log_print(scene.log);
+    log_print(scene.agent_log);
     unlink(scene.order);
     unlink(scene.log);
+    unlink(scene.agent_log);
+    unlink(scene.secret);
     unlink(scene.wrapper);
     bool folder_left = rmdir(scene.folder) != 0;
     if (status == 0 && pid < 0 && !socket_left && !folder_left)
@@ -240,6 +379,7 @@ uint32_t case_send(int timeout_ms)
     c.head_dim_qk = c.head_dim_v = 16;
     c.seqlen_q = c.seqlen_kv = 32;
     c.seed = number;
+    c.ranks_per_node = devices() == 1;
     raw_send_run(&scene.client, number, &c, timeout_ms);
     return number;
 }
@@ -335,112 +475,4 @@ void order_write(const struct cell *cell)
 bool order_is_met(void)
 {
     return access(scene.order, F_OK) != 0;
-}
-
-// ---- all cells ---------------------------------------------------------------------------------
-
-static bool cell_report(const struct cells *cells, const struct cell *cell)
-{
-    char line[1400];
-    int length =
-        snprintf(line, sizeof(line), "%s - %s%s: %s%s%s\n", scene.trouble[0] ? "not ok" : "ok",
-                 cells->prefix, point_names[cell->point], kind_names[cell->kind],
-                 scene.trouble[0] ? "\n# " : "", scene.trouble);
-    fflush(stdout);
-    ssize_t ignored = write(STDOUT_FILENO, line, (size_t)length);
-    (void)ignored;
-    return scene.trouble[0] == '\0';
-}
-
-static int number_of(const char *variable, int otherwise)
-{
-    const char *text = getenv(variable);
-    int number = text ? atoi(text) : 0;
-    return number > 0 ? number : otherwise;
-}
-
-static int pairs(void)
-{
-    int devices = number_of("CPATTN_TEST_DEVICES", 2);
-    return devices < 2 ? 1 : devices / 2;
-}
-
-static int workers(void)
-{
-    return number_of("CPATTN_TEST_WORKERS", on_gpus() ? pairs() : WORKERS);
-}
-
-// Workers share pairs of devices where there are more of the former.
-static void devices_choose(int worker)
-{
-    char pair[32];
-    int first = worker % pairs() * 2;
-    snprintf(pair, sizeof(pair), "%d,%d", first, first + 1);
-    setenv("CUDA_VISIBLE_DEVICES", pair, 1);
-}
-
-// Kinds that take long are dealt evenly when the points run fastest.
-static struct cell cell_of(const struct cells *cells, int i)
-{
-    return (struct cell){cells->points[i % cells->point_count],
-                         (enum fault_kind)(i / cells->point_count)};
-}
-
-// By "POINT KIND...", where a point may be "any" and no kind stands for all.
-static bool chosen(const struct cell *cell, int argc, char **argv)
-{
-    if (argc > 1 && strcmp(argv[1], "any") != 0 && strcmp(argv[1], point_names[cell->point]) != 0)
-        return false;
-    for (int i = 2; i < argc; i++)
-        if (strcmp(argv[i], kind_names[cell->kind]) == 0)
-            return true;
-    return argc < 3;
-}
-
-static int worker_run(const struct cells *cells, int number, int argc, char **argv)
-{
-    pid_t pids[CHILDREN_MAX];
-    bool good = true;
-    int turn = 0;
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    prctl(PR_SET_CHILD_SUBREAPER, 1);
-    scene.number = number;
-    scene.spares = cells->spares;
-    if (on_gpus())
-        devices_choose(number);
-    daemon_start();
-    cells->begin();
-    usleep(200000);
-    scene.descriptors = descriptors_count();
-    scene.children = children_list(pids);
-    for (int i = 0; i < cells->point_count * FAULT_KINDS; i++) {
-        struct cell cell = cell_of(cells, i);
-        if (!chosen(&cell, argc, argv) || turn++ % workers() != number)
-            continue;
-        scene.trouble[0] = '\0';
-        cells->run(&cell);
-        nothing_more();
-        baseline_await();
-        alive_check();
-        good &= cell_report(cells, &cell);
-    }
-    return daemon_end() && good ? EXIT_SUCCESS : EXIT_FAILURE;
-}
-
-int cells_main(const struct cells *cells, int argc, char **argv)
-{
-    int count = 0, status;
-    bool good = true;
-    for (int i = 0; i < cells->point_count * FAULT_KINDS; i++) {
-        struct cell cell = cell_of(cells, i);
-        count += chosen(&cell, argc, argv);
-    }
-    printf("1..%d\n", count);
-    fflush(stdout);
-    for (int number = 0; number < workers(); number++)
-        if (fork() == 0)
-            exit(worker_run(cells, number, argc, argv));
-    while (wait(&status) > 0)
-        good &= status == 0;
-    return good && count > 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }

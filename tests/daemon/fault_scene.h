@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // Cells of fault matrices: a daemon with ranks that take orders to misbehave (common/fault.h),
-// cases that meet them, and what must be true when a cell is over. The cells are dealt to a few
-// processes, each with a daemon of its own. One line of TAP a cell.
+// cases that meet them, and what must be true when a cell is over. A few processes, each with a
+// daemon of its own, take the cells one after the other. One line of TAP a cell.
 //
 // In the environment:
 //     CPATTN_TEST_BACKEND  cuda: on GPUs
-//     CPATTN_TEST_DEVICES  how many GPUs there are; 2 unless it is set
+//     CPATTN_TEST_DEVICES  how many GPUs there are; 2 unless it is set. 1: rank 0 is on the
+//     daemon's
+//                          host and rank 1 on another, an agent beside it with the same device
 //     CPATTN_TEST_WORKERS  how many daemons run; 4, or one for each pair of GPUs
+//     CPATTN_TEST_CELLS    FIRST-LAST: only these of the cells, by the numbers in their lines
 //     CPATTN_TEST_RANK     the rank program; that of the build unless it is set
 //     CPATTN_TEST_LOG      set: the daemons' logs are printed at the end
 #ifndef CPATTN_TESTS_DAEMON_FAULT_SCENE_H
@@ -43,8 +46,8 @@ struct cell {
 extern struct scene {
     int number;
     const char *spares; // on or off
-    char folder[64], socket[96], log[96], wrapper[96], order[96];
-    pid_t daemon;
+    char folder[64], socket[96], log[96], agent_log[96], secret[96], wrapper[96], order[96];
+    pid_t daemon, agent; // agent 0: one host has all ranks
     struct raw_client client;
     uint32_t last;
     int descriptors, children; // with a warm pool and nothing to do
@@ -58,9 +61,17 @@ bool is_start(enum fault_point point); // before the rank is ready
 bool is_hang(enum fault_kind kind);
 bool is_end(enum fault_kind kind); // of the process
 
+extern const char *const point_names[], *const kind_names[];
+
+int number_of(const char *variable, int otherwise); // in the environment; positive
+int devices(void);
 bool on_gpus(void);
-int descriptors_count(void);                  // of the daemon
-int children_list(pid_t *pids);               // of the daemon, in the order of their starts
+// The daemon, with an agent if there is one device.
+void hosts_start(void);
+// SIGTERM to both; nothing may be left. False, with a line, otherwise.
+bool hosts_end(void);
+int descriptors_count(void);                  // of daemon and agent
+int children_list(pid_t *pids);               // of both, of each in the order of their starts
 void ranks_end(const pid_t *pids, int count); // kills them and waits until they are reaped
 // Waits until they sleep: the daemon calls a pool idle before its ranks have passed FAULT(IDLE).
 void ranks_rest(const pid_t *pids, int count);
@@ -80,7 +91,7 @@ void warm_up(void); // a case passes
 void nothing_more(void);
 // Until there are as many descriptors and children as before the first cell.
 void baseline_await(void);
-// The daemon has not ended.
+// Daemon and agent have not ended.
 void alive_check(void);
 
 // The cells of a program: some points with all kinds.

@@ -96,7 +96,8 @@ tests_daemon_faulty_rank_LDADD = judge/libjudge.a kernels/libkernels.a transport
     common/libcommon.la $(BLAS_LIBS) $(PTHREAD_LIBS) $(MATH_LIBS)
 
 test_programs += tests/daemon/test_fault_matrix
-fault_scene = tests/daemon/fault_scene.c tests/daemon/fault_scene.h tests/support/raw_client.c \
+fault_scene = tests/daemon/fault_scene.c tests/daemon/fault_cells.c tests/daemon/fault_scene.h \
+    tests/support/raw_client.c \
     tests/support/raw_client.h
 tests_daemon_test_fault_matrix_SOURCES = tests/daemon/test_fault_matrix.c $(fault_scene)
 tests_daemon_test_fault_matrix_LDADD = $(daemon_fixture_libs)

@@ -2,8 +2,8 @@
 // Every state of a rank, and in each every way to misbehave (common/fault.h). A cell: a pool of two
 // is warm, rank 1 has an order, one case meets the fault and a second waits behind it. The first is
 // answered once, as it must be, with the rank that was the cause; the second runs; the pool is back
-// and the daemon holds no more descriptors and children than before. The cells are dealt to a few
-// processes, each with a daemon of its own. One line of TAP a cell.
+// and the daemon holds no more descriptors and children than before. A few processes, each with
+// a daemon of its own, take the cells one after the other. One line of TAP a cell.
 #include <string.h>
 #include <unistd.h>
 
@@ -23,7 +23,6 @@ static int expected(const struct cell *cell)
     bool start = is_start(cell->point), after = cell->point == FAULT_REPORTED,
          idle = cell->point == FAULT_IDLE;
     switch (cell->kind) {
-    case FAULT_KIND_WAIT: // there is no file to wait for
     case FAULT_KIND_STALE:
     case FAULT_KIND_FLOOD:
     case FAULT_KIND_LEAK:

@@ -7,6 +7,7 @@ tests_nodes_test_hosts_LDADD = $(daemon_fixture_libs)
 
 test_scripts += tests/nodes/test_nodes_doc.sh
 test_scripts += tests/nodes/test_namespaces.sh
+test_scripts += tests/nodes/test_fault_hosts.sh
 
 # Faults over several hosts; with all of them as a benchmark: tests/nodes/test_node_faults all
 test_programs += tests/nodes/test_node_faults
