@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/limits.h"
+
 bool actions_init(struct actions *a, int jobs)
 {
     memset(a, 0, sizeof(*a));

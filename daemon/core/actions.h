@@ -7,7 +7,7 @@
 
 #include <stdbool.h>
 
-#include "daemon/core/core.h"
+#include "daemon/core/action.h"
 
 struct actions {
     struct action *ring; // [capacity]

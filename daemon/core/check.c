@@ -5,7 +5,12 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "daemon/core/core.h"
+#include "daemon/core/failures.h"
+#include "daemon/core/hosts.h"
 #include "daemon/core/state.h"
+#include "daemon/core/stuck.h"
+#include "daemon/core/twin.h"
 
 // The list macros walk without const.
 static const struct job *job_of(const struct list *node)
@@ -170,7 +175,7 @@ static void check_ranks(const struct core *core, const struct pool *pool)
     // Nobody waits for ranks of which nothing is known.
     assert(killed || !(pool->place.hosts & core->hosts_lost));
     for (uint64_t left = pool->alive; left; left &= left - 1)
-        assert(!(core->hosts_lost & bit_of(pool_seat(core, pool, __builtin_ctzll(left)).host)));
+        assert(!(core->hosts_lost & bit_of(hosts_seat(core, pool, __builtin_ctzll(left)).host)));
 }
 
 static void check_no_ranks(const struct pool *pool)
@@ -265,7 +270,7 @@ static void check_pool(const struct core *core, const struct pool *pool)
 static void check_stuck(const struct core *core, const struct pool *pool, struct devices *stuck)
 {
     for (int rank = 0; rank < pool->world_size; rank++) {
-        struct core_seat seat = pool_seat(core, pool, rank);
+        struct core_seat seat = hosts_seat(core, pool, rank);
         if (pool->alive & bit_of(rank))
             stuck->on[seat.host] |= bit_of(seat.device);
     }

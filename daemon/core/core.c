@@ -4,101 +4,17 @@
 #include <assert.h>
 
 #include "daemon/core/deadline.h"
-#include "daemon/core/schedule.h"
+#include "daemon/core/failures.h"
+#include "daemon/core/hosts.h"
+#include "daemon/core/job.h"
+#include "daemon/core/pool.h"
+#include "daemon/core/pool_view.h"
+#include "daemon/core/settle.h"
 #include "daemon/core/state.h"
+#include "daemon/core/stuck.h"
+#include "daemon/core/twin.h"
 
 #define NS_PER_S UINT64_C(1000000000)
-
-// ---- what every event begins and ends with --------------------------------------------------
-
-void core_share(struct core *core, int user_queue_max)
-{
-    int all = core->config.queue_max;
-    assert(user_queue_max >= 0 && user_queue_max <= all);
-    core->config.user_queue_max = user_queue_max ? user_queue_max : all;
-}
-
-// The users of running jobs have used their devices for so long.
-static void core_charge(struct core *core, uint64_t elapsed_ns)
-{
-    LIST_FOREACH (node, &core->jobs_running) {
-        const struct job *job = job_entry(node);
-        uint64_t device_ns;
-        int devices = devices_shared(&core->devices_all, &job->pool->place);
-        if (__builtin_mul_overflow(elapsed_ns, (uint64_t)devices, &device_ns))
-            device_ns = UINT64_MAX;
-        users_charge(&core->users, job->account, core->now_ns + elapsed_ns, device_ns);
-    }
-}
-
-void core_begin(struct core *core, uint64_t now_ns)
-{
-    if (now_ns <= core->now_ns)
-        return;
-    line_pin(core);
-    core_charge(core, now_ns - core->now_ns);
-    core->now_ns = now_ns;
-}
-
-static void core_expire(struct core *core)
-{
-    for (int id; (id = timers_take_due(&core->timers, core->now_ns)) >= 0;) {
-        if (id == timer_of_users(core))
-            continue; // for the pass that follows
-        if (id < core->config.queue_max)
-            job_handle(core, &core->jobs[id], &(struct job_event){.kind = JOB_EXPIRE});
-        else
-            pool_handle(core, &core->pools[id - core->config.queue_max],
-                        &(struct pool_event){.kind = POOL_TIMER, .rank = -1});
-    }
-}
-
-static void core_stop_unwanted(struct core *core, enum pool_mode mode)
-{
-    LIST_FOREACH (node, &core->modes[mode]) {
-        struct pool *pool = pool_entry(node);
-        if (list_empty(&pool->size->queue))
-            pool_handle(
-                core, pool,
-                &(struct pool_event){.kind = POOL_STOP, .rank = -1, .why = "the daemon ends"});
-    }
-}
-
-// Nothing new will come: what no job waits for goes, and when nothing is left, so does the daemon.
-static void core_wind_down(struct core *core)
-{
-    core_stop_unwanted(core, MODE_IDLE);
-    core_stop_unwanted(core, MODE_STARTING);
-    int jobs = core->job_counts[JOB_QUEUED] + core->job_counts[JOB_RUNNING];
-    if (core->exited || jobs > 0 || bits_in(core->crews_used) > core->pools_stuck)
-        return;
-    core->exited = true;
-    struct action action = pool_action(ACTION_EXIT, NULL);
-    actions_push(&core->actions, &action);
-}
-
-// What waits on devices that were taken out of use goes.
-static void core_leave_devices(struct core *core, enum pool_mode mode)
-{
-    LIST_FOREACH (node, &core->modes[mode])
-        if (devices_meet(&core->devices_out, &pool_entry(node)->place))
-            pool_handle(core, pool_entry(node),
-                        &(struct pool_event){
-                            .kind = POOL_STOP, .rank = -1, .why = "a device was taken out of use"});
-}
-
-void core_settle(struct core *core)
-{
-    core_expire(core);
-    if (devices_any(&core->devices_out, core->config.host_count)) {
-        core_leave_devices(core, MODE_IDLE);
-        core_leave_devices(core, MODE_STARTING);
-    }
-    hosts_move_waiting(core);
-    schedule_pass(core);
-    if (core->draining)
-        core_wind_down(core);
-}
 
 // ---- events of clients ----------------------------------------------------------------------
 
@@ -290,14 +206,14 @@ enum status core_submit(struct core *core, uint64_t now_ns, const struct core_re
     int index;
     // The slot given out must not be one whose ANSWER the shell has not seen.
     assert(core->actions.count == 0);
-    core_begin(core, now_ns);
+    settle_begin(core, now_ns);
     assert(request->cost_ns <= CORE_COST_MAX_NS && request->memory <= CORE_MEMORY_MAX);
     enum ids_state known = ids_find(&core->ids, &request->id, &index, &claim);
     enum status status = known == IDS_UNKNOWN
                              ? core_admit_new(core, request, admission, error)
                              : core_admit_again(request, known, claim, index, admission, error);
     core->refused += status != STATUS_OK;
-    core_settle(core);
+    settle_end(core);
     return status;
 }
 
@@ -313,10 +229,17 @@ bool core_is_poison(const struct core *core, uint64_t case_hash)
     return poison_left_ns(&core->poison, core->now_ns, case_hash) > 0;
 }
 
+bool core_is_stuck(const struct core *core, const struct core_request *request,
+                   struct core_stuck *stuck)
+{
+    const struct size *size = hosts_size(core, request);
+    return !core->draining && size && stuck_find(core, size, stuck);
+}
+
 enum status core_cancel(struct core *core, uint64_t now_ns, const struct request_id *id,
                         uint32_t user, struct error *error)
 {
-    core_begin(core, now_ns);
+    settle_begin(core, now_ns);
     const struct ids_claim *claim;
     enum status status = STATUS_OK;
     int slot;
@@ -328,19 +251,19 @@ enum status core_cancel(struct core *core, uint64_t now_ns, const struct request
     else if (user != CORE_ANY_USER && user != claim->user)
         status = error_set(error, STATUS_PERMISSION_DENIED, "this request is another user's");
     else
-        job_handle(core, &core->jobs[slot], &(struct job_event){.kind = JOB_CANCEL});
-    core_settle(core);
+        pool_end_job(core, &core->jobs[slot], JOB_CANCEL);
+    settle_end(core);
     return status;
 }
 
 void core_abandon(struct core *core, uint64_t now_ns, const int *slots, int count)
 {
-    core_begin(core, now_ns);
+    settle_begin(core, now_ns);
     for (int i = 0; i < count; i++) {
         assert(slots[i] >= 0 && slots[i] < core->config.queue_max);
-        job_handle(core, &core->jobs[slots[i]], &(struct job_event){.kind = JOB_ABANDON});
+        pool_end_job(core, &core->jobs[slots[i]], JOB_ABANDON);
     }
-    core_settle(core);
+    settle_end(core);
 }
 
 // ---- events of ranks ------------------------------------------------------------------------
@@ -350,7 +273,7 @@ static bool core_rank_lives(const struct core *core, const struct pool *pool,
                             const struct pool_event *event)
 {
     assert(event->rank < pool->world_size);
-    if (event->rank >= 0 && core->hosts_lost & bit_of(pool_seat(core, pool, event->rank).host))
+    if (event->rank >= 0 && core->hosts_lost & bit_of(hosts_seat(core, pool, event->rank).host))
         return false;
     bool alive = event->rank < 0 || pool->alive & bit_of(event->rank);
     assert(alive || event->kind != POOL_EXITED);
@@ -361,12 +284,12 @@ static bool core_rank_lives(const struct core *core, const struct pool *pool,
 static void core_hear(struct core *core, uint64_t now_ns, int crew, uint32_t generation,
                       const struct pool_event *event)
 {
-    core_begin(core, now_ns);
+    settle_begin(core, now_ns);
     assert(crew >= 0 && crew < POOLS_MAX);
     struct pool *pool = core->crews[crew];
     if (pool && pool->generation == generation && core_rank_lives(core, pool, event))
         pool_handle(core, pool, event);
-    core_settle(core);
+    settle_end(core);
 }
 
 void core_rank_ready(struct core *core, uint64_t now_ns, int pool, uint32_t generation, int rank)
@@ -433,9 +356,56 @@ void core_start_failed_on(struct core *core, uint64_t now_ns, int pool, uint32_t
                   &(struct pool_event){.kind = POOL_GONE, .rank = -1, .ranks = ranks});
 }
 
+// ---- events of hosts and administrators ----------------------------------------------------
+
+static void pool_lose_host(struct core *core, struct pool *pool, int host)
+{
+    pool_handle(core, pool,
+                &(struct pool_event){.kind = POOL_HOST_LOST,
+                                     .rank = -1,
+                                     .host = host,
+                                     .ranks = pool->alive & hosts_ranks_on(pool, host)});
+}
+
+void core_host_lost(struct core *core, uint64_t now_ns, int host)
+{
+    assert(host >= 0 && host < core->config.host_count);
+    settle_begin(core, now_ns);
+    bool news = !(core->hosts_lost & bit_of(host));
+    core->hosts_lost |= bit_of(host);
+    hosts_count_unusable(core);
+    for (int crew = 0; news && crew < POOLS_MAX; crew++) {
+        struct pool *pool = core->crews[crew];
+        if (pool && pool->place.hosts & bit_of(host))
+            pool_lose_host(core, pool, host);
+    }
+    settle_end(core);
+}
+
+void core_host_back(struct core *core, uint64_t now_ns, int host)
+{
+    assert(core_host_is_lost(core, host));
+    settle_begin(core, now_ns);
+    core->hosts_lost &= ~bit_of(host);
+    hosts_count_unusable(core);
+    settle_end(core);
+}
+
+bool core_host_is_lost(const struct core *core, int host)
+{
+    assert(host >= 0 && host < core->config.host_count);
+    return core->hosts_lost & bit_of(host);
+}
+
+const char *core_host_name(const struct core *core, int host)
+{
+    assert(host >= 0 && host < core->config.host_count);
+    return core->config.hosts[host].name;
+}
+
 void core_limit(struct core *core, uint64_t now_ns, const struct core_limits *limits)
 {
-    core_begin(core, now_ns);
+    settle_begin(core, now_ns);
     core_share(core, limits->user_queue_max);
     core->config.idle_timeout_ns = limits->idle_timeout_ns;
     core->config.timeout_max_ns = limits->timeout_max_ns;
@@ -443,17 +413,17 @@ void core_limit(struct core *core, uint64_t now_ns, const struct core_limits *li
     core->users.limits = limits->user;
     LIST_FOREACH (node, &core->modes[MODE_IDLE])
         pool_wait_anew(core, pool_entry(node));
-    core_settle(core);
+    settle_end(core);
 }
 
 void core_set_devices_out(struct core *core, uint64_t now_ns, int host, uint64_t devices)
 {
-    core_begin(core, now_ns);
+    settle_begin(core, now_ns);
     assert(host >= 0 && host < core->config.host_count);
     assert(!(devices & ~core->devices_all.on[host]));
     core->devices_out.on[host] = devices;
     hosts_count_unusable(core);
-    core_settle(core);
+    settle_end(core);
 }
 
 uint64_t core_devices_out(const struct core *core, int host)
@@ -463,25 +433,25 @@ uint64_t core_devices_out(const struct core *core, int host)
 
 int core_unpoison(struct core *core, uint64_t now_ns)
 {
-    core_begin(core, now_ns);
+    settle_begin(core, now_ns);
     int lifted = poison_lift(&core->poison, core->now_ns);
-    core_settle(core);
+    settle_end(core);
     return lifted;
 }
 
 void core_drain(struct core *core, uint64_t now_ns)
 {
-    core_begin(core, now_ns);
+    settle_begin(core, now_ns);
     core->draining = true;
     LIST_FOREACH (node, &core->sizes_waiting)
         failures_refuse_waiting(core, size_entry(node));
-    core_settle(core);
+    settle_end(core);
 }
 
 void core_time(struct core *core, uint64_t now_ns)
 {
-    core_begin(core, now_ns);
-    core_settle(core);
+    settle_begin(core, now_ns);
+    settle_end(core);
 }
 
 // ---- actions and views ----------------------------------------------------------------------
@@ -494,4 +464,11 @@ bool core_next_action(struct core *core, struct action *action)
 uint64_t core_next_time(const struct core *core)
 {
     return timers_next_ns(&core->timers);
+}
+
+struct core_seat core_seat(const struct core *core, int pool, int rank)
+{
+    assert(pool >= 0 && pool < POOLS_MAX && core->crews[pool]);
+    assert(rank >= 0 && rank < core->crews[pool]->world_size);
+    return hosts_seat(core, core->crews[pool], rank);
 }

@@ -29,85 +29,17 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "common/limits.h"
-#include "common/rank_end.h"
 #include "common/status.h"
-#include "daemon/core/users.h"
-#include "proto/wire.h" // struct request_id, enum pool_state
-
-// Implementation 0 is ours, 1..guest_count are guests: rank programs of others, with pools of their
-// own, which have no spares.
-struct core_guest {
-    uint64_t world_sizes;      // bit w - 1: it takes w ranks
-    uint64_t start_timeout_ns; // as in core_config; > 0
-};
-
-struct core_host {
-    int device_count;           // 1..DEVICES_MAX exclusive units
-    bool away;                  // from the start it is lost: its agent has not come yet
-    char name[HOST_NAME_BYTES]; // for texts; may be empty where there is one host
-};
-
-struct core_config {
-    int host_count; // 1..HOSTS_MAX
-    struct core_host hosts[HOSTS_MAX];
-    bool spares;               // hot spares: daemon/core/twin.h
-    bool oversubscribe;        // where there are too few devices for a pool it takes all devices of
-                               // its hosts (CPU backend)
-    int queue_max;             // jobs queued and running, 1..JOBS_MAX
-    int user_queue_max;        // of one user, up to queue_max; 0: as many
-    struct user_limits user;   // what of them runs: those beyond wait
-    uint64_t timeout_max_ns;   // that a request may ask for; 0: any
-    uint64_t memory_max;       // that jobs which run at a time may take together; 0: any
-    int ranks_max;             // processes alive over all pools
-    uint64_t start_timeout_ns; // from START to the last READY; > 0
-    uint64_t peer_grace_ns;    // how long a "peer lost" report waits for the cause itself
-    uint64_t idle_timeout_ns;  // an idle pool nobody waits for is stopped after this; 0: never
-    uint64_t kill_timeout_ns;  // from KILL to the last exit, before the ranks left are stuck; > 0
-    int guest_count;           // 0..GUESTS_MAX
-    struct core_guest guests[GUESTS_MAX];
-};
+#include "daemon/core/action.h"
+#include "daemon/core/request.h"
+#include "daemon/core/setup.h"
+#include "proto/wire.h" // struct wire_status
 
 struct core;
 struct core *core_create(const struct core_config *config); // NULL when memory is short
 void core_destroy(struct core *core);
 
 // ---- events ---------------------------------------------------------------------------------
-
-// Bounds beyond this are taken for it: two weeks.
-#define CORE_COST_MAX_NS (UINT64_C(1) << 50)
-
-// More than any machine has: what all jobs take can be added up.
-#define CORE_MEMORY_MAX (UINT64_C(1) << 48)
-
-struct core_request {
-    struct request_id id;
-    uint32_t user;      // who asks
-    int implementation; // 0..guest_count
-    int world_size;
-    // Over how many hosts the ranks are spread, evenly, and how many are on each. Each may be 0:
-    // any. Where both are, one host if the ranks fit there, else as few hosts as divide them; and
-    // if the hosts that this comes to are lost or out of use, others that will do.
-    int nodes, ranks_per_node;
-    uint64_t timeout_ns;     // > 0; the deadline is now + timeout
-    uint64_t run_timeout_ns; // > 0: at RUN the deadline comes forward to RUN + this, if it is later
-    uint64_t patience_ns;    // it is refused once all pools of its world size are DOWN for so long
-    bool cancel_on_disconnect; // core_abandon() cancels it while it runs, too
-    uint64_t case_hash;
-    uint64_t cost_ns; // it cannot run in less time than this, 0..CORE_COST_MAX_NS
-    uint64_t memory;  // that it takes while it runs, up to CORE_MEMORY_MAX
-};
-
-// What becomes of a request that is not refused.
-struct admission {
-    enum {
-        ADMISSION_NEW, // a job; `index` is its slot, under which the shell keeps the case until
-                       // the ANSWER action
-        ADMISSION_ATTACHED, // this request is queued or running already, in the slot `index`
-        ADMISSION_ANSWERED, // it was answered; `index` is that ANSWER's `answer_index`
-    } kind;
-    int index; // 0..JOBS_MAX-1, 0..ANSWERED_IDS_MAX-1
-};
 
 // Admits a job, unless its request id is known: then it is the same request again, and gets the
 // same answer. RESOURCE_EXHAUSTED: the queue, or the user's share of it, is full; or what the user
@@ -128,14 +60,6 @@ bool core_knows(const struct core *core, const struct request_id *id);
 
 // Whether the case is refused as POISON now.
 bool core_is_poison(const struct core *core, uint64_t case_hash);
-
-// A rank that was killed and is not reaped.
-struct core_stuck {
-    int pool; // of the rank, as `generation` and `rank`
-    uint32_t generation;
-    int rank;
-    int host, device; // where it sits: core_seat()
-};
 
 // Whether a request like this one is refused because no pool of it can be had, at least one of them
 // because of ranks that are stuck; `stuck` is one of these ranks then, else untouched. Not while
@@ -189,14 +113,7 @@ void core_host_back(struct core *core, uint64_t now_ns, int host);
 bool core_host_is_lost(const struct core *core, int host);
 const char *core_host_name(const struct core *core, int host);
 
-// What may change while the daemon runs.
-struct core_limits {
-    int user_queue_max;       // as in core_config
-    uint64_t idle_timeout_ns; // idle pools begin to count anew
-    struct user_limits user;
-    uint64_t timeout_max_ns;
-    uint64_t memory_max; // a job that waits and needs more than this runs alone
-};
+// The new limits count from now on.
 void core_limit(struct core *core, uint64_t now_ns, const struct core_limits *limits);
 
 // Devices of a host (bit mask of slots) that nothing is to be started or run on from now on; jobs
@@ -217,75 +134,10 @@ void core_time(struct core *core, uint64_t now_ns);
 
 // ---- actions --------------------------------------------------------------------------------
 
-enum action_kind {
-    ACTION_START,  // start the ranks of pool
-    ACTION_RUN,    // hand the case of slot to every rank of pool
-    ACTION_ANSWER, // answer the job; the slot is free afterwards
-    ACTION_KILL,   // SIGKILL every rank of pool, on hosts that are not lost; exits are reported as
-                   // they are reaped. Where a
-                   // START fails while another action of its event has failed before it, a KILL may
-                   // follow for ranks that never were
-    ACTION_STUCK,  // for the log: ranks of pool are stuck since now. `rank` is the first of them,
-                   // `devices` are theirs
-    ACTION_EXIT,   // drained: nothing is left but ranks that are stuck
-};
-
-// Why a job was answered, and the status that goes with it. As gRPC has it: ABORTED, not
-// UNAVAILABLE, where ranks were lost, because UNAVAILABLE invites a blind retry and the case may be
-// what killed them; INTERNAL where a rank says that something of ours is broken.
-enum cause {
-    CAUSE_NONE,              // OK: every rank has reported
-    CAUSE_RANK_EXITED,       // ABORTED: a rank died; `rank` says which
-    CAUSE_RANK_FAILED,       // INTERNAL: `rank` reported a failure of its own or broke the protocol
-    CAUSE_PEER_LOST,         // ABORTED: `rank` was lost by another; no better cause came in time
-    CAUSE_DEADLINE_QUEUED,   // DEADLINE_EXCEEDED
-    CAUSE_DEADLINE_STARTING, // DEADLINE_EXCEEDED: its pool was being started
-    CAUSE_DEADLINE_RUNNING,  // DEADLINE_EXCEEDED: the shell names the culprit from the progress
-                             // words
-    CAUSE_START_FAILED, // UNAVAILABLE: its pools have been DOWN for longer than it has patience
-    CAUSE_CANCELLED,    // CANCELLED: as asked, or because of `clients_gone`
-    CAUSE_POISON,       // FAILED_PRECONDITION: queued while its case killed a second pool
-    CAUSE_STUCK, // UNAVAILABLE: queued while `rank` of `pool`, which may be of another world size,
-                 // got stuck on the one device in `devices` of `hosts`: core_is_stuck()
-    CAUSE_NODE_LOST, // ABORTED: `host`, where some of its ranks were, was lost
-};
-
-struct action {
-    enum action_kind kind;
-    // 0..POOLS_MAX-1; -1 where none. Names the pool, by its crew, from its START until the last of
-    // its ranks is reaped, and then perhaps another. The ANSWERs that a last exit brings still
-    // carry it.
-    int pool;
-    uint32_t generation; // counts the starts of all pools; never used twice
-    int implementation, world_size, instance;
-    bool spare;          // START: it is to stand by for the pool that works on these devices
-    int slot;            // RUN, ANSWER
-    const char *reason;  // KILL: in words, with the `rank` that is its cause
-    struct rank_end end; // KILL: how that rank ended, if this is the reason
-    int answer_index;    // ANSWER: what to keep it under, in case it is asked for again, or -1
-    enum status status;
-    enum cause cause;
-    int rank;         // the causing rank, or -1
-    int host;         // ANSWER, KILL: the host whose loss is the cause, or -1
-    uint64_t hosts;   // of the pool: bit mask
-    uint64_t devices; // of the pool, on each of its hosts: bit mask of slots, of which a host may
-                      // lack some where devices are oversubscribed: core_seat()
-    uint64_t job;     // number, never used twice
-    int own_before;   // ANSWER, CAUSE_DEADLINE_QUEUED: jobs of the same user that run, or that wait
-                      // for the same world size and go before it
-    bool clients_gone;                             // ANSWER
-    uint64_t queue_ns, start_ns, run_ns, total_ns; // ANSWER
-};
-
 // Next action, in the order they must be carried out; false when there is none.
 bool core_next_action(struct core *core, struct action *action);
 
-// Where a rank of a pool is started, and stays: the i-th of the ranks on a host has the i-th of the
-// pool's devices there, and where there are fewer, they are dealt in turn. From the START on, until
-// the last rank of the pool is reaped.
-struct core_seat {
-    int host, device; // the device counts from 0 on each host
-};
+// Where a rank of the pool sits, from its START until the last rank of the pool is reaped.
 struct core_seat core_seat(const struct core *core, int pool, int rank);
 
 // When core_time() must be called next; UINT64_MAX: never.

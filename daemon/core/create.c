@@ -4,6 +4,10 @@
 #include <stdlib.h>
 
 #include "daemon/core/core.h"
+#include "daemon/core/hosts.h"
+#include "daemon/core/job.h"
+#include "daemon/core/line.h"
+#include "daemon/core/pool.h"
 #include "daemon/core/state.h"
 
 // All devices for a minute: users.h.

@@ -4,6 +4,8 @@
 #include <stdio.h>
 
 #include "common/duration.h"
+#include "daemon/core/hosts.h"
+#include "daemon/core/line.h"
 #include "daemon/core/state.h"
 
 // Room for what would do.

@@ -3,7 +3,10 @@
 #ifndef CPATTN_DAEMON_CORE_DEADLINE_H
 #define CPATTN_DAEMON_CORE_DEADLINE_H
 
-#include "daemon/core/core.h"
+#include "common/status.h"
+#include "daemon/core/request.h"
+
+struct core;
 
 // DEADLINE_EXCEEDED when the job alone takes longer than one of its time limits allows.
 enum status deadline_check_job(const struct core *core, const struct core_request *request,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "daemon/core/failures.h"
 
+#include "daemon/core/job.h"
 #include "daemon/core/state.h"
 
 // A start that failed once is tried again at once. Then the pause is a part of the time for which

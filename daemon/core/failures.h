@@ -12,13 +12,6 @@ struct core;
 struct pool;
 struct size;
 
-// Starts in a row that failed.
-struct failures {
-    int count;         // 0..FAILURES_MAX, where it stays
-    uint64_t since_ns; // when the first of them failed
-    uint64_t down_ns;  // when their count became FAILURES_MAX
-};
-
 // Those of starts of the kind that the pool's last one was: for a job, or to stand by.
 const struct failures *failures_of(const struct pool *pool);
 

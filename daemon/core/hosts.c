@@ -3,7 +3,7 @@
 
 #include <assert.h>
 
-#include "daemon/core/schedule.h"
+#include "daemon/core/request.h"
 #include "daemon/core/state.h"
 
 // ---- places ---------------------------------------------------------------------------------
@@ -87,7 +87,7 @@ struct place hosts_place(const struct core_config *config, const struct size *si
     return (struct place){0};
 }
 
-struct core_seat pool_seat(const struct core *core, const struct pool *pool, int rank)
+struct core_seat hosts_seat(const struct core *core, const struct pool *pool, int rank)
 {
     int ranks = pool->world_size / pool->size->nodes;
     int host = bit_at(pool->place.hosts, rank / ranks);
@@ -278,74 +278,8 @@ const char *hosts_missing(const struct core *core, const struct size *size)
     return NULL;
 }
 
-// ---- events ---------------------------------------------------------------------------------
-
-void hosts_move_waiting(struct core *core)
+struct size *hosts_other_size(const struct core *core, const struct size *size)
 {
-    if (!core->unusable_changed)
-        return;
-    core->unusable_changed = false;
-    LIST_FOREACH (node, &core->sizes_waiting) {
-        struct size *size = size_entry(node);
-        struct size *first = core_size(core, size->implementation, size->world_size);
-        struct size *other = size_choose(core, first, true);
-        if (!other || hosts_can_serve(core, size))
-            continue;
-        LIST_FOREACH (job, &size->queue)
-            if (job_entry(job)->any_nodes)
-                job_handle(core, job_entry(job),
-                           &(struct job_event){.kind = JOB_MOVE, .size = other});
-    }
-}
-
-static void pool_lose_host(struct core *core, struct pool *pool, int host)
-{
-    pool_handle(core, pool,
-                &(struct pool_event){.kind = POOL_HOST_LOST,
-                                     .rank = -1,
-                                     .host = host,
-                                     .ranks = pool->alive & hosts_ranks_on(pool, host)});
-}
-
-void core_host_lost(struct core *core, uint64_t now_ns, int host)
-{
-    assert(host >= 0 && host < core->config.host_count);
-    core_begin(core, now_ns);
-    bool news = !(core->hosts_lost & bit_of(host));
-    core->hosts_lost |= bit_of(host);
-    hosts_count_unusable(core);
-    for (int crew = 0; news && crew < POOLS_MAX; crew++) {
-        struct pool *pool = core->crews[crew];
-        if (pool && pool->place.hosts & bit_of(host))
-            pool_lose_host(core, pool, host);
-    }
-    core_settle(core);
-}
-
-void core_host_back(struct core *core, uint64_t now_ns, int host)
-{
-    assert(core_host_is_lost(core, host));
-    core_begin(core, now_ns);
-    core->hosts_lost &= ~bit_of(host);
-    hosts_count_unusable(core);
-    core_settle(core);
-}
-
-bool core_host_is_lost(const struct core *core, int host)
-{
-    assert(host >= 0 && host < core->config.host_count);
-    return core->hosts_lost & bit_of(host);
-}
-
-const char *core_host_name(const struct core *core, int host)
-{
-    assert(host >= 0 && host < core->config.host_count);
-    return core->config.hosts[host].name;
-}
-
-struct core_seat core_seat(const struct core *core, int pool, int rank)
-{
-    assert(pool >= 0 && pool < POOLS_MAX && core->crews[pool]);
-    assert(rank >= 0 && rank < core->crews[pool]->world_size);
-    return pool_seat(core, core->crews[pool], rank);
+    const struct size *first = core_size(core, size->implementation, size->world_size);
+    return hosts_can_serve(core, size) ? NULL : size_choose(core, first, true);
 }

@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "daemon/core/action.h"
 #include "daemon/core/devices.h"
 
 struct core;
@@ -30,11 +31,11 @@ struct place hosts_place(const struct core_config *config, const struct size *si
 // devices become stuck, out of use or usable.
 void hosts_count_unusable(struct core *core);
 
-// Lets jobs whose pools are no longer possible wait for pools on other hosts, if they may.
-void hosts_move_waiting(struct core *core);
-
 // Finds new places for the pools of the size that must move and have no ranks.
 void hosts_deal(struct core *core, struct size *size);
+
+// See core_seat().
+struct core_seat hosts_seat(const struct core *core, const struct pool *pool, int rank);
 
 // The ranks of the pool on a host, which must be one of its hosts.
 uint64_t hosts_ranks_on(const struct pool *pool, int host);
@@ -46,6 +47,10 @@ bool hosts_can_serve(const struct core *core, const struct size *size);
 // The size that a request belongs to: the first that can be had now, in the order of preference of
 // core_request, else the first. It may have no pools.
 struct size *hosts_size(const struct core *core, const struct core_request *request);
+
+// If no pool of the size is possible: another size for the same ranks of which there can be one, or
+// NULL.
+struct size *hosts_other_size(const struct core *core, const struct size *size);
 
 // The name of a host that is lost and keeps the size from its pools, or else NULL.
 const char *hosts_missing(const struct core *core, const struct size *size);

@@ -3,7 +3,12 @@
 
 #include <assert.h>
 
+#include "daemon/core/hosts.h"
+#include "daemon/core/line.h"
+#include "daemon/core/pool_view.h"
+#include "daemon/core/request.h"
 #include "daemon/core/state.h"
+#include "daemon/core/twin.h"
 
 static const bool job_moves[JOB_STATES][JOB_STATES] = {
     [JOB_FREE] = {[JOB_QUEUED] = true},
@@ -125,7 +130,7 @@ static void job_answer(struct core *core, struct job *job, const struct pool *po
     answer.cause = cause;
     answer.rank = rank;
     if (cause == CAUSE_STUCK) {
-        struct core_seat seat = pool_seat(core, pool, rank);
+        struct core_seat seat = hosts_seat(core, pool, rank);
         answer.hosts = bit_of(seat.host);
         answer.devices = bit_of(seat.device);
     }
@@ -226,16 +231,6 @@ static void job_lose(struct core *core, struct job *job, const struct job_event 
         job_refuse_poisoned(core, hash);
 }
 
-// Answers a running job and takes its pool away with it.
-static void job_end(struct core *core, struct job *job, enum cause cause, enum pool_loss loss,
-                    const char *why)
-{
-    struct pool *pool = job->pool;
-    job_answer(core, job, pool, cause, -1);
-    pool_handle(core, pool,
-                &(struct pool_event){.kind = POOL_STOP, .loss = loss, .rank = -1, .why = why});
-}
-
 static void job_expire_queued(struct core *core, struct job *job, const struct job_event *event)
 {
     (void)event;
@@ -248,7 +243,7 @@ static void job_expire_queued(struct core *core, struct job *job, const struct j
 static void job_expire_running(struct core *core, struct job *job, const struct job_event *event)
 {
     (void)event;
-    job_end(core, job, CAUSE_DEADLINE_RUNNING, LOSS_DEADLINE, NULL);
+    job_answer(core, job, job->pool, CAUSE_DEADLINE_RUNNING, -1);
 }
 
 static void job_cancel_queued(struct core *core, struct job *job, const struct job_event *event)
@@ -260,8 +255,7 @@ static void job_cancel_queued(struct core *core, struct job *job, const struct j
 static void job_cancel_running(struct core *core, struct job *job, const struct job_event *event)
 {
     (void)event;
-    job_end(core, job, CAUSE_CANCELLED, LOSS_NONE,
-            job->clients_gone ? "the client of its job has gone" : "its job was cancelled");
+    job_answer(core, job, job->pool, CAUSE_CANCELLED, -1);
 }
 
 // It has not been started: asked again, it is a new one.

@@ -4,41 +4,15 @@
 #ifndef CPATTN_DAEMON_CORE_JOB_H
 #define CPATTN_DAEMON_CORE_JOB_H
 
-#include "common/list.h"
-#include "daemon/core/core.h"
+#include <stdbool.h>
 
-struct account;
-struct line;
+#include "daemon/core/action.h"
+
+struct core;
+struct core_request;
+struct job;
 struct pool;
 struct size;
-
-enum job_state {
-    JOB_FREE,    // on core->jobs_free: the slot may be admitted to
-    JOB_QUEUED,  // on the queue of its world size, in order of admission
-    JOB_RUNNING, // on core->jobs_running, and pool->job of its pool
-    JOB_STATES,
-};
-
-struct job {
-    struct list node;
-    struct list mate;  // QUEUED: on its line
-    struct line *line; // QUEUED
-    enum job_state state;
-    int slot;
-    uint64_t number;   // order of admission over all jobs, from 1
-    bool abandoned;    // its answer is not to be remembered
-    bool clients_gone; // it is cancelled because of that
-    bool cancel_on_disconnect;
-    bool any_nodes; // the hosts that it waits for may be others
-    struct size *size;
-    struct account *account; // of its user
-    uint64_t case_hash, cost_ns, memory;
-    uint64_t admitted_ns, deadline_ns, run_ns; // run_ns: when it began to run
-    uint64_t run_timeout_ns;                   // 0: none
-    uint64_t patience_ns;                      // with pools that are DOWN
-    uint64_t start_ns;                         // how long it waited for the start of its pool
-    struct pool *pool;                         // RUNNING
-};
 
 enum job_event_kind {
     JOB_RUN,         // `pool` takes it

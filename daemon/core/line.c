@@ -2,6 +2,7 @@
 #include "daemon/core/line.h"
 
 #include "daemon/core/state.h"
+#include "daemon/core/twin.h"
 
 void line_init(struct core *core, struct line *line)
 {

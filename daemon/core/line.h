@@ -17,14 +17,6 @@ struct core;
 struct job;
 struct size;
 
-struct line {
-    struct list node; // on size->lines, or core->lines_free
-    struct account *account;
-    struct list jobs;  // by job->mate; never empty on size->lines
-    uint64_t pass;     // of the scheduler, that has looked at it last
-    struct list *next; // in that pass: the next job to look at; the head: none
-};
-
 // The line of the account for the size; NULL: there is none.
 struct line *line_find(struct size *size, const struct account *account);
 

@@ -2,6 +2,7 @@
 # The pure core: no clock, no system call. The simulator drives it.
 noinst_LIBRARIES += daemon/libcore.a
 daemon_libcore_a_SOURCES =
+daemon_libcore_a_SOURCES += daemon/core/action.h
 daemon_libcore_a_SOURCES += daemon/core/actions.c
 daemon_libcore_a_SOURCES += daemon/core/actions.h
 daemon_libcore_a_SOURCES += daemon/core/check.c
@@ -25,8 +26,14 @@ daemon_libcore_a_SOURCES += daemon/core/poison.c
 daemon_libcore_a_SOURCES += daemon/core/poison.h
 daemon_libcore_a_SOURCES += daemon/core/pool.c
 daemon_libcore_a_SOURCES += daemon/core/pool.h
+daemon_libcore_a_SOURCES += daemon/core/pool_view.c
+daemon_libcore_a_SOURCES += daemon/core/pool_view.h
+daemon_libcore_a_SOURCES += daemon/core/request.h
 daemon_libcore_a_SOURCES += daemon/core/schedule.c
 daemon_libcore_a_SOURCES += daemon/core/schedule.h
+daemon_libcore_a_SOURCES += daemon/core/settle.c
+daemon_libcore_a_SOURCES += daemon/core/settle.h
+daemon_libcore_a_SOURCES += daemon/core/setup.h
 daemon_libcore_a_SOURCES += daemon/core/state.h
 daemon_libcore_a_SOURCES += daemon/core/stuck.c
 daemon_libcore_a_SOURCES += daemon/core/stuck.h

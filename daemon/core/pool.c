@@ -3,7 +3,13 @@
 
 #include <assert.h>
 
+#include "daemon/core/failures.h"
+#include "daemon/core/hosts.h"
+#include "daemon/core/job.h"
+#include "daemon/core/pool_view.h"
 #include "daemon/core/state.h"
+#include "daemon/core/stuck.h"
+#include "daemon/core/twin.h"
 
 // An idle pool that outstayed its timeout because a job waits for it.
 #define IDLE_AGAIN_NS_MIN (UINT64_C(1) * 1000000000)
@@ -17,12 +23,6 @@ static const bool pool_moves[MODE_COUNT][MODE_COUNT] = {
     [MODE_STOPPING] = {[MODE_COLD] = true, [MODE_BACKOFF] = true, [MODE_STUCK] = true},
     [MODE_STUCK] = {[MODE_COLD] = true, [MODE_BACKOFF] = true},
     [MODE_BACKOFF] = {[MODE_COLD] = true},
-};
-
-static const enum pool_state pool_states[MODE_COUNT] = {
-    [MODE_COLD] = POOL_COLD,       [MODE_STARTING] = POOL_STARTING, [MODE_IDLE] = POOL_IDLE,
-    [MODE_RUNNING] = POOL_RUNNING, [MODE_SUSPECT] = POOL_RUNNING,   [MODE_STOPPING] = POOL_STOPPING,
-    [MODE_STUCK] = POOL_STUCK,     [MODE_BACKOFF] = POOL_BACKOFF,
 };
 
 static const enum cause pool_causes[LOSS_COUNT] = {
@@ -100,58 +100,6 @@ static void pool_hand_back(struct core *core, struct pool *pool)
     pool_lease(core, pool->twin);
 }
 
-struct action pool_action(enum action_kind kind, const struct pool *pool)
-{
-    struct action action = {
-        .kind = kind, .pool = -1, .slot = -1, .answer_index = -1, .rank = -1, .host = -1};
-    if (pool) {
-        action.pool = pool->crew;
-        action.generation = pool->crew >= 0 ? pool->generation : 0;
-        action.implementation = pool->size->implementation;
-        action.world_size = pool->world_size;
-        action.instance = pool->instance;
-        action.hosts = pool->place.hosts;
-        action.devices = pool->place.slots;
-    }
-    return action;
-}
-
-static const char *loss_words(enum pool_loss loss)
-{
-    static const char *const words[LOSS_COUNT] = {
-        [LOSS_NONE] = "",
-        [LOSS_EXITED] = "exited",
-        [LOSS_KILLED] = "was killed from outside",
-        [LOSS_FAILED] = "failed",
-        [LOSS_PEER] = "was lost by another rank",
-        [LOSS_START_TIMEOUT] = "the ranks were not ready in time",
-        [LOSS_NOT_STARTED] = "the ranks could not be started",
-        [LOSS_DEADLINE] = "killed at the deadline of its job",
-        [LOSS_HOST] = "a host with ranks of it was lost",
-    };
-    return words[loss];
-}
-
-void pool_loss_text(const struct core *core, const struct pool *pool, struct error *text)
-{
-    const struct loss *loss = &pool->loss;
-    char end[RANK_END_TEXT_MAX];
-    if (loss->host >= 0)
-        error_set(text, STATUS_OK, "host %s was lost", core->config.hosts[loss->host].name);
-    else if (loss->rank >= 0)
-        error_set(text, STATUS_OK, "rank %d %s", loss->rank,
-                  loss->end.kind == RANK_LIVES ? loss_words(loss->kind)
-                                               : rank_end_said(&loss->end, end));
-    else
-        error_set(text, STATUS_OK, "%s", loss_words(loss->kind));
-}
-
-enum pool_state pool_state(const struct pool *pool)
-{
-    bool down = pool->mode == MODE_BACKOFF && failures_of(pool)->count == FAILURES_MAX;
-    return down ? POOL_DOWN : pool_states[pool->mode];
-}
-
 // ---- the end of a generation ----------------------------------------------------------------
 
 // All ranks are reaped: only now may there be a next generation.
@@ -183,7 +131,7 @@ static void pool_kill(struct core *core, struct pool *pool, enum pool_loss loss,
 {
     assert(!pool->job);
     struct action kill = pool_action(ACTION_KILL, pool);
-    kill.reason = loss == LOSS_NONE ? why : loss_words(loss);
+    kill.reason = loss == LOSS_NONE ? why : pool_loss_words(loss);
     kill.rank = loss == LOSS_NONE ? -1 : pool->loss.rank;
     kill.host = loss == LOSS_NONE ? -1 : pool->loss.host;
     if (loss != LOSS_NONE)
@@ -581,4 +529,18 @@ void pool_handle(struct core *core, struct pool *pool, const struct pool_event *
     pool_handler *handler = pool_table[pool->mode][event->kind];
     assert(handler);
     handler(core, pool, event);
+}
+
+void pool_end_job(struct core *core, struct job *job, enum job_event_kind kind)
+{
+    struct pool *pool = job->pool;
+    struct pool_event stop = {.kind = POOL_STOP, .rank = -1};
+    job_handle(core, job, &(struct job_event){.kind = kind});
+    if (!pool || pool->job)
+        return;
+    if (kind == JOB_EXPIRE)
+        stop.loss = LOSS_DEADLINE;
+    else
+        stop.why = kind == JOB_CANCEL ? "its job was cancelled" : "the client of its job has gone";
+    pool_handle(core, pool, &stop);
 }

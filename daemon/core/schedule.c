@@ -3,7 +3,10 @@
 
 #include <limits.h>
 
+#include "daemon/core/line.h"
+#include "daemon/core/pool.h"
 #include "daemon/core/state.h"
+#include "daemon/core/twin.h"
 
 // One look at the waiting jobs, in the order in which they go.
 struct pass {

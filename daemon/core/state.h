@@ -3,21 +3,138 @@
 #ifndef CPATTN_DAEMON_CORE_STATE_H
 #define CPATTN_DAEMON_CORE_STATE_H
 
+#include <assert.h>
+
+#include "common/list.h"
 #include "daemon/core/actions.h"
 #include "daemon/core/devices.h"
-#include "daemon/core/hosts.h"
 #include "daemon/core/ids.h"
-#include "daemon/core/job.h"
-#include "daemon/core/line.h"
 #include "daemon/core/poison.h"
-#include "daemon/core/pool.h"
-#include "daemon/core/stuck.h"
+#include "daemon/core/setup.h"
 #include "daemon/core/timers.h"
-#include "daemon/core/twin.h"
 #include "daemon/core/users.h"
 
 _Static_assert(WORLD_SIZE_MAX <= 64 && POOLS_MAX <= 64,
                "ranks, world sizes, crews and instances over hosts are bits of one word");
+
+struct line;
+struct pool;
+struct size;
+
+// ---- jobs -----------------------------------------------------------------------------------
+
+enum job_state {
+    JOB_FREE,    // on core->jobs_free: the slot may be admitted to
+    JOB_QUEUED,  // on the queue of its world size, in order of admission
+    JOB_RUNNING, // on core->jobs_running, and pool->job of its pool
+    JOB_STATES,
+};
+
+struct job {
+    struct list node;
+    struct list mate;  // QUEUED: on its line
+    struct line *line; // QUEUED
+    enum job_state state;
+    int slot;
+    uint64_t number;   // order of admission over all jobs, from 1
+    bool abandoned;    // its answer is not to be remembered
+    bool clients_gone; // it is cancelled because of that
+    bool cancel_on_disconnect;
+    bool any_nodes; // the hosts that it waits for may be others
+    struct size *size;
+    struct account *account; // of its user
+    uint64_t case_hash, cost_ns, memory;
+    uint64_t admitted_ns, deadline_ns, run_ns; // run_ns: when it began to run
+    uint64_t run_timeout_ns;                   // 0: none
+    uint64_t patience_ns;                      // with pools that are DOWN
+    uint64_t start_ns;                         // how long it waited for the start of its pool
+    struct pool *pool;                         // RUNNING
+};
+
+// Of one user, for one size.
+struct line {
+    struct list node; // on size->lines, or core->lines_free
+    struct account *account;
+    struct list jobs;  // by job->mate; never empty on size->lines
+    uint64_t pass;     // of the scheduler, that has looked at it last
+    struct list *next; // in that pass: the next job to look at; the head: none
+};
+
+// ---- pools ----------------------------------------------------------------------------------
+
+// Starts in a row that failed.
+struct failures {
+    int count;         // 0..FAILURES_MAX (failures.h), where it stays
+    uint64_t since_ns; // when the first of them failed
+    uint64_t down_ns;  // when their count became FAILURES_MAX
+};
+
+enum pool_mode {
+    MODE_COLD, // no ranks; may be started
+    MODE_STARTING,
+    MODE_IDLE, // on its list in order of last use
+    MODE_RUNNING,
+    MODE_SUSPECT,  // running, and a rank has lost another: waiting for the cause
+    MODE_STOPPING, // killed; waiting for the last exit
+    MODE_STUCK,    // the same for too long
+    MODE_BACKOFF,  // no ranks; not to be started yet
+    MODE_COUNT,
+};
+
+// Why a pool was lost.
+enum pool_loss {
+    LOSS_NONE,
+    LOSS_EXITED,        // `rank` exited
+    LOSS_KILLED,        // `rank` was killed from outside
+    LOSS_FAILED,        // `rank` failed
+    LOSS_PEER,          // `rank` was lost by another
+    LOSS_START_TIMEOUT, // not all ranks were ready in time
+    LOSS_NOT_STARTED,   // the shell could not carry out the START
+    LOSS_DEADLINE,      // killed because its job overran
+    LOSS_HOST,          // `host`, where some of its ranks were, was lost
+    LOSS_COUNT,
+};
+
+struct loss {
+    enum pool_loss kind;
+    int rank;            // its cause, or -1
+    int host;            // HOST, else -1
+    struct rank_end end; // EXITED, KILLED: how that ended
+};
+
+struct pool {
+    struct list node;
+    enum pool_mode mode;
+    int index; // in core->pools
+    struct size *size;
+    int world_size, instance;
+    struct place place; // of a pool of several hosts that has no ranks it may change: hosts.h
+    bool leased;        // it holds its devices
+    bool yields;        // STOPPING: it held them, and its twin has taken them over
+    struct pool *twin;  // or NULL: see twin.h
+
+    // Of the ranks, from START until the last is reaped:
+    int crew; // by which the shell knows them: their index in core->crews; else -1
+    uint32_t generation;
+    uint64_t alive, ready, reported; // bit masks of ranks; alive: on hosts that are not lost
+    uint64_t victims;                // ranks that said they lost a peer
+    int suspect;                     // the rank that they lost
+    struct job *job;                 // RUNNING, SUSPECT
+    bool as_spare;                   // it was started to stand by
+    bool used;                       // it has had a job
+    bool start_failed;               // STOPPING, STUCK: it never became ready
+    bool must_wait;                  // STOPPING, STUCK: it was lost before it was of any use
+    uint64_t started_ns, ready_ns;
+
+    // Of it and its twin: for a job, and to stand by.
+    struct failures failures, spare_failures;
+    uint32_t starts;
+    uint64_t jobs, deaths;
+    struct loss loss; // the last
+    uint64_t lost_ns; // when
+
+    uint64_t pass; // of the scheduler: the last in which a waiting job reserved it
+};
 
 // A world size of an implementation, spread over so many hosts: who waits for it, and the pools
 // that can serve it.
@@ -100,11 +217,12 @@ static inline struct size *core_size(const struct core *core, int implementation
 }
 
 // The share of the queue that a user may have; 0: all of it.
-void core_share(struct core *core, int user_queue_max);
-
-// What every event begins and ends with.
-void core_begin(struct core *core, uint64_t now_ns);
-void core_settle(struct core *core);
+static inline void core_share(struct core *core, int user_queue_max)
+{
+    int all = core->config.queue_max;
+    assert(user_queue_max >= 0 && user_queue_max <= all);
+    core->config.user_queue_max = user_queue_max ? user_queue_max : all;
+}
 
 static inline struct size *size_entry(struct list *node)
 {

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "daemon/core/stuck.h"
 
+#include "daemon/core/hosts.h"
+#include "daemon/core/job.h"
 #include "daemon/core/state.h"
 
 struct place stuck_place(const struct core *core, const struct pool *pool)
 {
     struct place place = {0};
     for (uint64_t left = pool->alive; left; left &= left - 1) {
-        struct core_seat seat = pool_seat(core, pool, __builtin_ctzll(left));
+        struct core_seat seat = hosts_seat(core, pool, __builtin_ctzll(left));
         place.hosts |= bit_of(seat.host);
         place.slots |= bit_of(seat.device);
     }
@@ -21,7 +23,7 @@ void stuck_count(struct core *core)
     LIST_FOREACH (node, &core->modes[MODE_STUCK]) {
         const struct pool *pool = pool_entry(node);
         for (uint64_t left = pool->alive; left; left &= left - 1) {
-            struct core_seat seat = pool_seat(core, pool, __builtin_ctzll(left));
+            struct core_seat seat = hosts_seat(core, pool, __builtin_ctzll(left));
             core->devices_stuck.on[seat.host] |= bit_of(seat.device);
         }
         core->ranks_stuck += bits_in(pool->alive);
@@ -58,12 +60,12 @@ static int stuck_rank_in_way(const struct core *core, const struct pool *pool,
     if (any)
         return __builtin_ctzll(pool->alive);
     for (uint64_t left = pool->alive; left; left &= left - 1)
-        if (size_wants(size, pool_seat(core, pool, __builtin_ctzll(left))))
+        if (size_wants(size, hosts_seat(core, pool, __builtin_ctzll(left))))
             return __builtin_ctzll(left);
     return -1;
 }
 
-static bool stuck_find(const struct core *core, const struct size *size, struct core_stuck *stuck)
+bool stuck_find(const struct core *core, const struct size *size, struct core_stuck *stuck)
 {
     if (core->pools_stuck == 0 || stuck_leaves(core, size))
         return false;
@@ -72,18 +74,11 @@ static bool stuck_find(const struct core *core, const struct size *size, struct 
         int rank = pool && pool->mode == MODE_STUCK ? stuck_rank_in_way(core, pool, size) : -1;
         if (rank < 0)
             continue;
-        struct core_seat seat = pool_seat(core, pool, rank);
+        struct core_seat seat = hosts_seat(core, pool, rank);
         *stuck = (struct core_stuck){crew, pool->generation, rank, seat.host, seat.device};
         return true;
     }
     return false;
-}
-
-bool core_is_stuck(const struct core *core, const struct core_request *request,
-                   struct core_stuck *stuck)
-{
-    const struct size *size = hosts_size(core, request);
-    return !core->draining && size && stuck_find(core, size, stuck);
 }
 
 void stuck_refuse_waiting(struct core *core, struct size *size)

@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "daemon/core/devices.h"
+#include "daemon/core/request.h"
 
 struct core;
 struct pool;
@@ -21,6 +22,10 @@ void stuck_count(struct core *core);
 
 // Whether a pool of the size can be had: nothing is stuck on its devices.
 bool stuck_leaves(const struct core *core, const struct size *size);
+
+// Whether no pool of the size can be had because of ranks that are stuck; `stuck` is one of them
+// then, else untouched.
+bool stuck_find(const struct core *core, const struct size *size, struct core_stuck *stuck);
 
 // Answers what waits for a size of which no pool can be had because of ranks that are stuck.
 void stuck_refuse_waiting(struct core *core, struct size *size);

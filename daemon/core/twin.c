@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "daemon/core/twin.h"
 
-#include "daemon/core/pool.h"
+#include "daemon/core/state.h"
 
 bool twin_is_up(const struct pool *pool)
 {

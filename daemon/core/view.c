@@ -3,7 +3,24 @@
 #include <string.h>
 
 #include "daemon/core/core.h"
+#include "daemon/core/failures.h"
+#include "daemon/core/pool_view.h"
 #include "daemon/core/state.h"
+#include "daemon/core/stuck.h"
+#include "daemon/core/twin.h"
+
+static const enum pool_state pool_states[MODE_COUNT] = {
+    [MODE_COLD] = POOL_COLD,       [MODE_STARTING] = POOL_STARTING, [MODE_IDLE] = POOL_IDLE,
+    [MODE_RUNNING] = POOL_RUNNING, [MODE_SUSPECT] = POOL_RUNNING,   [MODE_STOPPING] = POOL_STOPPING,
+    [MODE_STUCK] = POOL_STUCK,     [MODE_BACKOFF] = POOL_BACKOFF,
+};
+
+// As the wire knows it.
+static enum pool_state pool_state(const struct pool *pool)
+{
+    bool down = pool->mode == MODE_BACKOFF && failures_of(pool)->count == FAILURES_MAX;
+    return down ? POOL_DOWN : pool_states[pool->mode];
+}
 
 static void core_describe(const struct core *core, const struct pool *pool, struct wire_pool *wire)
 {
