@@ -149,6 +149,7 @@ AC_DEFUN([CPATTN_LIBRARIES], [
     CPATTN_BLAS
     CPATTN_PKG([YAML], [yaml-0.1], [libyaml-dev])
     CPATTN_PKG([JANSSON], [jansson], [libjansson-dev])
+    CPATTN_PKG([MXML], [mxml >= 3 mxml < 4], [libmxml-dev])
     CPATTN_PKG([XML], [libxml-2.0], [libxml2-dev])
     CPATTN_PKG([SMARTCOLS], [smartcols], [libsmartcols-dev])
     CPATTN_PKG([CHECK], [check >= 0.15], [check])

@@ -24,6 +24,7 @@ needs=(
     "libopenblas-dev    pkg openblas"
     "libyaml-dev        pkg yaml-0.1"
     "libjansson-dev     pkg jansson"
+    "libmxml-dev        pkg mxml"
     "libxml2-dev        pkg libxml-2.0"
     "libsmartcols-dev   pkg smartcols"
     "libncurses-dev     pkg ncurses"

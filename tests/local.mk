@@ -32,7 +32,7 @@ AM_TESTS_ENVIRONMENT = \
     top_builddir='$(abs_top_builddir)'; export top_builddir;
 
 third_party_libs = $(NNG_LIBS) $(EV_LIBS) $(PROTOBUF_C_LIBS) $(BLAS_LIBS) $(YAML_LIBS) \
-    $(JANSSON_LIBS) $(XML_LIBS) $(SMARTCOLS_LIBS) $(CURSES_LIBS) $(CHECK_LIBS) $(PTHREAD_LIBS) $(MATH_LIBS)
+    $(JANSSON_LIBS) $(MXML_LIBS) $(XML_LIBS) $(SMARTCOLS_LIBS) $(CURSES_LIBS) $(CHECK_LIBS) $(PTHREAD_LIBS) $(MATH_LIBS)
 
 # What a test program links with unless it says otherwise.
 LDADD = tests/support/libtesting.a $(rank_libs) daemon/libcore.a client/libclient.la \

@@ -2,7 +2,7 @@
 # The command: a library that the tests link too, and its main function.
 noinst_LIBRARIES += client/libsubmit.a
 client_libsubmit_a_SOURCES = $(submit_sources)
-client_libsubmit_a_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/client $(JANSSON_CFLAGS) $(XML_CFLAGS) $(SMARTCOLS_CFLAGS) $(CURSES_CFLAGS)
+client_libsubmit_a_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/client $(JANSSON_CFLAGS) $(MXML_CFLAGS) $(SMARTCOLS_CFLAGS) $(CURSES_CFLAGS)
 
 submit_sources =
 include $(top_srcdir)/client/submit/outcome/local.mk
@@ -13,7 +13,7 @@ include $(top_srcdir)/client/submit/tensors/local.mk
 include $(top_srcdir)/client/submit/commands/local.mk
 
 submit_libs = client/libsubmit.a client/libclient.la yaml/libyamltree.la $(client_libs) \
-    $(YAML_LIBS) $(JANSSON_LIBS) $(XML_LIBS) $(SMARTCOLS_LIBS) $(CURSES_LIBS)
+    $(YAML_LIBS) $(JANSSON_LIBS) $(MXML_LIBS) $(SMARTCOLS_LIBS) $(CURSES_LIBS)
 
 bin_PROGRAMS += cpattn-submit
 cpattn_submit_SOURCES = client/submit/main.c

@@ -1,29 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "client/submit/write/junit.h"
 
-#include <libxml/xmlwriter.h>
+#include <mxml.h>
 
-// Any call on the writer that fails makes the report fail.
+// The document is built in memory and then written. It fails where memory does not suffice.
 struct report {
-    xmlTextWriterPtr writer;
+    mxml_node_t *at; // the element that is open
     bool failed;
 };
 
 static void element_start(struct report *r, const char *name)
 {
-    if (xmlTextWriterStartElement(r->writer, BAD_CAST name) < 0)
+    mxml_node_t *node = mxmlNewElement(r->at, name);
+    if (node)
+        r->at = node;
+    else
         r->failed = true;
 }
 
 static void element_end(struct report *r)
 {
-    if (xmlTextWriterEndElement(r->writer) < 0)
-        r->failed = true;
+    if (!r->failed)
+        r->at = mxmlGetParent(r->at);
 }
 
 static void attribute(struct report *r, const char *name, const char *value)
 {
-    if (xmlTextWriterWriteAttribute(r->writer, BAD_CAST name, BAD_CAST value) < 0)
+    mxmlElementSetAttr(r->at, name, value);
+    if (!mxmlElementGetAttr(r->at, name))
         r->failed = true;
 }
 
@@ -50,7 +54,7 @@ static void cause(struct report *r, const char *name, const char *type, const st
     snprintf(message, sizeof(message), "%s%s%s", o->sentence ? o->sentence : outcome_name(o->kind),
              o->diagnosis ? "; diagnosis: " : "", o->diagnosis ? o->diagnosis : "");
     attribute(r, "message", message);
-    if (o->detail && xmlTextWriterWriteString(r->writer, BAD_CAST o->detail) < 0)
+    if (o->detail && !mxmlNewOpaque(r->at, o->detail))
         r->failed = true;
     element_end(r);
 }
@@ -127,24 +131,32 @@ static void testsuite(struct report *r, const struct junit_suite *suite)
     element_end(r);
 }
 
+// Puts each element on a line of its own. Leaves text as it is.
+static const char *space_at(mxml_node_t *node, int where)
+{
+    static const char *const lines[] = {NULL, "\n", "\n ", "\n  ", "\n   ", "\n    "};
+    size_t depth = 0;
+    mxml_node_t *child = mxmlGetFirstChild(node);
+    if (where == MXML_WS_AFTER_OPEN || where == MXML_WS_AFTER_CLOSE)
+        return NULL;
+    if (where == MXML_WS_BEFORE_CLOSE && (!child || mxmlGetType(child) != MXML_ELEMENT))
+        return NULL;
+    while ((node = mxmlGetParent(node)) && depth + 1 < sizeof(lines) / sizeof(*lines))
+        depth++;
+    return lines[depth];
+}
+
 bool junit_write(FILE *out, const struct junit_suite *suite)
 {
-    struct report report = {.writer = NULL};
-    xmlOutputBufferPtr output = xmlOutputBufferCreateFile(out, NULL);
-    if (output)
-        report.writer = xmlNewTextWriter(output); // takes the output
-    if (!report.writer) {
-        xmlOutputBufferClose(output);
-        return false;
+    mxml_node_t *document = mxmlNewXML("1.0");
+    struct report report = {document, !document};
+    if (document) {
+        element_start(&report, "testsuites");
+        testsuite(&report, suite);
+        mxmlSetWrapMargin(0);
+        if (mxmlSaveFile(document, out, space_at) != 0)
+            report.failed = true;
+        mxmlDelete(document);
     }
-    xmlTextWriterSetIndent(report.writer, 1);
-    if (xmlTextWriterStartDocument(report.writer, NULL, "UTF-8", NULL) < 0)
-        report.failed = true;
-    element_start(&report, "testsuites");
-    testsuite(&report, suite);
-    element_end(&report);
-    if (xmlTextWriterEndDocument(report.writer) < 0)
-        report.failed = true;
-    xmlFreeTextWriter(report.writer);
     return !report.failed && fflush(out) == 0 && !ferror(out);
 }
