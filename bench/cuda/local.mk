@@ -3,7 +3,8 @@
 #     cuda_bench_programs += bench/cuda/bench_thing
 # with _SOURCES, and _CPPFLAGS and _LDADD as the tests in tests/cuda have them.
 cuda_bench_programs =
-EXTRA_DIST += bench/cuda/beside_context_parallel.py bench/cuda/beside_torch.py
+EXTRA_DIST += bench/cuda/beside_context_parallel.py bench/cuda/beside_tensor_parallel.py \
+    bench/cuda/beside_torch.py
 EXTRA_DIST += bench/cuda/judge_torch.py
 
 cuda_bench_programs += bench/cuda/bench_attention_cuda
