@@ -70,6 +70,7 @@ void collective_view_set(struct collective_view *v, const struct collective *c, 
                                   .world_size = c->world_size,
                                   .element = (int32_t)c->dtype,
                                   .reduction = collective_reduces(c) ? (int32_t)c->reduction : 0,
+                                  .specials = c->specials,
                                   .seed = c->seed};
     v->bound = bound_of(v);
     blocks_set(v, c, rank);
@@ -96,6 +97,14 @@ union view_number collective_element(const struct collective_view *v, const void
                    : v->element == ELEMENT_INT64 ? ((const int64_t *)data)[index]
                                                  : ((const uint8_t *)data)[index];
     return number;
+}
+
+// Whether an element of a real dtype has the bits of the NaN that is drawn.
+static bool is_drawn_nan(const struct collective_view *v, const void *data, int64_t index)
+{
+    uint32_t bits = v->element == ELEMENT_FP32 ? ((const uint32_t *)data)[index]
+                                               : ((const uint16_t *)data)[index];
+    return bits == view_nan_bits(v);
 }
 
 // Elements that are drawn, read or written at a time.
@@ -189,7 +198,8 @@ void collective_judge_receive(const struct collective *c, int rank, const void *
         if (view_is_real(&v) && i % PIECE == 0)
             dtype_read(dtype_of(v.element), receive, i, left < PIECE ? left : PIECE, got);
         if (view_is_real(&v))
-            view_tally_real(&tally, i, (double)got[i % PIECE], view_right_real(&v, origin));
+            view_tally_real(&tally, i, (double)got[i % PIECE], is_drawn_nan(&v, receive, i),
+                            view_right_real(&v, origin));
         else
             view_tally_whole(&tally, i, collective_element(&v, receive, i).whole,
                              view_right_whole(&v, origin));

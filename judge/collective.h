@@ -2,8 +2,11 @@
 // The judge of collectives: their elements, and whether results are right. It shares no code with
 // plans and kernels; what goes where it reads off the definition (plan/collective.h).
 //
-// Whole numbers, minima, maxima and what is only moved have to be exact. Sums, products and
-// averages of real numbers are compared with their value in fp64, under two rules:
+// Whole numbers, minima, maxima and what is only moved have to be exact, down to the sign of a zero
+// and the bits of a NaN that is moved. Where zeros of both signs or a NaN meet in a minimum or
+// maximum, each answer of a standard is right (view_right_most()). Sums, products and averages of
+// real numbers are compared with their value in fp64, an infinity or a NaN exactly, and the rest
+// under two rules:
 //   element  |error| <= ((1 + u)^(P - 1) - 1) * (sum of |x| of all ranks, or |product|), where u
 //            is the unit roundoff of the dtype: what P - 1 operations that each round to nearest
 //            can be off at most, in whatever order. An average has one more rounding.

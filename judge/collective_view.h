@@ -25,6 +25,7 @@ struct collective_view {
     int32_t rank, world_size;
     int32_t element;   // enum collective_element
     int32_t reduction; // enum collective_reduction; 0: nothing is reduced
+    bool specials;     // some real elements are zeros, infinities, NaN or denormals
     uint64_t seed;
     double bound; // what a sum may be off, in parts of what is added up
     // The receive in blocks: block b is elements [first[b], first[b + 1]), and begins with element
@@ -50,6 +51,13 @@ struct view_origin {
 // The right value of a real element, what it may be off, and the twin's value.
 struct view_right {
     double value, bound, twin;
+    int32_t rules; // enum view_rule, added up
+};
+
+enum view_rule {
+    VIEW_MOVED = 1, // bit by bit
+    VIEW_SIGN = 2,  // of a zero the sign counts
+    VIEW_NAN = 4,   // NaN is right, too
 };
 
 VIEW_INLINE bool view_is_real(const struct collective_view *v)
@@ -112,6 +120,77 @@ VIEW_INLINE double view_drawn_real(const struct collective_view *v, uint64_t bit
     return spread / (double)(1 << (bits & 3));
 }
 
+// What some indices hold instead: of each row a rank has one. The row is that of all ranks, so that
+// special numbers meet. Denormals are not added or multiplied, where rounding knows no bound in
+// parts of the result; +0 and -0 stand for them.
+enum {
+    VIEW_DRAWN,
+    VIEW_ZERO,
+    VIEW_MINUS_ZERO,
+    VIEW_QUIET_NAN,
+    VIEW_INFINITE,
+    VIEW_MINUS_INFINITE,
+    VIEW_TINY,
+    VIEW_MINUS_TINY
+};
+#define VIEW_ROW(a, b, c, d) ((a) | (b) << 4 | (c) << 8 | (d) << 12)
+
+VIEW_INLINE int32_t view_special_row(int32_t row)
+{
+    switch (row) {
+    case 0:
+        return VIEW_ROW(VIEW_ZERO, VIEW_MINUS_ZERO, VIEW_ZERO, VIEW_MINUS_ZERO);
+    case 1:
+        return VIEW_ROW(VIEW_ZERO, VIEW_MINUS_ZERO, VIEW_MINUS_ZERO, VIEW_DRAWN);
+    case 2:
+        return VIEW_ROW(VIEW_QUIET_NAN, VIEW_DRAWN, VIEW_DRAWN, VIEW_DRAWN);
+    case 3:
+        return VIEW_ROW(VIEW_INFINITE, VIEW_MINUS_INFINITE, VIEW_DRAWN, VIEW_DRAWN);
+    case 4:
+        return VIEW_ROW(VIEW_QUIET_NAN, VIEW_ZERO, VIEW_MINUS_ZERO, VIEW_INFINITE);
+    case 5:
+        return VIEW_ROW(VIEW_TINY, VIEW_MINUS_TINY, VIEW_ZERO, VIEW_MINUS_ZERO);
+    case 6:
+        return VIEW_ROW(VIEW_INFINITE, VIEW_DRAWN, VIEW_DRAWN, VIEW_DRAWN);
+    default:
+        return VIEW_ROW(VIEW_QUIET_NAN, VIEW_QUIET_NAN, VIEW_QUIET_NAN, VIEW_MINUS_INFINITE);
+    }
+}
+
+VIEW_INLINE double view_special(const struct collective_view *v, int32_t special, double drawn)
+{
+    bool adds = v->reduction != 0 && v->reduction != REDUCTION_MIN && v->reduction != REDUCTION_MAX;
+    double tiny = v->element == ELEMENT_FP16   ? 1.0 / (1 << 24)
+                  : v->element == ELEMENT_BF16 ? ldexp(1.0, -133)
+                                               : ldexp(1.0, -149);
+    switch (special) {
+    case VIEW_ZERO:
+        return 0.0;
+    case VIEW_MINUS_ZERO:
+        return -0.0;
+    case VIEW_QUIET_NAN:
+        return NAN;
+    case VIEW_INFINITE:
+        return INFINITY;
+    case VIEW_MINUS_INFINITE:
+        return -INFINITY;
+    case VIEW_TINY:
+        return adds ? 0.0 : tiny;
+    case VIEW_MINUS_TINY:
+        return adds ? -0.0 : -tiny;
+    default:
+        return drawn;
+    }
+}
+
+// The bits of the NaN that is drawn.
+VIEW_INLINE uint32_t view_nan_bits(const struct collective_view *v)
+{
+    return v->element == ELEMENT_FP16   ? 0x7e00u
+           : v->element == ELEMENT_BF16 ? 0x7fc0u
+                                        : 0x7fc00000u;
+}
+
 // Factors are odd, so that a product never becomes 0; what is averaged has room for 64 of it.
 VIEW_INLINE int64_t view_drawn_whole(const struct collective_view *v, uint64_t bits)
 {
@@ -124,6 +203,17 @@ VIEW_INLINE int64_t view_drawn_whole(const struct collective_view *v, uint64_t b
     return view_truncated(v, bits);
 }
 
+// One index in four is special. `bits` are the rank's.
+VIEW_INLINE double view_drawn_special(const struct collective_view *v, int64_t index, uint32_t bits,
+                                      double drawn)
+{
+    struct philox_block counter = {{(uint32_t)index, (uint32_t)(index >> 32), 0, 0x53706563u}};
+    uint32_t row = philox_block(counter, v->seed).word[0];
+    if (row & 3)
+        return drawn;
+    return view_special(v, view_special_row((int32_t)(row >> 2 & 7)) >> 4 * (bits & 3) & 15, drawn);
+}
+
 // Element `index` of the send of a rank.
 VIEW_INLINE union view_number view_drawn(const struct collective_view *v, int32_t rank,
                                          int64_t index)
@@ -133,10 +223,13 @@ VIEW_INLINE union view_number view_drawn(const struct collective_view *v, int32_
     struct philox_block block = philox_block(counter, v->seed);
     uint64_t bits = (uint64_t)block.word[0] << 32 | block.word[1];
     union view_number number;
-    if (view_is_real(v))
-        number.real = view_drawn_real(v, bits);
-    else
+    if (!view_is_real(v)) {
         number.whole = view_drawn_whole(v, bits);
+        return number;
+    }
+    number.real = view_drawn_real(v, bits);
+    if (v->specials)
+        number.real = view_drawn_special(v, index, block.word[2], number.real);
     return number;
 }
 
@@ -155,7 +248,8 @@ VIEW_INLINE struct view_origin view_origin_of(const struct collective_view *v, i
 VIEW_INLINE struct view_right view_right_sum(const struct collective_view *v, int64_t index)
 {
     bool product = v->reduction == REDUCTION_PROD;
-    struct view_right right = {product ? 1.0 : 0.0, 0, product ? 1.0 : 0.0};
+    struct view_right right = {product ? 1.0 : 0.0, 0, product ? 1.0 : 0.0,
+                               product ? VIEW_SIGN : 0};
     double sizes = 0;
     for (int32_t rank = 0; rank < v->world_size; rank++) {
         double x = view_drawn(v, rank, index).real;
@@ -172,22 +266,37 @@ VIEW_INLINE struct view_right view_right_sum(const struct collective_view *v, in
     return right;
 }
 
+// Standards differ where zeros of both signs or a NaN meet: minimum and maximum of IEEE 754-2019
+// order -0 before +0 and give NaN, minimumNumber and maximumNumber pass over a NaN, C's fmin() and
+// NCCL may take either zero, MPI says nothing. What any of these gives is right; a number that is
+// not the least, or a zero that no rank has, is not.
+VIEW_INLINE struct view_right view_right_most(const struct collective_view *v, int64_t index)
+{
+    struct view_right right = {NAN, 0, NAN, 0};
+    bool zero = false, minus_zero = false, nan = false;
+    for (int32_t rank = 0; rank < v->world_size; rank++) {
+        double x = view_drawn(v, rank, index).real;
+        bool more = v->reduction == REDUCTION_MAX ? x > right.value : x < right.value;
+        nan = nan || x != x;
+        zero = zero || (x == 0 && !signbit(x));
+        minus_zero = minus_zero || (x == 0 && signbit(x));
+        if (x == x && (right.value != right.value || more))
+            right.value = x;
+    }
+    right.twin = right.value;
+    right.rules = (nan ? VIEW_NAN : 0) | (zero && minus_zero ? 0 : VIEW_SIGN);
+    return right;
+}
+
 VIEW_INLINE struct view_right view_right_real(const struct collective_view *v,
                                               struct view_origin origin)
 {
-    struct view_right right = {0, 0, 0};
-    if (origin.rank >= 0) {
-        right.value = right.twin = view_drawn(v, origin.rank, origin.index).real;
-        return right;
-    }
-    if (v->reduction != REDUCTION_MIN && v->reduction != REDUCTION_MAX)
-        return view_right_sum(v, origin.index);
-    double most = view_drawn(v, 0, origin.index).real;
-    for (int32_t rank = 1; rank < v->world_size; rank++) {
-        double x = view_drawn(v, rank, origin.index).real;
-        most = (v->reduction == REDUCTION_MAX ? x > most : x < most) ? x : most;
-    }
-    right.value = right.twin = most;
+    if (origin.rank < 0)
+        return v->reduction == REDUCTION_MIN || v->reduction == REDUCTION_MAX
+                   ? view_right_most(v, origin.index)
+                   : view_right_sum(v, origin.index);
+    double drawn = view_drawn(v, origin.rank, origin.index).real;
+    struct view_right right = {drawn, 0, drawn, VIEW_MOVED | VIEW_SIGN};
     return right;
 }
 
@@ -231,15 +340,33 @@ VIEW_INLINE void view_bad(struct view_tally *t, int64_t index)
     t->first_bad = index < t->first_bad ? index : t->first_bad;
 }
 
-VIEW_INLINE void view_tally_real(struct view_tally *t, int64_t index, double got,
+// What is used of the bound: more than 1 where an element is wrong, infinite where it has to be
+// exact. `drawn_nan`: it has the bits of the NaN that is drawn.
+VIEW_INLINE double view_used(struct view_right right, double got, bool drawn_nan)
+{
+    if (got != got && (right.rules & VIEW_MOVED))
+        return drawn_nan && right.value != right.value ? 0 : INFINITY;
+    if (got != got)
+        return right.value != right.value || (right.rules & VIEW_NAN) ? 0 : INFINITY;
+    if (got == right.value)
+        return (right.rules & VIEW_SIGN) && !signbit(got) != !signbit(right.value) ? INFINITY : 0;
+    if (!isfinite(got) || !isfinite(right.value))
+        return INFINITY;
+    return fabs(got - right.value) / right.bound;
+}
+
+VIEW_INLINE void view_tally_real(struct view_tally *t, int64_t index, double got, bool drawn_nan,
                                  struct view_right right)
 {
-    double error = got - right.value;
-    double used = error == 0 ? 0 : fabs(error) / right.bound; // infinite where it has to be exact
-    if (!isfinite(got)) {
+    double error = got - right.value, used = view_used(right, got, drawn_nan);
+    t->worst = fmax(t->worst, used);
+    if (!(used <= 1))
+        view_bad(t, index);
+    if (!isfinite(got) && !(used <= 1))
         t->nonfinite++;
-        used = INFINITY;
-    } else {
+    if (!isfinite(right.value))
+        return;
+    if (isfinite(got)) {
         t->error2 += error * error;
         t->along += error * right.value;
         t->max_abs = fmax(t->max_abs, fabs(error));
@@ -247,9 +374,6 @@ VIEW_INLINE void view_tally_real(struct view_tally *t, int64_t index, double got
     t->right2 += right.value * right.value;
     t->bound2 += right.bound * right.bound;
     t->twin2 += (right.twin - right.value) * (right.twin - right.value);
-    t->worst = fmax(t->worst, used);
-    if (!(used <= 1))
-        view_bad(t, index);
 }
 
 VIEW_INLINE void view_tally_whole(struct view_tally *t, int64_t index, int64_t got, int64_t right)

@@ -49,6 +49,8 @@ static const struct case_field fields[] = {
                "runs, one behind the other, whose mean time counts"),
     MEMBER_BOOL(S, verify, "compare the results (true) or only run and time (false)"),
     MEMBER_UINT(S, seed, "seed of the elements"),
+    MEMBER_BOOL(S, specials,
+                "real elements are also -0, infinities, NaN and denormals (true) or not (false)"),
     MEMBER_UINT(S, explore_seed, "0: plan order, else a legal order drawn from this seed"),
     MEMBER_BOOL(S, operation_times,
                 "each rank reports when each operation of its last run started and ended"),

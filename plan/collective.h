@@ -14,6 +14,9 @@
 //   reduce          n                      n on the root, else 0: the reduction of all
 //   send_receive    n                      n, the send of rank r-1 in the ring
 //
+// The minimum and maximum of real numbers are those of IEEE 754-2019: -0 is less than +0, and with
+// a NaN the result is NaN. These do not depend on the order of the ranks.
+//
 // In place send and receive share memory: both begin at the same element, but that the send of an
 // all_gather is block r of the receive, and the receive of a reduce_scatter is block r of the send.
 #ifndef CPATTN_PLAN_COLLECTIVE_H
@@ -67,6 +70,7 @@ struct collective {
     bool in_place;
     bool verify;
     uint64_t seed;         // of the elements
+    bool specials;         // real ones are also zeros of either sign, infinities, NaN, denormals
     uint64_t explore_seed; // 0: run in plan order; else in the legal order drawn from this seed
     bool operation_times;  // each rank reports when each operation of its last run ran
     char implementation[IMPLEMENTATION_NAME_MAX]; // the guest that runs it; "": the daemon's own

@@ -56,6 +56,8 @@ static __device__ union view_number element_read(const struct collective_view *v
 // The bits of an element as it lies in memory.
 static __device__ uint64_t element_bits(const struct collective_view *v, union view_number number)
 {
+    if (view_is_real(v) && number.real != number.real)
+        return view_nan_bits(v);
     switch (v->element) {
     case ELEMENT_FP32:
         return __float_as_uint((float)number.real);
@@ -124,7 +126,7 @@ static __device__ void tally_zero(struct view_tally *t)
 }
 
 // One tally of each block, joined in the order of threads.
-__global__ __launch_bounds__(THREADS) void receive_kernel(struct collective_view v,
+__global__ __launch_bounds__(THREADS) void receive_kernel(struct collective_view v, int bytes,
                                                           const void *receive, int64_t count,
                                                           struct view_tally *tallies)
 {
@@ -137,7 +139,8 @@ __global__ __launch_bounds__(THREADS) void receive_kernel(struct collective_view
         struct view_origin origin = view_origin_of(&v, i);
         union view_number got = element_read(&v, receive, i);
         if (real)
-            view_tally_real(&mine, i, got.real, view_right_real(&v, origin));
+            view_tally_real(&mine, i, got.real, bits_read(receive, bytes, i) == view_nan_bits(&v),
+                            view_right_real(&v, origin));
         else
             view_tally_whole(&mine, i, got.whole, view_right_whole(&v, origin));
     }
@@ -202,11 +205,12 @@ static enum status device_receive(void *queue, const struct collective *c, int r
     tally.first_bad = INT64_MAX;
     collective_view_set(&v, c, rank);
     int64_t count = v.first[v.blocks];
+    int element = collective_element_bytes(c->dtype);
     unsigned blocks = blocks_for(q, count);
     size_t bytes = blocks * sizeof(tally);
     struct view_tally *host = (struct view_tally *)queue_stage(q, bytes, &device);
     if (host && count > 0) {
-        receive_kernel<<<blocks, THREADS, 0, q->stream>>>(v, receive, count,
+        receive_kernel<<<blocks, THREADS, 0, q->stream>>>(v, element, receive, count,
                                                           (struct view_tally *)device);
         queue_launched(q, "the verdict of a collective");
         queue_pull(q, host, device, bytes);
@@ -217,8 +221,7 @@ static enum status device_receive(void *queue, const struct collective *c, int r
     for (unsigned i = 0; i < blocks; i++)
         tally_add(&tally, &host[i]);
     collective_figures(&v, &tally, figures);
-    return tally.mismatches > 0 ? first_bad_read(queue, &v, collective_element_bytes(c->dtype),
-                                                 receive, figures, error)
+    return tally.mismatches > 0 ? first_bad_read(queue, &v, element, receive, figures, error)
                                 : STATUS_OK;
 }
 

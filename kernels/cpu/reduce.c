@@ -1,36 +1,88 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/cpu/reduce.h"
 
+#include <math.h>
+
 #include "kernels/dtype.h"
+
+// ---- one element --------------------------------------------------------------------------------
+
+// Real numbers: a NaN has one bit pattern, so that no order of operands shows.
+static inline float quiet(float x)
+{
+    return x == x ? x : NAN;
+}
+
+// Of two equal numbers only zeros differ in bits: -0 where `any` and one is -0, or both are.
+static inline float equal_one(float a, float b, bool any)
+{
+    union {
+        float value;
+        uint32_t bits;
+    } x = {.value = a}, y = {.value = b};
+    x.bits = any ? x.bits | y.bits : x.bits & y.bits;
+    return x.value;
+}
+
+// minimum and maximum of IEEE 754-2019.
+static inline float least_float(float a, float b)
+{
+    float least = b < a ? b : a;
+    least = a == b ? equal_one(a, b, true) : least;
+    return a == a && b == b ? least : NAN;
+}
+
+static inline float most_float(float a, float b)
+{
+    float most = b > a ? b : a;
+    most = a == b ? equal_one(a, b, false) : most;
+    return a == a && b == b ? most : NAN;
+}
+
+#define ORDER(type)                                                                                \
+    static inline type least_##type(type a, type b)                                                \
+    {                                                                                              \
+        return b < a ? b : a;                                                                      \
+    }                                                                                              \
+    static inline type most_##type(type a, type b)                                                 \
+    {                                                                                              \
+        return b > a ? b : a;                                                                      \
+    }
+ORDER(int32_t)
+ORDER(int64_t)
+ORDER(uint8_t)
+
+// ---- arrays -------------------------------------------------------------------------------------
 
 // One loop for each type and reduction. Integers are added and multiplied as unsigned, because
 // overflow is defined for those.
+#define SAME(x) (x)
 #define LOOP(expression)                                                                           \
     for (int64_t i = 0; i < count; i++)                                                            \
     to[i] = (expression)
-#define REDUCE(name, type, wide)                                                                   \
+#define REDUCE(name, type, wide, finished)                                                         \
     static void name(enum collective_reduction reduction, const type *from, type *to,              \
                      int64_t count)                                                                \
     {                                                                                              \
         switch (reduction) {                                                                       \
         case REDUCTION_PROD:                                                                       \
-            LOOP((type)((wide)to[i] * (wide)from[i]));                                             \
+            LOOP(finished((type)((wide)to[i] * (wide)from[i])));                                   \
             break;                                                                                 \
         case REDUCTION_MIN:                                                                        \
-            LOOP(from[i] < to[i] ? from[i] : to[i]);                                               \
+            LOOP(least_##type(to[i], from[i]));                                                    \
             break;                                                                                 \
         case REDUCTION_MAX:                                                                        \
-            LOOP(from[i] > to[i] ? from[i] : to[i]);                                               \
+            LOOP(most_##type(to[i], from[i]));                                                     \
             break;                                                                                 \
         default:                                                                                   \
-            LOOP((type)((wide)to[i] + (wide)from[i]));                                             \
+            LOOP(finished((type)((wide)to[i] + (wide)from[i])));                                   \
             break;                                                                                 \
         }                                                                                          \
     }
-REDUCE(reduce_float, float, float)
-REDUCE(reduce_int32, int32_t, uint32_t)
-REDUCE(reduce_int64, int64_t, uint64_t)
-REDUCE(reduce_uint8, uint8_t, uint32_t)
+REDUCE(reduce_float, float, float, quiet)
+REDUCE(reduce_int32, int32_t, uint32_t, SAME)
+REDUCE(reduce_int64, int64_t, uint64_t, SAME)
+REDUCE(reduce_uint8, uint8_t, uint32_t, SAME)
 
 // Elements of 16 bits are reduced in fp32, some at a time.
 #define PIECE 256
@@ -101,7 +153,7 @@ static void divide_real(enum collective_element element, int divisor, void *dest
         int64_t some = count - first < PIECE ? count - first : PIECE;
         load(element, destination, first, some, values);
         for (int64_t i = 0; i < some; i++)
-            values[i] /= (float)divisor;
+            values[i] = quiet(values[i] / (float)divisor);
         store(element, values, first, some, destination);
     }
 }

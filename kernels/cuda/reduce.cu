@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The elements of collectives on a device, with the bits of kernels/cpu/reduce.c: each operation
-// rounds to nearest even, whole numbers wrap around.
+// rounds to nearest even, minimum and maximum are those of IEEE 754-2019, a NaN has one bit
+// pattern, whole numbers wrap around.
 #include "kernels/cuda/reduce_cuda.h"
 
 #include "kernels/cuda/dtype.cuh"
@@ -23,17 +24,32 @@ template <class Dtype> struct real_type {
     {
         return Dtype::round(x);
     }
+    static __device__ __forceinline__ wide quiet(wide x)
+    {
+        return x == x ? x : __uint_as_float(0x7fc00000);
+    }
     static __device__ __forceinline__ wide divide(wide x, int divisor)
     {
-        return __fdiv_rn(x, (float)divisor);
+        return quiet(__fdiv_rn(x, (float)divisor));
     }
     static __device__ __forceinline__ wide add(wide a, wide b)
     {
-        return __fadd_rn(a, b);
+        return quiet(__fadd_rn(a, b));
     }
     static __device__ __forceinline__ wide multiply(wide a, wide b)
     {
-        return __fmul_rn(a, b);
+        return quiet(__fmul_rn(a, b));
+    }
+    // Of two equal numbers only zeros differ in bits.
+    static __device__ __forceinline__ wide least(wide a, wide b)
+    {
+        wide both = __uint_as_float(__float_as_uint(a) | __float_as_uint(b));
+        return quiet(a == b ? both : b < a ? b : a <= b ? a : a + b);
+    }
+    static __device__ __forceinline__ wide most(wide a, wide b)
+    {
+        wide both = __uint_as_float(__float_as_uint(a) & __float_as_uint(b));
+        return quiet(a == b ? both : b > a ? b : a >= b ? a : a + b);
     }
 };
 
@@ -60,24 +76,36 @@ template <class Stored, class Unsigned> struct whole_type {
     {
         return (wide)((Unsigned)a * (Unsigned)b);
     }
+    static __device__ __forceinline__ wide least(wide a, wide b)
+    {
+        return b < a ? b : a;
+    }
+    static __device__ __forceinline__ wide most(wide a, wide b)
+    {
+        return b > a ? b : a;
+    }
 };
 
 // ---- operations ---------------------------------------------------------------------------------
 
-template <class Type, enum collective_reduction REDUCTION>
-struct reduce_operation {
-    static const bool reads_source = true; const typename Type::stored * source;
-    typename Type::stored * destination; int divisor; __device__ __forceinline__
-    typename Type::stored result(typename Type::stored from, typename Type::stored to)
-        const {typename Type::wide a = Type::load(to), b = Type::load(from); switch (REDUCTION){
-                   case REDUCTION_PROD : return Type::store(Type::multiply(a, b));
-                   case REDUCTION_MIN : return b < a ? from : to;
-                   case REDUCTION_MAX : return b > a ? from : to;
-                   default : return Type::store(Type::add(a, b));
-               }
-}
-}
-;
+template <class Type, int REDUCTION> struct reduce_operation { // enum collective_reduction
+    static const bool reads_source = true;
+    const typename Type::stored *source;
+    typename Type::stored *destination;
+    int divisor;
+    __device__ __forceinline__ typename Type::stored result(typename Type::stored from,
+                                                            typename Type::stored to) const
+    {
+        typename Type::wide a = Type::load(to), b = Type::load(from);
+        if (REDUCTION == REDUCTION_PROD)
+            return Type::store(Type::multiply(a, b));
+        if (REDUCTION == REDUCTION_MIN)
+            return Type::store(Type::least(a, b));
+        if (REDUCTION == REDUCTION_MAX)
+            return Type::store(Type::most(a, b));
+        return Type::store(Type::add(a, b));
+    }
+};
 
 template <class Type> struct divide_operation {
     static const bool reads_source = false;

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "judge/cuda/collective_cuda.h"
+#include "kernels/dtype.h"
 #include "tests/cuda/harness.h"
 
 static const int64_t sizes[] = {0, 1, 2, 3, 7, 8, 15, 17, 255, 257, 1023, 4097, 65535, 100003};
@@ -15,7 +16,24 @@ static const char *const element_names[ELEMENTS] = {
     [ELEMENT_FP32] = "fp32",   [ELEMENT_FP16] = "fp16",   [ELEMENT_BF16] = "bf16",
     [ELEMENT_INT32] = "int32", [ELEMENT_INT64] = "int64", [ELEMENT_UINT8] = "uint8"};
 
-// Real ones of [-8, 8); whole ones of all bits.
+// Puts special numbers in the place of some: zeros of either sign, infinities, NaN, denormals.
+static void specials_put(const struct twin *t, enum collective_element element)
+{
+    static const float specials[] = {0, -0.0f, INFINITY, -INFINITY, NAN, 1, -1};
+    size_t step = (size_t)collective_element_bytes(element), count = t->bytes / step;
+    enum case_dtype dtype = element == ELEMENT_FP16   ? DTYPE_FP16
+                            : element == ELEMENT_BF16 ? DTYPE_BF16
+                                                      : DTYPE_FP32;
+    for (size_t i = 0; i < count && element <= ELEMENT_BF16; i += (size_t)harness_between(1, 3)) {
+        int64_t which = harness_below(8);
+        if (which < 7)
+            dtype_store(dtype, t->host, (int64_t)i, specials[which]);
+        else
+            memset(t->host + i * step, 0, step), t->host[i * step] = 1;
+    }
+}
+
+// Real ones of [-8, 8) and special ones; whole ones of all bits.
 static void elements_fill(const struct twin *t, enum collective_element element)
 {
     switch (element) {
@@ -32,6 +50,7 @@ static void elements_fill(const struct twin *t, enum collective_element element)
         for (size_t i = 0; i < t->bytes; i++)
             t->host[i] = (char)harness_random();
     }
+    specials_put(t, element);
     twin_push(t);
 }
 
@@ -111,6 +130,7 @@ static struct collective collective_drawn(int operation, int element, int64_t co
     c.root = (int32_t)harness_below(c.world_size);
     c.count = count;
     c.seed = harness_random();
+    c.specials = c.seed % 2;
     return c;
 }
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A guest that runs collectives and linear layers in the plainest way: every rank gets everything
 // that any rank has, and computes its own results from that. Its argument names a mistake to make;
-// without one it is right. It knows fp32 and int32, sums and averages, and layers of one matrix.
+// without one it is right. It knows fp32 and int32, sums, averages and minima, and layers of one
+// matrix.
 #include <cpattn_guest.h>
 
 #include <arpa/inet.h>
@@ -137,28 +138,60 @@ static int times_of(int rank)
     return rank == 1 && makes("missing") ? 0 : rank == 1 && makes("twice") ? 2 : 1;
 }
 
+// As C's fmin(), and as a comparison that loses the least number where a NaN comes after it.
+static float least(float a, float b)
+{
+    if (makes("compares"))
+        return a < b ? a : b;
+    return a != a || b < a ? b : a;
+}
+
+static float real_of(const struct cpattn_guest_job *job, const float *const *ranks, int64_t i)
+{
+    int size = cpattn_guest_place(job)->world_size;
+    bool backwards = makes("unequal") && calls % 2 == 1;
+    float sum = 0, smallest = ranks[0][i];
+    for (int n = 0; n < size; n++) {
+        int rank = backwards ? size - 1 - n : n;
+        for (int twice = 0; twice < times_of(rank); twice++)
+            sum += ranks[rank][i];
+        smallest = least(smallest, ranks[rank][i]);
+    }
+    if (field_is(job, "reduction", "min"))
+        return smallest;
+    return field_is(job, "reduction", "avg") && !makes("undivided") ? sum / (float)size : sum;
+}
+
+static int32_t whole_of(const struct cpattn_guest_job *job, const int32_t *const *ranks, int64_t i)
+{
+    int size = cpattn_guest_place(job)->world_size;
+    uint32_t sum = 0;
+    int32_t smallest = ranks[0][i];
+    for (int rank = 0; rank < size; rank++) {
+        sum += (uint32_t)times_of(rank) * (uint32_t)ranks[rank][i];
+        smallest = ranks[rank][i] < smallest ? ranks[rank][i] : smallest;
+    }
+    if (field_is(job, "reduction", "min"))
+        return smallest;
+    return field_is(job, "reduction", "avg") && !makes("undivided") ? (int32_t)sum / size
+                                                                    : (int32_t)sum;
+}
+
 static void reduce(const struct cpattn_guest_job *job, const struct gathered *all, int64_t first,
                    const struct cpattn_guest_tensor *to)
 {
-    int size = cpattn_guest_place(job)->world_size;
-    bool average = field_is(job, "reduction", "avg") && !makes("undivided");
-    bool backwards = makes("unequal") && calls % 2 == 1;
-    double factor = makes("factor") ? size : 1;
+    int size = cpattn_guest_place(job)->world_size, factor = makes("factor") ? size : 1;
+    const float *reals[RANKS_MAX];
+    const int32_t *wholes[RANKS_MAX];
+    for (int rank = 0; rank < size; rank++) {
+        reals[rank] = (const float *)(void *)all->data[rank] + first;
+        wholes[rank] = (const int32_t *)(void *)all->data[rank] + first;
+    }
     for (int64_t i = 0; i < to->shape[0]; i++) {
-        float real = 0;
-        int32_t whole = 0;
-        for (int n = 0; n < size; n++) {
-            int rank = backwards ? size - 1 - n : n;
-            for (int twice = 0; twice < times_of(rank); twice++) {
-                real += ((const float *)(void *)all->data[rank])[first + i];
-                whole = (int32_t)((uint32_t)whole +
-                                  ((const uint32_t *)(void *)all->data[rank])[first + i]);
-            }
-        }
         if (to->dtype == CPATTN_GUEST_FP32)
-            ((float *)to->data)[i] = (float)(factor * (average ? real / (float)size : real));
+            ((float *)to->data)[i] = (float)factor * real_of(job, reals, i);
         else
-            ((int32_t *)to->data)[i] = (int32_t)factor * (average ? whole / size : whole);
+            ((int32_t *)to->data)[i] = factor * whole_of(job, wholes, i);
     }
 }
 

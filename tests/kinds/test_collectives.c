@@ -96,6 +96,7 @@ static struct collective random_collective(void)
         c.in_place = random_below(2);
         c.offset = random_below(4);
         c.seed = (uint64_t)random_below(1 << 30);
+        c.specials = c.seed % 4 == 0;
     } while (job_kind_collective.check(&c, NULL) != STATUS_OK);
     return c;
 }
@@ -147,6 +148,28 @@ START_TEST(whole_numbers_have_the_same_bits_with_every_algorithm)
             ck_assert_uint_eq(run(&c), digest);
         }
     }
+}
+END_TEST
+
+// Nor do minima and maxima of zeros of either sign and NaN.
+START_TEST(minima_have_the_same_bits_with_every_algorithm)
+{
+    static const int worlds[] = {2, 3, 8};
+    struct collective c = usual();
+    c.specials = true;
+    c.world_size = worlds[_i];
+    for (int dtype = ELEMENT_FP32; dtype <= ELEMENT_BF16; dtype++)
+        for (int reduction = REDUCTION_MIN; reduction <= REDUCTION_MAX; reduction++) {
+            c.dtype = (enum collective_element)dtype;
+            c.reduction = (enum collective_reduction)reduction;
+            c.algorithm = ALGORITHM_RING;
+            uint64_t digest = run(&c);
+            for (int a = ALGORITHM_TREE; a < ALGORITHM_NCCL; a++) {
+                c.algorithm = (enum collective_algorithm)a;
+                if (job_kind_collective.check(&c, NULL) == STATUS_OK)
+                    ck_assert_uint_eq(run(&c), digest);
+            }
+        }
 }
 END_TEST
 
@@ -296,6 +319,7 @@ int main(void)
     tcase_add_test(tcase, every_operation_passes_with_figures);
     tcase_add_test(tcase, random_ones_have_the_same_bits_in_every_order);
     tcase_add_test(tcase, whole_numbers_have_the_same_bits_with_every_algorithm);
+    tcase_add_loop_test(tcase, minima_have_the_same_bits_with_every_algorithm, 0, 3);
     tcase_add_test(tcase, other_kinds_in_between_change_no_bit);
     tcase_add_test(tcase, runs_one_behind_the_other_change_no_bit);
     tcase_add_test(tcase, a_size_is_the_count_of_nccl_tests);

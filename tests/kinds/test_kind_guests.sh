@@ -11,7 +11,7 @@ set -u
 guest=$(cd "$top_builddir" && pwd)/tests/kinds/guest_kinds
 
 set --
-for mistake in missing twice undivided factor swapped outside send unequal nothing fails unlike; do
+for mistake in missing twice undivided factor swapped outside send unequal nothing fails unlike compares; do
     set -- "$@" --guest "$mistake=$guest $mistake"
 done
 daemon_start --backend cpu --devices 4 --log-level warning \
@@ -51,6 +51,13 @@ reduce="collective all_reduce --world-size 3 --count 1000"
     right collective all_to_allv --world-size 4 --count 33
     right collective all_to_all --world-size 1 --count 0
     right collective broadcast --world-size 3 --root 1 --count 50
+    for ranks in 2 3 8; do
+        right collective all_reduce --world-size $ranks --reduction min --specials true --count 500
+        right collective reduce_scatter --world-size $ranks --specials true --count 500
+        right collective all_gather --world-size $ranks --specials true --count 500
+    done
+    right $reduce --dtype int32 --reduction min --specials true
+    wrong compares "ELEMENT" $reduce --reduction min --specials true
     wrong missing "rank 1 is missing" $reduce
     wrong twice "rank 1" $reduce
     wrong undivided "divided" $reduce --reduction avg

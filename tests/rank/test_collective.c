@@ -107,6 +107,7 @@ START_TEST(random_ones_are_right)
         c.root = random_below(c.world_size);
         c.in_place = random_below(2);
         c.seed = (uint64_t)random_below(1 << 30);
+        c.specials = c.seed % 2;
         if (!scene_is_possible(&c))
             continue;
         assert_right(&c);
