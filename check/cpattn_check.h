@@ -199,8 +199,8 @@ CPATTN_API const char *cpattn_check_verdict_text(const struct cpattn_check_verdi
 //     struct cpattn_check_buffer results[] = {{"receive", receive, receive_bytes}};
 //     if (cpattn_check_job_verify(job, results, 1, &verdict, &error) != CPATTN_OK) ...
 //
-// Memory is host memory, without gaps, aligned to its elements. A verdict is that of the daemon on
-// the same numbers; bytes outside of the tensors are the caller's to compare.
+// Memory is contiguous host memory, aligned to its elements. The verdict is the same as that of the
+// daemon. The bytes outside of the tensors are not compared.
 
 struct cpattn_check_job;
 
@@ -218,7 +218,7 @@ struct cpattn_check_tensor {
     const char *dtype; // "fp32", "bf16", "int64"
     bool is_result;
     int32_t dims;     // 1 or 2
-    int64_t shape[2]; // with a 0: the rank has nothing of it
+    int64_t shape[2]; // with a 0: the rank has no elements of it
     size_t bytes;
 };
 
@@ -227,8 +227,8 @@ CPATTN_API bool cpattn_check_job_tensor(const struct cpattn_check_job *job, int 
                                         struct cpattn_check_tensor *tensor);
 
 // Fills an input with its elements, and a result with a pattern by which the diagnosis recognizes
-// memory that was never written. In place, fill send last. INVALID_ARGUMENT: the rank has no such
-// tensor, or it has another size.
+// memory that was never written. With in_place, fill send last. INVALID_ARGUMENT: the rank has no
+// such tensor, or it has another size.
 CPATTN_API enum cpattn_status cpattn_check_job_fill(const struct cpattn_check_job *job,
                                                     const char *tensor, void *data, size_t bytes,
                                                     struct cpattn_error *error) CPATTN_MUST_CHECK;
@@ -239,7 +239,7 @@ struct cpattn_check_buffer {
     size_t bytes;
 };
 
-// Judges the named results; inputs among them are compared with what they were filled with. Other
+// Judges the named results. Named inputs must be as cpattn_check_job_fill() has filled them. Other
 // tensors are not judged. INVALID_ARGUMENT: there is no buffer, a tensor is named twice, the rank
 // has no such tensor or one of another size, or memory is not aligned.
 CPATTN_API enum cpattn_status cpattn_check_job_verify(const struct cpattn_check_job *job,

@@ -472,7 +472,7 @@ struct cpattn_pool {
     uint64_t jobs, deaths;      // answered cases; times that it was lost
     const char *last_failure;   // or ""
     uint64_t devices;           // bit mask: GPUs by index, else cores by number
-    bool spare;                 // stands by for another pool on the same devices, or will
+    bool spare;                 // stands by for another pool on the same devices, or is starting to
     const char *implementation; // a guest's name, or "" for the daemon's own
     uint64_t hosts;             // bit mask: it has its devices on each of these hosts
 };

@@ -74,7 +74,7 @@ CPATTN_API void cpattn_watch_destroy(struct cpattn_watch *watch);
 // A host with devices that pools share.
 struct cpattn_host {
     const char *name;
-    const char *state; // "up"; "lost": its agent is silent or cut off, and nothing is run there
+    const char *state; // "up"; "lost": its agent is not connected, and no case runs there
     int32_t devices;
     uint64_t devices_out; // bit mask: drained by an administrator
 };
@@ -83,8 +83,8 @@ struct cpattn_host {
 CPATTN_API const struct cpattn_host *
 cpattn_daemon_status_host(const struct cpattn_daemon_status *status, int index);
 
-// cpattn_order() with the host of the device: its place among those of cpattn_daemon_status_host(),
-// 0 for the daemon's own. Devices of other hosts are counted from 0.
+// cpattn_order() for a device of a host: `host` is its index in cpattn_daemon_status_host(), 0 for
+// the daemon's own. Devices of other hosts are numbered from 0.
 CPATTN_API enum cpattn_status cpattn_order_on(struct cpattn_client *client, enum cpattn_order order,
                                               int host, int device, uint64_t timeout_ns,
                                               uint64_t *count,

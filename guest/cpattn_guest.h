@@ -59,7 +59,7 @@ struct cpattn_guest {
     // the reason to `text` of `size` bytes.
     int (*start)(const struct cpattn_guest_place *place, char *text, size_t size, void *context);
     // Runs a case. Returns 0 if the results are complete, or another value if the case failed for
-    // the reason passed to cpattn_guest_fail(). NULL: the guest runs other kinds of jobs alone.
+    // the reason passed to cpattn_guest_fail(). NULL: the guest runs only other kinds of jobs.
     int (*attend)(struct cpattn_guest_job *job, void *context);
     void *context;
 };
@@ -70,9 +70,8 @@ CPATTN_API int cpattn_guest_main(const struct cpattn_guest *guest);
 
 // Registers a function for jobs of another kind, "collective" or "linear", before
 // cpattn_guest_main(). Such a job selects the guest with its field `implementation`. run() gets one
-// job at a time and returns as attend() does. A job with `iterations` calls it that many times; each
-// call finds the memory as the call before has left it. False: there is no such kind, or its function is
-// registered.
+// job at a time and returns as attend() does. A job with `iterations` calls it that many times,
+// without a change of memory between the calls. False: there is no such kind, or it has a function.
 //
 //     static int collective(struct cpattn_guest_job *job, void *context)
 //     {
@@ -109,7 +108,7 @@ enum cpattn_guest_dtype {
     CPATTN_GUEST_BF16 = 1,
     CPATTN_GUEST_FP16,
     CPATTN_GUEST_FP32,
-    CPATTN_GUEST_INT32, // this and the next: of collectives
+    CPATTN_GUEST_INT32, // this and the following: collectives only
     CPATTN_GUEST_INT64,
     CPATTN_GUEST_UINT8
 };
@@ -133,32 +132,31 @@ struct cpattn_guest_tensor {
 // - Inputs may be overwritten. Memory is valid until attend() returns.
 //
 // The bias is [1 or batch][1 or heads][1 or rows][seqlen_kv], by its shape in the case. It has a
-// column for every key position, also of other ranks. Its rows are the rank's own queries. With thd
-// it has no batch dimension, [1 or heads][rows][seqlen_kv]: the rows are the rank's own queries if
-// sequences have rows of their own, else all seqlen_q positions, of which those that no query of
-// the rank uses are NaN.
+// column for every key position of all ranks. Its rows are the rank's own queries. With thd it has
+// no batch dimension: [1 or heads][rows][seqlen_kv]. The rows are then the rank's own queries if
+// sequences have rows of their own, else all seqlen_q positions; positions without a query of this
+// rank are NaN.
 //
 // dbias has the layout of the bias if its rows are the rank's own queries. Otherwise queries of all
 // ranks share its rows (one row for all queries, or with thd one for each position), and the ranks
-// must add it up. Then each rank delivers a share, with one dimension: of the n elements of [1 or
+// must reduce it. Each rank then delivers a share with one dimension: of the n elements of [1 or
 // heads][rows][seqlen_kv], where rows are the batch or the positions, the elements from
 // rank*n/world_size up to (rank+1)*n/world_size, exclusive.
 //
-// Tensors of a collective: `send` and `receive`, of one dimension; their elements are those of
-// cpattn-submit(1). In place they share memory. Nothing but `receive` may be written.
+// Tensors of a collective: `send` and `receive`, with one dimension; cpattn-submit(1) defines their
+// elements. With in_place they share memory. Only `receive` may be written.
 //
 // Tensors of a linear layer:
 // - Inputs: x [tokens][in features], w [out][in], b [out] (with a bias); dy (training). An mlp has
 //   w1, b1 and w2, b2.
 // - Results: y; dx, dw, db (training); of an mlp dw1, db1 and dw2, db2.
-// - A rank has its share, dealt as evenly as possible, the first ranks one more: of a column layer
-//   the out features, of a row layer the in features, of an mlp the features in between, with
-//   sequence parallelism the tokens. `w1` of a swiglu has twice the rank's features in between.
-//   cpattn-submit(1) says which rows and columns these are.
-// - b of a row layer and b2, and their gradients, are whole and the same on all ranks, as are,
-//   without sequence parallelism, x and dx of a column layer and mlp, y and dy of a row layer and
-//   mlp.
-// - Inputs may not be written: bytes around tensors, which nothing may write, are compared.
+// - A rank has a share of the out features of a column layer, of the in features of a row layer, of
+//   the hidden features of an mlp, and with sequence parallelism of the tokens. Shares are as equal
+//   as possible; the first ranks have one more. `w1` of a swiglu has twice the rank's hidden
+//   features. cpattn-submit(1) defines the rows and columns.
+// - Whole, and the same on all ranks: b of a row layer, b2, and their gradients; without sequence
+//   parallelism also x and dx of a column layer and mlp, y and dy of a row layer and mlp.
+// - Inputs must not be written. The bytes around all tensors are compared after the run.
 CPATTN_API bool cpattn_guest_tensor(const struct cpattn_guest_job *job, const char *name,
                                     struct cpattn_guest_tensor *tensor);
 

@@ -125,7 +125,7 @@ static const struct agent_option {
      daemon_set, NET_URL_SYNTAX},
     {"name", "NAME", "The name of this host in the daemon's hosts [its host name]", name_set,
      "letters, digits, -, _ and ."},
-    {"token-file", "PATH", "File with the secret of agents; required", token_file_set, "a path"},
+    {"token-file", "PATH", "File with the token of agents; required", token_file_set, "a path"},
     {"tls-ca", "PATH",
      "Who has signed the certificate of the daemon, PEM; required with tls+tcp://", tls_ca_set,
      "a path"},
@@ -229,7 +229,7 @@ enum status agent_settings_read(struct agent_settings *s, int argc, char **argv,
                          "tls+tcp://HOST:PORT");
     if (!s->token_file[0])
         return error_set(error, STATUS_INVALID_ARGUMENT,
-                         "--token-file: name the file with the secret of agents");
+                         "--token-file: name the file with the token of agents");
     if (!s->name[0])
         return error_set(error, STATUS_INVALID_ARGUMENT,
                          "--name: name this host as the daemon's hosts have it");

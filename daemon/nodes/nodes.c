@@ -193,7 +193,7 @@ static enum status hello_check(const struct nodes *n, const struct node_hello *h
     char build_id[NODE_BUILD_ID_MAX];
     node_build_id(build_id);
     if (hello->magic != NODE_MAGIC || !secret_right(n, hello))
-        return error_set(error, STATUS_PERMISSION_DENIED, "the secret is not that of this daemon");
+        return error_set(error, STATUS_PERMISSION_DENIED, "the token is not that of this daemon");
     if (hello->version != NODE_VERSION || memcmp(hello->build_id, build_id, sizeof(build_id)) != 0)
         return error_set(error, STATUS_FAILED_PRECONDITION,
                          "the agent is of another build than the daemon (%s); install the same "

@@ -263,7 +263,7 @@ static const struct setting {
      "Listen for the agents of hosts at tcp://HOST:PORT or, with TLS, tls+tcp://HOST:PORT "
      "[nowhere]",
      agents_listen_set, NET_URL_SYNTAX},
-    {"agents-token-file", "PATH", "File with the secret of agents; required with hosts",
+    {"agents-token-file", "PATH", "File with the token of agents; required with hosts",
      agents_token_file_set, "a path"},
     {"mesh-port", "PORT",
      "The TCP port on which ranks of other hosts reach those of this one [any that is free]",
