@@ -83,7 +83,7 @@ static enum status statistics_alloc(struct census *x, struct error *error)
     if (x->statistics)
         return STATUS_OK;
     return error_set(error, STATUS_RESOURCE_EXHAUSTED,
-                     "no memory for what is known of %lld queries", (long long)tokens);
+                     "no memory for the statistics of %lld queries", (long long)tokens);
 }
 
 // Whether queries of other ranks add to lines of the bias.

@@ -454,7 +454,7 @@ static enum status dial_status(struct link *link, struct error *error)
     case NNG_ETIMEDOUT:
     case NNG_EAGAIN:
         return error_set(error, STATUS_DEADLINE_EXCEEDED,
-                         "somebody listens at %s but did not answer in time", link->path);
+                         "the listener at %s did not answer in time", link->path);
     default:
         break;
     }
@@ -495,7 +495,7 @@ enum status link_open(const struct link_target *target, uint64_t until_ns, struc
         pthread_detach(thread);
         leave(opening);
         return error_set(error, STATUS_DEADLINE_EXCEEDED,
-                         "somebody listens at %s but did not answer in time", target->address);
+                         "the listener at %s did not answer in time", target->address);
     }
     pthread_join(thread, NULL);
     enum status status = dial_status(opening, error);

@@ -335,8 +335,8 @@ static enum status listener_open(struct cpattn_guest_place *place, struct error 
         bind(place->listener, (struct sockaddr *)&address, sizeof(address)) != 0 ||
         listen(place->listener, WORLD_SIZE_MAX) != 0 ||
         getsockname(place->listener, (struct sockaddr *)&address, &size) != 0)
-        return error_set(error, STATUS_UNAVAILABLE, "no port for the ranks to meet at: %s",
-                         strerror(errno));
+        return error_set(error, STATUS_UNAVAILABLE,
+                         "no port for the process group of the ranks: %s", strerror(errno));
     place->port = ntohs(address.sin_port);
     return STATUS_OK;
 }

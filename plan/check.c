@@ -490,7 +490,7 @@ static enum status check_exchange(struct plan *const *plans, int world_size, int
 static enum status check_identity(struct plan *const *plans, int world_size, struct error *error)
 {
     if (world_size < 1 || world_size > WORLD_SIZE_MAX)
-        return error_set(error, STATUS_INTERNAL, "%d plans are no world", world_size);
+        return error_set(error, STATUS_INTERNAL, "%d is not a number of plans", world_size);
     uint64_t hash = case_hash(&plans[0]->c);
     for (int rank = 0; rank < world_size; rank++)
         if (plans[rank]->rank != rank || plans[rank]->c.world_size != world_size ||

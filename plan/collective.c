@@ -34,19 +34,20 @@ static const struct case_choice algorithms[] = {{"auto", ALGORITHM_AUTO},
 
 #define S struct collective
 static const struct case_field fields[] = {
-    MEMBER_CHOICE(S, operation, operations, "what is done"),
+    MEMBER_CHOICE(S, operation, operations, "the operation"),
     MEMBER_INT(S, world_size, 1, WORLD_SIZE_MAX, "ranks"),
-    MEMBER_INT(S, count, 0, COLLECTIVE_COUNT_MAX, "elements, as cpattn-submit(1) counts them"),
+    MEMBER_INT(S, count, 0, COLLECTIVE_COUNT_MAX,
+               "number of elements; cpattn-submit(1) defines it"),
     MEMBER_INT(S, size, 0, COLLECTIVE_SIZE_MAX,
-               "bytes instead of a count, as nccl-tests has them; 0: the count says"),
+               "bytes in place of count, as in nccl-tests; 0: use count"),
     MEMBER_CHOICE(S, dtype, elements, "element type"),
     MEMBER_CHOICE(S, reduction, reductions, "how all_reduce, reduce_scatter and reduce reduce"),
-    MEMBER_CHOICE(S, algorithm, algorithms, "who talks to whom"),
-    MEMBER_INT(S, root, 0, WORLD_SIZE_MAX - 1, "rank that broadcasts, or to which is reduced"),
+    MEMBER_CHOICE(S, algorithm, algorithms, "exchange pattern"),
+    MEMBER_INT(S, root, 0, WORLD_SIZE_MAX - 1, "rank that broadcasts, or that gets the reduction"),
     MEMBER_BOOL(S, in_place, "send and receive are the same memory (true) or not (false)"),
-    MEMBER_INT(S, offset, 0, COLLECTIVE_OFFSET_MAX, "elements before the first in memory"),
+    MEMBER_INT(S, offset, 0, COLLECTIVE_OFFSET_MAX, "shift of the arrays in memory, in elements"),
     MEMBER_INT(S, iterations, 1, COLLECTIVE_ITERATIONS_MAX,
-               "runs, one behind the other, whose mean time counts"),
+               "consecutive runs; times are their means"),
     MEMBER_BOOL(S, verify, "compare the results (true) or only run and time (false)"),
     MEMBER_UINT(S, seed, "seed of the elements"),
     MEMBER_BOOL(S, specials,
@@ -249,10 +250,11 @@ static enum status algorithm_check(const struct collective *c, struct error *err
 {
     const char *operation = case_choice_name(operations, (int)c->operation);
     if (!algorithm_fits(c))
-        return error_set(error, STATUS_UNIMPLEMENTED,
-                         "algorithm is %s with %s%s; accepted is one that is built for it, as auto",
-                         case_choice_name(algorithms, (int)c->algorithm), operation,
-                         c->in_place ? " in place" : "");
+        return error_set(
+            error, STATUS_UNIMPLEMENTED,
+            "algorithm is %s with %s%s; accepted is auto, or an algorithm that this operation has",
+            case_choice_name(algorithms, (int)c->algorithm), operation,
+            c->in_place ? " in place" : "");
     if (c->algorithm == ALGORITHM_HALVING && c->operation != COLLECTIVE_ALL_REDUCE &&
         !is_power_of_2(c->world_size))
         return error_set(error, STATUS_UNIMPLEMENTED,

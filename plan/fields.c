@@ -77,7 +77,7 @@ static const struct case_field field_table[] = {
     ENTRY(implementation, FIELD_TEXT, .aliases = case_implementation_aliases,
           .help = "program that runs as the ranks: cpattn, or a guest of the daemon"),
     INT(world_size, 1, WORLD_SIZE_MAX, "ranks that share the sequence"),
-    CHOICE(comm, case_comm_choices, "how keys and values travel between ranks"),
+    CHOICE(comm, case_comm_choices, "how ranks exchange keys and values"),
     INT(a2a_size, 1, WORLD_SIZE_MAX, "ranks of a group with a2a+p2p"),
     CHOICE(sharding, case_sharding_choices, "how a sequence is split over the ranks"),
     INT(nodes, 0, HOSTS_MAX, "hosts over which the ranks are spread evenly, 0: any"),

@@ -278,7 +278,7 @@ static enum status play_all(struct play *play, struct error *error)
         for (int stream = 0; stream < PLAN_STREAMS; stream++)
             if (p->next[stream] < p->plan->op_count)
                 return error_set(error, STATUS_INTERNAL,
-                                 "operation %d of rank %d waits for something that never comes",
+                                 "operation %d of rank %d waits for an operation that never ends",
                                  p->next[stream], r);
         if (timeline->ranks[r].end > timeline->end)
             timeline->end = timeline->ranks[r].end;

@@ -96,8 +96,8 @@ static enum status refuse(const struct attends *x, int32_t index,
 {
     const struct op *op = &x->plan->ops[index];
     return error_set(error, STATUS_UNIMPLEMENTED,
-                     "provider %s does not support the %s of step %d: %s; provider_fallback lets "
-                     "our own kernels do what it does not",
+                     "provider %s does not support the %s of step %d: %s; with provider_fallback "
+                     "the daemon's own kernels compute it",
                      wanted->name, op->phase == PHASE_FORWARD ? "forward" : "backward", op->step,
                      reason->text);
 }

@@ -30,12 +30,14 @@ static enum status task_admit(const struct session *s, const struct job_spec *sp
 {
     if (s->out_of_step)
         return error_set(error, STATUS_FAILED_PRECONDITION,
-                         "rank %d broke a job off and is out of step with its peers", s->rank);
+                         "rank %d aborted an earlier job and is out of step with its peers",
+                         s->rank);
     enum status status = spec->kind->check(spec->bytes, error);
     int world_size = status == STATUS_OK ? job_spec_needs(spec).world_size : 0;
     if (status == STATUS_OK && world_size != s->world_size)
         status = error_set(error, STATUS_INVALID_ARGUMENT,
-                           "world_size %d reached a pool of %d ranks", world_size, s->world_size);
+                           "a job with world_size %d was sent to a pool of %d ranks", world_size,
+                           s->world_size);
     return status;
 }
 

@@ -212,12 +212,13 @@ static enum status job_admit(const struct session *s, const struct job *j, struc
 {
     if (s->out_of_step)
         return error_set(error, STATUS_FAILED_PRECONDITION,
-                         "rank %d broke a case off and is out of step with its peers", s->rank);
+                         "rank %d aborted an earlier case and is out of step with its peers",
+                         s->rank);
     enum status status = case_check(j->c, error);
     if (status == STATUS_OK && j->c->world_size != s->world_size)
-        status =
-            error_set(error, STATUS_INVALID_ARGUMENT, "world_size %d reached a pool of %d ranks",
-                      j->c->world_size, s->world_size);
+        status = error_set(error, STATUS_INVALID_ARGUMENT,
+                           "a job with world_size %d was sent to a pool of %d ranks",
+                           j->c->world_size, s->world_size);
     return status;
 }
 

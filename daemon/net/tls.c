@@ -104,7 +104,7 @@ static enum status file_refused(const char *setting, const char *path, struct er
     if (ERR_SYSTEM_ERROR(code))
         reason = strerror(ERR_GET_REASON(code));
     return error_set(error, STATUS_INVALID_ARGUMENT, "%s: %s: %s", setting, path,
-                     reason ? reason : "it is not what it should be");
+                     reason ? reason : "its contents are not valid");
 }
 
 static int no_password(char *text, int size, int writing, void *context)

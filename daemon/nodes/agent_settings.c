@@ -127,16 +127,16 @@ static const struct agent_option {
      "letters, digits, -, _ and ."},
     {"token-file", "PATH", "File with the token of agents; required", token_file_set, "a path"},
     {"tls-ca", "PATH",
-     "Who has signed the certificate of the daemon, PEM; required with tls+tcp://", tls_ca_set,
-     "a path"},
+     "Authorities that may have signed the daemon's certificate, PEM; required with tls+tcp://",
+     tls_ca_set, "a path"},
     {"tls-certificate", "PATH", "The certificate of this host, for a daemon with tls-clients, PEM",
      tls_certificate_set, "a path"},
     {"tls-key", "PATH", "The key of tls-certificate, PEM", tls_key_set, "a path"},
     {"mesh-address", "ADDRESS",
-     "Address at which ranks of other hosts reach those of this one [that of the connection to "
+     "Address of this host for connections from ranks of other hosts [that of the connection to "
      "the daemon]",
      mesh_address_set, "a numeric address"},
-    {"mesh-port", "PORT", "The TCP port for the same [any that is free]", mesh_port_set,
+    {"mesh-port", "PORT", "TCP port for these connections [any free port]", mesh_port_set,
      "a port from 1 to 65535"},
     {"backend", "NAME",
      "Hardware of the ranks: cpu, cuda, or auto for the GPUs if there are any [auto]", backend_set,
@@ -214,8 +214,9 @@ enum status agent_settings_read(struct agent_settings *s, int argc, char **argv,
     const struct argp argp = {
         .options = table,
         .parser = option_take,
-        .doc = "Runs ranks of cpattnd on a further host, by order of the daemon that it connects "
-               "to. Stays in the foreground; its ranks end with it, and with the connection."};
+        .doc =
+            "Runs ranks of a cpattnd on another host. Stays in the foreground; its ranks end with "
+            "it, and with the connection to the daemon."};
     memset(s, 0, sizeof(*s));
     s->host.log_level = LOG_LEVEL_INFO;
     if (gethostname(s->name, sizeof(s->name) - 1) != 0 || !host_name_ok(s->name))

@@ -71,6 +71,6 @@ enum status node_start_check(const struct node_start *start, struct error *error
     for (int host = 0; host < HOSTS_MAX; host++)
         if (start->meet[host].port > UINT16_MAX ||
             !node_text_ok(start->meet[host].address, sizeof(start->meet[host].address)))
-            return error_set(error, STATUS_DATA_LOSS, "START with an address that is none");
+            return error_set(error, STATUS_DATA_LOSS, "START with an invalid address");
     return STATUS_OK;
 }

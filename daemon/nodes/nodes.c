@@ -203,7 +203,7 @@ static enum status hello_check(const struct nodes *n, const struct node_hello *h
         !node_text_ok(hello->backend, sizeof(hello->backend)) ||
         !node_text_ok(hello->mesh_address, sizeof(hello->mesh_address)) ||
         hello->mesh_port > UINT16_MAX)
-        return error_set(error, STATUS_DATA_LOSS, "a HELLO that is none");
+        return error_set(error, STATUS_DATA_LOSS, "an invalid HELLO");
     int host = host_find(n, hello->name);
     if (host < 0)
         return error_set(error, STATUS_NOT_FOUND, "'%s' is not among the hosts of this daemon",

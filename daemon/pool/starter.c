@@ -222,7 +222,7 @@ static enum status process_begin(struct starter *s, struct error *error)
     if (pid < 0)
         return error_set(error, STATUS_UNAVAILABLE,
                          "cannot make a process for the starter of ranks: %s", strerror(number));
-    return error_set(error, STATUS_UNAVAILABLE, "the starter of ranks does not come up");
+    return error_set(error, STATUS_UNAVAILABLE, "the starter of ranks did not start");
 }
 
 static void lose(struct starter *s, const char *reason)

@@ -301,17 +301,16 @@ static void message_write(const struct sentence *s, struct error *error)
                   s->detail[0] ? "; the last time: " : "", s->detail);
         break;
     case CAUSE_NODE_LOST:
-        error_set(
-            error, a->status,
-            "host %s was lost while ranks of this case ran there: its agent is silent, or cut "
-            "off; the pool of %d ranks is being restarted on hosts that are there",
-            s->detail, a->world_size);
+        error_set(error, a->status,
+                  "host %s was lost while ranks of this case ran there: its agent is not "
+                  "connected; the pool of %d ranks is being restarted on the remaining hosts",
+                  s->detail, a->world_size);
         break;
     case CAUSE_STUCK:
         error_set(error, a->status, "%s", s->detail);
         break;
     case CAUSE_NONE:
-        error_set(error, a->status, "not brought to its end");
+        error_set(error, a->status, "the case did not end");
         break;
     }
 }

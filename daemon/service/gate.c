@@ -248,8 +248,8 @@ enum status gate_check_tensors(const struct service_config *config, const struct
     int64_t rank_bytes, limit = config->confinement.memory_bytes - CONFINE_LIBRARIES_BYTES;
     if (config->host_count > 1)
         return error_set(error, STATUS_FAILED_PRECONDITION,
-                         "this daemon has ranks on %d hosts (setting `hosts`), and tensors of a "
-                         "client reach those of one only",
+                         "this daemon has ranks on %d hosts (setting `hosts`); tensors of a client "
+                         "are available on one host only",
                          config->host_count);
     enum status status = job_spec_memory(spec, &rank_bytes, error);
     if (status != STATUS_OK || config->confinement.memory_bytes == 0 || rank_bytes + bytes <= limit)

@@ -73,7 +73,7 @@ enum status hosts_check(const struct hosts_config *h, bool providers, struct err
     if (some && !h->token_file[0])
         return error_set(error, STATUS_INVALID_ARGUMENT,
                          "hosts: everyone who reaches %s could be an agent; name the file with "
-                         "their secret with agents-token-file",
+                         "their token with agents-token-file",
                          h->listen_text);
     if (some && providers)
         return error_set(error, STATUS_INVALID_ARGUMENT,

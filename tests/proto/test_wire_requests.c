@@ -263,7 +263,7 @@ START_TEST(missing_fields_are_refused_by_name)
     REFUSED(tree.spec.window_right_given_case = 0, INVALID_ARGUMENT,
             "case.window_right is missing");
     REFUSED(tree.spec.comm = 0, INVALID_ARGUMENT,
-            "case.comm is missing (how keys and values travel between ranks); accepted is p2p, "
+            "case.comm is missing (how ranks exchange keys and values); accepted is p2p, "
             "all_gather, a2a, a2a+p2p or auto");
     REFUSED(tree.spec.sharding = 0, INVALID_ARGUMENT, "case.sharding is missing");
     REFUSED(tree.spec.format = 0, INVALID_ARGUMENT, "case.format is missing");

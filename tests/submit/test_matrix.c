@@ -468,8 +468,8 @@ static const struct {
     {NULL, "dtype>bf16", NULL,
      "--filter dtype>bf16: '>' needs a field that is a number; dtype is none"},
     {NULL, "heads<many", NULL, "--filter heads<many: 'many' is no number to compare heads with"},
-    {NULL, "model=a or ", NULL, "--filter model=a or : nothing stands behind 'or'"},
-    {NULL, "model=a or", NULL, "--filter model=a or: nothing stands behind 'or'"},
+    {NULL, "model=a or ", NULL, "--filter model=a or : a filter is missing after 'or'"},
+    {NULL, "model=a or", NULL, "--filter model=a or: a filter is missing after 'or'"},
     {NULL, NULL, "qiuck",
      "--subset qiuck: the file has no subset of this name (did you mean 'quick'?); known: quick, "
      "corners"},

@@ -150,7 +150,7 @@ START_TEST(plans_that_do_not_fit_never_end)
     int32_t count = p.plans[1]->op_count;
     p.plans[1]->op_count = 0;
     ck_assert_int_eq(timeline_create(p.plans, 2, &plain, &timeline, &error), STATUS_INTERNAL);
-    ck_assert_msg(strstr(error.text, "of rank 0 waits for something that never comes"), "%s",
+    ck_assert_msg(strstr(error.text, "of rank 0 waits for an operation that never ends"), "%s",
                   error.text);
     ck_assert_ptr_null(timeline);
     p.plans[1]->op_count = count;

@@ -33,7 +33,7 @@ static const struct argp_option status_table[] = {
     OPTION_SOCKET,
     OPTION_JSON,
     {"check", KEY_CHECK, NULL, 0,
-     "exit with 1 if the daemon drains, or a pool is DOWN or STUCK; for monitors", 3},
+     "exit with 1 if the daemon drains, a host is lost, or a pool is DOWN or STUCK", 3},
     {.name = NULL}};
 static const struct argp_option socket_table[] = {OPTION_SOCKET, {.name = NULL}};
 

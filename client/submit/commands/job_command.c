@@ -26,8 +26,7 @@ enum { KEY_REPEAT = 1, KEY_EXPLAIN, KEY_SVG, KEY_TRACE };
 static const struct argp_option option_table[] = {
     {.doc = "How to run and show it:", .group = 100},
     {"repeat", KEY_REPEAT, "N", 0,
-     "run it N times, one after the other; all results have to be the same to the last bit [1]",
-     100},
+     "run it N times, one after the other; all results must have the same bits [1]", 100},
     {"verbose", 'v', NULL, 0, "show the figures and times of every rank", 100},
     {"explain", KEY_EXPLAIN, "RANK", 0,
      "print what this rank would do, and run nothing; without a daemon", 100},
@@ -165,7 +164,7 @@ int command_job(const struct job_kind *kind, int argc, char **argv)
     for (char *c = argument; *c; c++)
         *c = *c >= 'a' && *c <= 'z' ? (char)(*c - 'a' + 'A') : *c;
     snprintf(doc, sizeof(doc),
-             "Asks the daemon to %s, and checks the result. What is not given has the default in "
+             "Asks the daemon to %s, and checks the result. Defaults are in "
              "brackets.\v"
              "Exit status: 0 pass, 1 fail, 64 the command line is wrong, 64 plus the number of the "
              "status when it could not be run; cpattn-submit(1) lists them.",

@@ -32,10 +32,10 @@ struct top_options {
 enum { KEY_SOCKET = 0x100, KEY_ONCE, KEY_INTERVAL, KEY_COLUMNS, KEY_SORT };
 
 static const struct argp_option table[] = {
-    {"once", KEY_ONCE, NULL, 0, "print one picture and end; for scripts", 1},
-    {"interval", KEY_INTERVAL, "TIME", 0, "from one look at the daemon to the next [1s]", 1},
-    {"sort", KEY_SORT, "WORD", 0, "what cases are in order of: age, user or ranks [age]", 1},
-    {"columns", KEY_COLUMNS, "N", 0, "with --once: how wide the picture is, 40 to 512", 1},
+    {"once", KEY_ONCE, NULL, 0, "print one picture and exit; for scripts", 1},
+    {"interval", KEY_INTERVAL, "TIME", 0, "time between two updates [1s]", 1},
+    {"sort", KEY_SORT, "WORD", 0, "order of cases: age, user or ranks [age]", 1},
+    {"columns", KEY_COLUMNS, "N", 0, "with --once: width of the picture, 40 to 512", 1},
     {"socket", KEY_SOCKET, "PATH", 0, COMMAND_SOCKET_HELP, 2},
     {.name = NULL}};
 
@@ -221,11 +221,10 @@ int command_top(int argc, char **argv)
         .options = table,
         .parser = parse_top,
         .children = access,
-        .doc = "Shows the daemon at work on the whole screen: pools, cases and where their ranks "
-               "stand, the queue, users, rates, recent verdicts.\vKeys: q quits; a, u and w put "
-               "cases in order of age, user and ranks; p pauses; the arrow keys, page up, page "
-               "down, home and end scroll through "
-               "all rows.\n\nExamples:\n"
+        .doc = "Shows the daemon's state on the whole screen: pools, cases with the phase and step "
+               "of each rank, the queue, users, rates, recent verdicts.\vKeys: q quits; a, u and w "
+               "sort cases by age, user and ranks; p pauses; the arrow keys, page up, page down, "
+               "home and end scroll through all rows.\n\nExamples:\n"
                "  cpattn-submit top\n"
                "  cpattn-submit top --once --columns 120"};
     struct top_options o = {.interval_ns = INTERVAL_NS};

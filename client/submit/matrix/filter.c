@@ -559,9 +559,9 @@ static enum status text_add_condition(struct filter *filter, char *text,
     for (; length > 0 && text[length - 1] == ' '; length--)
         text[length - 1] = '\0';
     if (joined && !*text)
-        return error_set(error, STATUS_INVALID_ARGUMENT, "nothing stands behind 'or'");
+        return error_set(error, STATUS_INVALID_ARGUMENT, "a filter is missing after 'or'");
     if (length > 3 && strcmp(text + length - 3, " or") == 0)
-        return error_set(error, STATUS_INVALID_ARGUMENT, "nothing stands behind 'or'");
+        return error_set(error, STATUS_INVALID_ARGUMENT, "a filter is missing after 'or'");
     char *sign = find_sign(text);
     return sign ? text_add_relation(condition, text, sign, names, name_count, error)
                 : text_add_id(condition, text, error);
