@@ -2,7 +2,7 @@
 # Benchmarks are built by `make bench` and never by `make`.
 EXTRA_PROGRAMS = $(bench_programs)
 bench_programs =
-EXTRA_DIST += bench/results
+EXTRA_DIST += bench/draw.py bench/results
 
 .PHONY: bench
 bench: $(bench_programs)

@@ -5,9 +5,11 @@
 usage: beside_torch.py BENCH_ATTENTION_CUDA [--quick] [forward] [backward]
 
 Each turn of each first warms the device up, then times bursts of calls that follow each other
-(forward) or single calls (backward). Prints TFLOP/s: 4 * seqlen^2 * heads * d for forward, 2.5 times that for backward, half of it where
-causal. "ordered" is a backward that gives the same bits every time, of PyTorch the one under
-use_deterministic_algorithms().
+(forward) or single calls (backward). Prints TFLOP/s: 2 * batch * heads * seqlen^2 * (d_qk + d_v) for forward,
+2.5 times that for backward, half of it where causal. "ordered" is a backward that gives the same bits every
+time: of FlashAttention-2 the one under use_deterministic_algorithms(); cuDNN has none, its column is the plain one.
+The ceilings are those of a bf16 matrix product of 8192^3 and of a copy within the device. bench/draw.py draws the
+tables.
 """
 import statistics
 import subprocess
@@ -25,6 +27,7 @@ SHAPES = [
     (16, 16, 16, 1024, 128, 128),
     (1, 32, 32, 16384, 64, 64),
     (4, 16, 16, 4096, 64, 64),
+    (1, 32, 32, 8192, 96, 96),
     (1, 16, 16, 8192, 192, 128),
     (1, 16, 16, 8192, 256, 256),
 ]
@@ -72,6 +75,17 @@ def warm_up(attend):
     return times[-1]
 
 
+def ceilings():
+    """TFLOP/s of a matrix product of random numbers, TB/s of a copy, bytes read and written counted."""
+    a, b = (torch.randn(8192, 8192, dtype=torch.bfloat16, device="cuda") for _ in range(2))
+    big = torch.empty(1 << 30, dtype=torch.float32, device="cuda")
+    results = []
+    for call, work in ((lambda: a @ b, 2 * 8192**3 / 1e9), (lambda: big[: 1 << 29].copy_(big[1 << 29 :]), 4.295)):
+        one = warm_up(call)
+        results.append(work / statistics.median(burst_time(call, max(1, int(BURST_MS / one))) for _ in range(BURSTS)))
+    return results
+
+
 def peer_time(backend, verb, tensors, mask):
     """Median milliseconds of a call; None where this peer refuses the shape."""
     q, k, v, d_out = tensors
@@ -83,7 +97,7 @@ def peer_time(backend, verb, tensors, mask):
         )
 
     try:
-        torch.use_deterministic_algorithms(verb == "ordered")
+        torch.use_deterministic_algorithms(verb == "ordered" and backend == PEERS["FA2"])
         with sdpa_kernel(backend), torch.set_grad_enabled(not forward):
             call = attend
             if not forward:
@@ -128,14 +142,14 @@ def measure(ours, verb, shape, mask, rounds):
 
 def table(ours, verb, rounds):
     print(f"\n{verb}\n")
-    print("| b, h, hk, s, d_qk, d_v | mask | ours | FA2 | cuDNN | ours / FA2 |")
-    print("|---|---|---|---|---|---|")
+    print("| b, h, hk, s, d_qk, d_v | mask | ours | FA2 | cuDNN | ours / FA2 | ours / cuDNN |")
+    print("|---|---|---|---|---|---|---|")
     for shape in SHAPES:
         for mask in ("full", "causal"):
             rates = measure(ours, verb, shape, mask, rounds)
             cells = [f"{rate:.0f}" if rate else "-" for rate in rates.values()]
-            ratio = f"{rates['ours'] / rates['FA2']:.2f}" if rates["FA2"] else "-"
-            print("|", ", ".join(map(str, shape)), "|", mask, "|", " | ".join(cells), "|", ratio, "|")
+            cells += [f"{rates['ours'] / rates[name]:.2f}" if rates[name] else "-" for name in PEERS]
+            print("|", ", ".join(map(str, shape)), "|", mask, "|", " | ".join(cells), "|")
             sys.stdout.flush()
 
 
@@ -143,6 +157,7 @@ def main():
     wanted = [a for a in sys.argv[2:] if a != "--quick"] or ["forward", "backward"]
     ours = Ours(sys.argv[1])
     print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}, bf16, TFLOP/s")
+    print("ceilings: {:.0f} TFLOP/s, {:.2f} TB/s".format(*ceilings()))
     for verb in ("forward", "backward", "ordered"):
         if verb in wanted or (verb == "ordered" and "backward" in wanted):
             table(ours, verb, 1 if "--quick" in sys.argv else 3)
