@@ -118,6 +118,6 @@ void verdict_diagnose(struct cpattn_check *check, const struct cpattn_array *res
                                    .statistics_context = statistics_context};
         evidence_diagnose(&e, report, &finding);
     }
-    report->diagnosis = finding.said;
+    report->diagnosis = finding.diagnosis;
     search_fini(&s);
 }

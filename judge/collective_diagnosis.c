@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// A mistake must explain this fraction of the wrong elements looked at, and at least this number.
+// A mistake must explain this fraction of the examined wrong elements, and at least this number.
 #define EXPLAINED_MIN 0.9
 #define BAD_MIN       2
 #define SHIFT_MAX     8
@@ -249,7 +249,7 @@ static void sentence(const struct search *s, const struct hypothesis *h, char *t
     const char *what = is_reduced(s) ? reduction_name(s->v.reduction) : "";
     switch (h->mistake) {
     case MISTAKE_UNTOUCHED:
-        snprintf(text, size, "nothing has arrived: the memory is as it was before");
+        snprintf(text, size, "the memory was never written");
         break;
     case MISTAKE_ZERO:
         snprintf(text, size, "the elements are zero");
@@ -271,7 +271,7 @@ static void sentence(const struct search *s, const struct hypothesis *h, char *t
         snprintf(text, size, "rank %d is in the %s twice", h->number, what);
         break;
     case MISTAKE_RANK_ALONE:
-        snprintf(text, size, "nothing but rank %d is in the %s", h->number, what);
+        snprintf(text, size, "only rank %d is in the %s", h->number, what);
         break;
     case MISTAKE_REDUCTION:
         snprintf(text, size, "it is the %s instead of the %s", reduction_name(h->number), what);
@@ -285,7 +285,7 @@ static void sentence(const struct search *s, const struct hypothesis *h, char *t
                  s->v.source[h->other]);
         break;
     case MISTAKE_WRONG_BLOCK:
-        snprintf(text, size, "the elements are those that rank %d is to have", h->number);
+        snprintf(text, size, "the elements are those of rank %d's result", h->number);
         break;
     default:
         snprintf(text, size, "the elements are %d place%s too far %s", abs(h->number),
@@ -388,7 +388,7 @@ static void bad_find(struct search *s)
         union view_number got = s->sample->got[i];
         if (view_is_real(&s->v)) {
             struct view_right right = view_right_real(&s->v, origin);
-            // Of sums with an infinity or a NaN every mistake could be the one.
+            // A sum with an infinity or a NaN does not distinguish mistakes.
             bool tells = !is_reduced(s) || isfinite(size_of(s, origin.index));
             s->bad[i] = tells && !(view_used(right, got.real, true) <= 1);
         } else {

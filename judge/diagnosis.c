@@ -28,7 +28,7 @@ static bool keys_padded(const struct cp_case *c)
     return padded;
 }
 
-// Numbers explain nothing then, but the places of NaN may.
+// With NaN or infinity no hypothesis can be compared; the message tells where they are.
 static void find_nonfinite(const struct trial *t, struct finding *result)
 {
     int bad = 0, first = 0;
@@ -43,26 +43,26 @@ static void find_nonfinite(const struct trial *t, struct finding *result)
     const char *name = report_tensor_name(t->in->tensor);
     bool padded = keys_padded(t->c);
     *result = (struct finding){.kind = padded ? DIAGNOSIS_PADDING : DIAGNOSIS_NOT_FINITE,
-                               .said = {.tensor = t->in->tensor, .explained = 1}};
-    snprintf(result->said.text, sizeof(result->said.text),
-             "%s is NaN or infinite in %d of %d rows looked at, as of sequence %d, head %d, "
-             "position %lld; NaN is what %s before a run",
+                               .diagnosis = {.tensor = t->in->tensor, .explained = 1}};
+    snprintf(result->diagnosis.text, sizeof(result->diagnosis.text),
+             "%s is NaN or infinite in %d of %d examined rows, such as sequence %d, head %d, "
+             "position %lld; %s before a run",
              name, bad, t->rows, row->sequence, row->head, (long long)row->position,
-             padded ? "padding and memory hold" : "memory holds");
+             padded ? "padding and memory contain NaN" : "memory contains NaN");
 }
 
 // ---- rows that must be zero ---------------------------------------------------------------------
 
-// If no other rule is broken, there is nothing else to explain.
+// Called if no other rule is broken.
 static void find_filled(struct trial *t, struct finding *result)
 {
-    const struct suspicion *found = &t->best[DIAGNOSIS_EMPTY_ROW];
-    suspect_filled(t);
+    const struct hypothesis *found = &t->best[DIAGNOSIS_EMPTY_ROW];
+    try_filled(t);
     if (found->left == 1)
         return;
     *result = (struct finding){.kind = DIAGNOSIS_EMPTY_ROW,
-                               .said = {.tensor = t->in->tensor, .explained = 1}};
-    memcpy(result->said.text, found->text, sizeof(result->said.text));
+                               .diagnosis = {.tensor = t->in->tensor, .explained = 1}};
+    memcpy(result->diagnosis.text, found->text, sizeof(result->diagnosis.text));
 }
 
 // ---- the sentence -------------------------------------------------------------------------------
@@ -70,8 +70,7 @@ static void find_filled(struct trial *t, struct finding *result)
 static void search(struct trial *t)
 {
     static void (*const subjects[])(struct trial *) = {
-        suspect_plain, suspect_parts,   suspect_owners, suspect_twists,
-        suspect_heads, suspect_sources, suspect_shifts};
+        try_plain, try_parts, try_owners, try_twists, try_heads, try_sources, try_shifts};
     for (size_t i = 0; i < sizeof(subjects) / sizeof(*subjects); i++)
         if (!trial_solved(t))
             subjects[i](t);
@@ -91,7 +90,7 @@ void diagnosis_find(const struct diagnosis_input *input, struct finding *result)
     if (trial_init(&t, input)) {
         if (!t.finite)
             find_nonfinite(&t, result);
-        else if (input->zero_alone)
+        else if (input->only_zero)
             find_filled(&t, result);
         else if (t.error > t.noise) {
             search(&t);

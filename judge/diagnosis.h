@@ -8,8 +8,8 @@
 // mistake of another kind explains it nearly as well.
 //
 // Plain computation on one thread: no clock, no I/O. DIAGNOSIS_ELEMENTS_MAX and DIAGNOSIS_PAIRS_MAX
-// bound memory and work; with long sequences fewer rows are examined, and with longer ones none. A
-// search takes some tenths of a second if rows see some thousand tokens, some seconds at the
+// bound memory and work; with long sequences fewer rows are examined, and with very long ones none.
+// A search takes some tenths of a second if rows see some thousand tokens, some seconds at the
 // bounds.
 #ifndef CPATTN_JUDGE_DIAGNOSIS_H
 #define CPATTN_JUDGE_DIAGNOSIS_H
@@ -24,8 +24,8 @@
 // X(name, subject)
 #define DIAGNOSIS_LIST(X)                                                                          \
     X(NOT_FINITE, "NaN or infinity")                                                               \
-    X(PADDING, "rows of padding hold something, or a key of padding is seen")                      \
-    X(EMPTY_ROW, "what rows that see nothing hold")                                                \
+    X(PADDING, "rows of padding are not zero, or a key of padding is visible")                     \
+    X(EMPTY_ROW, "rows that see no token are not zero")                                            \
     X(ZERO, "rows that are zero")                                                                  \
     X(SHIFTED_ROWS, "rows in another order")                                                       \
     X(ELEMENT, "single elements")                                                                  \
@@ -34,24 +34,24 @@
     X(REPEATED_KEYS, "keys that count twice")                                                      \
     X(STALE_KEYS, "keys of one rank in the place of another's")                                    \
     X(SWAPPED_CHUNKS, "chunks of keys in the wrong order")                                         \
-    X(MERGE, "partial results that are put together wrongly")                                      \
-    X(MISSING_PART, "what some queries contribute to dK, dV is missing or counts twice")           \
+    X(MERGE, "partial results that are merged wrongly")                                            \
+    X(MISSING_PART, "contributions of some queries to dK, dV are missing or count twice")          \
     X(WRONG_OWNER, "dK, dV that belong to another rank's keys")                                    \
-    X(TRUNCATED, "results cut off instead of rounded")                                             \
+    X(TRUNCATED, "results truncated instead of rounded")                                           \
     X(FACTOR, "a factor on the whole tensor")                                                      \
     X(SCALE, "the scale of the softmax")                                                           \
     X(MASK, "the diagonal of the mask")                                                            \
     X(WINDOW, "the window")                                                                        \
-    X(ALIGNMENT, "where the diagonal begins")                                                      \
+    X(ALIGNMENT, "the start of the diagonal")                                                      \
     X(LAYOUT, "inputs that are read from another place in memory")                                 \
-    X(HEADS, "which head reads which")                                                             \
+    X(HEADS, "the assignment of heads")                                                            \
     X(DELTA, "rowsum(dO * O)")                                                                     \
     X(SINK, "the sink in the softmax")                                                             \
     X(SINK_GRADIENT, "the sign of the gradient of the sinks")                                      \
     X(BIAS, "the bias")                                                                            \
     X(SOFTCAP, "the softcap or its slope")                                                         \
-    X(BOUNDARY, "where a sequence begins")                                                         \
-    X(SUM, "a sum over ranks or queries that lacks some or has some twice")                        \
+    X(BOUNDARY, "the start of a sequence")                                                         \
+    X(SUM, "a sum over ranks or queries with missing or repeated terms")                           \
     X(NARROW_SUM, "gradients that are summed in 16 bits")
 
 enum diagnosis_kind {
@@ -85,7 +85,7 @@ struct diagnosis_input {
     const struct diagnosis_row *rows;
     int count;                        // up to DIAGNOSIS_ROWS_MAX
     double noise;                     // RMS error of an honest result / RMS; 0: the usual value
-    bool zero_alone;                  // no rule but RULE_ZERO is broken
+    bool only_zero;                   // RULE_ZERO is the only broken rule
     diagnosis_statistics *statistics; // NULL: computed if that is little work
     void *statistics_context;
     // Returns true to end the search; may be NULL. A mistake found before then must explain almost
@@ -96,7 +96,7 @@ struct diagnosis_input {
 
 struct finding {
     enum diagnosis_kind kind; // NONE: no sentence, and the rest is 0
-    struct diagnosis said;
+    struct diagnosis diagnosis;
 };
 
 // "MISSING_KEYS"; "NONE".

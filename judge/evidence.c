@@ -283,8 +283,8 @@ static void diagnose_padding(const struct figures *f, struct finding *result)
 {
     const struct element *at = &f->first_bad;
     result->kind = DIAGNOSIS_PADDING;
-    result->said = (struct diagnosis){.tensor = f->tensor, .explained = 1};
-    snprintf(result->said.text, sizeof(result->said.text),
+    result->diagnosis = (struct diagnosis){.tensor = f->tensor, .explained = 1};
+    snprintf(result->diagnosis.text, sizeof(result->diagnosis.text),
              "rows of padding of %s are not zero: %.4g at sequence %d, head %d, position %lld",
              report_tensor_name(f->tensor), f->first_bad_got, at->sequence, at->head,
              (long long)at->position);
@@ -308,7 +308,7 @@ static void diagnose_chunk(const struct evidence *e, const struct figures *f,
                                      .rows = x.rows,
                                      .count = x.count,
                                      .noise = isfinite(f->twin_rel) ? f->twin_rel : 0,
-                                     .zero_alone = f->broken == RULE_ZERO,
+                                     .only_zero = f->broken == RULE_ZERO,
                                      .statistics = e->statistics,
                                      .statistics_context = e->statistics_context,
                                      .enough = deadline_passed,

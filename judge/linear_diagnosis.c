@@ -74,7 +74,8 @@ static bool fits(const struct linear *l, struct linear_twist t)
     }
 }
 
-// Whether a mistake can concern what is summed over ranks (0), what a rank has alone (1), or both.
+// Whether a mistake can affect tensors that are summed over ranks (0), tensors of one rank (1), or
+// both.
 static bool concerns(const struct search *s, enum linear_mistake mistake)
 {
     bool sum = linear_view_is_sum(s->l, s->view.tensor);
@@ -156,7 +157,8 @@ static void factor_try(struct search *s)
     s->factor = factor;
 }
 
-// The other GELU may differ by less than rounding to 16 bits; the slope tells them apart.
+// The two definitions of GELU may differ by less than rounding to 16 bits; the slope shows which
+// one was used.
 static void gelu_try(struct search *s)
 {
     struct linear_twist twist = {.mistake = MISTAKE_OTHER_GELU};
@@ -174,7 +176,7 @@ static void tell_factor(const struct search *s, const char *name, char text[DIAG
     if (fabs(f) < 1e-3)
         snprintf(text, DIAGNOSIS_TEXT_MAX, "%s is zero", name);
     else
-        snprintf(text, DIAGNOSIS_TEXT_MAX, "%s is %.4g times what it has to be%s", name, f,
+        snprintf(text, DIAGNOSIS_TEXT_MAX, "%s is %.4g times what it should be%s", name, f,
                  fabs(f / ranks - 1) < 0.01   ? ": the number of ranks"
                  : fabs(f * ranks - 1) < 0.01 ? ": it is divided by the number of ranks"
                                               : "");
@@ -194,18 +196,20 @@ static void tell(const struct search *s, char text[DIAGNOSIS_TEXT_MAX])
         snprintf(text, DIAGNOSIS_TEXT_MAX, "%s lacks the bias", name);
         return;
     case MISTAKE_NO_FIRST_BIAS:
-        snprintf(text, DIAGNOSIS_TEXT_MAX, "%s is made without the bias of the first layer", name);
+        snprintf(text, DIAGNOSIS_TEXT_MAX, "%s is computed without the bias of the first layer",
+                 name);
         return;
     case MISTAKE_RANK_MISSING:
         snprintf(text, DIAGNOSIS_TEXT_MAX, "%s lacks the part of rank %d in the sum", name, a);
         return;
     case MISTAKE_RANK_TWICE:
-        snprintf(text, DIAGNOSIS_TEXT_MAX, "%s has the part of rank %d twice in the sum", name, a);
+        snprintf(text, DIAGNOSIS_TEXT_MAX, "%s counts the part of rank %d twice in the sum", name,
+                 a);
         return;
     case MISTAKE_SHARDS_SWAPPED:
         snprintf(text, DIAGNOSIS_TEXT_MAX,
-                 "%s is made with the second layer's weights of ranks %d and %d exchanged", name, a,
-                 b);
+                 "%s is computed with the second layer's weights of ranks %d and %d exchanged",
+                 name, a, b);
         return;
     case MISTAKE_OTHER_SHARD:
         snprintf(text, DIAGNOSIS_TEXT_MAX, "%s is that of the features of rank %d", name, a);
@@ -213,31 +217,34 @@ static void tell(const struct search *s, char text[DIAGNOSIS_TEXT_MAX])
     case MISTAKE_TOKENS_X:
     case MISTAKE_TOKENS_DY:
     case MISTAKE_TOKENS_BOTH:
-        snprintf(text, DIAGNOSIS_TEXT_MAX,
-                 "%s is made of tokens in the wrong order: those of ranks %d and %d of %s%s%s",
-                 name, a, b, s->best.mistake == MISTAKE_TOKENS_DY ? dy : x,
-                 s->best.mistake == MISTAKE_TOKENS_BOTH ? " and " : "",
-                 s->best.mistake == MISTAKE_TOKENS_BOTH ? dy : "");
+        snprintf(
+            text, DIAGNOSIS_TEXT_MAX,
+            "%s is computed from tokens in the wrong order: those of ranks %d and %d of %s%s%s",
+            name, a, b, s->best.mistake == MISTAKE_TOKENS_DY ? dy : x,
+            s->best.mistake == MISTAKE_TOKENS_BOTH ? " and " : "",
+            s->best.mistake == MISTAKE_TOKENS_BOTH ? dy : "");
         return;
     case MISTAKE_TOKENS_MISSING:
         snprintf(text, DIAGNOSIS_TEXT_MAX, "%s lacks the tokens of rank %d", name, a);
         return;
     case MISTAKE_TOKENS_OF_ONE:
-        snprintf(text, DIAGNOSIS_TEXT_MAX, "%s is made of the tokens of rank %d alone", name, a);
+        snprintf(text, DIAGNOSIS_TEXT_MAX, "%s is computed from the tokens of rank %d only", name,
+                 a);
         return;
     case MISTAKE_NO_ACTIVATION:
-        snprintf(text, DIAGNOSIS_TEXT_MAX, "%s is made without the activation", name);
+        snprintf(text, DIAGNOSIS_TEXT_MAX, "%s is computed without the activation", name);
         return;
     case MISTAKE_NO_SLOPE:
-        snprintf(text, DIAGNOSIS_TEXT_MAX, "%s is made without the slope of the activation", name);
+        snprintf(text, DIAGNOSIS_TEXT_MAX, "%s is computed without the slope of the activation",
+                 name);
         return;
     case MISTAKE_OTHER_GELU:
-        snprintf(text, DIAGNOSIS_TEXT_MAX, "%s is made with the GELU of %s", name,
+        snprintf(text, DIAGNOSIS_TEXT_MAX, "%s is computed with the GELU of %s", name,
                  s->l->activation == ACTIVATION_GELU ? "tanh instead of erf"
                                                      : "erf instead of tanh");
         return;
     case MISTAKE_GATES_SWAPPED:
-        snprintf(text, DIAGNOSIS_TEXT_MAX, "%s is made with the two halves of SwiGLU exchanged",
+        snprintf(text, DIAGNOSIS_TEXT_MAX, "%s is computed with the two halves of SwiGLU exchanged",
                  name);
         return;
     default:

@@ -22,6 +22,6 @@ void job_diagnose(struct job *j, evidence_read *read, void *read_context,
     if (j->report->pass)
         return;
     evidence_diagnose(&evidence, j->report, &finding);
-    j->report->diagnosis = finding.said;
+    j->report->diagnosis = finding.diagnosis;
     j->report->timings.compare_ns += clock_now_ns() - start_ns;
 }

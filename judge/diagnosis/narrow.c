@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gradients that are summed in 16 bits. Each addition rounds to a step of the sum so far. The error
-// depends on the last bits of every part, so no computation can repeat it. But the variance of each
-// element's error is known without a fit, and differs from that of an error in proportion to the
-// element or its row. Sums are suspected if this variance, with the error of an honest result,
-// makes the errors much more likely than honest errors of any size do, and makes most of them.
+// Gradients that are summed in 16 bits. Each addition rounds to a step of the current sum. The
+// error depends on the last bits of every part, so it cannot be computed again. But the variance of
+// each element's error can be computed without a fit, and differs from that of an error in
+// proportion to the element or its row. The diagnosis needs two conditions: with this variance,
+// added to that of an honest result, the errors are much more likely than with honest errors of any
+// size; and the sums cause most of the error.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,7 +12,7 @@
 
 #include "judge/diagnosis/trial.h"
 
-// Bounds of the share of the error's energy that the sums make.
+// Bounds of the share of the error's energy that the sums cause.
 #define SHARE_LEAST 0.6
 #define SHARE_MOST  1.4
 // Minimum energy of the error, as a multiple of that of an honest result's error.
@@ -25,7 +26,7 @@ struct narrow {
     double *last;            // variance of the last rounding
     double *honest[3];       // see likelihood()
     double *sum, *part;      // so far, and of one addition
-    double *variance, *kept; // of what the roundings make; that of the best order
+    double *variance, *kept; // of the roundings of the sums; that of the best order
     double likelihood;       // of the best
     char text[DIAGNOSIS_TEXT_MAX];
 };
@@ -80,7 +81,7 @@ static void part_of_rank(const struct narrow *x, struct panel *p, int rank, doub
                          head * other + chunks->begin[chunk + 1], part);
 }
 
-// One addition for each rank, the own one last.
+// One addition for each rank, the rank itself last.
 static void sum_by_ranks(struct narrow *x, int panel)
 {
     struct trial *t = x->t;
@@ -88,7 +89,7 @@ static void sum_by_ranks(struct narrow *x, int panel)
     double *part = x->part + (int64_t)t->panel_first[panel] * t->dim;
     for (int step = 1; step <= world; step++) {
         part_of_rank(x, &t->panels[panel], (t->in->rank + step) % world, part);
-        part_round(x, panel, step == world); // of the last, an honest result has it, too
+        part_round(x, panel, step == world); // an honest result has the last rounding, too
     }
 }
 
@@ -251,10 +252,11 @@ void narrow_find(struct trial *t, struct finding *result)
         if (blocks[i] > 0 || t->c->world_size > 2)
             order_try(&x, blocks[i]);
     double certain = x.likelihood - likelihood(&x, NULL), share = share_of_sums(&x);
-    if (certain > CERTAIN && share > SHARE_LEAST && share < SHARE_MOST && !t->broken_off) {
-        *result = (struct finding){.kind = DIAGNOSIS_NARROW_SUM,
-                                   .said = {.tensor = tensor, .explained = fmin(share, 1 / share)}};
-        memcpy(result->said.text, x.text, sizeof(result->said.text));
+    if (certain > CERTAIN && share > SHARE_LEAST && share < SHARE_MOST && !t->interrupted) {
+        *result =
+            (struct finding){.kind = DIAGNOSIS_NARROW_SUM,
+                             .diagnosis = {.tensor = tensor, .explained = fmin(share, 1 / share)}};
+        memcpy(result->diagnosis.text, x.text, sizeof(result->diagnosis.text));
     }
     free(x.last);
 }

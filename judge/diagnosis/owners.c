@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Suspicions about key rows: contributions of single ranks' queries, or of single query heads, are
+// Hypotheses about key rows: contributions of single ranks' queries, or of single query heads, are
 // missing, count twice, or belong to the keys of another rank.
 #include <math.h>
 #include <stdio.h>
@@ -34,7 +34,7 @@ static void share_add(struct trial *t, struct panel *p, const struct share *shar
     }
 }
 
-// Their contribution to the rows of a panel. Needs p->p and p->ds of the right attention.
+// The contribution of a share to the rows of a panel. Needs p->p and p->ds of the right attention.
 static void share_panel(struct trial *t, struct panel *p, const struct share *share, double *rows)
 {
     int64_t count = (int64_t)p->rows * t->dim;
@@ -76,8 +76,8 @@ static double energy_of_row(const struct trial *t, const double *values, int row
     return sum;
 }
 
-// The same, only in the rows that it improves.
-static void suspect_rows(struct trial *t, const struct share *share, const double *values)
+// The share is missing only in the rows whose error this reduces.
+static void try_rows(struct trial *t, const struct share *share, const double *values)
 {
     char name[100];
     int changed = 0;
@@ -93,11 +93,11 @@ static void suspect_rows(struct trial *t, const struct share *share, const doubl
     }
     share_name(t, share, name, sizeof(name));
     trial_offer(t, DIAGNOSIS_MISSING_PART, t->tried,
-                "what %s contribute%s is missing from %s, in %d of %d rows looked at", name,
-                share->heads == 1 ? "s" : "", report_tensor_name(t->in->tensor), changed, t->rows);
+                "the contribution of %s is missing from %s, in %d of %d examined rows", name,
+                report_tensor_name(t->in->tensor), changed, t->rows);
 }
 
-static void suspect_share(struct trial *t, const struct share *share, double *values)
+static void try_share(struct trial *t, const struct share *share, double *values)
 {
     char name[100];
     share_evaluate(t, share, values);
@@ -105,29 +105,29 @@ static void suspect_share(struct trial *t, const struct share *share, double *va
     for (int times = 0; times < 3; times += 2) {
         for (int i = 0; i < t->rows * t->dim; i++)
             t->tried[i] = t->right[i] + (times - 1) * values[i];
-        trial_offer(t, DIAGNOSIS_MISSING_PART, t->tried, "what %s contribute%s is %s %s", name,
-                    share->heads == 1 ? "s" : "", times ? "twice in" : "missing from",
-                    report_tensor_name(t->in->tensor));
+        trial_offer(t, DIAGNOSIS_MISSING_PART, t->tried, "the contribution of %s is %s %s", name,
+                    times ? "twice in" : "missing from", report_tensor_name(t->in->tensor));
     }
-    suspect_rows(t, share, values);
+    try_rows(t, share, values);
 }
 
-#define GROUP_MAX 8 // largest group of which all ranges of heads are suspected
+#define GROUP_MAX 8 // largest group of which all ranges of heads are tried
 
-static void suspect_heads_lost(struct trial *t, double *values)
+static void try_heads_lost(struct trial *t, double *values)
 {
     int group = t->panels[0].group;
     for (int heads = 1; heads < group && heads <= GROUP_MAX && !trial_over(t); heads++)
         for (int head = 0; head + heads <= group; head++)
             if (heads == 1 || group <= GROUP_MAX)
-                suspect_share(t, &(struct share){-1, -1, head, heads}, values);
+                try_share(t, &(struct share){-1, -1, head, heads}, values);
 }
 
 // ---- another rank's keys ------------------------------------------------------------------------
 
 #define OWNERS_MAX 16
 
-// The positions of the same places in the memory of another rank; false if there are none.
+// The positions of the tokens at the same places in the memory of another rank; false if it has
+// none.
 static bool places_elsewhere(const struct panel *p, int rank, int64_t *positions)
 {
     const struct chunks *x = &p->k_chunks;
@@ -185,7 +185,8 @@ static void sum_rounded(struct trial *t, double *const *components, const double
             t->tried[at] += round(factors[i]) * components[i][at];
 }
 
-// Components that are zero (their queries see none of the keys) have no factor.
+// Fits factors of the components that are not zero. A component is zero if its queries see none of
+// the keys; its factor is `nothing`.
 static bool fit_nonzero(struct trial *t, double *const *components, int count, double nothing,
                         double *factors)
 {
@@ -208,7 +209,7 @@ static bool fit_nonzero(struct trial *t, double *const *components, int count, d
     return true;
 }
 
-static void suspect_counts(struct trial *t, double *const *components)
+static void try_counts(struct trial *t, double *const *components)
 {
     int world = t->c->world_size;
     double factors[OWNERS_MAX] = {0};
@@ -220,14 +221,13 @@ static void suspect_counts(struct trial *t, double *const *components)
     ranks_list(factors, world, 2, twice, sizeof(twice));
     if (*missing || *twice)
         trial_offer(t, DIAGNOSIS_MISSING_PART, t->tried,
-                    "%s lacks what the queries of ranks %s contribute%s%s%s",
+                    "%s lacks the contribution of the queries of ranks %s%s%s",
                     report_tensor_name(t->in->tensor), *missing ? missing : "(none)",
-                    *twice ? " and has twice that of ranks " : "", *twice ? twice : "", "");
+                    *twice ? " and counts twice that of ranks " : "", twice);
 }
 
-// Contributions of some ranks to these keys, and of others to the keys of rank `rank` at the same
-// places.
-static void suspect_owner(struct trial *t, int rank, double *const *components)
+// Some ranks contribute to these keys, and others to the keys of rank `rank` at the same places.
+static void try_owner(struct trial *t, int rank, double *const *components)
 {
     int world = t->c->world_size, n = t->rows * t->dim;
     double factors[2 * OWNERS_MAX] = {0};
@@ -242,18 +242,18 @@ static void suspect_owner(struct trial *t, int rank, double *const *components)
     if (*foreign && rank == t->in->rank)
         trial_offer(
             t, DIAGNOSIS_SWAPPED_CHUNKS, t->tried,
-            "%s has what belongs to the other chunk of rank %d at the same places, from the "
+            "%s has the contributions to the other chunk of rank %d at the same places, from the "
             "queries of rank%s %s",
             report_tensor_name(t->in->tensor), rank, strchr(foreign, ',') ? "s" : "", foreign);
     else if (*foreign)
         trial_offer(t, DIAGNOSIS_WRONG_OWNER, t->tried,
-                    "%s has what belongs to the keys of rank %d at the same places, from the "
+                    "%s has the contributions to the keys of rank %d at the same places, from the "
                     "queries of rank%s %s",
                     report_tensor_name(t->in->tensor), rank, strchr(foreign, ',') ? "s" : "",
                     foreign);
 }
 
-static void suspect_owners_all(struct trial *t, double *memory)
+static void try_owners_all(struct trial *t, double *memory)
 {
     double *components[2 * OWNERS_MAX] = {0};
     int world = t->c->world_size, own = t->in->rank;
@@ -261,18 +261,18 @@ static void suspect_owners_all(struct trial *t, double *memory)
         components[i] = memory + (int64_t)i * t->rows * t->dim;
     for (int rank = 0; rank < world; rank++)
         share_evaluate(t, &(struct share){rank, -1, 0, 0}, components[rank]);
-    suspect_counts(t, components);
+    try_counts(t, components);
     for (int rank = 0; rank < world; rank++) {
         int distance = (rank - own + world) % world;
         if (trial_over(t))
             return;
         bool other_chunk = rank == own && shard_chunks_per_rank(t->c) > 1;
         if ((rank != own || other_chunk) && (world <= 8 || distance <= 1 || distance == world - 1))
-            suspect_owner(t, rank, components);
+            try_owner(t, rank, components);
     }
 }
 
-void suspect_owners(struct trial *t)
+void try_owners(struct trial *t)
 {
     int world = t->c->world_size, chunks = t->panels[0].q_chunks.count;
     int64_t n = (int64_t)t->rows * t->dim;
@@ -286,11 +286,11 @@ void suspect_owners(struct trial *t)
         twist_key_gradient(&t->panels[i], &right, t->panels[i].lse, t->panels[i].delta);
     }
     for (int rank = 0; rank < world && world > 1 && !trial_over(t); rank++)
-        suspect_share(t, &(struct share){rank, -1, 0, 0}, memory);
+        try_share(t, &(struct share){rank, -1, 0, 0}, memory);
     for (int chunk = 0; chunk < chunks && chunks > world && !trial_over(t); chunk++)
-        suspect_share(t, &(struct share){-1, chunk, 0, 0}, memory);
-    suspect_heads_lost(t, memory);
+        try_share(t, &(struct share){-1, chunk, 0, 0}, memory);
+    try_heads_lost(t, memory);
     if (world > 1 && world <= OWNERS_MAX)
-        suspect_owners_all(t, memory);
+        try_owners_all(t, memory);
     free(memory);
 }

@@ -50,7 +50,7 @@ static bool same_columns(const struct panel *p)
     if (!s->like || s->misread != MISREAD_NOTHING || s->like->setup.side != s->side ||
         s->like->setup.sequence != s->sequence)
         return false;
-    return s->side == SIDE_Q ? s->like->setup.reading == s->reading
+    return s->side == SIDE_Q ? s->like->setup.key_head == s->key_head
                              : s->like->setup.head == s->head && s->like->setup.modulo == s->modulo;
 }
 
@@ -154,9 +154,9 @@ static void extra_load(struct panel *p)
         chunks_init(&chunks, c, SIDE_KV, before);
         int last = shard_chunk_of(c, p->extra_rank[i], shard_chunks_per_rank(c) - 1);
         int64_t position = chunks.begin[last + 1] - 1, column = p->keys + i;
-        column_load(p, INPUT_K, before, position, p->setup.reading,
+        column_load(p, INPUT_K, before, position, p->setup.key_head,
                     p->col_qk + column * c->head_dim_qk);
-        column_load(p, INPUT_V, before, position, p->setup.reading,
+        column_load(p, INPUT_V, before, position, p->setup.key_head,
                     p->col_v + column * c->head_dim_v);
     }
 }
@@ -212,7 +212,7 @@ static void misread_load(struct panel *p, int64_t key)
     const struct cp_case *c = p->c;
     int32_t sequence = p->setup.sequence;
     int64_t position = key;
-    int head = p->setup.reading;
+    int head = p->setup.key_head;
     bool keys = p->setup.misread == MISREAD_V_IS_K, values = p->setup.misread == MISREAD_K_IS_V;
     if (!keys && !values)
         transposed(p, key, &sequence, &position, &head);
@@ -224,8 +224,8 @@ static void misread_load(struct panel *p, int64_t key)
 
 static void query_columns_load(struct panel *p)
 {
-    columns_load(p, INPUT_K, p->setup.reading, 0, p->keys, p->col_qk);
-    columns_load(p, INPUT_V, p->setup.reading, 0, p->keys, p->col_v);
+    columns_load(p, INPUT_K, p->setup.key_head, 0, p->keys, p->col_qk);
+    columns_load(p, INPUT_V, p->setup.key_head, 0, p->keys, p->col_v);
     for (int64_t key = 0; key < p->keys && p->setup.misread != MISREAD_NOTHING; key++)
         if (is_misread(p, key))
             misread_load(p, key);
@@ -245,8 +245,8 @@ static void inputs_load(struct panel *p)
 {
     const struct panel_setup *s = &p->setup;
     bool queries = s->side == SIDE_Q;
-    rows_load(p, queries ? INPUT_Q : INPUT_K, queries ? s->asking : s->head, p->row_qk);
-    rows_load(p, queries ? INPUT_DO : INPUT_V, queries ? s->asking : s->head, p->row_v);
+    rows_load(p, queries ? INPUT_Q : INPUT_K, queries ? s->query_head : s->head, p->row_qk);
+    rows_load(p, queries ? INPUT_DO : INPUT_V, queries ? s->query_head : s->head, p->row_v);
     if (same_columns(p))
         return;
     if (queries)

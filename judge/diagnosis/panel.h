@@ -28,22 +28,22 @@ enum panel_misread {
     MISREAD_WAYS
 };
 
-// The rows of a panel, and the heads and tokens whose inputs they have. To describe an error these
-// may be other heads and tokens than those of the rows.
+// The rows of a panel, and the heads and tokens whose inputs they use. A hypothesis may use inputs
+// of other heads and tokens than those of the rows.
 struct panel_setup {
     const struct cp_case *c;
     enum shard_side side; // of the rows
     int32_t sequence;
-    int head;    // of the rows: a query head, or a key head
-    int reading; // query rows: the key head of K and V
-    int asking;  // query rows: the query head of Q and dO
-    bool modulo; // key rows: the columns are queries of heads h with h % kv_heads == head
+    int head;       // of the rows: a query head, or a key head
+    int key_head;   // query rows: the head of K and V
+    int query_head; // query rows: the head of Q and dO
+    bool modulo;    // key rows: the columns are queries of heads h with h % kv_heads == head
     int count;
     const int64_t *positions;
     const int64_t *taken;       // positions of the inputs; NULL: `positions`
     enum panel_misread misread; // query rows: of K and V
     int misread_own;            // a rank: only its keys are misread; ~rank: all but its keys
-    const struct panel *like;   // columns that are the same are borrowed from it; or NULL
+    const struct panel *like;   // equal columns are shared with this panel; NULL: none
 };
 
 struct panel {

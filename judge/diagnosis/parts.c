@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Suspicions about query rows: contributions of single chunks of keys are missing, count twice, or
+// Hypotheses about query rows: contributions of single chunks of keys are missing, count twice, or
 // are merged in another way than by their LSE.
 #include <math.h>
 #include <stdio.h>
@@ -147,7 +147,7 @@ static void part_name(const struct trial *t, const struct part *part, char *text
 
 // ---- missing or twice ---------------------------------------------------------------------------
 
-static void suspect_part(struct trial *t, const struct part *part, double *values, double *weights)
+static void try_part(struct trial *t, const struct part *part, double *values, double *weights)
 {
     char name[120];
     const char *tensor = t->in->tensor == TENSOR_DQ ? "from dq" : "from the softmax";
@@ -160,7 +160,7 @@ static void suspect_part(struct trial *t, const struct part *part, double *value
     if (t->in->tensor == TENSOR_OUT) {
         trial_keep_lse(t);
         trial_offer(t, DIAGNOSIS_MERGE, t->tried,
-                    "%s %s missing from out, though not from the LSE: out is from before they were "
+                    "%s %s missing from out, but not from the LSE: out was stored before they were "
                     "merged",
                     name, part->edge ? "is" : "are");
     }
@@ -169,8 +169,8 @@ static void suspect_part(struct trial *t, const struct part *part, double *value
                 part->edge ? "s" : "", doubly);
 }
 
-// All but the own rank's keys.
-static void suspect_remote(struct trial *t, double *values, double *weights)
+// All keys except those of the query's rank.
+static void try_remote(struct trial *t, double *values, double *weights)
 {
     int own = t->in->rank;
     struct part part = {.chunk = -1, .rank = own};
@@ -193,8 +193,8 @@ static void suspect_remote(struct trial *t, double *values, double *weights)
 
 #define MERGE_PARTS_MAX 16
 
-// Partial results as kernels deliver them: one of each rank, one of each chunk, or one of each
-// other rank and two of the own.
+// Partial results as kernels deliver them: one for each rank, one for each chunk, or one for each
+// other rank and two for the query's rank.
 static int merge_parts(const struct trial *t, int way, struct part *parts)
 {
     int count = 0, chunks = t->panels[0].k_chunks.count;
@@ -211,8 +211,8 @@ static int merge_parts(const struct trial *t, int way, struct part *parts)
     return count;
 }
 
-// The same of teams, whose chunks of one half are adjacent: one of each team, one of each half of a
-// team, or one of each other team and two of the own.
+// The same for teams, whose chunks of one half are adjacent: one for each team, one for each half
+// of a team, or one for each other team and two for the query's team.
 static int merge_team_parts(const struct trial *t, int way, struct part *parts)
 {
     int count = 0, members = team_size(t->c);
@@ -229,8 +229,8 @@ static int merge_team_parts(const struct trial *t, int way, struct part *parts)
     return count;
 }
 
-static void suspect_merge(struct trial *t, const struct part *parts, int parts_count,
-                          double *values, double *weights)
+static void try_merge(struct trial *t, const struct part *parts, int parts_count, double *values,
+                      double *weights)
 {
     double *components[MERGE_PARTS_MAX], factors[MERGE_PARTS_MAX];
     int count = 0, n = t->rows * t->dim;
@@ -257,18 +257,18 @@ static void suspect_merge(struct trial *t, const struct part *parts, int parts_c
     }
     trial_keep_lse(t);
     trial_offer(t, DIAGNOSIS_MERGE, t->tried,
-                "%d partial results are put together with fixed weights, %.3g to %.3g, instead of "
+                "%d partial results are merged with fixed weights, %.3g to %.3g, instead of "
                 "by their LSE",
                 count, least, largest);
 }
 
-static void suspect_merges(struct trial *t, double *values, double *weights)
+static void try_merges(struct trial *t, double *values, double *weights)
 {
     struct part parts[MERGE_PARTS_MAX];
     for (int way = 0; way < 3; way++)
-        suspect_merge(t, parts, merge_parts(t, way, parts), values, weights);
+        try_merge(t, parts, merge_parts(t, way, parts), values, weights);
     for (int way = 0; way < 3 && team_size(t->c) > 1; way++)
-        suspect_merge(t, parts, merge_team_parts(t, way, parts), values, weights);
+        try_merge(t, parts, merge_team_parts(t, way, parts), values, weights);
 }
 
 // ---- several at once ----------------------------------------------------------------------------
@@ -288,7 +288,7 @@ static void ranks_list(const double *factors, int world, double times, char *tex
 }
 
 // Finds how often each rank's keys are counted in dq, by least squares.
-static void suspect_counts(struct trial *t, double *values, double *weights)
+static void try_counts(struct trial *t, double *values, double *weights)
 {
     double *components[FIT_PARTS_MAX], factors[FIT_PARTS_MAX], most = 1;
     int world = t->c->world_size, n = t->rows * t->dim;
@@ -320,7 +320,7 @@ static void suspect_counts(struct trial *t, double *values, double *weights)
                     "the keys of ranks %s are in dq %.0f times", often, most);
 }
 
-void suspect_parts(struct trial *t)
+void try_parts(struct trial *t)
 {
     int chunks = t->panels[0].k_chunks.count, world = t->c->world_size;
     int64_t n = (int64_t)t->rows * t->dim;
@@ -333,19 +333,19 @@ void suspect_parts(struct trial *t)
     }
     trial_evaluate(t, right_one, NULL);
     for (int rank = 0; rank < world && world > 1 && !trial_over(t); rank++)
-        suspect_part(t, &(struct part){.chunk = -1, .rank = rank}, values, weights);
+        try_part(t, &(struct part){.chunk = -1, .rank = rank}, values, weights);
     for (int chunk = 0; chunk < chunks && !trial_over(t); chunk++)
         for (int edge = 0; edge < 3; edge++)
             if (chunks > 1 || edge)
-                suspect_part(t, &(struct part){.chunk = chunk, .edge = edge}, values, weights);
+                try_part(t, &(struct part){.chunk = chunk, .edge = edge}, values, weights);
     for (int tile = 16; tile <= 256 && !trial_over(t); tile *= 2)
         if (t->panels[0].keys % tile > 1)
-            suspect_part(t, &(struct part){.chunk = -1, .tile = tile}, values, weights);
+            try_part(t, &(struct part){.chunk = -1, .tile = tile}, values, weights);
     if (world > 2)
-        suspect_remote(t, values, weights);
+        try_remote(t, values, weights);
     if (t->in->tensor == TENSOR_OUT)
-        suspect_merges(t, values, weights);
+        try_merges(t, values, weights);
     if (world > 2 && world <= FIT_PARTS_MAX && t->in->tensor == TENSOR_DQ)
-        suspect_counts(t, values, weights);
+        try_counts(t, values, weights);
     free(values);
 }

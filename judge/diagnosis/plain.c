@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Suspicions that need no attention, only the delivered and the right values.
+// Hypotheses that need no attention, only the delivered and the right values.
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -46,7 +46,7 @@ static void factor_name(const struct cp_case *c, enum report_tensor tensor, doub
         }
 }
 
-static void suspect_factor(struct trial *t)
+static void try_factor(struct trial *t)
 {
     double *component = t->right, factor;
     char name[80];
@@ -79,7 +79,7 @@ static double row_energy(const struct trial *t, const double *values, int row)
     return sum;
 }
 
-static void suspect_zeros(struct trial *t)
+static void try_zeros(struct trial *t)
 {
     int zeros = 0, first = -1;
     memcpy(t->tried, t->right, (size_t)(t->rows * t->dim) * sizeof(double));
@@ -95,14 +95,14 @@ static void suspect_zeros(struct trial *t)
     const struct diagnosis_row *row = row_at(t, first);
     trial_keep_lse(t);
     trial_offer(t, DIAGNOSIS_ZERO, t->tried,
-                "%s is zero in %d of %d rows looked at, as that of sequence %d, head %d, "
+                "%s is zero in %d of %d examined rows, such as sequence %d, head %d, "
                 "position %lld",
                 report_tensor_name(t->in->tensor), zeros, t->rows, row->sequence, row->head,
                 (long long)row->position);
 }
 
 // Rows with the right values of another row.
-static void suspect_swapped(struct trial *t)
+static void try_swapped(struct trial *t)
 {
     int moved = 0, to = 0, from = 0, moved_row = -1;
     memcpy(t->tried, t->right, (size_t)(t->rows * t->dim) * sizeof(double));
@@ -135,7 +135,7 @@ static void suspect_swapped(struct trial *t)
 }
 
 // All rows have the right values of neighbouring tokens, which need not be among the rows.
-static void suspect_shifted(struct trial *t, int shift)
+static void try_shifted(struct trial *t, int shift)
 {
     for (int i = 0; i < t->panel_count; i++) {
         struct panel_setup setup = t->panels[i].setup;
@@ -168,7 +168,7 @@ static double rounding_of(const struct trial *t, int at)
     return fmax(usual, ldexp(fabs(t->right[at]), -digits_of(t->c->dtype)));
 }
 
-static void suspect_element(struct trial *t)
+static void try_element(struct trial *t)
 {
     int worst = -1, count = t->rows * t->dim;
     double most = 0;
@@ -191,7 +191,7 @@ static void suspect_element(struct trial *t)
 }
 
 // Truncated results are on average half a unit in the last place nearer to zero.
-static void suspect_truncated(struct trial *t)
+static void try_truncated(struct trial *t)
 {
     int digits = digits_of(t->c->dtype);
     double sum = 0, count = 0;
@@ -216,7 +216,7 @@ static void suspect_truncated(struct trial *t)
 
 // ---- LSE of rows that see nothing ---------------------------------------------------------------
 
-static void suspect_empty(struct trial *t)
+static void try_empty(struct trial *t)
 {
     int row;
     if (t->in->tensor != TENSOR_LSE)
@@ -250,7 +250,7 @@ static bool meets_nothing(const struct trial *t, int row)
 }
 
 // A row that sees nothing has to be zero.
-void suspect_filled(struct trial *t)
+void try_filled(struct trial *t)
 {
     int filled = 0, first = -1;
     memcpy(t->tried, t->right, (size_t)(t->rows * t->dim) * sizeof(double));
@@ -265,15 +265,16 @@ void suspect_filled(struct trial *t)
         return;
     trial_keep_lse(t);
     const struct diagnosis_row *row = row_at(t, first);
-    trial_offer(t, DIAGNOSIS_EMPTY_ROW, t->tried,
-                "%s has to be zero where nothing is seen; it is not in %d of %d rows looked at, as "
-                "in that of sequence %d, head %d, position %lld",
-                report_tensor_name(t->in->tensor), filled, t->rows, row->sequence, row->head,
-                (long long)row->position);
+    trial_offer(
+        t, DIAGNOSIS_EMPTY_ROW, t->tried,
+        "%s must be zero where nothing is seen; it is not zero in %d of %d examined rows, such "
+        "as sequence %d, head %d, position %lld",
+        report_tensor_name(t->in->tensor), filled, t->rows, row->sequence, row->head,
+        (long long)row->position);
 }
 
 // LSE with the same error in all rows.
-static void suspect_offset(struct trial *t)
+static void try_offset(struct trial *t)
 {
     double sum = 0, count = 0;
     for (int row = 0; row < t->rows; row++)
@@ -291,25 +292,25 @@ static void suspect_offset(struct trial *t)
                 near(fabs(offset), M_LN2) ? ", ln(2): a sum that is doubled or halved" : "");
 }
 
-void suspect_shifts(struct trial *t)
+void try_shifts(struct trial *t)
 {
-    suspect_shifted(t, -1);
-    suspect_shifted(t, 1);
+    try_shifted(t, -1);
+    try_shifted(t, 1);
 }
 
-void suspect_plain(struct trial *t)
+void try_plain(struct trial *t)
 {
-    suspect_empty(t);
-    suspect_filled(t);
-    suspect_zeros(t);
-    suspect_element(t);
-    suspect_swapped(t);
-    suspect_offset(t);
-    suspect_factor(t);
-    suspect_truncated(t);
+    try_empty(t);
+    try_filled(t);
+    try_zeros(t);
+    try_element(t);
+    try_swapped(t);
+    try_offset(t);
+    try_factor(t);
+    try_truncated(t);
 }
 
-void suspect_plain_values(struct trial *t)
+void try_plain_values(struct trial *t)
 {
-    suspect_factor(t);
+    try_factor(t);
 }

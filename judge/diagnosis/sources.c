@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Suspicions that wrong inputs were read: those of another head or another rank, chunks in another
+// Hypotheses that wrong inputs were read: those of another head or another rank, chunks in another
 // order, a sequence that begins one row too early.
 #include <math.h>
 #include <stdio.h>
@@ -11,33 +11,33 @@
 
 // ---- heads --------------------------------------------------------------------------------------
 
-// The panels with the heads that `choose` returns; false if no head changes.
+// Changes the heads of a panel; false if this changes nothing.
 typedef bool choose_heads(const struct cp_case *c, int with, struct panel_setup *setup);
 
 static bool read_neighbour(const struct cp_case *c, int with, struct panel_setup *setup)
 {
-    setup->reading = (setup->reading + with + c->kv_heads) % c->kv_heads;
+    setup->key_head = (setup->key_head + with + c->kv_heads) % c->kv_heads;
     return c->kv_heads > 1;
 }
 
 static bool read_modulo(const struct cp_case *c, int with, struct panel_setup *setup)
 {
-    int before = setup->reading;
+    int before = setup->key_head;
     (void)with;
-    setup->reading = setup->head % c->kv_heads;
-    return setup->reading != before;
+    setup->key_head = setup->head % c->kv_heads;
+    return setup->key_head != before;
 }
 
 static bool ask_for_other(const struct cp_case *c, int with, struct panel_setup *setup)
 {
-    setup->asking = (setup->asking + with) % c->heads;
+    setup->query_head = (setup->query_head + with) % c->heads;
     return with % c->heads != 0;
 }
 
 static bool deliver_other(const struct cp_case *c, int with, struct panel_setup *setup)
 {
-    setup->asking = (setup->asking + with) % c->heads;
-    setup->reading = setup->asking / (c->heads / c->kv_heads);
+    setup->query_head = (setup->query_head + with) % c->heads;
+    setup->key_head = setup->query_head / (c->heads / c->kv_heads);
     return with % c->heads != 0;
 }
 
@@ -49,7 +49,7 @@ static bool evaluate_heads(struct trial *t, choose_heads *choose, int with)
             return false;
         struct panel_setup setup = t->panels[i].setup;
         other = choose(t->c, with, &setup) || other;
-        bool whole = setup.reading == setup.asking / (t->c->heads / t->c->kv_heads);
+        bool whole = setup.key_head == setup.query_head / (t->c->heads / t->c->kv_heads);
         if (!trial_evaluate_other(t, i, &setup, t->in->tensor != TENSOR_DQ || whole, t->tried))
             return false;
     }
@@ -66,7 +66,7 @@ static void offer_other_head(struct trial *t, int with)
     }
 }
 
-static void suspect_query_heads(struct trial *t)
+static void try_query_heads(struct trial *t)
 {
     const struct cp_case *c = t->c;
     int members = team_size(c), step = members > 1 ? c->heads / members : 1;
@@ -90,7 +90,7 @@ static void suspect_query_heads(struct trial *t)
     }
 }
 
-static void suspect_key_heads(struct trial *t)
+static void try_key_heads(struct trial *t)
 {
     const struct cp_case *c = t->c;
     bool known = true;
@@ -116,12 +116,12 @@ static void suspect_key_heads(struct trial *t)
     }
 }
 
-void suspect_heads(struct trial *t)
+void try_heads(struct trial *t)
 {
     if (t->in->tensor == TENSOR_DK || t->in->tensor == TENSOR_DV)
-        suspect_key_heads(t);
+        try_key_heads(t);
     else
-        suspect_query_heads(t);
+        try_query_heads(t);
 }
 
 // ---- keys from another place --------------------------------------------------------------------
@@ -147,7 +147,7 @@ static int64_t chunk_length(const struct chunks *x, int chunk)
     return x->begin[chunk + 1] - x->begin[chunk];
 }
 
-// In place of the keys of one rank those of another are read, at the same places of its memory.
+// The keys of rank `from` are read in place of those of rank `rank`, at the same places in memory.
 static void map_rank(const struct panel *p, const struct map *map)
 {
     const struct chunks *x = &p->k_chunks;
@@ -160,8 +160,8 @@ static void map_rank(const struct panel *p, const struct map *map)
     }
 }
 
-// In place of all other ranks' keys those of the rank `from` steps behind are read (0: the query's
-// own).
+// In place of the keys of each ring step, those of the step before are read (from 1), or those of
+// the query's own rank (from 0).
 static void map_steps(const struct panel *p, const struct map *map)
 {
     int world = p->c->world_size, own = map->trial->in->rank;
@@ -173,7 +173,7 @@ static void map_steps(const struct panel *p, const struct map *map)
     }
 }
 
-// The two chunks of a rank (-1: of all but the own) change places.
+// The two chunks of a rank are exchanged (-1: of all ranks but the query's).
 static void map_mirrored(const struct panel *p, const struct map *map)
 {
     const struct chunks *x = &p->k_chunks;
@@ -226,9 +226,9 @@ static bool evaluate_map(struct trial *t, fill_map *fill, struct map *map)
     return true;
 }
 
-#define STALE_RANKS_MAX 8 // most ranks of which single slots are suspected
+#define STALE_RANKS_MAX 8 // largest world size for which single stale slots are tried
 
-static void suspect_stale(struct trial *t)
+static void try_stale(struct trial *t)
 {
     int world = t->c->world_size, own = t->in->rank;
     struct map own_keys = {.from = 0}, previous = {.from = 1};
@@ -253,18 +253,18 @@ static void suspect_stale(struct trial *t)
         }
 }
 
-static void suspect_swapped(struct trial *t)
+static void try_swapped(struct trial *t)
 {
     int world = t->c->world_size;
     struct map remote = {.rank = -1};
     if (evaluate_map(t, map_mirrored, &remote))
         trial_offer(t, DIAGNOSIS_SWAPPED_CHUNKS, t->tried,
-                    "the two chunks of keys of every other rank have changed places");
+                    "the two chunks of keys of every other rank are exchanged");
     for (int rank = 0; rank < world && world <= STALE_RANKS_MAX; rank++) {
         struct map one = {.rank = rank};
         if (evaluate_map(t, map_mirrored, &one))
             trial_offer(t, DIAGNOSIS_SWAPPED_CHUNKS, t->tried,
-                        "the two chunks of keys of rank %d have changed places", rank);
+                        "the two chunks of keys of rank %d are exchanged", rank);
     }
 }
 
@@ -283,7 +283,7 @@ static bool evaluate_misread(struct trial *t, enum panel_misread misread, int ow
     return true;
 }
 
-static void suspect_layouts(struct trial *t)
+static void try_layouts(struct trial *t)
 {
     static const char *const names[] = {
         [MISREAD_ROWS_FIRST] = "K and V are read with heads and rows exchanged",
@@ -307,7 +307,7 @@ static void suspect_layouts(struct trial *t)
         }
 }
 
-// ---- queries that are taken for others ----------------------------------------------------------
+// ---- queries with the mask of other queries -----------------------------------------------------
 
 // The positions of the same places in the memory of another rank.
 static void places_of(const struct panel *p, int rank, int64_t *positions)
@@ -320,7 +320,7 @@ static void places_of(const struct panel *p, int rank, int64_t *positions)
     }
 }
 
-static void suspect_masked_as(struct trial *t, int rank)
+static void try_masked_as(struct trial *t, int rank)
 {
     int64_t positions[DIAGNOSIS_ROWS_MAX];
     for (int i = 0; i < t->panel_count; i++) {
@@ -334,7 +334,7 @@ static void suspect_masked_as(struct trial *t, int rank)
                 "queries are masked as if they were those of rank %d at the same places", rank);
 }
 
-void suspect_sources(struct trial *t)
+void try_sources(struct trial *t)
 {
     struct map early = {.shift = -1};
     bool later = false;
@@ -344,13 +344,13 @@ void suspect_sources(struct trial *t)
         later = later || t->panels[i].extra > 0;
     for (int rank = 0; rank < t->c->world_size && rank < STALE_RANKS_MAX; rank++)
         if (rank != t->in->rank && !trial_over(t))
-            suspect_masked_as(t, rank);
+            try_masked_as(t, rank);
     if (t->c->world_size > 1) {
-        suspect_stale(t);
+        try_stale(t);
         if (t->c->sharding == SHARDING_ZIGZAG)
-            suspect_swapped(t);
+            try_swapped(t);
     }
-    suspect_layouts(t);
+    try_layouts(t);
     if (later && evaluate_map(t, map_early, &early))
         trial_offer(t, DIAGNOSIS_BOUNDARY, t->tried,
                     "the keys of a packed sequence begin one row too early");

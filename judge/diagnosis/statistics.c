@@ -30,8 +30,8 @@ bool sweep_begin(struct sweep *s, const struct cp_case *c, int32_t sequence, int
                                           .side = SIDE_Q,
                                           .sequence = sequence,
                                           .head = head,
-                                          .asking = head,
-                                          .reading = reading};
+                                          .query_head = head,
+                                          .key_head = reading};
     return sweep_panel(s) && twist_statistics(&s->panel);
 }
 

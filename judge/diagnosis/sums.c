@@ -14,9 +14,8 @@
 // Maximum number of pairs of a query and a key that are computed, over all sequences and heads.
 #define SUMS_PAIRS_MAX (INT64_C(1) << 24)
 
-// Parts of what is summed up: by the rank that computes it, [part][rows][dim] each. Of the
-// gradient of the bias besides what a query and a key of the same rank make of it, and what the
-// last query does.
+// Parts of a sum by the rank that computes them, [part][rows][dim] each. Of dbias there are two
+// more: the sum over queries and keys of the same rank, and the part of the last query.
 struct parts {
     int count;
     double *values;
@@ -62,16 +61,16 @@ static void parts_but(const struct trial *t, const struct parts *x, int left_out
     }
 }
 
-// ---- suspicions ---------------------------------------------------------------------------------
+// ---- hypotheses ---------------------------------------------------------------------------------
 
-static void suspect_ranks(struct trial *t, const struct parts *x)
+static void try_ranks(struct trial *t, const struct parts *x)
 {
     const char *name = report_tensor_name(t->in->tensor);
     for (int rank = 0; rank < x->count && x->count > 1; rank++) {
         parts_but(t, x, rank, false, t->tried);
         trial_offer(t, DIAGNOSIS_SUM, t->tried, "%s lacks the part of rank %d", name, rank);
         parts_but(t, x, rank, true, t->tried);
-        trial_offer(t, DIAGNOSIS_SUM, t->tried, "%s is the part of rank %d alone", name, rank);
+        trial_offer(t, DIAGNOSIS_SUM, t->tried, "%s is the part of rank %d only", name, rank);
         for (int at = 0; at < t->rows * t->dim; at++)
             t->tried[at] = t->right[at] + part_of(t, x, rank)[at];
         if (t->in->tensor != TENSOR_MAX_LOGIT)
@@ -79,7 +78,7 @@ static void suspect_ranks(struct trial *t, const struct parts *x)
     }
 }
 
-static void suspect_sign(struct trial *t)
+static void try_sign(struct trial *t)
 {
     for (int at = 0; at < t->rows * t->dim; at++)
         t->tried[at] = -t->right[at];
@@ -87,7 +86,7 @@ static void suspect_sign(struct trial *t)
                 t->tried, "%s has the wrong sign", report_tensor_name(t->in->tensor));
 }
 
-static void suspect_base(struct trial *t)
+static void try_base(struct trial *t)
 {
     for (int base = 0; base < 2; base++) {
         for (int at = 0; at < t->rows * t->dim; at++)
@@ -99,8 +98,8 @@ static void suspect_base(struct trial *t)
     }
 }
 
-// Share of the elements above the noise that is lost.
-static void suspect_zeros(struct trial *t)
+// Share of the elements above the noise that are zero.
+static void try_zeros(struct trial *t)
 {
     int n = t->rows * t->dim, zeros = 0, first = -1;
     double noise = sqrt(t->noise / n);
@@ -112,36 +111,37 @@ static void suspect_zeros(struct trial *t)
     }
     if (zeros > 0)
         trial_offer(t, DIAGNOSIS_ZERO, t->tried,
-                    "dbias is zero in %d of %d elements looked at, as of head %d, query %lld, "
+                    "dbias is zero in %d of %d examined elements, such as head %d, query %lld, "
                     "key %d",
                     zeros, n, t->in->rows[first / t->dim].head,
                     (long long)t->in->rows[first / t->dim].position, first % t->dim);
 }
 
-static void sums_suspect(struct trial *t, const struct parts *x, struct finding *result)
+static void sums_try(struct trial *t, const struct parts *x, struct finding *result)
 {
     if (t->finite) {
-        suspect_sign(t);
-        suspect_ranks(t, x);
+        try_sign(t);
+        try_ranks(t, x);
         if (t->in->tensor == TENSOR_MAX_LOGIT)
-            suspect_base(t);
+            try_base(t);
         else
-            suspect_plain_values(t);
+            try_plain_values(t);
         if (t->in->tensor != TENSOR_DSINK)
             trial_offer(t, DIAGNOSIS_MISSING_KEYS, x->local, "%s lacks the keys of other ranks",
                         report_tensor_name(t->in->tensor));
         if (t->in->tensor == TENSOR_DBIAS)
             trial_offer(t, DIAGNOSIS_SUM, x->last,
-                        "dbias is what the last query makes of it alone, not the sum over queries");
+                        "dbias is the value of the last query only, not the sum over queries");
         if (t->in->tensor == TENSOR_DBIAS && !trial_solved(t))
-            suspect_zeros(t);
+            try_zeros(t);
     }
     trial_decide(t, result);
 }
 
 // ---- one number a head --------------------------------------------------------------------------
 
-// Who computes a query with a head: its own rank, or the member of its team that has the head.
+// The rank that computes a query with a head: the query's rank, or the member of its team that has
+// the head.
 static int computed_by(const struct trial *t, const struct chunks *x, int64_t position, int head)
 {
     int rank = x->ranks[chunks_find(x, position)];
@@ -254,8 +254,8 @@ static bool bias_row_head(struct trial *t, struct parts *x, int row, int32_t seq
                                     .sequence = sequence,
                                     .side = SIDE_Q,
                                     .head = head,
-                                    .asking = head,
-                                    .reading = head / (c->heads / c->kv_heads),
+                                    .query_head = head,
+                                    .key_head = head / (c->heads / c->kv_heads),
                                     .count = 1,
                                     .positions = &given->position};
         if (given->position >= case_length(c, SIDE_Q, sequence))
@@ -348,7 +348,7 @@ void sums_find(const struct diagnosis_input *in, struct finding *result)
     if (known) {
         parts_but(&t, &parts, -1, false, t.right);
         trial_weigh(&t, honest(in) * (bias ? rms(&t, t.right) : 1));
-        sums_suspect(&t, &parts, result);
+        sums_try(&t, &parts, result);
     }
     free(parts.values);
     trial_fini(&t);

@@ -92,8 +92,8 @@ static bool panels_init(struct trial *t)
                                     .side = is_key_side(t->in->tensor) ? SIDE_KV : SIDE_Q,
                                     .sequence = row->sequence,
                                     .head = row->head,
-                                    .asking = row->head,
-                                    .reading = row->head / group,
+                                    .query_head = row->head,
+                                    .key_head = row->head / group,
                                     .count = t->panel_first[i + 1] - t->panel_first[i],
                                     .positions = t->positions + t->panel_first[i]};
         if (!panel_init(&t->panels[i], &setup))
@@ -155,7 +155,7 @@ void trial_evaluate_panel(struct trial *t, struct panel *p, const struct twist *
     }
 }
 
-// Of the rows or of the columns.
+// Copies LSE and delta, which a panel has by row (query rows) or by column (key rows).
 static void statistics_copy(struct panel *to, const struct panel *from)
 {
     int64_t count = to->setup.side == SIDE_Q ? to->rows : to->columns;
@@ -317,7 +317,7 @@ void trial_fini(struct trial *t)
     free(t->memory);
 }
 
-// ---- offers -------------------------------------------------------------------------------------
+// ---- rating -------------------------------------------------------------------------------------
 
 void trial_keep_lse(struct trial *t)
 {
@@ -333,7 +333,7 @@ static double lse_difference(double a, double b)
     return difference * difference;
 }
 
-// Share of the error of LSE that the suspicion does not explain, if rows of out come with LSE.
+// Share of the error of LSE that the hypothesis does not explain, if rows of out come with LSE.
 static double lse_left(const struct trial *t)
 {
     double left = 0, wrong = 0, moved = 0, rows = 0;
@@ -351,8 +351,8 @@ static double lse_left(const struct trial *t)
     return most > 4 * rows && left > rows ? (left - rows) / most : 0;
 }
 
-// A suspicion has to explain the error above rounding. If the delivered values are much smaller
-// than the right ones, it also has to explain these values, and not only that they are small.
+// A hypothesis must explain the error above rounding. If the delivered values are much smaller than
+// the right ones, it must also explain the values themselves.
 static double share_left(const struct trial *t, double after)
 {
     double excess = t->error - t->noise;
@@ -380,7 +380,7 @@ double trial_row_noise(const struct trial *t, int row)
     return all > 0 ? fmax(average, t->noise * own / all) : average;
 }
 
-// The same share as the average over the wrong rows, whatever the size of their errors. Otherwise
+// The average of this share over the wrong rows, in which each row has the same weight. Without it
 // one row with a huge error would decide.
 static double rows_left(const struct trial *t, const double *values)
 {
@@ -398,7 +398,7 @@ static double rows_left(const struct trial *t, const double *values)
 void trial_offer(struct trial *t, enum diagnosis_kind kind, const double *values,
                  const char *format, ...)
 {
-    struct suspicion *best = &t->best[kind];
+    struct hypothesis *best = &t->best[kind];
     double after = trial_energy(t, values), left = share_left(t, after), of_lse = lse_left(t);
     left = fmax(left, fmax(of_lse, rows_left(t, values) / 2));
     if (left >= best->left)
@@ -469,35 +469,35 @@ bool trial_is_one(const struct trial *t, double factor)
 bool trial_over(struct trial *t)
 {
     const struct diagnosis_input *in = t->in;
-    t->broken_off = t->broken_off || (in->enough && in->enough(in->enough_context));
-    return t->broken_off;
+    t->interrupted = t->interrupted || (in->enough && in->enough(in->enough_context));
+    return t->interrupted;
 }
 
 // ---- the decision -------------------------------------------------------------------------------
 
-#define ENOUGH      0.1   // most that the best suspicion may leave
+#define ENOUGH      0.1   // most that the best hypothesis may leave
 #define NOTHING     0.005 // counts as nothing left; kinds that leave no more are alike here
 #define SOLVED      0.002
 // Least energy to explain if the error is hardly above rounding: so many times the remaining energy
-// of a row. By chance a suspicion explains about one.
+// of a row. By chance a hypothesis explains about one.
 #define SIGNIFICANT 30
 #define SENSIBLE    0.05 // and at least this share of the energy of rounding
 
 // True if only rounding is left.
-static bool fits(const struct trial *t, const struct suspicion *s)
+static bool fits(const struct trial *t, const struct hypothesis *s)
 {
     return s->left < NOTHING || (s->left < ENOUGH && s->after < 2 * t->noise);
 }
 
-static double left_of(const struct trial *t, const struct suspicion *s)
+static double left_of(const struct trial *t, const struct hypothesis *s)
 {
     return fits(t, s) ? NOTHING : s->left;
 }
 
-// True if the second best suspicion explains nearly as much.
+// True if the second best hypothesis explains nearly as much.
 static bool rivals(const struct trial *t, int best_kind, int other_kind)
 {
-    const struct suspicion *best = &t->best[best_kind], *other = &t->best[other_kind];
+    const struct hypothesis *best = &t->best[best_kind], *other = &t->best[other_kind];
     bool much_alike = (best_kind == DIAGNOSIS_FACTOR && other_kind == DIAGNOSIS_TRUNCATED) ||
                       (best_kind == DIAGNOSIS_TRUNCATED && other_kind == DIAGNOSIS_FACTOR);
     if (much_alike) // truncation makes values smaller by about half a unit
@@ -507,7 +507,7 @@ static bool rivals(const struct trial *t, int best_kind, int other_kind)
     return other->left < 2 * best->left + 0.02;
 }
 
-static bool significant(const struct trial *t, const struct suspicion *s)
+static bool significant(const struct trial *t, const struct hypothesis *s)
 {
     double of_one = s->after / t->rows; // rounding of P moves a row as a whole
     if (t->error - t->noise > t->noise)
@@ -528,7 +528,7 @@ void trial_decide(const struct trial *t, struct finding *result)
 {
     int best = DIAGNOSIS_NONE;
     for (int kind = 1; kind < DIAGNOSIS_KINDS; kind++)
-        if (t->best[kind].left < (t->broken_off ? NOTHING : ENOUGH) &&
+        if (t->best[kind].left < (t->interrupted ? NOTHING : ENOUGH) &&
             (!best || left_of(t, &t->best[kind]) < left_of(t, &t->best[best])))
             best = kind;
     if (!best || !significant(t, &t->best[best]))
@@ -537,6 +537,7 @@ void trial_decide(const struct trial *t, struct finding *result)
         if (kind != best && rivals(t, best, kind))
             return;
     result->kind = (enum diagnosis_kind)best;
-    result->said = (struct diagnosis){.tensor = t->in->tensor, .explained = 1 - t->best[best].left};
-    memcpy(result->said.text, t->best[best].text, sizeof(result->said.text));
+    result->diagnosis =
+        (struct diagnosis){.tensor = t->in->tensor, .explained = 1 - t->best[best].left};
+    memcpy(result->diagnosis.text, t->best[best].text, sizeof(result->diagnosis.text));
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The trial of suspicions: rows of wrong results, the right values, and how well each kind of error
-// explains the difference. The energy of a vector is the sum of its squares.
+// A trial tests hypotheses about a mistake. It has rows of wrong results, the right values, and how
+// well the best hypothesis of each kind explains the difference. The energy of a vector is the sum
+// of its squares.
 #ifndef CPATTN_JUDGE_DIAGNOSIS_TRIAL_H
 #define CPATTN_JUDGE_DIAGNOSIS_TRIAL_H
 
@@ -9,8 +10,8 @@
 
 #define TRIAL_PANELS_MAX 6
 
-// The best suspicion of a kind.
-struct suspicion {
+// The best hypothesis of a kind.
+struct hypothesis {
     double left;  // share of the error that it does not explain, without rounding; 1 at most
     double gone;  // energy that it explains
     double after; // energy that remains, with rounding
@@ -35,8 +36,8 @@ struct trial {
     double got_energy;
     double noise; // energy that rounding explains
     bool finite;
-    struct suspicion best[DIAGNOSIS_KINDS];
-    bool broken_off;
+    struct hypothesis best[DIAGNOSIS_KINDS];
+    bool interrupted; // the caller ended the search
     void *memory;
 };
 
@@ -50,7 +51,7 @@ void trial_fini(struct trial *t);
 bool trial_init_values(struct trial *t, const struct diagnosis_input *in, int rows, int dim);
 void trial_weigh(struct trial *t, double noise);
 
-// Fills the sentence of the suspicion that explains the error, if one does.
+// Fills the sentence of the hypothesis that explains the error, if one does.
 void trial_decide(const struct trial *t, struct finding *result);
 
 // Makes the twist of one panel; `with` is the caller's.
@@ -69,9 +70,9 @@ void trial_evaluate_panel(struct trial *t, struct panel *p, const struct twist *
 bool trial_evaluate_other(struct trial *t, int i, const struct panel_setup *setup, bool consistent,
                           double *values);
 
-// Offers a suspicion: compares `values`, and lse_tried with rows of out and lse, with the delivered
-// values. trial_keep_lse() sets lse_tried to the right values. The text is kept if the suspicion is
-// the best of its kind.
+// Rates a hypothesis: compares `values`, and lse_tried with rows of out and lse, with the delivered
+// values. trial_keep_lse() sets lse_tried to the right values. The text is kept if the hypothesis
+// is the best of its kind.
 void trial_keep_lse(struct trial *t);
 __attribute__((format(printf, 4, 5))) void trial_offer(struct trial *t, enum diagnosis_kind kind,
                                                        const double *values, const char *format,
@@ -80,7 +81,7 @@ __attribute__((format(printf, 4, 5))) void trial_offer(struct trial *t, enum dia
 // True if the caller wants the search to end. Called before each step that takes long.
 bool trial_over(struct trial *t);
 
-// True if a suspicion explains the whole error, so that no other can be better.
+// True if a hypothesis explains the whole error, so that no other can be better.
 bool trial_solved(const struct trial *t);
 
 // Energy of got - values.
@@ -101,19 +102,19 @@ bool trial_is_one(const struct trial *t, double factor);
 // Solves a symmetric system of equations in place. False if it is singular.
 bool trial_solve(double *matrix, double *right, int count);
 
-// ---- suspicions by subject; each function offers its own ----
+// ---- hypotheses by subject ----
 
-void suspect_plain(struct trial *t);  // without attention: factors, zeros, rows in wrong places
-void suspect_filled(struct trial *t); // rows that must be zero and are not
-void suspect_plain_values(struct trial *t); // the part of suspect_plain() that needs no panels
-void suspect_twists(struct trial *t);       // another scale, mask, window, sink, bias, softcap, LSE
-void suspect_heads(struct trial *t);        // query rows: other heads
-void suspect_sources(struct trial *t);      // query rows: keys of other positions
-void suspect_shifts(struct trial *t);       // rows of neighbouring tokens
-void suspect_parts(struct trial *t);  // query rows: chunks of keys missing, twice, merged wrongly
-void suspect_owners(struct trial *t); // key rows: contributions missing, twice, of other tokens
+void try_plain(struct trial *t);        // without attention: factors, zeros, rows in wrong places
+void try_filled(struct trial *t);       // rows that must be zero and are not
+void try_plain_values(struct trial *t); // the part of try_plain() that needs no panels
+void try_twists(struct trial *t);       // another scale, mask, window, sink, bias, softcap, LSE
+void try_heads(struct trial *t);        // query rows: other heads
+void try_sources(struct trial *t);      // query rows: keys of other positions
+void try_shifts(struct trial *t);       // rows of neighbouring tokens
+void try_parts(struct trial *t);        // query rows: chunks of keys missing, twice, merged wrongly
+void try_owners(struct trial *t);       // key rows: contributions missing, twice, of other tokens
 
-// ---- if no suspicion explains the error ----
+// ---- if no hypothesis explains the error ----
 
 void narrow_find(struct trial *t, struct finding *result); // gradients summed in 16 bits
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A twist is a way to do the attention of a case wrong. These functions compute the rows of a panel
-// under a twist.
+// A twist is a mistake in the attention of a case: another scale, mask, bias, and so on. These
+// functions compute the rows of a panel with that mistake.
 #ifndef CPATTN_JUDGE_DIAGNOSIS_TWIST_H
 #define CPATTN_JUDGE_DIAGNOSIS_TWIST_H
 
@@ -29,7 +29,7 @@ struct twist {
     enum twist_where band_where; // other pairs have the band of the case
     bool cap, slope;
     double sinks;  // how often the sink is counted; 1 is right
-    double ghosts; // number of visible keys whose K and V are zero and that do not exist
+    double ghosts; // number of additional visible keys with K and V of zero, such as padding
     enum twist_bias bias;
     int64_t bias_shift;
     enum twist_where bias_where;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Suspicions of another scale, mask, window, sink, bias or softcap. Rows of a gradient have the
-// right LSE and delta, so that these suspicions are about the backward pass.
+// Hypotheses of another scale, mask, window, sink, bias or softcap. Rows of a gradient have the
+// right LSE and delta, so that these hypotheses are about the backward pass.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -43,7 +43,8 @@ static const struct change changes[] = {
     {DIAGNOSIS_WINDOW, "the window is ignored", .no_left = true, .no_right = true,
      .of_window = true},
     {DIAGNOSIS_ALIGNMENT, NULL, .other_corner = true},
-    {DIAGNOSIS_ALIGNMENT, "the queries of a packed sequence are counted on from the one before",
+    {DIAGNOSIS_ALIGNMENT,
+     "the positions of a packed sequence continue those of the sequence before",
      .counted_on = true},
     {DIAGNOSIS_SINK, "the sink is left out of the denominator", .sinks = -1},
     {DIAGNOSIS_SINK, "the sink is in the denominator twice", .sinks = 1},
@@ -126,13 +127,13 @@ static struct twist changed(const struct panel *p, const void *with)
     return t;
 }
 
-// "dq, in the backward pass alone: "
+// "dq, only in the backward pass: "
 static const char *where_text(const struct trial *t)
 {
     return backward(t) ? "in the backward pass " : "";
 }
 
-static void suspect_changes(struct trial *t)
+static void try_changes(struct trial *t)
 {
     for (size_t i = 0; i < sizeof(changes) / sizeof(*changes); i++) {
         const struct change *x = &changes[i];
@@ -153,7 +154,7 @@ static void suspect_changes(struct trial *t)
 }
 
 // Visible keys that are zero: those that fill a tile, or padding.
-static void suspect_ghosts(struct trial *t)
+static void try_ghosts(struct trial *t)
 {
     static const int tiles[] = {0, 16, 32, 64, 128, 256};
     int64_t before = 0;
@@ -167,7 +168,7 @@ static void suspect_ghosts(struct trial *t)
             continue;
         trial_evaluate(t, changed, &x);
         trial_offer(t, x.kind, t->tried,
-                    "padding is visible: %lld keys of zeros are in the softmax besides",
+                    "padding is visible: the softmax includes %lld keys of zeros",
                     (long long)count);
         before = count;
     }
@@ -228,7 +229,7 @@ static void scale_name(const struct cp_case *c, double factor, char *text, size_
         }
 }
 
-static void suspect_scale(struct trial *t)
+static void try_scale(struct trial *t)
 {
     double scale = case_scale(t->c), d = t->c->head_dim_qk, least = t->error, best = 1;
     const double starts[] = {0.25,
@@ -284,7 +285,7 @@ static void evaluate_dq(struct trial *t, const double *lse, const double *delta)
     }
 }
 
-// LSE over the keys of the query's own team alone.
+// LSE over only the keys of the query's own team.
 static double partial_lse(const struct panel *p, int row, int team, int size)
 {
     double sink_share = 1, sum = 0;
@@ -298,7 +299,7 @@ static double partial_lse(const struct panel *p, int row, int team, int size)
     return sum > 0 ? p->lse[row] + log(sum) : -INFINITY;
 }
 
-static void suspect_partial_lse(struct trial *t, int distance)
+static void try_partial_lse(struct trial *t, int distance)
 {
     double lse[DIAGNOSIS_ROWS_MAX];
     int size = team_size(t->c), teams = t->c->world_size / size;
@@ -319,7 +320,7 @@ static void suspect_partial_lse(struct trial *t, int distance)
 }
 
 // delta of an O without the keys of a rank; false if the rows are not query rows.
-static void suspect_early_delta(struct trial *t, int rank)
+static void try_early_delta(struct trial *t, int rank)
 {
     double lse[DIAGNOSIS_ROWS_MAX], delta[DIAGNOSIS_ROWS_MAX];
     for (int i = 0; i < t->panel_count; i++) {
@@ -341,12 +342,12 @@ static void suspect_early_delta(struct trial *t, int rank)
     }
     evaluate_dq(t, lse, delta);
     trial_offer(t, DIAGNOSIS_DELTA, t->tried,
-                "delta = rowsum(dO * O) is that of an O without the keys of rank %d, from before "
+                "delta = rowsum(dO * O) is computed from an O without the keys of rank %d, before "
                 "they were merged",
                 rank);
 }
 
-static void suspect_statistics(struct trial *t)
+static void try_statistics(struct trial *t)
 {
     double lse[DIAGNOSIS_ROWS_MAX], zero[DIAGNOSIS_ROWS_MAX] = {0};
     if (t->in->tensor != TENSOR_DQ)
@@ -357,14 +358,14 @@ static void suspect_statistics(struct trial *t)
                 lse[t->panel_first[i] + row] = t->panels[i].lse[row] * (base ? M_LOG2E : M_LN2);
         evaluate_dq(t, lse, NULL);
         trial_offer(t, DIAGNOSIS_LSE, t->tried,
-                    "the backward pass takes the LSE for one of base %s",
-                    base ? "2 that is of base e" : "e that is of base 2");
+                    "the backward pass reads the LSE as a logarithm of base %s",
+                    base ? "2, but its base is e" : "e, but its base is 2");
     }
     for (int rank = 0; rank < t->c->world_size && t->c->world_size > 1 && !trial_over(t); rank++)
-        suspect_early_delta(t, rank);
+        try_early_delta(t, rank);
     if (team_size(t->c) < t->c->world_size) {
-        suspect_partial_lse(t, 0);
-        suspect_partial_lse(t, 1);
+        try_partial_lse(t, 0);
+        try_partial_lse(t, 1);
     }
     for (int i = 0; i < t->panel_count; i++)
         memcpy(lse + t->panel_first[i], t->panels[i].lse,
@@ -375,7 +376,7 @@ static void suspect_statistics(struct trial *t)
 }
 
 // The same for key rows.
-static void suspect_key_statistics(struct trial *t)
+static void try_key_statistics(struct trial *t)
 {
     if (t->in->tensor != TENSOR_DK)
         return;
@@ -395,11 +396,11 @@ static void suspect_key_statistics(struct trial *t)
                 "delta = rowsum(dO * O) is missing: dS is P * dP instead of P * (dP - delta)");
 }
 
-void suspect_twists(struct trial *t)
+void try_twists(struct trial *t)
 {
-    suspect_changes(t);
-    suspect_scale(t);
-    suspect_statistics(t);
-    suspect_key_statistics(t);
-    suspect_ghosts(t);
+    try_changes(t);
+    try_scale(t);
+    try_statistics(t);
+    try_key_statistics(t);
+    try_ghosts(t);
 }

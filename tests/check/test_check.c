@@ -192,7 +192,7 @@ static void *desk_verify(void *context)
                                    .statistics_context = &statistics};
         struct finding finding;
         evidence_diagnose(&e, &d->report, &finding);
-        d->report.diagnosis = finding.said;
+        d->report.diagnosis = finding.diagnosis;
     }
     arena_fini(&d->arena);
     return NULL;

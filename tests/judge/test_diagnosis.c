@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is said of wrong results: each deliberate error of common/mutation.h that a verdict notices
-// is called by its name, or by none; results with nothing but rounding errors are called nothing.
+// Diagnosis of wrong results: each deliberate error of common/mutation.h that a verdict notices
+// gets its own diagnosis or none; results with only rounding errors get none.
 #include "tests/support/runner.h"
 
 #include <math.h>
@@ -221,7 +221,7 @@ static const struct finding *run(const struct cp_case *c)
     ck_assert_msg(world_run(c, reports, &error) == STATUS_OK, "%s: %s",
                   mutation_name(mutation_current()), error.text);
     for (int rank = 0; rank < c->world_size; rank++)
-        if (shared->findings[rank].said.explained > best->said.explained)
+        if (shared->findings[rank].diagnosis.explained > best->diagnosis.explained)
             best = &shared->findings[rank];
     return best;
 }
@@ -239,7 +239,7 @@ static void report_check(const struct rank_report *report, const struct finding 
     if (!report->diagnosis.tensor)
         return;
     ck_assert_str_ne(report->diagnosis.text, "");
-    ck_assert_int_eq(report->diagnosis.tensor, found->said.tensor);
+    ck_assert_int_eq(report->diagnosis.tensor, found->diagnosis.tensor);
     counts->reported++;
 }
 
@@ -257,14 +257,14 @@ static void judge(const char *mutation, int variant, enum case_dtype dtype, stru
     counts->wrong += !right && f->kind != DIAGNOSIS_NONE;
     printf("# %-23s %d %-10s %-5s %-6s %-15s %.3f %s: %s\n", mutation, c.world_size,
            variant_name(variant), case_choice_name(case_dtype_choices, (int)dtype), said,
-           diagnosis_kind_name(f->kind), f->said.explained,
-           f->said.tensor ? report_tensor_name(f->said.tensor) : "", f->said.text);
+           diagnosis_kind_name(f->kind), f->diagnosis.explained,
+           f->diagnosis.tensor ? report_tensor_name(f->diagnosis.tensor) : "", f->diagnosis.text);
     for (int rank = 0; rank < c.world_size; rank++)
         report_check(&reports[rank], &shared->findings[rank], counts);
     for (int rank = 0; rank < c.world_size; rank++)
         if (shared->findings[rank].kind != DIAGNOSIS_NONE &&
             !diagnosis_expected(mutation, shared->findings[rank].kind)) {
-            printf("#     but rank %d: %s\n", rank, shared->findings[rank].said.text);
+            printf("#     but rank %d: %s\n", rank, shared->findings[rank].diagnosis.text);
             counts->wrong += right;
         }
 }
@@ -310,7 +310,7 @@ START_TEST(rounding_is_called_nothing)
             ck_assert(world_passed(reports, c.world_size));
             for (int rank = 0; rank < c.world_size; rank++)
                 ck_assert_msg(shared->findings[rank].kind == DIAGNOSIS_NONE, "%s: %s",
-                              variant_name(i / 2), shared->findings[rank].said.text);
+                              variant_name(i / 2), shared->findings[rank].diagnosis.text);
         }
     }
     mutation_rounds = 0;
@@ -335,9 +335,9 @@ START_TEST(spoiled_results_are_called_by_their_names)
         shared->spoil = (enum spoil)i;
         shared->insist = UINT32_C(1) << tensors[i]; // some are less than what a verdict notices
         const struct finding *f = run(&c);
-        printf("# %s: %s\n", diagnosis_kind_name(f->kind), f->said.text);
+        printf("# %s: %s\n", diagnosis_kind_name(f->kind), f->diagnosis.text);
         ck_assert_msg(f->kind == kinds[i], "%d: %s: %s", i, diagnosis_kind_name(f->kind),
-                      f->said.text);
+                      f->diagnosis.text);
     }
     world_close_all();
 }
@@ -350,7 +350,7 @@ static int ranks_say_narrow(const struct cp_case *c)
     for (int rank = 0; rank < c->world_size; rank++) {
         const struct finding *f = &shared->findings[rank];
         ck_assert_msg(f->kind == DIAGNOSIS_NONE || f->kind == DIAGNOSIS_NARROW_SUM, "%s",
-                      f->said.text);
+                      f->diagnosis.text);
         said += f->kind == DIAGNOSIS_NARROW_SUM;
     }
     return said;
@@ -376,7 +376,7 @@ START_TEST(sums_in_16_bits_are_called_by_their_name)
             c.seqlen_q = c.seqlen_kv = 512;
             const struct finding *f = run(&c);
             int said = ranks_say_narrow(&c);
-            printf("# %d of 8 ranks: %s\n", said, f->said.text);
+            printf("# %d of 8 ranks: %s\n", said, f->diagnosis.text);
             ck_assert(narrow ? said >= 3 : said == 0);
         }
     mutation_rounds = 0;
@@ -437,7 +437,7 @@ START_TEST(other_cases_are_called_by_their_names)
         c = shared->as;
         misread(&c, tries[i].misread);
         const struct finding *f = run(&c);
-        printf("# %s: %s\n", diagnosis_kind_name(f->kind), f->said.text);
+        printf("# %s: %s\n", diagnosis_kind_name(f->kind), f->diagnosis.text);
         ck_assert_int_eq(f->kind, tries[i].kind);
     }
     world_close_all();
@@ -478,12 +478,13 @@ START_TEST(truncation_is_called_by_its_name)
         struct diagnosis_input in = {
             .c = &c, .tensor = TENSOR_OUT, .rows = rows, .count = ROWS, .noise = 1.6e-3};
         diagnosis_find(&in, &f);
-        ck_assert_msg(f.kind == (cut ? DIAGNOSIS_TRUNCATED : DIAGNOSIS_NONE), "%s", f.said.text);
+        ck_assert_msg(f.kind == (cut ? DIAGNOSIS_TRUNCATED : DIAGNOSIS_NONE), "%s",
+                      f.diagnosis.text);
     }
 }
 END_TEST
 
-// Wrong results that no suspicion explains are called nothing.
+// Wrong results that no hypothesis explains have no diagnosis.
 START_TEST(garbage_is_called_nothing)
 {
     static const int cases[] = {PLAIN_CAUSAL, PLAIN_FULL_4, SINKS, BIAS_OWN, PACKED_WINDOW};
@@ -501,7 +502,7 @@ START_TEST(garbage_is_called_nothing)
                 shared->insist = UINT32_C(1) << tensor;
                 const struct finding *f = run(&c);
                 ck_assert_msg(f->kind == DIAGNOSIS_NONE, "%s %s %d: %s", variant_name(cases[i]),
-                              report_tensor_name(tensor), way, f->said.text);
+                              report_tensor_name(tensor), way, f->diagnosis.text);
             }
     world_close_all();
 }

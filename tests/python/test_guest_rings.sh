@@ -105,7 +105,7 @@ wrong() { # MODEL DIAGNOSIS OPTIONS...; no diagnosis where it is empty
 }
 wrong "stale keys" "the keys of all other ranks are those of rank 1 itself"
 wrong "one hop short" "has what belongs to the keys of rank 1 at the same places"
-wrong "merged without lse" "partial results are put together with fixed weights"
+wrong "merged without lse" "partial results are merged with fixed weights"
 wrong "window ignored" "the window is ignored" --window-left 17
 wrong "wrong scale" "the softmax scale is 1.41"
 wrong "tokens swapped" "the two chunks of keys of every other rank have changed places"

@@ -170,7 +170,7 @@ static void mistakes_fill(struct mistake list[MISTAKES])
         {"RANK_LOST", scatter, none_of, drop_rank_2, MISTAKE_RANK_MISSING,
          "rank 2 is missing from the sum"},
         {"OTHERS_LOST", scatter, none_of, drop_others, MISTAKE_RANK_ALONE,
-         "nothing but rank 1 is in the sum"},
+         "only rank 1 is in the sum"},
         {"PART_TWICE", scatter, none_of, add_first_twice, MISTAKE_RANK_TWICE,
          "rank 0 is in the sum twice"},
         {"SUM_NOT_AVERAGED", with_reduction(ring, REDUCTION_AVG),
@@ -193,13 +193,14 @@ static void mistakes_fill(struct mistake list[MISTAKES])
         {"SHARDS_SWAPPED", all, none_of, swap_receives, MISTAKE_BLOCKS_SWAPPED,
          "the blocks of ranks 0 and 3 are swapped"},
         {"NEXT_BLOCK", scatter, none_of, send_next_blocks, MISTAKE_WRONG_BLOCK,
-         "the elements are those that rank 2 is to have"},
+         "the elements are those of rank 2's result"},
         {"BLOCK_SHIFTED", pass, none_of, shift_receive, MISTAKE_SHIFTED,
          "the elements are 1 place too far right"},
-        {"NOT_RECEIVED", pass, none_of, lose_exchanges, MISTAKE_UNTOUCHED, "nothing has arrived"},
+        {"NOT_RECEIVED", pass, none_of, lose_exchanges, MISTAKE_UNTOUCHED,
+         "the memory was never written"},
         {"ZEROS_SENT", cast, none_of, zero_source, MISTAKE_ZERO, "the elements are zero"},
         {"OTHER_BLOCKS", all, none_of, send_next_blocks, MISTAKE_WRONG_BLOCK,
-         "the elements are those that rank 2 is to have"},
+         "the elements are those of rank 2's result"},
     };
     memcpy(list, made, sizeof(made));
 }

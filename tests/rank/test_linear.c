@@ -309,22 +309,25 @@ static const struct {
 } table[WRONGS] = {
     [WRONG_BIAS_OF_ALL] = {LINEAR_ROW, 1, false, "y has the bias 4 times: every rank adds it"},
     [WRONG_BIAS_LOST] = {LINEAR_MLP, 1, true, "y lacks the bias"},
-    [WRONG_FIRST_BIAS_LOST] = {LINEAR_MLP, 1, false, "made without the bias of the first layer"},
+    [WRONG_FIRST_BIAS_LOST] = {LINEAR_MLP, 1, false,
+                               "computed without the bias of the first layer"},
     [WRONG_RANK_MISSING] = {LINEAR_MLP, 2, true, "y lacks the part of rank 2 in the sum"},
-    [WRONG_RANK_TWICE] = {LINEAR_COLUMN, 1, false, "dx has the part of rank 2 twice in the sum"},
-    [WRONG_FACTOR] = {LINEAR_ROW, 1, true, "y is 4 times what it has to be: the number of ranks"},
+    [WRONG_RANK_TWICE] = {LINEAR_COLUMN, 1, false, "dx counts the part of rank 2 twice in the sum"},
+    [WRONG_FACTOR] = {LINEAR_ROW, 1, true, "y is 4 times what it should be: the number of ranks"},
     [WRONG_ONLY_OWN_PART] = {LINEAR_COLUMN, 1, true, ""}, // three ranks are missing
     [WRONG_SHARDS_SWAPPED] = {LINEAR_MLP, 1, false, "weights of ranks 0 and 2 exchanged"},
     [WRONG_SHARD_OF_ANOTHER] = {LINEAR_COLUMN, 1, false, "y is that of the features of rank 3"},
     [WRONG_TOKENS_SWAPPED] = {LINEAR_COLUMN, 1, true,
                               "tokens in the wrong order: those of ranks 2 and 3 of x"},
     [WRONG_TOKENS_MISSING] = {LINEAR_MLP, 1, false, "dw1 lacks the tokens of rank 3"},
-    [WRONG_BIAS_OF_OWN_TOKENS] = {LINEAR_ROW, 1, true, "db is made of the tokens of rank 0 alone"},
-    [WRONG_NO_ACTIVATION] = {LINEAR_MLP, 1, true, "y is made without the activation"},
-    [WRONG_NO_SLOPE] = {LINEAR_MLP, 2, false, "dx is made without the slope of the activation"},
-    [WRONG_OTHER_GELU] = {LINEAR_MLP, 1, false, "y is made with the GELU of tanh instead of erf"},
+    [WRONG_BIAS_OF_OWN_TOKENS] = {LINEAR_ROW, 1, true,
+                                  "db is computed from the tokens of rank 0 only"},
+    [WRONG_NO_ACTIVATION] = {LINEAR_MLP, 1, true, "y is computed without the activation"},
+    [WRONG_NO_SLOPE] = {LINEAR_MLP, 2, false, "dx is computed without the slope of the activation"},
+    [WRONG_OTHER_GELU] = {LINEAR_MLP, 1, false,
+                          "y is computed with the GELU of tanh instead of erf"},
     [WRONG_GATES_SWAPPED] = {LINEAR_MLP, 3, true,
-                             "y is made with the two halves of SwiGLU exchanged"},
+                             "y is computed with the two halves of SwiGLU exchanged"},
 };
 
 static void op_spoil(const struct scene *s, struct plan *plan, struct op *op, enum wrong wrong)
