@@ -20,6 +20,37 @@ static __device__ __forceinline__ void counter_set(unsigned *counter, unsigned t
     asm volatile("st.release.gpu.global.u32 [%0], %1;" : : "l"(counter), "r"(turn) : "memory");
 }
 
+// A turn to add dQ of a step.
+struct dq_turn {
+    unsigned *counter, turn;
+};
+
+// Waits for it, as a warp. That takes a while even if it has come, so it is done before dQ is
+// there.
+template <class C>
+__device__ __forceinline__ struct dq_turn turn_await(const struct backward_params &p, int number,
+                                                     int part, const char *memory, uint32_t shared)
+{
+    const struct sm90_step *step = (const struct sm90_step *)(memory + C::STEP) + number % C::STEPS;
+    barrier_wait(shared + C::TOLD + number % C::STEPS * 8, (uint32_t)(number / C::STEPS) & 1);
+    const struct dq_turn turn = {p.taken + (int64_t)step->block * BACKWARD_WARPS + part,
+                                 (unsigned)step->turn};
+    if (threadIdx.x % WARP_LANES == 0) {
+        counter_wait(turn.counter, turn.turn);
+        fence_all();
+    }
+    __syncwarp();
+    return turn;
+}
+
+// Lets the next one begin when this thread's additions are in memory.
+static __device__ __forceinline__ void turn_pass(const struct dq_turn &turn)
+{
+    bulk_wait();
+    fence_all();
+    counter_set(turn.counter, turn.turn + 1);
+}
+
 // ---- dQ -----------------------------------------------------------------------------------------
 
 // Adds a part of dQ of `rows` rows, row by row, as a warp.
@@ -145,16 +176,10 @@ __device__ __forceinline__ void dq_add_ordered(const struct sm90_backward_params
 #pragma unroll 1
     for (int number = odd; number < steps; number += 2) {
         int barrier = dq_barrier(number, 0);
+        const struct dq_turn turn = turn_await<C>(p.all, number, 0, memory, shared);
         threads_sync(BARRIER_DQ_FULL + barrier, DQ_THREADS);
         threads_sync(BARRIER_DQ_FULL + barrier + 1, DQ_THREADS);
         const struct sm90_step *step = &ring[number % C::STEPS];
-        unsigned *counter = p.all.taken + (int64_t)step->block * BACKWARD_WARPS;
-        unsigned turn = (unsigned)step->turn;
-        if (leader) {
-            counter_wait(counter, turn);
-            fence_all();
-        }
-        __syncwarp();
         for (int group = 0; group < 2; group++)
             dq_add<C>(p, step, group, shared + dq_place<C>(number, group));
         dq_wait_read();
@@ -162,11 +187,8 @@ __device__ __forceinline__ void dq_add_ordered(const struct sm90_backward_params
             threads_arrive(BARRIER_DQ_EMPTY + barrier, DQ_THREADS);
             threads_arrive(BARRIER_DQ_EMPTY + barrier + 1, DQ_THREADS);
         }
-        if (leader) {
-            bulk_wait();
-            fence_all();
-            counter_set(counter, turn + 1);
-        }
+        if (leader)
+            turn_pass(turn);
     }
 }
 

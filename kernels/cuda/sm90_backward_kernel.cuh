@@ -438,6 +438,8 @@ __device__ __forceinline__ void begin(const struct sm90_backward_params &p, char
             barrier_init(shared + C::FULL + i * 8, 1 + (C::GENERAL ? 3 : 1) * WARP_LANES);
             barrier_init(shared + C::EMPTY + i * 8, CONSUMER_THREADS / WARP_LANES);
         }
+        for (int i = 0; i < C::STEPS; i++)
+            barrier_init(shared + C::TOLD + i * 8, 1);
         barrier_init(shared + C::KV_FULL, 1);
         barrier_init_fence();
     }

@@ -196,7 +196,7 @@ step_write(const struct backward_params &p, const struct sm90_work &work,
 // The warp that loads the numbers of all steps: LSE in base 2, +inf for -inf and where there is no
 // row, so that all P are 0; D times early_scale(), unless dbias is made of it. They are read, and
 // the step is written, before the stage is free: the stage before was, so nobody needs the step
-// that lies there.
+// that lies there. A barrier for each place of the ring tells those who need no vectors.
 template <typename T, class C>
 __device__ __forceinline__ void numbers_load(const struct sm90_backward_params &p,
                                              const struct sm90_work &work, char *memory,
@@ -217,9 +217,11 @@ __device__ __forceinline__ void numbers_load(const struct sm90_backward_params &
             delta[i] = there ? all.d[at + i * WARP_LANES * all.row_step] : 0;
         }
         int turn = all.turns ? all.turns[f->turn + block - f->block_begin] : 0;
-        if (lane == 0)
+        if (lane == 0) {
             step_write<C>(all, work, f, head, block, turn,
                           (struct sm90_step *)(memory + C::STEP) + number % C::STEPS);
+            barrier_arrive(shared + C::TOLD + number % C::STEPS * 8);
+        }
         stage_wait<C>(number, shared);
         float *to = (float *)(memory + C::LSE) + number % C::STAGES * C::Q_ROWS + lane;
 #pragma unroll

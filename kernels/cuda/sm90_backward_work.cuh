@@ -63,7 +63,7 @@ struct sm90_backward_config {
     static constexpr int STEP = DELTA + STAGES * Q_ROWS * 4;
     static constexpr int FULL = STEP + STEPS * (int)sizeof(struct sm90_step);
     static constexpr int EMPTY = FULL + STAGES * 8, KV_FULL = EMPTY + STAGES * 8;
-    static constexpr int UNIT = KV_FULL + 16;
+    static constexpr int TOLD = KV_FULL + 8, UNIT = (TOLD + STEPS * 8 + 15) / 16 * 16;
     static constexpr int BYTES = UNIT + (int)sizeof(struct backward_unit);
     static_assert(DS % 1024 == 0 && DQ % 1024 == 0 && Q_PANEL % 1024 == 0 && DQ_PANEL % 1024 == 0,
                   "panels begin at multiples of 1024 bytes");

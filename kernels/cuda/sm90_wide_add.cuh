@@ -97,11 +97,11 @@ template <class C, class R> struct wide_pass {
     static constexpr int COUNT = R::DQ / PANELS;
 };
 
-// Adds a pass of a warpgroup's dQ. `ordered`: behind what this thread waited for.
+// Adds a pass of a warpgroup's dQ.
 template <class C, class R>
 __device__ __forceinline__ void wide_dq_add(const struct sm90_backward_params &p,
                                             const struct sm90_step *step, int group, int pass,
-                                            bool ordered, uint32_t shared)
+                                            uint32_t shared)
 {
     constexpr int PANELS = wide_pass<C, R>::PANELS;
     const struct backward_params &all = p.all;
@@ -110,8 +110,6 @@ __device__ __forceinline__ void wide_dq_add(const struct sm90_backward_params &p
     if (rows < C::Q_ROWS) {
         wide_rows_add<C>(all, vector_of(all, all.heads, y, z), x, 2 * PANELS, rows, from);
     } else if (threadIdx.x % WARP_LANES == 0) {
-        if (ordered)
-            fence_all();
         for (int i = 0; i < 2 * PANELS; i++)
             tensor_add_4d(&p.dq, x + i * PANEL_FLOATS, z, y, 0, from + i * C::OUT_PANEL);
         bulk_commit();
@@ -131,14 +129,6 @@ __device__ __forceinline__ void wide_out_free(int group, bool last, uint32_t sha
         barrier_arrive(shared + C::P_EMPTY);
 }
 
-// Lets the next turn of a block of queries begin when this thread's additions are in memory.
-static __device__ __forceinline__ void wide_turn_end(unsigned *counter, unsigned turn)
-{
-    bulk_wait();
-    fence_all();
-    counter_set(counter, turn + 1);
-}
-
 // One of the warps that add dQ: that of warpgroup `group`.
 template <class C, class R>
 __device__ __forceinline__ void wide_dq_add_all(const struct sm90_backward_params &p, int group,
@@ -150,22 +140,17 @@ __device__ __forceinline__ void wide_dq_add_all(const struct sm90_backward_param
 #pragma unroll 1
     for (int number = 0; number < steps; number++) {
         const struct sm90_step *step = &ring[number % C::STEPS];
-        unsigned *counter = NULL, turn = 0;
+        struct dq_turn turn = {};
+        if (ordered)
+            turn = turn_await<C>(p.all, number, group, memory, shared);
 #pragma unroll 1
         for (int pass = 0; pass < PASSES; pass++) {
             threads_sync(WIDE_BARRIER_OUT + group, DQ_THREADS);
-            if (ordered && pass == 0) {
-                counter = p.all.taken + (int64_t)step->block * BACKWARD_WARPS + group;
-                turn = (unsigned)step->turn;
-                if (leader)
-                    counter_wait(counter, turn);
-                __syncwarp();
-            }
-            wide_dq_add<C, R>(p, step, group, pass, ordered, shared);
+            wide_dq_add<C, R>(p, step, group, pass, shared);
             wide_out_free<C>(group, pass + 1 == PASSES, shared);
         }
         if (ordered && leader)
-            wide_turn_end(counter, turn);
+            turn_pass(turn);
     }
 }
 
@@ -186,25 +171,18 @@ __device__ __forceinline__ void wide_dq_add_ordered(const struct sm90_backward_p
 #pragma unroll 1
     for (int number = odd; number < steps; number += 2) {
         const struct sm90_step *step = &ring[number % C::STEPS];
-        unsigned *counter = NULL, turn = 0;
+        const struct dq_turn turn = turn_await<C>(p.all, number, 0, memory, shared);
 #pragma unroll 1
         for (int pass = 0; pass < PASSES; pass++) {
             threads_sync(barrier, DQ_THREADS);
-            if (pass == 0) {
-                counter = p.all.taken + (int64_t)step->block * BACKWARD_WARPS;
-                turn = (unsigned)step->turn;
-                if (leader)
-                    counter_wait(counter, turn);
-                __syncwarp();
-            }
-            wide_dq_add<C, R0>(p, step, 0, pass, true, shared);
+            wide_dq_add<C, R0>(p, step, 0, pass, shared);
             threads_sync(barrier + 1, DQ_THREADS);
-            wide_dq_add<C, R1>(p, step, 1, pass, true, shared);
+            wide_dq_add<C, R1>(p, step, 1, pass, shared);
             wide_out_free<C>(0, pass + 1 == PASSES, shared);
             wide_out_free<C>(1, pass + 1 == PASSES, shared);
         }
         if (leader)
-            wide_turn_end(counter, turn);
+            turn_pass(turn);
     }
 }
 

@@ -280,6 +280,8 @@ __device__ __forceinline__ void wide_begin(const struct sm90_backward_params &p,
             barrier_init(shared + C::DO_FULL + i * 8, 1);
             barrier_init(shared + C::DO_EMPTY + i * 8, warps);
         }
+        for (int i = 0; i < C::STEPS; i++)
+            barrier_init(shared + C::TOLD + i * 8, 1);
         barrier_init(shared + C::OUT_EMPTY, 1);
         barrier_init(shared + C::OUT_EMPTY + 8, 1);
         barrier_init(shared + C::P_EMPTY, 1);

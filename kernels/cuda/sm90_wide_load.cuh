@@ -44,8 +44,8 @@ struct sm90_wide_config {
     static constexpr int EMPTY = FULL + STAGES * 8, KV_FULL = EMPTY + STAGES * 8;
     static constexpr int DO_FULL = KV_FULL + 8, DO_EMPTY = DO_FULL + DO_STAGES * 8;
     static constexpr int OUT_EMPTY = DO_EMPTY + DO_STAGES * 8;
-    static constexpr int P_EMPTY = OUT_EMPTY + 2 * 8;
-    static constexpr int UNIT = (P_EMPTY + 8 + 15) / 16 * 16;
+    static constexpr int P_EMPTY = OUT_EMPTY + 2 * 8, TOLD = P_EMPTY + 8;
+    static constexpr int UNIT = (TOLD + STEPS * 8 + 15) / 16 * 16;
     static constexpr int BYTES = UNIT + (int)sizeof(struct backward_unit);
     static_assert(KV_PANEL % 1024 == 0 && KEYS % 8 == 0, "panels and halves begin where the "
                                                          "swizzle's pattern does");
