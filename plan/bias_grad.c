@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plan/bias_grad.h"
 
-#include "plan/tensors.h"
-
 static struct region scratch(struct builder *b, const char *name, int64_t bytes)
 {
-    return tensor_whole(b, name, "", BUFFER_SCRATCH, bytes);
+    int32_t buffer = builder_buffer(b, name, BUFFER_SCRATCH, bytes);
+    return (struct region){.buffer = buffer, .bytes = bytes};
 }
 
 // Sends each peer its piece. Adds the pieces that arrive, which have one size, in the order of

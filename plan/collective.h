@@ -87,6 +87,7 @@ enum { COLLECTIVE_SEND, COLLECTIVE_RECEIVE, COLLECTIVE_TENSORS };
 int collective_element_bytes(enum collective_element element);
 bool collective_is_real(enum collective_element element); // else whole numbers
 bool collective_reduces(const struct collective *c);
+bool collective_halves(int ranks); // a power of 2, which halving needs
 enum collective_algorithm collective_algorithm(const struct collective *c); // never AUTO
 
 // Elements that `from` sends to `to` in an all_to_all or all_to_allv.

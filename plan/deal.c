@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plan/deal.h"
 
+#include "plan/team_order.h"
+
 // `rows` rows from `first` on, repeated every `step` rows.
 struct row_pattern {
     int64_t first, rows, repeats, step;

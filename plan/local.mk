@@ -2,6 +2,7 @@
 noinst_LTLIBRARIES += plan/libplan.la
 plan_libplan_la_SOURCES = \
     plan/attention.c \
+    plan/attention_plan.c \
     plan/bias.c \
     plan/bias.h \
     plan/bias_grad.c \
@@ -16,6 +17,7 @@ plan_libplan_la_SOURCES = \
     plan/choice.c \
     plan/collective.c \
     plan/collective.h \
+    plan/collective_kind.c \
     plan/collective_layout.c \
     plan/collective_layout.h \
     plan/collective_plan.c \
@@ -38,6 +40,7 @@ plan_libplan_la_SOURCES = \
     plan/lengths.h \
     plan/linear.c \
     plan/linear.h \
+    plan/linear_kind.c \
     plan/linear_plan.c \
     plan/members.c \
     plan/members.h \
@@ -63,8 +66,12 @@ plan_libplan_la_SOURCES = \
     plan/support.h \
     plan/team.c \
     plan/team.h \
+    plan/team_order.c \
+    plan/team_order.h \
     plan/tensors.c \
     plan/tensors.h \
+    plan/tiling.c \
+    plan/tiling.h \
     plan/timeline.c \
     plan/timeline.h \
     plan/ulysses.c \

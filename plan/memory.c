@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a case needs of memory, in terms of what the algorithms and the verification hold.
 #include "plan/bias.h"
-#include "plan/team.h"
+#include "plan/plan.h"
+#include "plan/team_order.h"
 
 // Upper bound of the sum of a rank's buffers. Far beyond any machine, so that sums cannot overflow.
 #define MEMORY_BYTES_MAX (INT64_C(1) << 50)

@@ -4,6 +4,8 @@
 #include <math.h>
 
 #include "plan/bias.h"
+#include "plan/team_order.h"
+#include "plan/tiling.h"
 
 int32_t part_key_buffer(const struct part *p, const char *name, const char *suffix, int64_t rows,
                         int element)
@@ -109,7 +111,7 @@ static int part_slices(struct part *p, struct team source)
     if (p->slice_count >= 0 && p->slice_source == source.first)
         return p->slice_count;
     int count = team_spans(c, SIDE_KV, source, p->kv_spans);
-    count = slice_build(c, p->q_spans, p->q_span_count, p->kv_spans, count, 0, p->slices);
+    count = tiling_build(c, p->q_spans, p->q_span_count, p->kv_spans, count, 0, p->slices);
     p->slice_source = source.first;
     p->slice_count = count;
     return count;

@@ -3,9 +3,7 @@
 
 #include <stdlib.h>
 
-#include "plan/builder.h"
 #include "plan/cost.h"
-#include "plan/team.h"
 
 static const char *const kind_names[OP_KINDS] = {
     [OP_ATTEND_FORWARD] = "attend",
@@ -90,32 +88,6 @@ const char *op_kind_name(enum op_kind kind)
 enum access op_access(enum op_kind kind, int operand)
 {
     return access_table[kind][operand];
-}
-
-enum status plan_create(const struct cp_case *c, int rank, struct plan **plan, struct error *error)
-{
-    struct builder *b = builder_create(c, rank);
-    if (!b)
-        return error_set(error, STATUS_RESOURCE_EXHAUSTED, "no memory for the plan of rank %d",
-                         rank);
-    switch (team_comm(c)) {
-    case COMM_AUTO:
-    case COMM_P2P:
-        ring_build(b);
-        break;
-    case COMM_ALL_GATHER:
-        gather_build(b);
-        break;
-    case COMM_A2A:
-        ulysses_build(b);
-        break;
-    case COMM_A2A_P2P:
-        hierarchical_build(b);
-        break;
-    }
-    enum status status = builder_finish(b, plan, error);
-    builder_destroy(b);
-    return status;
 }
 
 static bool region_folds(struct region *r)

@@ -13,6 +13,7 @@
 #include "plan/collective.h"
 #include "plan/linear.h"
 #include "plan/slice.h"
+#include "plan/team.h"
 
 // Operations of one stream run in plan order; `waits` orders operations of different streams.
 enum plan_stream { STREAM_COMPUTE, STREAM_COMM, PLAN_STREAMS };
@@ -91,12 +92,6 @@ static inline struct region region_part(struct region whole, int64_t offset, int
 {
     return (struct region){.buffer = whole.buffer, .offset = whole.offset + offset, .bytes = bytes};
 }
-
-// A range of query heads of the case, and the range of key heads that they use.
-struct heads {
-    int32_t first, count;
-    int32_t kv_first, kv_count;
-};
 
 enum op_kind {
     OP_ATTEND_FORWARD,  // (O, LSE) <- merge of (O, LSE) with the attention of the slices

@@ -6,6 +6,7 @@
 
 #include "plan/bias.h"
 #include "plan/builder.h"
+#include "plan/team_order.h"
 
 static void *grown(void *array, int32_t count, size_t size)
 {

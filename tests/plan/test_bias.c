@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "plan/team_order.h"
 #include "tests/support/generate.h"
 #include "tests/support/runner.h"
 

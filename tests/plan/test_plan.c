@@ -8,7 +8,7 @@
 
 #include "plan/cost.h"
 #include "plan/shard.h"
-#include "plan/team.h"
+#include "plan/team_order.h"
 #include "tests/support/plans.h"
 #include "tests/support/runner.h"
 #include "tests/support/symbolic.h"

@@ -4,6 +4,7 @@
 
 #include "plan/shard.h"
 #include "plan/sight.h"
+#include "plan/tiling.h"
 #include "tests/support/plans.h"
 #include "tests/support/runner.h"
 #include "tests/support/symbolic.h"
@@ -173,7 +174,7 @@ static bool sees(const struct cp_case *c, int rank, int source)
     struct span q[64], kv[64];
     struct slice slices[1024];
     int q_count = shard_spans(c, SIDE_Q, rank, q), kv_count = shard_spans(c, SIDE_KV, source, kv);
-    return slice_build(c, q, q_count, kv, kv_count, 0, slices) > 0;
+    return tiling_build(c, q, q_count, kv, kv_count, 0, slices) > 0;
 }
 
 START_TEST(sight_is_what_slices_say)

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "plan/slice.h"
+#include "plan/tiling.h"
 #include "tests/support/cases.h"
 #include "tests/support/definition.h"
 #include "tests/support/generate.h"
@@ -216,7 +216,7 @@ static void count_slices(const struct cp_case *c, int rank, int source, int64_t 
     row_tokens(c, SIDE_Q, rank, q_tokens);
     row_tokens(c, SIDE_KV, source, kv_tokens);
     int q_count = shard_spans(c, SIDE_Q, rank, q), kv_count = shard_spans(c, SIDE_KV, source, kv);
-    int count = slice_build(c, q, q_count, kv, kv_count, base, slices);
+    int count = tiling_build(c, q, q_count, kv, kv_count, base, slices);
     EXPECT(count <= q_count * shard_chunks_per_rank(c));
     for (int n = 0; n < count; n++) {
         const struct slice *s = &slices[n];
@@ -264,7 +264,7 @@ static int step_slices(enum case_mask mask, int world_size, int rank, int source
     c.world_size = world_size;
     c.seqlen_q = c.seqlen_kv = 16 * world_size;
     int q_count = shard_spans(&c, SIDE_Q, rank, q), kv_count = shard_spans(&c, SIDE_KV, source, kv);
-    int count = slice_build(&c, q, q_count, kv, kv_count, 0, slices);
+    int count = tiling_build(&c, q, q_count, kv, kv_count, 0, slices);
     *pairs = 0;
     for (int n = 0; n < count; n++)
         *pairs += slice_pairs(&slices[n]);

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "plan/bias.h"
+#include "plan/team_order.h"
 #include "tests/support/definition.h"
 #include "tests/support/generate.h"
 #include "tests/support/symbols.h"
