@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The inputs of linear layers: Philox blocks by seed, tensor and element of the whole layer.
+#include "judge/linear_draw.h"
+
 #include "judge/dtype.h"
-#include "judge/linear_reference.h"
 #include "judge/philox.h"
 
 #define PIECE 256

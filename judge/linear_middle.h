@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the reference of linear layers is made of: values with bounds and a twin, their products,
-// and everything between the two layers. For judge/linear_reference.c alone.
+// What the reference of linear layers is made of: products, and everything between the two layers.
+// For judge/linear_reference.c alone.
 #ifndef CPATTN_JUDGE_LINEAR_MIDDLE_H
 #define CPATTN_JUDGE_LINEAR_MIDDLE_H
 
+#include "judge/linear_draw.h"
+#include "judge/linear_mistake.h"
 #include "judge/linear_point.h"
-#include "judge/linear_reference.h"
+#include "judge/linear_triple.h"
 
 struct reference {
     const struct linear *l;
@@ -17,17 +19,7 @@ struct reference {
     bool failed; // memory was short
 };
 
-// ---- triples ----
-
-// Unit roundoff of the dtype, and half of its smallest number.
-double linear_roundoff(enum case_dtype dtype);
-double linear_tiny(enum case_dtype dtype);
-
-// All zeros. False: memory is short.
-bool triple_take(struct triple *t, int64_t rows, int64_t columns);
-void triple_clear(struct triple *t);
-// As what is written to memory.
-void triple_round(const struct linear *l, struct triple *t);
+// ---- products ----
 
 // A product's factors: one with bounds, one exact. `sum` is the number of terms in all.
 struct factors {

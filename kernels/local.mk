@@ -35,6 +35,7 @@ kernels_sources = \
     kernels/rows.h \
     kernels/vector.c \
     kernels/vector.h \
+    kernels/vector_ops.h \
     kernels/vector_avx2.c \
     kernels/vector_avx512.c \
     kernels/vector_body.h \

@@ -7,7 +7,7 @@
 //     VECTOR_GET_PART(x, n, rest), VECTOR_PUT_PART(x, lanes, n)
 //                            optional: as lanes_get_part() and lanes_put_part() below
 // and includes this once.
-#include "kernels/vector.h"
+#include "kernels/vector_ops.h"
 
 #include <math.h>
 #include <string.h>

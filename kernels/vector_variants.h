@@ -3,7 +3,7 @@
 #ifndef CPATTN_KERNELS_VECTOR_VARIANTS_H
 #define CPATTN_KERNELS_VECTOR_VARIANTS_H
 
-#include "kernels/vector.h"
+#include "kernels/vector_ops.h"
 
 #ifdef __x86_64__
 extern const struct vector_ops vector_avx512, vector_avx2;

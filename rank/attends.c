@@ -4,7 +4,28 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "rank/operations.h"
+#include "plan/bias.h"
+
+struct attention_shape attends_shape(const struct plan *plan, const struct op *op)
+{
+    const struct cp_case *c = &plan->c;
+    int32_t group = c->heads / c->kv_heads;
+    return (struct attention_shape){.dtype = c->dtype,
+                                    .heads = op->heads.count,
+                                    .kv_heads = op->heads.kv_count,
+                                    .group = group,
+                                    .head_phase = op->heads.first - op->heads.kv_first * group,
+                                    .d_qk = c->head_dim_qk,
+                                    .d_v = c->head_dim_v,
+                                    .q_rows = op->q_rows,
+                                    .row_step = shard_row_step(c),
+                                    .scale = case_scale(c),
+                                    .softcap = c->softcap,
+                                    .bias_head_stride = bias_head_stride(c, op->bias_rows),
+                                    .bias_row_stride = c->seqlen_kv,
+                                    .bias_row_step = bias_row_step(c),
+                                    .deterministic = c->deterministic};
+}
 
 static bool is_attention(const struct op *op)
 {
@@ -26,7 +47,7 @@ static bool is_aligned(const struct op *op)
 
 static struct attention_op attention_of(const struct plan *plan, const struct op *op)
 {
-    return (struct attention_op){.shape = operations_shape(plan, op),
+    return (struct attention_op){.shape = attends_shape(plan, op),
                                  .backward = op->kind == OP_ATTEND_BACKWARD,
                                  .bias = op->operand[ATTEND_BIAS].bytes > 0,
                                  .dbias = op->operand[ATTEND_DBIAS].bytes > 0,
@@ -156,7 +177,7 @@ static enum status sink_prepare(struct attends *x, int32_t index, struct error *
     const struct op *op = &x->plan->ops[index];
     const struct backend_ops *ops = x->own->ops;
     struct attend *a = &x->list[index];
-    struct attention_shape shape = operations_shape(x->plan, op);
+    struct attention_shape shape = attends_shape(x->plan, op);
     struct row_run *runs;
     a->rows = malloc(sizeof(*a->rows) + (size_t)op->slice_count * sizeof(*runs));
     if (!a->rows)

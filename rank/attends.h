@@ -28,6 +28,9 @@ struct attends {
     struct provider_use use;
 };
 
+// The shape of an operation that has heads.
+struct attention_shape attends_shape(const struct plan *plan, const struct op *op);
+
 // Selects providers, prepares the operations, and puts the tables on the device. `wanted` is the
 // provider that the case names; NULL: none, and `own` computes everything. Operations that `wanted`
 // does not support are computed by `own` with `fallback`; otherwise the case is refused:

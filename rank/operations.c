@@ -10,27 +10,6 @@ static void *at(const struct operations *x, struct region region)
     return region_memory(x->buffers, &region);
 }
 
-struct attention_shape operations_shape(const struct plan *plan, const struct op *op)
-{
-    const struct cp_case *c = &plan->c;
-    int32_t group = c->heads / c->kv_heads;
-    return (struct attention_shape){.dtype = c->dtype,
-                                    .heads = op->heads.count,
-                                    .kv_heads = op->heads.kv_count,
-                                    .group = group,
-                                    .head_phase = op->heads.first - op->heads.kv_first * group,
-                                    .d_qk = c->head_dim_qk,
-                                    .d_v = c->head_dim_v,
-                                    .q_rows = op->q_rows,
-                                    .row_step = shard_row_step(c),
-                                    .scale = case_scale(c),
-                                    .softcap = c->softcap,
-                                    .bias_head_stride = bias_head_stride(c, op->bias_rows),
-                                    .bias_row_stride = c->seqlen_kv,
-                                    .bias_row_step = bias_row_step(c),
-                                    .deterministic = c->deterministic};
-}
-
 // The prepared state of an operation. NULL: no operation is prepared.
 static const struct attend *attend_of(const struct operations *x, const struct op *op)
 {
@@ -41,7 +20,7 @@ static enum status attend_forward(const struct operations *x, const struct op *o
                                   struct error *error)
 {
     struct attention_forward args = {
-        .shape = operations_shape(x->plan, op),
+        .shape = attends_shape(x->plan, op),
         .q = at(x, op->operand[ATTEND_Q]),
         .k = at(x, op->operand[ATTEND_K]),
         .v = at(x, op->operand[ATTEND_V]),
@@ -63,7 +42,7 @@ static enum status attend_backward(const struct operations *x, const struct op *
 {
     const struct attend *a = attend_of(x, op);
     struct attention_backward args = {
-        .shape = operations_shape(x->plan, op),
+        .shape = attends_shape(x->plan, op),
         .q = at(x, op->operand[ATTEND_Q]),
         .k = at(x, op->operand[ATTEND_K]),
         .v = at(x, op->operand[ATTEND_V]),
@@ -91,21 +70,21 @@ static int64_t floats(struct region region)
 
 static void row_dot(const struct operations *x, const struct op *op)
 {
-    struct attention_shape shape = operations_shape(x->plan, op);
+    struct attention_shape shape = attends_shape(x->plan, op);
     x->ops->row_dot(x->backend, &shape, at(x, op->operand[ROW_DOT_DO]),
                     at(x, op->operand[ROW_DOT_O]), at(x, op->operand[ROW_DOT_D]));
 }
 
 static void fill_heads(const struct operations *x, const struct op *op)
 {
-    struct attention_shape shape = operations_shape(x->plan, op);
+    struct attention_shape shape = attends_shape(x->plan, op);
     x->ops->fill_heads(x->backend, &shape, at(x, op->operand[UNARY_SOURCE]),
                        at(x, op->operand[UNARY_DESTINATION]));
 }
 
 static void sink_grad(const struct operations *x, const struct op *op)
 {
-    struct attention_shape shape = operations_shape(x->plan, op);
+    struct attention_shape shape = attends_shape(x->plan, op);
     x->ops->sink_grad(x->backend, &shape, attend_of(x, op)->rows, x->scratch,
                       at(x, op->operand[SINK_GRAD_SINK]), at(x, op->operand[SINK_GRAD_LSE]),
                       at(x, op->operand[SINK_GRAD_D]), at(x, op->operand[SINK_GRAD_DSINK]));

@@ -18,9 +18,6 @@ struct operations {
     void *scratch; // attends->scratch_bytes of it
 };
 
-// The shape of an operation that has heads.
-struct attention_shape operations_shape(const struct plan *plan, const struct op *op);
-
 // The first byte of a region; NULL of an empty one.
 static inline void *region_memory(void *const *buffers, const struct region *r)
 {

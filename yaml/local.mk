@@ -8,5 +8,5 @@ yaml_libyamltree_la_LIBADD = common/libcommon.la $(YAML_LIBS)
 yaml_sources =
 yaml_sources += yaml/load.c
 yaml_sources += yaml/node.h
-yaml_sources += yaml/yaml.c
+yaml_sources += yaml/tree.c
 yaml_sources += yaml/yaml.h

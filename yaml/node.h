@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Between the parser (load.c) and the tree (yaml.c).
+// Between the parser (load.c) and the tree (tree.c).
 #ifndef CPATTN_YAML_NODE_H
 #define CPATTN_YAML_NODE_H
 

@@ -9,7 +9,10 @@
 #ifndef CPATTN_JUDGE_CPU_MATRIX_H
 #define CPATTN_JUDGE_CPU_MATRIX_H
 
-#include "judge/cpu/expected.h"
+#include "judge/cpu/outputs.h"
+#include "judge/cpu/room.h"
+#include "judge/mask.h"
+#include "plan/case.h"
 
 // Whether this processor and the case allow it.
 bool matrix_fits(const struct cp_case *c);

@@ -5,8 +5,16 @@
 #define CPATTN_JUDGE_CPU_ROOM_H
 
 #include "common/amx.h"
-#include "judge/cpu/expected.h"
 #include "judge/inputs.h"
+#include "judge/mask.h"
+
+// Memory that calls need and that outlives them; all zeros at first. Not for two threads.
+struct room {
+    char *base;
+    size_t bytes;
+    struct operands *operands; // inputs that are packed
+};
+void room_fini(struct room *r);
 
 // Makes r->base at least that large, at a multiple of 64 bytes; what it held is lost.
 enum status room_grow(struct room *r, size_t bytes, struct error *error) MUST_CHECK;

@@ -3,7 +3,8 @@
 #ifndef CPATTN_JUDGE_CPU_ROWS_H
 #define CPATTN_JUDGE_CPU_ROWS_H
 
-#include "judge/cpu/expected.h"
+#include "judge/cpu/outputs.h"
+#include "plan/case.h"
 
 // Makes the processor take denormals of fp32 for zero: they weigh nothing here and cost a hundred
 // times as much as other numbers. Returns what rows_denormals_restore() wants.

@@ -4,7 +4,10 @@
 #ifndef CPATTN_JUDGE_CPU_TWIN_H
 #define CPATTN_JUDGE_CPU_TWIN_H
 
-#include "judge/cpu/expected.h"
+#include "judge/cpu/outputs.h"
+#include "judge/cpu/room.h"
+#include "judge/mask.h"
+#include "plan/case.h"
 
 // `reference`: whether the reference's members are filled, too; else only the twin's are, and
 // terms.

@@ -37,6 +37,7 @@ cuda_judge_sources += judge/cuda/reference_rows.cu
 cuda_judge_sources += judge/cuda/tables.c
 cuda_judge_sources += judge/cuda/tables.h
 cuda_judge_sources += judge/cuda/verdict.c
+cuda_judge_sources += judge/cuda/verification.h
 cuda_judge_sources += judge/cuda/verify.c
 cuda_judge_sources += judge/cuda/verify.h
 cuda_judge_sources += judge/cuda/verify_memory.c

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "judge/cuda/reference16.cuh"
+#include "judge/cuda/reference16.h"
 
 extern "C" {
 #include "judge/rules.h"

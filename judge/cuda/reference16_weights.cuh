@@ -7,7 +7,7 @@
 
 #include "judge/cuda/attend.cuh"
 #include "judge/cuda/hmma.cuh"
-#include "judge/cuda/reference16.h"
+#include "judge/cuda/reference_cuda.h"
 
 #define ROW_WARPS_MAX (REFERENCE_TILE_ROWS / HMMA_ROWS)
 

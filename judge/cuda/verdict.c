@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "judge/chunk.h"
+#include "judge/cuda/verify.h"
 #include "judge/cuda/verify_state.h"
 #include "plan/bias.h"
 

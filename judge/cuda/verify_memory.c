@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "judge/cuda/tables.h"
+#include "judge/cuda/verify.h"
 #include "judge/cuda/verify_state.h"
 #include "judge/rules.h"
 #include "plan/bias.h"

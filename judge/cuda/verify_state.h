@@ -6,7 +6,7 @@
 #include "judge/cuda/compare_cuda.h"
 #include "judge/cuda/padding_cuda.h"
 #include "judge/cuda/reference_cuda.h"
-#include "judge/cuda/verify.h"
+#include "judge/cuda/verification.h"
 #include "judge/tiles.h"
 #include "judge/totals.h"
 #include "plan/bias.h"

@@ -11,6 +11,7 @@
 #include "judge/cuda/digest_cuda.h"
 #include "judge/cuda/inputs_cuda.h"
 #include "judge/cuda/linear_cuda.h"
+#include "judge/cuda/verify.h"
 #include "judge/digest.h"
 #include "rank/cuda/device.h"
 #include "rank/cuda/engine_state.h"

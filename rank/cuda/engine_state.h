@@ -4,13 +4,13 @@
 #define CPATTN_RANK_CUDA_ENGINE_STATE_H
 
 #include "common/cuda/device_arena.h"
-#include "judge/cuda/verify.h"
-#include "rank/cuda/engine.h"
+#include "judge/cuda/verification.h"
 #include "rank/cuda/events.h"
 #include "rank/cuda/executor.h"
 #include "rank/cuda/swap_nccl.h"
 #include "rank/cuda/swap_staged.h"
 #include "rank/cuda/window.h"
+#include "rank/engine.h"
 #include "rank/providers.h"
 
 struct cuda {

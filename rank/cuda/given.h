@@ -7,7 +7,7 @@
 #include <cuda_runtime_api.h>
 
 #include "common/cuda/device_arena.h"
-#include "judge/cuda/verify.h"
+#include "judge/cuda/verification.h"
 #include "rank/job.h"
 
 // Whether the source of the job's case gives something of what a buffer holds; false without one.

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Swaps of messages of the device (judge/cuda/verify.h) over NCCL, beside the work of a queue.
+// Swaps of messages of the device (judge/cuda/verification.h) over NCCL, beside the work of a
+// queue.
 #ifndef CPATTN_RANK_CUDA_SWAP_NCCL_H
 #define CPATTN_RANK_CUDA_SWAP_NCCL_H
 
-#include "judge/cuda/verify.h"
+#include "judge/cuda/verification.h"
 #include "transport/nccl.h"
 
 struct swap_nccl {

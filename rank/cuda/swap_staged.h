@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Swaps of messages of the device (judge/cuda/verify.h) over the sockets between ranks, by way of
-// the host's memory. They wait for the device and for the peers; for who has no NCCL.
+// Swaps of messages of the device (judge/cuda/verification.h) over the sockets between ranks, by
+// way of the host's memory. They wait for the device and for the peers; for who has no NCCL.
 #ifndef CPATTN_RANK_CUDA_SWAP_STAGED_H
 #define CPATTN_RANK_CUDA_SWAP_STAGED_H
 
-#include "judge/cuda/verify.h"
+#include "judge/cuda/verification.h"
 #include "rank/swap.h"
 
 struct swap_staged {

@@ -84,7 +84,7 @@ static void check_apart(const struct group *g, int64_t step)
 
 static void check_op(const struct plan *plan, const struct op *op, bool varlen)
 {
-    struct attention_op a = {.shape = operations_shape(plan, op),
+    struct attention_op a = {.shape = attends_shape(plan, op),
                              .slices = plan->slices + op->slice_first,
                              .slice_count = op->slice_count};
     struct groups g;

@@ -46,6 +46,9 @@ notices layering daemon/net/x.c '#include <nng/nng.h>\n' "daemon/net/x.c include
 notices layering rank/x.c '#include <cblas.h>\n' "rank/x.c includes cblas.h"
 notices layering common/x.c '#include "status.h"\n' 'common/x.c includes "status.h" without its folder'
 notices layering client/x.h '#include "client/y.h"\n' "tsort: client/y" client/y.c '#include "client/x.h"\n'
+notices layering daemon/core/x.h '#include "daemon/core/y.h"\n' "tsort: daemon/core/y" \
+    daemon/core/y.c '#include "daemon/core/x.h"\n'
+notices layering plan/x.c '#include "plan/y.h"\n' "tsort: plan/y" plan/y.h '#include "plan/x.h"\n'
 notices form plan/x.c "$(printf 'int x(void)\\n{\\n%s}\\n' "$(yes '    y();\n' | head -n 69 | tr -d '\n')")" \
     "plan/x.c:3: a function of 71 lines"
 notices form plan/x.c "$(yes 'int x;\n' | head -n 600 | tr -d '\n')" "plan/x.c: 601 lines"
