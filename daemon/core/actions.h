@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The actions that the shell has not taken yet, in order. Bounded: a job is answered once, and a
-// pool cannot be started, told to run and killed twice before the shell has reported something of
-// it.
+// The queue of actions that the shell has not taken yet. It is bounded: a job is answered once, and
+// each pool gets at most one START, RUN, KILL and STUCK before the shell reports an event of it.
 #ifndef CPATTN_DAEMON_CORE_ACTIONS_H
 #define CPATTN_DAEMON_CORE_ACTIONS_H
 
@@ -14,8 +13,8 @@ struct actions {
     int capacity, first, count;
 };
 
-// For at most `jobs` jobs. False when memory is short; actions_fini() takes that state and a zeroed
-// one.
+// For at most `jobs` jobs. False when memory is short; actions_fini() accepts this state and a
+// zeroed one.
 bool actions_init(struct actions *a, int jobs);
 void actions_fini(struct actions *a);
 

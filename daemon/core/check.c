@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every invariant of the state, checked from the outside in: what is counted is counted again, and
-// what is linked one way must be linked the other way.
+// Checks every invariant of the state: recounts all counters, and checks links in both directions.
 #include <assert.h>
 #include <stddef.h>
 #include <string.h>
@@ -108,7 +107,7 @@ static void check_jobs(const struct core *core)
         assert(list_empty(&size->node) == (count == 0));
         check_lines(size);
         queued += count;
-        // Where no pool can be had nobody waits.
+        // No job waits for a size without possible pools.
         assert(count == 0 || stuck_leaves(core, size));
     }
     assert(core->job_counts[JOB_QUEUED] == queued);
@@ -122,7 +121,7 @@ static void check_jobs(const struct core *core)
            core->config.queue_max);
 }
 
-// Quadratic, but for few users.
+// Quadratic, with few users.
 static void check_users(const struct core *core)
 {
     const struct users *users = &core->users;
@@ -147,7 +146,7 @@ static void check_users(const struct core *core)
     assert(running_all == core->job_counts[JOB_RUNNING]);
 }
 
-// Modes with ranks, and what is true of the ranks there.
+// Modes with ranks, and the invariants of their ranks.
 static void check_ranks(const struct core *core, const struct pool *pool)
 {
     uint64_t all = mask_of(pool->world_size);
@@ -172,7 +171,7 @@ static void check_ranks(const struct core *core, const struct pool *pool)
     assert(pool->mode != MODE_STARTING || pool->leased != pool->as_spare);
     assert(!pool->must_wait || (killed && pool->as_spare && !pool->used));
     assert(!pool->leased || (pool->mode != MODE_IDLE && pool->mode != MODE_STUCK));
-    // Nobody waits for ranks of which nothing is known.
+    // The core does not wait for ranks on lost hosts.
     assert(killed || !(pool->place.hosts & core->hosts_lost));
     for (uint64_t left = pool->alive; left; left &= left - 1)
         assert(!(core->hosts_lost & bit_of(hosts_seat(core, pool, __builtin_ctzll(left)).host)));
@@ -185,7 +184,7 @@ static void check_no_ranks(const struct pool *pool)
     assert(pool->mode != MODE_BACKOFF || pool->as_spare || pool->failures.count > 0);
 }
 
-// One of two works, the other stands by.
+// Of two twins one works and the other stands by.
 static void check_twins(const struct core *core, const struct pool *pool)
 {
     const struct pool *twin = pool->twin;
@@ -206,7 +205,7 @@ static void check_twins(const struct core *core, const struct pool *pool)
     assert(twin->mode != MODE_STARTING);
 }
 
-// Whether the mode ends by itself; a delay that reaches beyond the end of time never does.
+// True if a timer ends the mode; a delay beyond the largest time never does.
 static bool check_times(const struct core *core, const struct pool *pool)
 {
     enum pool_mode mode = pool->mode;
@@ -219,7 +218,8 @@ static bool check_times(const struct core *core, const struct pool *pool)
     return timed && time_after(core->now_ns, delay_ns) != TIMERS_NEVER;
 }
 
-// On as many hosts as its size says, in slots that each of them has, unless devices are shared.
+// The place has the number of hosts of its size, in slots that each of them has, unless devices are
+// oversubscribed.
 static void check_place(const struct core *core, const struct pool *pool)
 {
     const struct size *size = pool->size;
@@ -287,7 +287,7 @@ static void check_unusable(const struct core *core)
     }
 }
 
-// What holds for all pools together; counts them by mode.
+// Invariants over all pools; counts pools by mode.
 static void check_pools_together(const struct core *core)
 {
     struct devices leased = {{0}}, stuck = {{0}};

@@ -18,7 +18,7 @@
 
 // ---- events of clients ----------------------------------------------------------------------
 
-// The same request again, or another one under an id that is taken.
+// A request with a known id: a repetition, or a conflict.
 static enum status core_admit_again(const struct core_request *request, enum ids_state state,
                                     const struct ids_claim *claim, int index,
                                     struct admission *admission, struct error *error)
@@ -32,7 +32,7 @@ static enum status core_admit_again(const struct core_request *request, enum ids
     return STATUS_OK;
 }
 
-// What no devices of this daemon could serve.
+// Refuses a placement that is impossible with the hosts and devices of this daemon.
 static enum status core_refuse_hosts(const struct core *core, const struct core_request *request,
                                      struct error *error)
 {
@@ -97,8 +97,8 @@ static enum status core_refuse_case(const struct core *core, const struct core_r
     return deadline_check_job(core, request, error);
 }
 
-// When the first of its pools may be tried again, where all of them have been DOWN for so long;
-// else TIMERS_NEVER.
+// If all pools have been DOWN for longer than the request's patience: the time of the next start of
+// one of them. Else TIMERS_NEVER.
 static uint64_t core_next_try_ns(const struct core *core, const struct size *size,
                                  uint64_t patience_ns)
 {
@@ -140,8 +140,8 @@ static enum status core_refuse_stuck(const struct core *core, int world_size,
                      world_size, stuck->rank, pool->world_size, stuck->device);
 }
 
-// Every pool of the size needs a device that is out of use, one at least by order or because its
-// host is lost.
+// True if every pool of the size needs an unusable device, and at least one of these devices was
+// taken out of use by an administrator or is on a lost host.
 static bool size_is_out(const struct core *core, const struct size *size)
 {
     return !hosts_can_serve(core, size) &&
@@ -204,7 +204,7 @@ enum status core_submit(struct core *core, uint64_t now_ns, const struct core_re
 {
     const struct ids_claim *claim;
     int index;
-    // The slot given out must not be one whose ANSWER the shell has not seen.
+    // The shell must take an ANSWER before its slot is used again.
     assert(core->actions.count == 0);
     settle_begin(core, now_ns);
     assert(request->cost_ns <= CORE_COST_MAX_NS && request->memory <= CORE_MEMORY_MAX);
@@ -268,7 +268,7 @@ void core_abandon(struct core *core, uint64_t now_ns, const int *slots, int coun
 
 // ---- events of ranks ------------------------------------------------------------------------
 
-// A rank that is reaped says nothing more; and it is reaped once. Nor does one on a lost host.
+// True if the rank is alive: no events come from a reaped rank or a rank on a lost host.
 static bool core_rank_lives(const struct core *core, const struct pool *pool,
                             const struct pool_event *event)
 {
@@ -280,7 +280,7 @@ static bool core_rank_lives(const struct core *core, const struct pool *pool,
     return alive;
 }
 
-// Hands an event to the pool if it is of the generation that lives.
+// Passes an event to the pool if its generation is the current one.
 static void core_hear(struct core *core, uint64_t now_ns, int crew, uint32_t generation,
                       const struct pool_event *event)
 {
@@ -305,7 +305,7 @@ void core_rank_reported(struct core *core, uint64_t now_ns, int pool, uint32_t g
               &(struct pool_event){.kind = POOL_REPORTED, .rank = rank, .number = job});
 }
 
-// A rank that blames nobody who could be lost is itself to blame.
+// A rank that reports the loss of an impossible peer has failed itself.
 static bool core_blames_peer(const struct core *core, int crew, int rank, int kind, int peer)
 {
     const struct pool *pool = crew >= 0 && crew < POOLS_MAX ? core->crews[crew] : NULL;

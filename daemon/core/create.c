@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The state at the beginning, and its end.
+// Creates and destroys the state.
 #include <assert.h>
 #include <stdlib.h>
 
@@ -10,10 +10,10 @@
 #include "daemon/core/pool.h"
 #include "daemon/core/state.h"
 
-// All devices for a minute: users.h.
+// The window of accounts: all devices for a minute (users.h).
 #define FAIR_WINDOW_NS (60 * UINT64_C(1000000000))
 
-// Pools that a size can have: side by side as many as the devices hold.
+// Number of pools of a size: as many as fit side by side on the devices.
 static int core_instances(const struct core_config *config, const struct size *size)
 {
     int world_size = size->world_size, guest = size->implementation - 1;
@@ -22,13 +22,13 @@ static int core_instances(const struct core_config *config, const struct size *s
     return hosts_instances(config, size->implementation, world_size, size->nodes);
 }
 
-// What a guest does when it starts is unknown, so that it has no spares.
+// A guest has no spares, because the resources of its start are not known.
 static int size_twins(const struct core *core, const struct size *size)
 {
     return core->config.spares && size->implementation == 0 ? 2 : 1;
 }
 
-// Over several hosts only where there can be pools.
+// Sizes with several hosts exist only where pools are possible.
 static int core_find_sizes(struct core *core, struct size *sizes)
 {
     int count = 0;

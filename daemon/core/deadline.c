@@ -8,7 +8,7 @@
 #include "daemon/core/line.h"
 #include "daemon/core/state.h"
 
-// Room for what would do.
+// Length of the advice on an accepted limit.
 #define ADVICE_MAX 64
 
 _Static_assert(CORE_COST_MAX_NS <= UINT64_MAX / 2 / JOBS_MAX, "bounds of all jobs can be added up");
@@ -58,7 +58,7 @@ enum status deadline_refuse_long(const struct core_request *request, uint64_t lo
                      duration_format(longest_ns, longest, sizeof(longest)));
 }
 
-// What of the user's queue runs in the meantime only adds to the wait.
+// A lower bound: queued jobs of the user that run in the meantime only add to the wait.
 enum status deadline_check_share(const struct core *core, const struct core_request *request,
                                  struct error *error)
 {
@@ -82,14 +82,14 @@ enum status deadline_check_share(const struct core *core, const struct core_requ
 
 // ---- the queue ------------------------------------------------------------------------------
 
-// What certainly goes before a new job: the jobs of its user that wait for the same size. Those of
-// others may, but who will have used less by then is not known yet.
+// The jobs that certainly come before a new job: its user's jobs that wait for the same size. Jobs
+// of other users may come later.
 struct ahead {
     int jobs;
     uint64_t sum_ns, max_ns;
 };
 
-// Nobody holds up those behind it for longer than until its own deadline.
+// No job delays later jobs beyond its own deadline.
 static struct ahead queue_ahead(const struct core *core, struct size *size, uint32_t user)
 {
     struct ahead ahead = {.jobs = 0};
@@ -107,8 +107,8 @@ static struct ahead queue_ahead(const struct core *core, struct size *size, uint
     return ahead;
 }
 
-// How long it takes at least until one of the pools is free of them: when it is, each of the others
-// may still have one to finish.
+// Lower bound of the time until one of the pools has finished with these jobs. At that time each of
+// the other pools may still run one of them.
 static uint64_t ahead_ns(const struct ahead *ahead, int pools)
 {
     uint64_t unfinished_ns = (uint64_t)(pools - 1) * ahead->max_ns;

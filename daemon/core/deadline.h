@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Deadlines that cannot be met: what the bounds of the jobs say (core_request.cost_ns).
+// Refuses deadlines that cannot be met, by the lower bounds of jobs (core_request.cost_ns).
 #ifndef CPATTN_DAEMON_CORE_DEADLINE_H
 #define CPATTN_DAEMON_CORE_DEADLINE_H
 
@@ -8,22 +8,21 @@
 
 struct core;
 
-// DEADLINE_EXCEEDED when the job alone takes longer than one of its time limits allows.
+// DEADLINE_EXCEEDED: the job alone takes longer than one of its time limits.
 enum status deadline_check_job(const struct core *core, const struct core_request *request,
                                struct error *error) MUST_CHECK;
 
-// INVALID_ARGUMENT: the time limit is longer than the longest.
+// INVALID_ARGUMENT: the time limit is longer than longest_ns.
 enum status deadline_refuse_long(const struct core_request *request, uint64_t longest_ns,
                                  struct error *error);
 
-// RESOURCE_EXHAUSTED when its user has used so much device time that it could not run before its
-// deadline.
+// RESOURCE_EXHAUSTED: by the limit of its user's device time it cannot run before its deadline.
 enum status deadline_check_share(const struct core *core, const struct core_request *request,
                                  struct error *error) MUST_CHECK;
 
-// DEADLINE_EXCEEDED when it does together with what certainly goes before it: jobs of its user that
-// wait for the same size. A few operations, unless the queue is so long that it has to be looked at
-// job by job.
+// DEADLINE_EXCEEDED: the job takes longer than its time limit together with its user's earlier jobs
+// that wait for the same size. Takes constant time, unless the sum over the queue exceeds the
+// limit; then it examines the queue job by job.
 enum status deadline_check_queue(const struct core *core, const struct core_request *request,
                                  struct error *error) MUST_CHECK;
 

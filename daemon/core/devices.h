@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sets of devices over all hosts, and the places of pools among them: the same slots on each of
-// some hosts. Devices that a host does not have are in no place.
+// Sets of devices over all hosts, and the places of pools: the same slots on each of some hosts. A
+// place contains only devices that its hosts have.
 #ifndef CPATTN_DAEMON_CORE_DEVICES_H
 #define CPATTN_DAEMON_CORE_DEVICES_H
 
@@ -53,7 +53,7 @@ static inline bool devices_meet(const struct devices *devices, const struct plac
     return false;
 }
 
-// How many devices of the place are in the set.
+// Number of devices of the place that are in the set.
 static inline int devices_shared(const struct devices *devices, const struct place *place)
 {
     int count = 0;

@@ -4,12 +4,13 @@
 #include "daemon/core/job.h"
 #include "daemon/core/state.h"
 
-// A start that failed once is tried again at once. Then the pause is a part of the time for which
-// starts have failed: a short trouble is over soon after its cause, a long one costs little.
+// After the first failure the start is retried at once. Later the pause is a fraction of the time
+// for which starts have failed: a pool recovers soon after a short problem, and a long problem
+// costs few starts.
 #define PAUSE_PART     8
 #define PAUSE_MIN_NS   (UINT64_C(250) * 1000000)
 #define PAUSE_MAX_NS   (UINT64_C(30) * 1000000000)
-// At least, for a pool that was started to stand by, and lost before it had a job.
+// Minimum pause after the loss of a pool that stood by and never had a job.
 #define SPARE_PAUSE_NS (UINT64_C(1) * 1000000000)
 
 const struct failures *failures_of(const struct pool *pool)
@@ -17,7 +18,7 @@ const struct failures *failures_of(const struct pool *pool)
     return pool->as_spare ? &pool->spare_failures : &pool->failures;
 }
 
-// Twins count together.
+// Failures of twins are added.
 static void twin_tell(const struct pool *pool)
 {
     if (!pool->twin)
@@ -79,7 +80,7 @@ struct pool *failures_culprit(const struct size *size)
     return culprit;
 }
 
-// Nobody keeps a daemon that drains.
+// While draining no job waits for a start to succeed.
 void failures_refuse_waiting(struct core *core, struct size *size)
 {
     uint64_t down_ns = failures_down_ns(core, size);

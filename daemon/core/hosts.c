@@ -8,13 +8,13 @@
 
 // ---- places ---------------------------------------------------------------------------------
 
-// Programs of guests are on the daemon's host alone, which is the first.
+// Guests run only on the daemon's own host, the first, which has their programs.
 static int hosts_for(const struct core_config *config, int implementation)
 {
     return implementation > 0 ? 1 : config->host_count;
 }
 
-// The hosts that have a block of so many slots: the blocks of a host lie side by side.
+// The hosts with enough slots for the given block. Blocks of a host are consecutive.
 static uint64_t hosts_with(const struct core_config *config, int host_count, int slots, int block)
 {
     uint64_t hosts = 0;
@@ -60,7 +60,7 @@ static uint64_t bits_from(uint64_t mask, int first, int count)
     return bits;
 }
 
-// The block on the hosts, as far as any of them has its devices.
+// The place of a block on the hosts, without slots that no host has.
 static struct place block_place(const struct core_config *config, uint64_t hosts, int slots,
                                 int block)
 {
@@ -70,7 +70,7 @@ static struct place block_place(const struct core_config *config, uint64_t hosts
     return (struct place){hosts, mask_of(slots) << (block * slots) & devices};
 }
 
-// Hosts are filled one after the other.
+// Fills the hosts one after the other.
 struct place hosts_place(const struct core_config *config, const struct size *size, int instance)
 {
     int nodes = size->nodes, slots = size->world_size / nodes, blocks = DEVICES_MAX / slots;
@@ -116,7 +116,7 @@ static uint64_t hosts_that_serve(const struct core *core, const struct size *siz
     return hosts;
 }
 
-// Hosts by block that pools of the size have, as far as they can work there.
+// For each block, the hosts of pools of the size with usable devices.
 struct dealt {
     uint64_t taken[DEVICES_MAX];
     uint64_t moving; // bit mask of instances that need another place
@@ -132,7 +132,8 @@ static int pool_block(const struct pool *pool)
     return __builtin_ctzll(pool->place.slots) * pool->size->nodes / pool->world_size;
 }
 
-// Pools with ranks stay. Then the others stay, unless another pool has their devices.
+// Pools with ranks keep their places. Then other pools keep theirs, unless another pool has the
+// devices.
 static void deal_begin(const struct core *core, const struct size *size, struct dealt *dealt,
                        bool may_move)
 {
@@ -147,7 +148,7 @@ static void deal_begin(const struct core *core, const struct size *size, struct 
     }
 }
 
-// What failed elsewhere does not count, but a pause that has begun goes on.
+// Failures at the old place do not count, but a pause that has begun continues.
 static void pool_settle(struct pool *pool, struct place place)
 {
     bool rests = pool->mode == MODE_BACKOFF || (pool->twin && pool->twin->mode == MODE_BACKOFF);
@@ -198,7 +199,7 @@ void hosts_count_unusable(struct core *core)
         hosts_deal(core, &core->sizes[i]);
 }
 
-// ---- what can be had ------------------------------------------------------------------------
+// ---- possible pools -------------------------------------------------------------------------
 
 bool hosts_can_serve(const struct core *core, const struct size *size)
 {
@@ -218,7 +219,7 @@ static bool size_is_shared(const struct core *core, const struct size *size)
                         size->world_size / size->nodes, size->nodes) == 0;
 }
 
-// Fewer hosts go before more, but where all devices of the hosts are shared, more before fewer.
+// Prefers fewer hosts; if devices are oversubscribed, more hosts.
 static bool size_is_preferred(const struct core *core, const struct size *size,
                               const struct size *other)
 {

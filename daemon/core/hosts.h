@@ -27,8 +27,8 @@ int hosts_instances(const struct core_config *config, int implementation, int wo
 // The place of an instance while no host is lost.
 struct place hosts_place(const struct core_config *config, const struct size *size, int instance);
 
-// Counts the unusable devices again, and moves pools. Call it when hosts are lost or back, or when
-// devices become stuck, out of use or usable.
+// Recomputes the mask of unusable devices, and moves pools. Call it when hosts are lost or back, or
+// when devices become stuck, out of use or usable.
 void hosts_count_unusable(struct core *core);
 
 // Finds new places for the pools of the size that must move and have no ranks.
@@ -52,7 +52,7 @@ struct size *hosts_size(const struct core *core, const struct core_request *requ
 // NULL.
 struct size *hosts_other_size(const struct core *core, const struct size *size);
 
-// The name of a host that is lost and keeps the size from its pools, or else NULL.
+// The name of a lost host that makes all pools of the size impossible, or NULL.
 const char *hosts_missing(const struct core *core, const struct size *size);
 
 #endif

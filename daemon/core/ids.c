@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Twice the ids there can be, so that chains stay short.
+// Twice the largest number of ids, so that chains stay short.
 #define IDS_BUCKETS (2 * (JOBS_MAX + ANSWERED_IDS_MAX))
 
 _Static_assert((IDS_BUCKETS & (IDS_BUCKETS - 1)) == 0, "a bucket is chosen by a mask");
@@ -26,7 +26,7 @@ void ids_fini(struct ids *ids)
     memset(ids, 0, sizeof(*ids));
 }
 
-// Ids are random; a client that makes its own may at worst lengthen a chain to all of them.
+// Ids are random. A client that chooses ids can at worst put all of them into one chain.
 static int *ids_bucket(const struct ids *ids, const struct request_id *id)
 {
     uint64_t half[2];

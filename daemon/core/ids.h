@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The request ids of the jobs that live and of the last ANSWERED_IDS_MAX that were answered, found
-// by hash, with who asked and for what, so that no request runs twice. Nothing is allocated after
-// init.
+// A hash table of the request ids of open jobs and of the last ANSWERED_IDS_MAX answered jobs, with
+// the user and the case of each, so that no request runs twice. Allocates only in ids_init().
 #ifndef CPATTN_DAEMON_CORE_IDS_H
 #define CPATTN_DAEMON_CORE_IDS_H
 
@@ -38,21 +37,21 @@ struct ids {
     int oldest; // index in the ring that the next answered id takes
 };
 
-// Slots are 0..slots-1. False when memory is short; ids_fini() takes that state and a zeroed one.
+// Slots are 0..slots-1. False when memory is short; ids_fini() accepts this state and a zeroed one.
 bool ids_init(struct ids *ids, int slots);
 void ids_fini(struct ids *ids);
 
-// `index` is set where the id is known; `claim` points into the table then, until it changes.
+// If the id is known, sets `index`, and `claim` to an entry of the table, valid until it changes.
 enum ids_state ids_find(const struct ids *ids, const struct request_id *id, int *index,
                         const struct ids_claim **claim);
 // The id must be unknown and the slot free.
 void ids_add(struct ids *ids, int slot, const struct request_id *id, const struct ids_claim *claim);
-// The job of the slot has been answered: its id moves to the ring, where the oldest is forgotten.
-// Gives its index there.
+// The job of the slot has been answered: moves its id to the ring, in place of the oldest. Returns
+// its index there.
 int ids_answer(struct ids *ids, int slot);
-// The job of the slot is gone as if it had never been.
+// Removes the id of the job of the slot, as if the job had never been admitted.
 void ids_forget(struct ids *ids, int slot);
-// The id of a living job.
+// The id of an open job.
 const struct request_id *ids_of(const struct ids *ids, int slot);
 
 #endif

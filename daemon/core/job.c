@@ -43,7 +43,7 @@ static struct list *job_list(struct core *core, const struct job *job)
     }
 }
 
-// The one place that changes the state of a job.
+// The only function that changes the state of a job.
 static void job_move(struct core *core, struct job *job, enum job_state state)
 {
     struct size *size = job->size;
@@ -106,7 +106,7 @@ struct job *job_admit(struct core *core, const struct core_request *request)
     return job;
 }
 
-// How much of the time since admission the pool's start has taken so far.
+// The part of the time since admission that the pool's start has taken.
 static uint64_t job_start_ns(const struct core *core, const struct job *job,
                              const struct pool *pool)
 {
@@ -115,7 +115,7 @@ static uint64_t job_start_ns(const struct core *core, const struct job *job,
     return end_ns > begin_ns ? end_ns - begin_ns : 0;
 }
 
-// Answers the job and frees its slot. `pool` is the one that the answer speaks of, or NULL.
+// Answers the job and frees its slot. The answer is about `pool`, which may be NULL.
 static void job_answer(struct core *core, struct job *job, const struct pool *pool,
                        enum cause cause, int rank)
 {
@@ -157,9 +157,8 @@ static void job_answer(struct core *core, struct job *job, const struct pool *po
     actions_push(&core->actions, &answer);
 }
 
-// The pool being started that this job waits for: the first of its size for the first such pool,
-// and so on. NULL when it waits for something else. A pool between two attempts counts as being
-// started.
+// The starting pool that this job waits for: the n-th job of its size waits for the n-th starting
+// pool. NULL: it waits for something else. A pool between two attempts counts as starting.
 static struct pool *job_awaited(struct core *core, struct job *job)
 {
     struct size *size = job->size;
@@ -182,7 +181,7 @@ static struct pool *job_awaited(struct core *core, struct job *job)
 
 typedef void job_handler(struct core *core, struct job *job, const struct job_event *event);
 
-// What has waited for long has as much time to run as any other.
+// The running time does not depend on the time that the job has waited.
 static void job_limit(struct core *core, struct job *job)
 {
     uint64_t limit_ns = time_after(core->now_ns, job->run_timeout_ns);
@@ -258,7 +257,7 @@ static void job_cancel_running(struct core *core, struct job *job, const struct 
     job_answer(core, job, job->pool, CAUSE_CANCELLED, -1);
 }
 
-// It has not been started: asked again, it is a new one.
+// The job was not started, so a repetition of the request is a new job.
 static void job_abandon_queued(struct core *core, struct job *job, const struct job_event *event)
 {
     job->abandoned = job->clients_gone = true;
@@ -288,7 +287,7 @@ static void job_refuse_stuck(struct core *core, struct job *job, const struct jo
     job_answer(core, job, event->pool, CAUSE_STUCK, event->rank);
 }
 
-// In order of admission on the queue, and on the line of its user.
+// Inserts the job in order of admission into the queue and into the line of its user.
 static void job_sort_in(struct job *job)
 {
     struct list *at = &job->size->queue, *mate = &job->line->jobs;
@@ -319,7 +318,7 @@ static void job_change_size(struct core *core, struct job *job, const struct job
         list_push_back(&core->sizes_waiting, &job->size->node);
 }
 
-// An empty cell cannot happen.
+// Empty cells are impossible.
 static job_handler *const job_table[JOB_STATES][JOB_EVENTS] = {
     [JOB_QUEUED] =
         {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Jobs: queued, running, answered. The state of a job is the list it is on; job_handle() is the
-// table of states and events.
+// Jobs: queued, running, answered. Each state has a list, and a job is on the list of its state;
+// job_handle() is the table of states and events.
 #ifndef CPATTN_DAEMON_CORE_JOB_H
 #define CPATTN_DAEMON_CORE_JOB_H
 
@@ -15,15 +15,15 @@ struct pool;
 struct size;
 
 enum job_event_kind {
-    JOB_RUN,         // `pool` takes it
+    JOB_RUN,         // `pool` runs it
     JOB_FINISH,      // all ranks have reported
     JOB_LOSE,        // its pool is lost: `cause`, `rank`, `no_evidence`
     JOB_EXPIRE,      // its deadline has passed
-    JOB_CANCEL,      // somebody asked for it
-    JOB_ABANDON,     // nobody waits for its answer
+    JOB_CANCEL,      // a client or an administrator cancels it
+    JOB_ABANDON,     // no client waits for its answer
     JOB_REFUSE_DOWN, // all pools of its world size are DOWN, `pool` because of `rank`
     JOB_REFUSE_POISON,
-    JOB_REFUSE_STUCK, // no pool can be had because of `rank` of `pool`
+    JOB_REFUSE_STUCK, // no pool is possible because of `rank` of `pool`
     JOB_MOVE,         // it waits for another `size` of its world size
     JOB_EVENTS,
 };
@@ -34,7 +34,7 @@ struct job_event {
     enum cause cause;
     int rank;
     struct size *size;
-    bool no_evidence; // against its case
+    bool no_evidence; // LOSE: not counted against its case
 };
 
 void job_init(struct core *core, int slot);

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lines: the jobs of one user that wait for one size, in order of admission. The
-// job of the user who has used least device time goes first, among these the one that was admitted
-// first. But a job that was first and could not run while devices were idle is pinned: it goes
-// first until it runs. Else those who use little could for long keep all devices from one that
-// needs many at a time.
+// Lines: the jobs of one user that wait for one size, in order of admission. The next job is the
+// oldest job of the user with the least used device time. Exception: a job that was next and could
+// not run although devices were idle is pinned, and stays next until it runs. Without this, users
+// with little used time could keep the devices from a large job for a long time.
 #ifndef CPATTN_DAEMON_CORE_LINE_H
 #define CPATTN_DAEMON_CORE_LINE_H
 
@@ -22,19 +21,19 @@ struct line *line_find(struct size *size, const struct account *account);
 
 void line_init(struct core *core, struct line *line);
 
-// A queued job goes to the end of its line, or leaves it.
+// Adds a queued job to the end of its line; removes it.
 void line_join(struct core *core, struct job *job);
 void line_leave(struct core *core, struct job *job);
 
-// Whether a queued job goes before another.
+// True if a queued job comes before another.
 bool line_goes_before(const struct core *core, const struct job *job, const struct job *other);
 
-// Before time goes on: pins the job that has been first while devices were idle, unless another is
-// pinned. One that can have no pool as things are, because of devices that are out of use or of
-// starts that fail, is not pinned, or no longer.
+// Call before the time advances. Pins the job that was next while devices were idle, unless another
+// is pinned. Does not pin a job without a possible pool (devices out of use, failing starts), and
+// releases such a job.
 void line_pin(struct core *core);
 
-// Jobs of its size that go before the queued job, and how many of them are of its own user.
+// Number of jobs of its size that come before the queued job; *own: those of its own user.
 int line_before(const struct core *core, const struct job *job, int *own);
 
 #endif

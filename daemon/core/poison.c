@@ -18,8 +18,8 @@ uint64_t poison_left_ns(const struct poison *p, uint64_t now_ns, uint64_t hash)
     return 0;
 }
 
-// The entry of the case, or else the one that can best be spared. A case with one kill is spared
-// before one that is refused, so that a stream of new cases cannot wash a refused one out.
+// The entry of the case, or else the entry to replace. Entries with one kill are replaced before
+// refused cases, so that a stream of new cases cannot evict a refused case.
 static struct poison_entry *poison_entry(struct poison *p, uint64_t now_ns, uint64_t hash)
 {
     struct poison_entry *spare = &p->entries[0];

@@ -11,7 +11,7 @@
 #include "daemon/core/stuck.h"
 #include "daemon/core/twin.h"
 
-// An idle pool that outstayed its timeout because a job waits for it.
+// Minimum delay before an idle pool that a job waits for is checked again.
 #define IDLE_AGAIN_NS_MIN (UINT64_C(1) * 1000000000)
 
 static const bool pool_moves[MODE_COUNT][MODE_COUNT] = {
@@ -52,7 +52,7 @@ void pool_init(struct core *core, int index, struct size *size, int instance, st
     list_push_back(&core->modes[MODE_COLD], &pool->node);
 }
 
-// The one place that changes the mode of a pool. Its timer belongs to the mode.
+// The only function that changes the mode of a pool. Each mode has its own timer.
 static void pool_move(struct core *core, struct pool *pool, enum pool_mode mode, uint64_t timer_ns)
 {
     assert(pool_moves[pool->mode][mode]);
@@ -62,7 +62,7 @@ static void pool_move(struct core *core, struct pool *pool, enum pool_mode mode,
     pool->mode = mode;
     list_push_back(&core->modes[mode], &pool->node);
     timers_set(&core->timers, core->config.queue_max + pool->index, timer_ns);
-    // The other leads now, and is no longer kept from idling out.
+    // The twin leads now, so its idle timeout starts.
     if (mode == MODE_STOPPING && pool->twin && pool->twin->mode == MODE_IDLE)
         pool_wait_anew(core, pool->twin);
 }
@@ -81,7 +81,7 @@ static void pool_release(struct core *core, struct pool *pool)
     pool->leased = false;
 }
 
-// Instead of waiting until its killed twin is reaped.
+// Takes over the lease of the killed twin before it is reaped.
 static void pool_take_over(struct core *core, const struct pool *pool)
 {
     if (!twin_hands_over(pool))
@@ -90,7 +90,7 @@ static void pool_take_over(struct core *core, const struct pool *pool)
     pool->twin->yields = true;
 }
 
-// What it has taken over goes back to the twin, while that is not reaped.
+// Returns a lease that was taken over to the twin, if that is not reaped.
 static void pool_hand_back(struct core *core, struct pool *pool)
 {
     pool_release(core, pool);
@@ -102,7 +102,7 @@ static void pool_hand_back(struct core *core, struct pool *pool)
 
 // ---- the end of a generation ----------------------------------------------------------------
 
-// All ranks are reaped: only now may there be a next generation.
+// All ranks are reaped, so the next generation may start.
 static void pool_reaped(struct core *core, struct pool *pool)
 {
     uint64_t pause_ns = failures_pause_ns(core, pool);
@@ -150,7 +150,7 @@ static void pool_note_loss(struct core *core, struct pool *pool, struct loss los
     pool->deaths++;
 }
 
-// Answers the job, if it runs one, and takes all ranks down.
+// Answers the job, if it runs one, and kills all ranks.
 static void pool_lose(struct core *core, struct pool *pool, struct loss loss)
 {
     pool_note_loss(core, pool, loss);
@@ -211,7 +211,7 @@ static void pool_start(struct core *core, struct pool *pool, const struct pool_e
     actions_push(&core->actions, &action);
 }
 
-// One that stands by stays as long as its twin.
+// A pool that stands by does not idle out before its twin.
 static uint64_t pool_idle_until(const struct core *core, const struct pool *pool)
 {
     uint64_t timeout_ns = core->config.idle_timeout_ns;
@@ -270,8 +270,8 @@ static void pool_hear_report(struct core *core, struct pool *pool, const struct 
     pool_rest(core, pool);
 }
 
-// A rank is the victim of another. The cause itself is usually on its way: the exit or the failure
-// of the other, and is awaited for a while so that the answer can name it.
+// A rank has lost a peer. The exit or failure of the peer usually follows. The core waits for it
+// for peer_grace_ns, so that the answer can name the cause.
 static void pool_hear_peer_lost(struct core *core, struct pool *pool,
                                 const struct pool_event *event)
 {
@@ -280,7 +280,7 @@ static void pool_hear_peer_lost(struct core *core, struct pool *pool,
     pool_move(core, pool, MODE_SUSPECT, time_after(core->now_ns, core->config.peer_grace_ns));
 }
 
-// Another victim. If the suspect was one too, whom it has lost is nearer to the cause.
+// Another victim. If the suspect itself reports a lost peer, that peer becomes the suspect.
 static void pool_hear_more_lost(struct core *core, struct pool *pool,
                                 const struct pool_event *event)
 {
@@ -302,7 +302,7 @@ static struct loss exit_loss(const struct pool_event *event)
                          event->rank, -1, event->end};
 }
 
-// A victim that gives up is not the cause. When nobody is left, no better one will come.
+// The exit of a victim is not the cause. When all ranks have exited, no better cause will come.
 static void pool_hear_exit_suspect(struct core *core, struct pool *pool,
                                    const struct pool_event *event)
 {
@@ -312,7 +312,7 @@ static void pool_hear_exit_suspect(struct core *core, struct pool *pool,
         pool_end_suspicion(core, pool, event);
 }
 
-// What a victim says of itself on its way out is a consequence.
+// A failure that a victim reports is a consequence of the loss.
 static void pool_hear_failed_suspect(struct core *core, struct pool *pool,
                                      const struct pool_event *event)
 {
@@ -370,8 +370,7 @@ static void pool_stop(struct core *core, struct pool *pool, const struct pool_ev
     pool_kill(core, pool, event->loss, event->why);
 }
 
-// Not while somebody waits for it. Looked at again later, but not as often as a short timeout would
-// have it.
+// Stops the pool, unless a job waits for it; then checks again later.
 static void pool_idle_timeout(struct core *core, struct pool *pool, const struct pool_event *event)
 {
     uint64_t again_ns = core->config.idle_timeout_ns;
@@ -402,7 +401,7 @@ static void pool_hear_host_lost(struct core *core, struct pool *pool,
     pool_lose(core, pool, (struct loss){.kind = LOSS_HOST, .rank = -1, .host = event->host});
 }
 
-// Not even SIGKILL has ended them. They may end at any time, or never.
+// SIGKILL has not ended some ranks. They may end at any time, or never.
 static void pool_get_stuck(struct core *core, struct pool *pool, const struct pool_event *event)
 {
     (void)event;
@@ -433,8 +432,9 @@ static void pool_thaw(struct core *core, struct pool *pool, const struct pool_ev
     hosts_deal(core, pool->size);
 }
 
-// A rank that says what does not fit the mode has broken the protocol: it failed. An empty cell
-// cannot happen: without ranks nothing is heard, and orders are given only where they fit.
+// A message that is not allowed in the mode breaks the protocol: the rank has failed. Empty cells
+// are impossible: no events come without ranks, and START, RUN and STOP are used only where they
+// fit.
 static pool_handler *const pool_table[MODE_COUNT][POOL_EVENTS] = {
     [MODE_COLD] = {[POOL_START] = pool_start},
     [MODE_STARTING] =
@@ -512,7 +512,7 @@ static pool_handler *const pool_table[MODE_COUNT][POOL_EVENTS] = {
     [MODE_BACKOFF] = {[POOL_TIMER] = pool_thaw},
 };
 
-// Ranks that are gone are counted out whatever the mode.
+// In every mode ranks that are gone are removed from the counts.
 static void pool_count_out(struct core *core, struct pool *pool, uint64_t ranks)
 {
     assert((pool->alive & ranks) == ranks);

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pools: the ranks of one world size in one place. The mode of a pool is the list it is
-// on; pool_handle() is the table of modes and events.
+// Pools: the ranks of one world size in one place. Each mode has a list, and a pool is on the list
+// of its mode; pool_handle() is the table of modes and events.
 //
-// A pool leases its devices while it starts (but not to stand by) or runs, and from then on until
-// its ranks are reaped: two leases never overlap, and so jobs never do. An idle pool holds none.
-// The one lease that passes from hand to hand is that of a pool which was killed: its twin, if that
-// is up, runs jobs meanwhile.
-// One that is stuck gives its lease back, and keeps everybody from the devices that its last ranks
-// sit on (stuck.h).
+// A pool leases its devices while it runs a job, and while it starts for a job. It keeps the lease
+// until it is idle or its ranks are reaped. Two leases never overlap, so two jobs never share a
+// device. An idle pool has no lease. The lease of a killed pool passes to its twin, if that is up.
+// A stuck pool returns its lease; only the devices of its remaining ranks stay out of use
+// (stuck.h).
 #ifndef CPATTN_DAEMON_CORE_POOL_H
 #define CPATTN_DAEMON_CORE_POOL_H
 
@@ -15,33 +14,33 @@
 #include "daemon/core/state.h"
 
 enum pool_event_kind {
-    // Orders.
+    // From the scheduler and from jobs.
     POOL_START, // `spare`
     POOL_RUN,   // `job`
-    POOL_STOP,  // `loss`: LOSS_DEADLINE, or LOSS_NONE when nothing is wrong with it, and `why`
-    // What is heard of its ranks.
+    POOL_STOP,  // `loss`: LOSS_DEADLINE, or LOSS_NONE for a healthy pool, and `why`
+    // From its ranks.
     POOL_READY,
     POOL_REPORTED, // of the job with `number`
     POOL_FAILED,
     POOL_PEER_LOST, // `peer`
     POOL_ENDING,
     POOL_EXITED,
-    POOL_GONE,      // `ranks` are not alive: their START was not carried out
-    POOL_HOST_LOST, // `host`, and what is left of `ranks` there
+    POOL_GONE,      // `ranks` are not alive: their START failed
+    POOL_HOST_LOST, // `host`, and `ranks` that were alive there
     POOL_TIMER,
     POOL_EVENTS,
 };
 
 struct pool_event {
     enum pool_event_kind kind;
-    int rank; // -1 where it is none's doing
+    int rank; // -1: none
     int peer, host;
     uint64_t ranks; // bit mask
     uint64_t number;
     struct job *job;
     enum pool_loss loss;
-    const char *why;     // in words; lasts
-    bool spare;          // to stand by for its twin, which is up
+    const char *why;     // in words; a constant
+    bool spare;          // it stands by for its twin, which is up
     struct rank_end end; // ENDING, EXITED
 };
 
@@ -51,11 +50,11 @@ void pool_init(struct core *core, int index, struct size *size, int instance, st
 
 void pool_handle(struct core *core, struct pool *pool, const struct pool_event *event);
 
-// Tells the job JOB_EXPIRE, JOB_CANCEL or JOB_ABANDON. A job that is answered for it while it runs
-// takes its pool with it.
+// Sends the job JOB_EXPIRE, JOB_CANCEL or JOB_ABANDON. If this answers a running job, its pool is
+// killed.
 void pool_end_job(struct core *core, struct job *job, enum job_event_kind kind);
 
-// The idle timeout of an idle pool counts from now.
+// Restarts the idle timeout of an idle pool.
 void pool_wait_anew(struct core *core, struct pool *pool);
 
 #endif

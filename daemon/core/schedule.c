@@ -8,15 +8,15 @@
 #include "daemon/core/state.h"
 #include "daemon/core/twin.h"
 
-// One look at the waiting jobs, in the order in which they go.
+// A pass over the waiting jobs in their order.
 struct pass {
-    struct devices reserved; // that an earlier job waits for
+    struct devices reserved; // for earlier jobs
     bool room;               // no earlier job waits for room to start its pool
-    bool memory;             // nor for memory: all that is given back is kept for it
-    struct devices yielding; // that pools which were killed leave to their twins
+    bool memory;             // no earlier job waits for memory, for which freed memory is kept
+    struct devices yielding; // that killed pools leave to their twins
 };
 
-// Those that were started to stand by hold no devices: see size_awaited().
+// Pools that were started to stand by hold no devices: see size_awaited().
 static int size_starting(const struct core *core, const struct size *size)
 {
     int starting = 0;
@@ -44,8 +44,8 @@ static void pass_begin(struct core *core, struct pass *pass)
     }
 }
 
-// Whether one more job of the user may be taken in this pass. Devices are kept for no more of them
-// than may run at a time.
+// True if one more job of the user may run or get a reservation in this pass: no more than may run
+// at the same time.
 static bool account_may_take(const struct core *core, struct account *account)
 {
     int most = core->users.limits.running_max;
@@ -67,7 +67,7 @@ static struct job *line_next(const struct core *core, struct line *line)
     return line->next == &line->jobs ? NULL : mate_entry(line->next);
 }
 
-// Of the size, the one that goes first among the next ones and `first`, which may be NULL.
+// The first one of `first` (may be NULL) and the next jobs of the lines of the size.
 static struct job *size_first(const struct core *core, struct size *size, struct job *first)
 {
     LIST_FOREACH (node, &size->lines) {
@@ -78,7 +78,7 @@ static struct job *size_first(const struct core *core, struct size *size, struct
     return first;
 }
 
-// The job that goes first among the next ones, or NULL; steps over it.
+// Removes and returns the first of all next jobs; NULL: none.
 static struct job *pass_take(struct core *core)
 {
     struct job *first = NULL;
@@ -92,7 +92,7 @@ static struct job *pass_take(struct core *core)
     return first;
 }
 
-// Sooner or later: not claimed by an earlier job, and all its devices are of use.
+// The pool is possible: no earlier job has reserved it, and all its devices are usable.
 static bool pool_may_be_had(const struct core *core, const struct pass *pass,
                             const struct pool *pool)
 {
@@ -100,13 +100,13 @@ static bool pool_may_be_had(const struct core *core, const struct pass *pass,
            !devices_meet(&pass->reserved, &pool->place);
 }
 
-// The same, and nobody works on its devices.
+// The same, and its devices are free.
 static bool pool_is_free(const struct core *core, const struct pass *pass, const struct pool *pool)
 {
     return !devices_meet(&core->devices_leased, &pool->place) && pool_may_be_had(core, pass, pool);
 }
 
-// The same, for one that is up: what its twin leaves to it is free.
+// The same for a pool that is up: devices that its killed twin yields are free.
 static bool pool_can_run(const struct core *core, const struct pass *pass, const struct pool *pool)
 {
     return (twin_hands_over(pool) || !devices_meet(&core->devices_leased, &pool->place)) &&
@@ -124,7 +124,7 @@ static struct pool *size_idle(const struct core *core, const struct pass *pass,
     return NULL;
 }
 
-// One that was started to stand by, and has lost its twin meanwhile.
+// A pool that was started to stand by and has lost its twin.
 static struct pool *size_awaited(const struct core *core, const struct pass *pass,
                                  const struct size *size)
 {
@@ -137,7 +137,7 @@ static struct pool *size_awaited(const struct core *core, const struct pass *pas
     return NULL;
 }
 
-// The one that has failed least: a broken device must not keep a job from the others.
+// The pool with the fewest failed starts, so that a broken device does not block a job.
 static struct pool *size_cold(const struct core *core, const struct pass *pass,
                               const struct size *size)
 {
@@ -150,8 +150,8 @@ static struct pool *size_cold(const struct core *core, const struct pass *pass,
     return best;
 }
 
-// The one to wait for: fewest devices still at work. These never become more, because later jobs
-// keep off them; so the wait ends when the jobs that run now have ended.
+// The pool to wait for: the one with the fewest busy devices. Later jobs may not use its devices,
+// so the wait ends when the jobs that run now have ended.
 static struct pool *size_nearest(const struct core *core, const struct pass *pass,
                                  const struct size *size)
 {
@@ -170,7 +170,8 @@ static struct pool *size_nearest(const struct core *core, const struct pass *pas
 
 // ---- room for the ranks of one more pool ----------------------------------------------------
 
-// What is taken. Ranks that are stuck take only their pool's crew: nobody can make them go.
+// Ranks and crews in use. Stuck ranks count only as the crew of their pool, because they cannot be
+// ended.
 struct room {
     int ranks, pools;
 };
@@ -181,14 +182,14 @@ static struct room room_taken(const struct core *core)
                          .pools = bits_in(core->crews_used) - core->pools_stuck};
 }
 
-// A pool that is larger than the limit may be alone.
+// A pool that is larger than the limit may run alone.
 static bool room_for(const struct core *core, const struct room *taken, const struct pool *pool)
 {
     return taken->pools + core->pools_stuck < POOLS_MAX &&
            (taken->pools == 0 || taken->ranks + pool->world_size <= core->config.ranks_max);
 }
 
-// What will be taken when the ranks that were killed are reaped.
+// The same, after the killed ranks are reaped.
 static struct room room_after_reaping(struct core *core)
 {
     struct room taken = room_taken(core);
@@ -208,7 +209,7 @@ static void room_stop(struct core *core, struct room *taken, struct pool *pool)
         &(struct pool_event){.kind = POOL_STOP, .rank = -1, .why = "makes room for another pool"});
 }
 
-// Stops those on the list that stand by until there will be room.
+// Stops standby pools on the list until there will be room.
 static void room_stop_spares(struct core *core, struct room *taken, const struct pool *pool,
                              struct list *list)
 {
@@ -220,8 +221,8 @@ static void room_stop_spares(struct core *core, struct room *taken, const struct
     }
 }
 
-// Whether there is room now. If not, stops what stands by, and then idle pools, those that were
-// used longest ago first, until there will be; but none that an earlier job has reserved.
+// True if there is room now. Otherwise stops standby pools, and then idle pools, the least recently
+// used first, until there will be room. Does not stop pools that an earlier job has reserved.
 static bool room_make(struct core *core, const struct pool *pool)
 {
     struct room taken = room_taken(core);
@@ -240,7 +241,7 @@ static bool room_make(struct core *core, const struct pool *pool)
     return false;
 }
 
-// What will be taken when those that wait have a pool each of their size.
+// Ranks and crews that will be in use when each size with waiting jobs has a pool.
 static struct room room_after_starts(const struct core *core)
 {
     struct room taken = room_taken(core);
@@ -256,7 +257,7 @@ static struct room room_after_starts(const struct core *core)
 
 // ---- dispatch -------------------------------------------------------------------------------
 
-// Starts the pool for the job if there is room; otherwise later jobs must not take the room.
+// Starts the pool for the job if there is room; otherwise later jobs may not use the room.
 static bool dispatch_start(struct core *core, struct pass *pass, struct pool *pool)
 {
     if (!pass->room)
@@ -267,7 +268,7 @@ static bool dispatch_start(struct core *core, struct pass *pass, struct pool *po
     return pass->room;
 }
 
-// Beside the jobs that run. Alone it may have what it was admitted with.
+// True if the memory fits beside the running jobs. Without running jobs every admitted job fits.
 static bool memory_fits(const struct core *core, const struct pass *pass, const struct job *job)
 {
     uint64_t most = core->config.memory_max;
@@ -280,7 +281,7 @@ static void pool_reserve(const struct core *core, struct pass *pass, struct pool
     pool->pass = core->pass;
 }
 
-// Runs the job, or sees to it that it can run later.
+// Runs the job, or reserves or starts a pool for it.
 static void dispatch(struct core *core, struct pass *pass, struct job *job)
 {
     struct size *size = job->size;
@@ -308,7 +309,7 @@ static void dispatch(struct core *core, struct pass *pass, struct job *job)
     if (pool) {
         pool_reserve(core, pass, pool);
     } else {
-        // What this job cannot have, the later ones of its size cannot have either.
+        // Later jobs of the same size cannot run either.
         size->closed = true;
         job->account->taken--;
     }
@@ -316,7 +317,7 @@ static void dispatch(struct core *core, struct pass *pass, struct job *job)
 
 // ---- spares ---------------------------------------------------------------------------------
 
-// Starts the twins of those that are up in the mode, while there is room that nobody else needs.
+// Starts the twins of the pools that are in this mode, while there is room that no job needs.
 static void start_spares(struct core *core, struct room *taken, enum pool_mode mode)
 {
     LIST_FOREACH (node, &core->modes[mode]) {
@@ -331,7 +332,7 @@ static void start_spares(struct core *core, struct room *taken, enum pool_mode m
     }
 }
 
-// Whether there is a device that a job may have.
+// True if some device is free and not reserved.
 static bool pass_goes_on(const struct core *core, const struct pass *pass)
 {
     for (int host = 0; host < core->config.host_count; host++) {
@@ -343,7 +344,7 @@ static bool pass_goes_on(const struct core *core, const struct pass *pass)
     return false;
 }
 
-// To wake for whoever has to wait for no other reason.
+// Sets the timer for jobs that wait only for the limit of their user's device time.
 static void wake_for_users(struct core *core)
 {
     uint64_t next_ns = TIMERS_NEVER;

@@ -8,7 +8,7 @@
 #include "daemon/core/schedule.h"
 #include "daemon/core/state.h"
 
-// The users of running jobs have used their devices for so long.
+// Charges the users of running jobs for the time since the last event.
 static void charge_users(struct core *core, uint64_t elapsed_ns)
 {
     LIST_FOREACH (node, &core->jobs_running) {
@@ -34,7 +34,7 @@ static void expire(struct core *core)
 {
     for (int id; (id = timers_take_due(&core->timers, core->now_ns)) >= 0;) {
         if (id == timer_of_users(core))
-            continue; // for the pass that follows
+            continue; // the pass that follows handles it
         if (id < core->config.queue_max)
             pool_end_job(core, &core->jobs[id], JOB_EXPIRE);
         else
@@ -54,7 +54,7 @@ static void stop_unwanted(struct core *core, enum pool_mode mode)
     }
 }
 
-// Nothing new will come: what no job waits for goes, and when nothing is left, so does the daemon.
+// While draining: stops pools that no job waits for, and exits when nothing is left.
 static void wind_down(struct core *core)
 {
     stop_unwanted(core, MODE_IDLE);
@@ -67,7 +67,7 @@ static void wind_down(struct core *core)
     actions_push(&core->actions, &action);
 }
 
-// What waits on devices that were taken out of use goes.
+// Stops idle pools on devices that were taken out of use.
 static void leave_devices(struct core *core, enum pool_mode mode)
 {
     LIST_FOREACH (node, &core->modes[mode])
@@ -77,7 +77,7 @@ static void leave_devices(struct core *core, enum pool_mode mode)
                             .kind = POOL_STOP, .rank = -1, .why = "a device was taken out of use"});
 }
 
-// Jobs whose pools are no longer possible wait for pools on other hosts, if they may.
+// Moves waiting jobs without a possible pool to pools on other hosts, if they named no hosts.
 static void move_waiting(struct core *core)
 {
     if (!core->unusable_changed)

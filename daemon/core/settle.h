@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every event of the core begins and ends with.
+// The common begin and end of every event of the core.
 #ifndef CPATTN_DAEMON_CORE_SETTLE_H
 #define CPATTN_DAEMON_CORE_SETTLE_H
 
@@ -7,11 +7,10 @@
 
 struct core;
 
-// Lets time go on.
+// Sets the time, and charges running jobs for the time since the last event.
 void settle_begin(struct core *core, uint64_t now_ns);
 
-// Acts on what has changed: deadlines that have passed, devices and hosts that are out of use, jobs
-// that can run.
+// Handles passed deadlines, devices and hosts that are out of use, and jobs that can run.
 void settle_end(struct core *core);
 
 #endif

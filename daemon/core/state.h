@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// All the state there is. Private to daemon/core.
+// The state of the core. Private to daemon/core.
 #ifndef CPATTN_DAEMON_CORE_STATE_H
 #define CPATTN_DAEMON_CORE_STATE_H
 
@@ -24,7 +24,7 @@ struct size;
 // ---- jobs -----------------------------------------------------------------------------------
 
 enum job_state {
-    JOB_FREE,    // on core->jobs_free: the slot may be admitted to
+    JOB_FREE,    // on core->jobs_free
     JOB_QUEUED,  // on the queue of its world size, in order of admission
     JOB_RUNNING, // on core->jobs_running, and pool->job of its pool
     JOB_STATES,
@@ -37,47 +37,47 @@ struct job {
     enum job_state state;
     int slot;
     uint64_t number;   // order of admission over all jobs, from 1
-    bool abandoned;    // its answer is not to be remembered
-    bool clients_gone; // it is cancelled because of that
+    bool abandoned;    // its answer is not stored
+    bool clients_gone; // it is cancelled because its clients have disconnected
     bool cancel_on_disconnect;
-    bool any_nodes; // the hosts that it waits for may be others
+    bool any_nodes; // it may move to other hosts
     struct size *size;
     struct account *account; // of its user
     uint64_t case_hash, cost_ns, memory;
-    uint64_t admitted_ns, deadline_ns, run_ns; // run_ns: when it began to run
+    uint64_t admitted_ns, deadline_ns, run_ns; // run_ns: start of the run
     uint64_t run_timeout_ns;                   // 0: none
-    uint64_t patience_ns;                      // with pools that are DOWN
-    uint64_t start_ns;                         // how long it waited for the start of its pool
+    uint64_t patience_ns;                      // how long it waits while all pools are DOWN
+    uint64_t start_ns;                         // duration of the start of its pool
     struct pool *pool;                         // RUNNING
 };
 
-// Of one user, for one size.
+// The waiting jobs of one user for one size.
 struct line {
     struct list node; // on size->lines, or core->lines_free
     struct account *account;
     struct list jobs;  // by job->mate; never empty on size->lines
-    uint64_t pass;     // of the scheduler, that has looked at it last
-    struct list *next; // in that pass: the next job to look at; the head: none
+    uint64_t pass;     // last pass of the scheduler that examined it
+    struct list *next; // in that pass: the next job to examine; the head: none
 };
 
 // ---- pools ----------------------------------------------------------------------------------
 
-// Starts in a row that failed.
+// Consecutive failed starts.
 struct failures {
-    int count;         // 0..FAILURES_MAX (failures.h), where it stays
-    uint64_t since_ns; // when the first of them failed
-    uint64_t down_ns;  // when their count became FAILURES_MAX
+    int count;         // 0..FAILURES_MAX (failures.h), saturates
+    uint64_t since_ns; // time of the first failure
+    uint64_t down_ns;  // time when the count became FAILURES_MAX
 };
 
 enum pool_mode {
     MODE_COLD, // no ranks; may be started
     MODE_STARTING,
-    MODE_IDLE, // on its list in order of last use
+    MODE_IDLE, // its list is in order of last use
     MODE_RUNNING,
-    MODE_SUSPECT,  // running, and a rank has lost another: waiting for the cause
-    MODE_STOPPING, // killed; waiting for the last exit
-    MODE_STUCK,    // the same for too long
-    MODE_BACKOFF,  // no ranks; not to be started yet
+    MODE_SUSPECT,  // running; a rank has lost another, and the core waits for the cause
+    MODE_STOPPING, // killed; waits for the last exit
+    MODE_STUCK,    // killed, and not all ranks were reaped in time
+    MODE_BACKOFF,  // no ranks; may not be started yet
     MODE_COUNT,
 };
 
@@ -87,19 +87,19 @@ enum pool_loss {
     LOSS_EXITED,        // `rank` exited
     LOSS_KILLED,        // `rank` was killed from outside
     LOSS_FAILED,        // `rank` failed
-    LOSS_PEER,          // `rank` was lost by another
+    LOSS_PEER,          // another rank lost `rank`
     LOSS_START_TIMEOUT, // not all ranks were ready in time
     LOSS_NOT_STARTED,   // the shell could not carry out the START
-    LOSS_DEADLINE,      // killed because its job overran
-    LOSS_HOST,          // `host`, where some of its ranks were, was lost
+    LOSS_DEADLINE,      // killed because its job exceeded its deadline
+    LOSS_HOST,          // `host` with some of its ranks was lost
     LOSS_COUNT,
 };
 
 struct loss {
     enum pool_loss kind;
-    int rank;            // its cause, or -1
-    int host;            // HOST, else -1
-    struct rank_end end; // EXITED, KILLED: how that ended
+    int rank;            // the cause, or -1
+    int host;            // LOSS_HOST, else -1
+    struct rank_end end; // LOSS_EXITED, LOSS_KILLED: how the rank ended
 };
 
 struct pool {
@@ -108,49 +108,48 @@ struct pool {
     int index; // in core->pools
     struct size *size;
     int world_size, instance;
-    struct place place; // of a pool of several hosts that has no ranks it may change: hosts.h
+    struct place place; // may change while a pool of several hosts has no ranks: hosts.h
     bool leased;        // it holds its devices
-    bool yields;        // STOPPING: it held them, and its twin has taken them over
+    bool yields;        // STOPPING: its twin has taken over its lease
     struct pool *twin;  // or NULL: see twin.h
 
     // Of the ranks, from START until the last is reaped:
-    int crew; // by which the shell knows them: their index in core->crews; else -1
+    int crew; // index in core->crews, by which the shell knows the ranks; else -1
     uint32_t generation;
     uint64_t alive, ready, reported; // bit masks of ranks; alive: on hosts that are not lost
-    uint64_t victims;                // ranks that said they lost a peer
+    uint64_t victims;                // ranks that reported the loss of a peer
     int suspect;                     // the rank that they lost
     struct job *job;                 // RUNNING, SUSPECT
     bool as_spare;                   // it was started to stand by
     bool used;                       // it has had a job
     bool start_failed;               // STOPPING, STUCK: it never became ready
-    bool must_wait;                  // STOPPING, STUCK: it was lost before it was of any use
+    bool must_wait;                  // STOPPING, STUCK: it was lost before its first job
     uint64_t started_ns, ready_ns;
 
-    // Of it and its twin: for a job, and to stand by.
+    // Failed starts for a job, and to stand by.
     struct failures failures, spare_failures;
     uint32_t starts;
     uint64_t jobs, deaths;
     struct loss loss; // the last
-    uint64_t lost_ns; // when
+    uint64_t lost_ns; // its time
 
-    uint64_t pass; // of the scheduler: the last in which a waiting job reserved it
+    uint64_t pass; // last pass of the scheduler in which a waiting job reserved it
 };
 
-// A world size of an implementation, spread over so many hosts: who waits for it, and the pools
-// that can serve it.
+// A world size of an implementation on a number of hosts: its waiting jobs and its pools.
 struct size {
     struct list node; // on core->sizes_waiting while the queue is not empty
     int implementation, world_size, nodes;
     struct list queue;  // of struct job, in order of admission
     struct list lines;  // of struct line: the same jobs, by user
-    uint64_t cost_ns;   // their bounds, added up
-    struct pool *pools; // [pool_count], twins side by side
+    uint64_t cost_ns;   // sum of their lower bounds
+    struct pool *pools; // [pool_count]; twins are adjacent
     int pool_count;
-    int side_by_side;      // how many of them can work at a time
-    int modes[MODE_COUNT]; // how many of its pools are in each
+    int side_by_side;      // how many of the pools can work at the same time
+    int modes[MODE_COUNT]; // number of pools in each mode
     // Of a pass of the scheduler, while the queue is not empty:
-    bool closed;  // no job of it can run
-    int starting; // pools being started on devices of their own that no earlier job waits for
+    bool closed;  // none of its jobs can run
+    int starting; // starting pools with a lease that no earlier job waits for
 };
 
 struct core {
@@ -161,30 +160,30 @@ struct core {
     struct list jobs_free, jobs_running;
     struct line *lines; // [config.queue_max]
     struct list lines_free;
-    uint64_t memory;    // that jobs which run take
-    struct job *pinned; // the queued job that goes first until it runs, or NULL: line.h
+    uint64_t memory;    // of running jobs
+    struct job *pinned; // the queued job that is next until it runs, or NULL: line.h
     int job_counts[JOB_STATES];
     // [size_count], by implementation, world size and nodes; each world size has one of one host.
     struct size *sizes;
     int *sizes_first; // [(1 + guest_count) * WORLD_SIZE_MAX] indices of these: core_size()
     int size_count;
-    struct list sizes_waiting; // those whose queues are not empty
+    struct list sizes_waiting; // with queues that are not empty
 
-    // [pool_count], every pool there can be, by implementation, world size and instance.
+    // [pool_count], all possible pools, by implementation, world size and instance.
     struct pool *pools;
     int pool_count;
     struct list modes[MODE_COUNT];
     struct pool *crews[POOLS_MAX]; // the pools with ranks; NULL: free
     uint64_t crews_used;           // bit mask
     struct devices devices_all, devices_leased;
-    struct devices devices_stuck; // ranks that are stuck sit on them, on hosts that are not lost
-    struct devices devices_out;   // that an administrator has taken out of use
-    struct devices unusable;      // these, and those of hosts that are lost
-    bool unusable_changed;        // since waiting jobs were looked at
+    struct devices devices_stuck; // of stuck ranks, on hosts that are not lost
+    struct devices devices_out;   // taken out of use by an administrator
+    struct devices unusable;      // stuck, out of use, or of a lost host
+    bool unusable_changed;        // since the waiting jobs were last examined
     int device_count;             // of all hosts
     uint64_t hosts_lost;          // bit mask
     int ranks_alive, ranks_stuck, pools_stuck;
-    uint64_t pass; // of the scheduler, counted
+    uint64_t pass; // number of the scheduler's current pass
 
     struct ids ids;
     struct users users;
@@ -204,19 +203,19 @@ static inline uint64_t time_after(uint64_t now_ns, uint64_t delay_ns)
     return __builtin_add_overflow(now_ns, delay_ns, &at_ns) ? TIMERS_NEVER : at_ns;
 }
 
-// Rings when a user whose jobs wait, because of the device time it has used, may run one.
+// The timer for the time when a user at the limit of device time may run the next job.
 static inline int timer_of_users(const struct core *core)
 {
     return core->config.queue_max + core->pool_count;
 }
 
-// That of one host; those of several follow it.
+// The size with one host; the sizes with several hosts follow it.
 static inline struct size *core_size(const struct core *core, int implementation, int world_size)
 {
     return &core->sizes[core->sizes_first[implementation * WORLD_SIZE_MAX + world_size - 1]];
 }
 
-// The share of the queue that a user may have; 0: all of it.
+// Sets the share of the queue that one user may have; 0: all of it.
 static inline void core_share(struct core *core, int user_queue_max)
 {
     int all = core->config.queue_max;

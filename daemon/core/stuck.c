@@ -32,7 +32,7 @@ void stuck_count(struct core *core)
     hosts_count_unusable(core);
 }
 
-// Without a free crew nothing can be started, and then nothing else is up.
+// If all crews belong to stuck pools, no pool can start, and no other pool is up.
 bool stuck_leaves(const struct core *core, const struct size *size)
 {
     if (core->pools_stuck == POOLS_MAX)
@@ -51,8 +51,7 @@ static bool size_wants(const struct size *size, struct core_seat seat)
     return false;
 }
 
-// A rank of the pool that is in the way of pools of the size, or of all where there are too many
-// pools; or else -1.
+// A stuck rank of the pool that blocks pools of the size, or all pools if no crew is free; else -1.
 static int stuck_rank_in_way(const struct core *core, const struct pool *pool,
                              const struct size *size)
 {

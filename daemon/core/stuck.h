@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks that were killed and are not reaped: what they keep from use.
+// Stuck ranks, which were killed and are not reaped, and the devices that they block.
 #ifndef CPATTN_DAEMON_CORE_STUCK_H
 #define CPATTN_DAEMON_CORE_STUCK_H
 
@@ -13,21 +13,20 @@ struct core;
 struct pool;
 struct size;
 
-// Where those of its ranks sit that are not reaped: the hosts, and all slots on any of them.
+// Devices of the pool's ranks that are not reaped: their hosts, and the union of their slots.
 struct place stuck_place(const struct core *core, const struct pool *pool);
 
-// Counts anew what the pools that are STUCK keep, and the devices that are of no use. To be called
-// when one has become so or has lost a rank, or when a host is lost or back.
+// Recomputes the masks of devices with stuck ranks and of unusable devices. Call when a pool
+// becomes STUCK, when one of its ranks is reaped, and when a host is lost or back.
 void stuck_count(struct core *core);
 
-// Whether a pool of the size can be had: nothing is stuck on its devices.
+// True if some pool of the size has no stuck rank on its devices.
 bool stuck_leaves(const struct core *core, const struct size *size);
 
-// Whether no pool of the size can be had because of ranks that are stuck; `stuck` is one of them
-// then, else untouched.
+// True if stuck ranks block every pool of the size; then sets *stuck to one of them.
 bool stuck_find(const struct core *core, const struct size *size, struct core_stuck *stuck);
 
-// Answers what waits for a size of which no pool can be had because of ranks that are stuck.
+// Answers the jobs of a size if stuck ranks block all its pools.
 void stuck_refuse_waiting(struct core *core, struct size *size);
 
 #endif

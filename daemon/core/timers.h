@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Timers by id in a binary heap: set and clear in O(log n), the earliest at once. Each id has one
-// timer at most. Nothing is allocated after init.
+// Timers by id in a binary heap: set and clear in O(log n), the earliest in O(1). Each id has at
+// most one timer. Allocates only in timers_init().
 #ifndef CPATTN_DAEMON_CORE_TIMERS_H
 #define CPATTN_DAEMON_CORE_TIMERS_H
 
@@ -16,17 +16,17 @@ struct timers {
     int ids, count;
 };
 
-// Ids are 0..ids-1. False when memory is short; timers_fini() takes that state and a zeroed one.
+// Ids are 0..ids-1. False when memory is short; timers_fini() accepts this state and a zeroed one.
 bool timers_init(struct timers *t, int ids);
 void timers_fini(struct timers *t);
 
 // Sets or moves the timer of an id; TIMERS_NEVER clears it.
 void timers_set(struct timers *t, int id, uint64_t at_ns);
-// Without effect when it is not set.
+// Has no effect if it is not set.
 void timers_clear(struct timers *t, int id);
 bool timers_is_set(const struct timers *t, int id);
 
-// When the earliest is due; TIMERS_NEVER when none is set.
+// Time of the earliest timer; TIMERS_NEVER: none is set.
 uint64_t timers_next_ns(const struct timers *t);
 // Takes the earliest timer that is due and returns its id; -1 when none is.
 int timers_take_due(struct timers *t, uint64_t now_ns);

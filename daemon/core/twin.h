@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Hot spares: every pool has a twin of the same world size on the same devices. Of two that are up
-// the older leads, which is to say that jobs run in it; the younger stands by. Without spares there
-// are no twins, and every pool leads.
+// Hot spares: every pool has a twin of the same world size on the same devices. If both are up, the
+// older one leads and runs the jobs; the younger one stands by. Without spares there are no twins,
+// and every pool leads.
 //
-// A pool that is started to stand by leases nothing while it starts, as its twin works. What it
-// cannot do it does not do to its twin either: its failed starts are counted apart.
+// A pool that is started to stand by has no lease while it starts, because its twin works. Its
+// failed starts are counted separately and do not affect the twin.
 #ifndef CPATTN_DAEMON_CORE_TWIN_H
 #define CPATTN_DAEMON_CORE_TWIN_H
 
@@ -13,21 +13,21 @@
 
 struct pool;
 
-// It starts, waits or works.
+// The pool starts, is idle or works.
 bool twin_is_up(const struct pool *pool);
 
 // Both are up, and the other is older.
 bool twin_stands_by(const struct pool *pool);
 
-// Jobs may have it: it is up and does not stand by, or it is not up and neither is its twin.
+// Jobs may use the pool: it is up and does not stand by, or neither it nor its twin is up.
 bool twin_leads(const struct pool *pool);
 
-// It may not be started for a job yet, because of failed starts of its own or of its twin in its
-// stead.
+// The pool may not be started for a job yet, because its own last start for a job, or that of its
+// twin, has failed.
 bool twin_rests(const struct pool *pool);
 
-// The twin still holds their devices although it was killed, and leaves them to this one alone. A
-// driver takes its time to take down what used a device.
+// The twin was killed and still holds their devices, because the driver needs time to release them.
+// Only this pool may use them meanwhile.
 bool twin_hands_over(const struct pool *pool);
 
 #endif

@@ -74,8 +74,8 @@ static void account_close(struct users *u, struct account *account)
     u->open--;
 }
 
-// Of those without jobs, the one that has used least goes; the level must not stay behind it, or
-// its user went first again and again.
+// Evicts the account without jobs that has used least. The level rises to it; otherwise its user
+// would start again from a lower level.
 static void users_forget_one(struct users *u)
 {
     struct account *least = NULL;
@@ -126,13 +126,13 @@ void users_leave(struct users *u, struct account *account, uint64_t now_ns, bool
     int *count = running ? &account->running : &account->queued;
     assert(*count > 0);
     (*count)--;
-    // From the level on everybody begins there.
+    // An account at or below the level can be dropped, because a new one begins at the level.
     if (account->queued + account->running == 0 && account->used_ns <= u->level_ns &&
         account->lapsed_ns <= now_ns)
         account_close(u, account);
 }
 
-// How long it takes until so much use has lapsed.
+// The time until so much used time has lapsed.
 static uint64_t lapse_ns(const struct user_limits *limits, uint64_t device_ns)
 {
     __uint128_t lapse = (__uint128_t)device_ns * limits->window_ns / limits->time_ns;

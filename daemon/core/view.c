@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the core tells of itself.
+// The status of the core.
 #include <string.h>
 
 #include "daemon/core/core.h"
@@ -15,7 +15,7 @@ static const enum pool_state pool_states[MODE_COUNT] = {
     [MODE_STUCK] = POOL_STUCK,     [MODE_BACKOFF] = POOL_BACKOFF,
 };
 
-// As the wire knows it.
+// The state of a pool on the wire.
 static enum pool_state pool_state(const struct pool *pool)
 {
     bool down = pool->mode == MODE_BACKOFF && failures_of(pool)->count == FAILURES_MAX;
@@ -45,7 +45,7 @@ static void core_describe(const struct core *core, const struct pool *pool, stru
     memcpy(wire->last_failure, loss.text, sizeof(wire->last_failure));
 }
 
-// Every pool that has ever been started; where there are too many, cold ones are left out.
+// All pools that were ever started; if there are too many, without cold ones.
 static int core_describe_pools(const struct core *core, struct wire_pool *pools)
 {
     int cold_max = POOLS_MAX - core->pool_count + (int)list_length(&core->modes[MODE_COLD]);
