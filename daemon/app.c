@@ -150,6 +150,16 @@ static struct service_limits limits_of(const struct app *s, const struct setting
     };
 }
 
+// More than there is may be set, and is granted; the kernel kills ranks when they use it.
+static void memory_look(const struct app *s, int64_t granted)
+{
+    int64_t most = host_memory_most();
+    if (s->backend.gpu_count == 0 && s->config.hosts.others.count == 0 && granted > most)
+        log_warning("memory granted_bytes=%" PRId64 " there_are_bytes=%" PRId64
+                    " action=ranks_may_be_killed",
+                    granted, most);
+}
+
 static void reload_refused(const struct error *error)
 {
     log_error("reload error=%s action=kept_as_it_was",
@@ -174,6 +184,7 @@ static void settings_apply(struct app *s, const struct settings *read)
     config.queue_max = s->config.queue_max;
     const struct service_limits limits = limits_of(s, &config);
     service_limit(s->service, &limits);
+    memory_look(s, limits.memory_bytes_max);
     log_notice("reloaded user_queue_max=%d user_running_max=%d user_device_time_ms=%" PRIu64
                " user_window_ms=%" PRIu64 " timeout_max_ms=%" PRIu64
                " users_allowed=%d subjects_allowed=%d administrators=%d idle_timeout_ms=%" PRIu64
@@ -373,6 +384,7 @@ static enum status parts_create(struct app *s, int descriptors, struct error *er
                         .memory_bytes_max = limits.memory_bytes_max,
                         .queue_max = c->queue_max},
     };
+    memory_look(s, limits.memory_bytes_max);
     app_hosts_list(c, b, &service);
     description_set_timeouts(&service.description, limits.timeout_max_ns);
     memcpy(service.description.backend, b->name, sizeof(b->name));

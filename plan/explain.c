@@ -2,6 +2,7 @@
 // A plan as text for people.
 #include <string.h>
 
+#include "common/size.h"
 #include "plan/plan.h"
 #include "plan/shard.h"
 
@@ -9,28 +10,15 @@
 #define SLICES_SHOWN_MAX 6
 #define TEXT_MAX         64
 
-// A number with three significant digits and the unit that fits.
-static const char *scaled(double value, double thousand, const char *const *units, int count,
-                          char text[TEXT_MAX])
-{
-    int unit = 0;
-    for (; value >= thousand * 0.9995 && unit + 1 < count; unit++)
-        value /= thousand;
-    int decimals = unit == 0 ? 0 : value < 9.995 ? 2 : value < 99.95 ? 1 : 0;
-    snprintf(text, TEXT_MAX, "%.*f %s", decimals, value, units[unit]);
-    return text;
-}
-
-static const char *size_text(int64_t bytes, char text[TEXT_MAX])
-{
-    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
-    return scaled((double)bytes, 1024, units, 6, text);
-}
-
 static const char *flops_text(double flops, char text[TEXT_MAX])
 {
     static const char *const units[] = {"FLOP", "kFLOP", "MFLOP", "GFLOP", "TFLOP", "PFLOP"};
-    return scaled(flops, 1000, units, 6, text);
+    int unit = 0;
+    for (; flops >= 999.5 && unit < 5; unit++)
+        flops /= 1000;
+    int decimals = unit == 0 ? 0 : flops < 9.995 ? 2 : flops < 99.95 ? 1 : 0;
+    snprintf(text, TEXT_MAX, "%.*f %s", decimals, flops, units[unit]);
+    return text;
 }
 
 static const char *region_name(const struct plan *plan, const struct region *r)
@@ -73,10 +61,10 @@ static void explain_phase_total(const struct plan *plan, enum plan_phase phase, 
         operations++;
         waits += op->wait_count;
     }
-    char flops_shown[TEXT_MAX], bytes_shown[TEXT_MAX];
+    char flops_shown[TEXT_MAX], bytes_shown[SIZE_TEXT_MAX];
     if (operations > 0)
         fprintf(out, "%-8s  %12s  %10s sent  %3d operations  %3d waits\n", name,
-                flops_text(flops, flops_shown), size_text(bytes, bytes_shown), operations, waits);
+                flops_text(flops, flops_shown), size_format(bytes, bytes_shown), operations, waits);
 }
 
 static const char *role_text(enum buffer_role role)
@@ -111,16 +99,16 @@ static const char *role_text(enum buffer_role role)
 
 static void explain_buffers(const struct plan *plan, FILE *out)
 {
-    char size[TEXT_MAX];
+    char size[SIZE_TEXT_MAX];
     int64_t total = 0;
     fprintf(out, "\nbuffers\n");
     for (int32_t i = 0; i < plan->buffer_count; i++) {
         const struct plan_buffer *b = &plan->buffers[i];
         fprintf(out, "  %-12s  %-7s  %10s\n", b->name, role_text(b->role),
-                size_text(b->bytes, size));
+                size_format(b->bytes, size));
         total += b->bytes;
     }
-    fprintf(out, "  %-12s  %-7s  %10s\n", "together", "", size_text(total, size));
+    fprintf(out, "  %-12s  %-7s  %10s\n", "together", "", size_format(total, size));
 }
 
 // ---- operations ----
@@ -163,7 +151,7 @@ static void explain_slices(const struct plan *plan, const struct op *op, FILE *o
 
 static void explain_transfers(const struct plan *plan, const struct op *op, FILE *out)
 {
-    char size[TEXT_MAX];
+    char size[SIZE_TEXT_MAX];
     if (op->transfer_count == 0)
         fprintf(out, "nothing of this rank");
     for (int32_t i = 0; i < op->transfer_count; i++) {
@@ -171,11 +159,11 @@ static void explain_transfers(const struct plan *plan, const struct op *op, FILE
         const char *joint = i == 0 ? "" : ", ";
         if (t->send.bytes > 0)
             fprintf(out, "%s%s -> rank %d (%s)", joint, region_name(plan, &t->send), t->peer,
-                    size_text(region_total(&t->send), size));
+                    size_format(region_total(&t->send), size));
         if (t->receive.bytes > 0)
             fprintf(out, "%s%s <- rank %d (%s)", t->send.bytes > 0 ? ", " : joint,
                     region_name(plan, &t->receive), t->peer,
-                    size_text(region_total(&t->receive), size));
+                    size_format(region_total(&t->receive), size));
     }
 }
 

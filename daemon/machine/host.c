@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <linux/close_range.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -24,6 +23,7 @@
 #define CGROUP_PATH_MAX       4096
 // The shortest turn that the scheduler gives.
 #define TURN_NS               UINT64_C(100000)
+#define CLOSE_CLOEXEC         4 // CLOSE_RANGE_CLOEXEC of newer headers
 #define RESET_ON_FORK         1 // SCHED_FLAG_RESET_ON_FORK of linux/sched.h, which clashes with sched.h
 
 int host_cores(void)
@@ -118,12 +118,22 @@ int64_t host_cgroup_limit(const char *groups, const char *root)
     return limit;
 }
 
-int64_t host_memory_available(void)
+static int64_t memory_within_groups(const char *key, int64_t fallback)
 {
-    int64_t kib = file_number("/proc/meminfo", "MemAvailable:");
-    int64_t bytes = kib > 0 ? kib * 1024 : MEMORY_FALLBACK_BYTES;
+    int64_t kib = file_number("/proc/meminfo", key);
+    int64_t bytes = kib > 0 ? kib * 1024 : fallback;
     int64_t limit = host_cgroup_limit("/proc/self/cgroup", "/sys/fs/cgroup");
     return limit > 0 && limit < bytes ? limit : bytes;
+}
+
+int64_t host_memory_available(void)
+{
+    return memory_within_groups("MemAvailable:", MEMORY_FALLBACK_BYTES);
+}
+
+int64_t host_memory_most(void)
+{
+    return memory_within_groups("MemTotal:", INT64_MAX);
 }
 
 static int descriptors_raise(void)
@@ -162,7 +172,7 @@ static void turns_shorten(void)
 int host_prepare_process(void)
 {
     turns_shorten();
-    if (close_range(3, ~0U, CLOSE_RANGE_CLOEXEC) != 0)
+    if (syscall(SYS_close_range, 3, ~0U, CLOSE_CLOEXEC) != 0)
         log_debug("close_range error=\"%s\"", strerror(errno));
     prctl(PR_SET_CHILD_SUBREAPER, 1);
     signal(SIGPIPE, SIG_IGN);

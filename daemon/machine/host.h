@@ -16,6 +16,10 @@ int64_t host_cgroup_limit(const char *groups, const char *root);
 // Bytes that can be used without swapping, limited by the control groups of this process. Positive.
 int64_t host_memory_available(void);
 
+// All memory of the machine, limited by the control groups of this process: ranks that take more
+// are killed. INT64_MAX where that is not known.
+int64_t host_memory_most(void);
+
 // Raises the limit of open descriptors as far as allowed and returns it; makes inherited
 // descriptors close-on-exec; adopts orphaned grandchildren, to reap them; ignores SIGPIPE. Call
 // once, before threads are started.

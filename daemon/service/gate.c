@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "common/size.h"
 #include "daemon/pool/mesh.h"
 
 bool gate_is_ruler(const struct service_config *config, const struct peer *peer)
@@ -82,7 +83,7 @@ static uint64_t memory_of(const struct job_spec *spec, int world_size)
 static enum status memory_check(const struct service_config *config, const struct job_spec *spec,
                                 int world_size, struct error *error)
 {
-    const double gib = 1024. * 1024. * 1024.;
+    char needed[SIZE_TEXT_MAX], granted[SIZE_TEXT_MAX];
     int64_t rank_bytes, limit = config->description.memory_bytes_max;
     enum status status = job_spec_memory(spec, &rank_bytes, error);
     if (status != STATUS_OK)
@@ -90,16 +91,17 @@ static enum status memory_check(const struct service_config *config, const struc
     int64_t bytes = memory_over_ranks(world_size, rank_bytes);
     if (bytes > limit)
         return error_set(error, STATUS_RESOURCE_EXHAUSTED,
-                         "the case needs %.1f GiB over %d ranks, this daemon grants %.1f GiB; make "
-                         "the case smaller, or start the daemon with a larger --memory",
-                         (double)bytes / gib, world_size, (double)limit / gib);
+                         "the case needs %s over %d rank%s, this daemon grants %s; make the case "
+                         "smaller, or start the daemon with a larger --memory",
+                         size_format(bytes, needed), world_size, world_size == 1 ? "" : "s",
+                         size_format(limit, granted));
     limit = config->confinement.memory_bytes - CONFINE_LIBRARIES_BYTES;
     if (config->confinement.memory_bytes > 0 && rank_bytes > limit)
         return error_set(
             error, STATUS_RESOURCE_EXHAUSTED,
-            "the case needs %.2f GiB on each rank, --rank-memory leaves it %.2f GiB; use "
-            "more ranks, make the case smaller, or start the daemon with a larger one",
-            (double)rank_bytes / gib, (double)limit / gib);
+            "the case needs %s on each rank, --rank-memory leaves it %s; use more ranks, make the "
+            "case smaller, or start the daemon with a larger one",
+            size_format(rank_bytes, needed), size_format(limit, granted));
     return STATUS_OK;
 }
 
@@ -244,7 +246,7 @@ struct core_request gate_core_request(const struct service_config *config,
 enum status gate_check_tensors(const struct service_config *config, const struct job_spec *spec,
                                int64_t bytes, struct error *error)
 {
-    const double gib = 1024. * 1024. * 1024.;
+    char needed[SIZE_TEXT_MAX], tensors[SIZE_TEXT_MAX], granted[SIZE_TEXT_MAX];
     int64_t rank_bytes, limit = config->confinement.memory_bytes - CONFINE_LIBRARIES_BYTES;
     if (config->host_count > 1)
         return error_set(error, STATUS_FAILED_PRECONDITION,
@@ -255,8 +257,8 @@ enum status gate_check_tensors(const struct service_config *config, const struct
     if (status != STATUS_OK || config->confinement.memory_bytes == 0 || rank_bytes + bytes <= limit)
         return status;
     return error_set(error, STATUS_RESOURCE_EXHAUSTED,
-                     "the case needs %.2f GiB on each rank and %.2f GiB of tensors, --rank-memory "
-                     "leaves it %.2f GiB; make the case smaller, or start the daemon with a larger "
-                     "one",
-                     (double)rank_bytes / gib, (double)bytes / gib, (double)limit / gib);
+                     "the case needs %s on each rank and %s of tensors, --rank-memory leaves it "
+                     "%s; make the case smaller, or start the daemon with a larger one",
+                     size_format(rank_bytes, needed), size_format(bytes, tensors),
+                     size_format(limit, granted));
 }

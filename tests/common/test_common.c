@@ -11,6 +11,7 @@
 #include "common/list.h"
 #include "common/log.h"
 #include "common/report.h"
+#include "common/size.h"
 #include "common/status.h"
 #include "tests/support/runner.h"
 
@@ -25,6 +26,26 @@ START_TEST(status_names)
     ck_assert_str_eq(status_text((enum status) - 1), "unknown");
     for (int i = 0; i < STATUS_COUNT; i++)
         ck_assert_ptr_nonnull(status_name((enum status)i));
+}
+END_TEST
+
+START_TEST(sizes_have_three_digits_and_a_unit)
+{
+    static const struct {
+        int64_t bytes;
+        const char *text;
+    } sizes[] = {{0, "0 B"},
+                 {-5, "0 B"},
+                 {1023, "1023 B"},
+                 {1024, "1.00 KiB"},
+                 {5 << 20, "5.00 MiB"},
+                 {40265318, "38.4 MiB"},
+                 {INT64_C(1073000000), "1023 MiB"},
+                 {INT64_C(1073741823), "1.00 GiB"},
+                 {INT64_MAX, "8.00 EiB"}};
+    char text[SIZE_TEXT_MAX];
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
+        ck_assert_str_eq(size_format(sizes[i].bytes, text), sizes[i].text);
 }
 END_TEST
 
@@ -414,6 +435,7 @@ static Suite *suite(void)
 {
     Suite *s = suite_create("common");
     TCase *status = tcase_create("status");
+    tcase_add_test(status, sizes_have_three_digits_and_a_unit);
     tcase_add_test(status, status_names);
     tcase_add_test(status, error_keeps_status_and_text);
     tcase_add_test(status, error_text_may_quote_itself);

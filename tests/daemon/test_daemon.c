@@ -153,7 +153,7 @@ START_TEST(test_memory_refused)
     struct wire_request request = daemon_request_long(2);
     struct wire_reply reply = daemon_call(&d, &request);
     expect_status(&reply, STATUS_RESOURCE_EXHAUSTED);
-    expect_text(reply.message, "GiB over 2 ranks");
+    expect_text(reply.message, "GiB over 2 ranks, this daemon grants 1.00 MiB;");
     wire_reply_fini(&reply);
     ck_assert_int_eq(daemon_rank_count(&d), 0); // no rank has seen it
     ck_assert_uint_eq(daemon_status(&d).refused, 1);

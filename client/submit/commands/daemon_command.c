@@ -11,6 +11,7 @@
 #include "client/submit/show/table.h"
 #include "client/submit/write/json.h"
 #include "common/duration.h"
+#include "common/size.h"
 
 struct daemon_options {
     const char *socket, *id;
@@ -101,7 +102,7 @@ static void print_provider(const struct cpattn_provider_entry *p)
 static void print_description(const struct cpattn_client *client,
                               const struct cpattn_description *d)
 {
-    char usual[DURATION_TEXT_MAX], most[DURATION_TEXT_MAX];
+    char usual[DURATION_TEXT_MAX], most[DURATION_TEXT_MAX], memory[SIZE_TEXT_MAX];
     const struct cpattn_gpu *gpu;
     const struct cpattn_provider_entry *provider;
     printf("cpattnd %s at %s\n", d->version, cpattn_client_socket((struct cpattn_client *)client));
@@ -112,8 +113,8 @@ static void print_description(const struct cpattn_client *client,
                (double)gpu->memory_bytes / (1 << 30));
     printf("world sizes    1 to %d\n", d->gpu_count > 0 ? d->devices : d->world_size_max);
     guests_print(d);
-    printf("memory         up to %.1f GiB for one case over all ranks\n",
-           (double)d->memory_bytes_max / (1 << 30));
+    printf("memory         up to %s for all running cases together\n",
+           size_format(d->memory_bytes_max, memory));
     printf("time limit     %s by default, %s at most\n",
            duration_format(d->timeout_default_ns, usual, sizeof(usual)),
            duration_format(d->timeout_max_ns, most, sizeof(most)));
