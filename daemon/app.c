@@ -28,20 +28,21 @@
 #define TICK_NS              (100 * NS_PER_MS)
 #define TICKS_SURVEY         10
 #define LAG_WARN_NS          (250 * NS_PER_MS)
-// Together with the stop below, less than the 30 s that service managers wait before they kill.
+// With STOP_NS below 30 s, after which service managers kill.
 #define DRAIN_MAX_NS         (27 * NS_PER_S)
-// After a stop the ranks have had SIGKILL; who is still there then cannot be helped.
+// After a stop the ranks have got SIGKILL; the daemon exits even if some are not reaped.
 #define STOP_MAX_NS          (2 * NS_PER_S)
 // From the first process to the last READY. On the CPU a rank takes milliseconds, and many at once
 // on a loaded machine some seconds; the first contact with the driver of a large machine takes
 // seconds.
 #define START_TIMEOUT_CPU_NS (10 * NS_PER_S)
 #define START_TIMEOUT_GPU_NS (30 * NS_PER_S)
-// To load a provider and open it, which may be the first contact with a driver, too.
+// To load and open a provider, which may initialize a driver.
 #define PROVIDER_LIMIT_MS    30000
-// Requests that the server takes beyond those of cases.
+// Requests that are not cases, in addition to the queue.
 #define REQUESTS_SPARE       (256 + ATTACHED_MAX + WATCHERS_MAX)
-// Descriptors beside clients and ranks: logs, epoll, the listening socket and its lock.
+// Descriptors in addition to those of clients and ranks: logs, epoll, the listening socket and its
+// lock.
 #define DESCRIPTORS_OWN      32
 
 struct app {
@@ -59,7 +60,7 @@ struct app {
     ev_signal term, interrupt, hangup;
     struct loop_lag lag;
     uint64_t ticks, ticked_ns, ticked_cpu_ns;
-    uint64_t fed_ns;            // the last word to the watchdog
+    uint64_t fed_ns;            // last message to the watchdog
     uint64_t drain_ns, stop_ns; // when these began; 0: not yet
     bool drained;
     int exit_status;
@@ -74,7 +75,7 @@ static void on_finished(void *context)
     ev_break(s->loop, EVBREAK_ALL);
 }
 
-// Everything is answered and reaped. The last replies may still be on their way into the sockets.
+// All cases are answered and all ranks reaped. Some replies may not be written yet.
 static void on_drained(void *context)
 {
     struct app *s = context;
@@ -126,7 +127,7 @@ static void on_signal(struct ev_loop *loop, ev_signal *watcher, int events)
 
 // ---- settings ----------------------------------------------------------------------------------
 
-// One user leaves room for another.
+// One user may not use all connections.
 static int half(int limit)
 {
     return limit - limit / 2;
@@ -208,8 +209,7 @@ static void on_read(void *context, const struct settings *settings, const struct
     notify_send(&s->notify, "READY=1");
 }
 
-// With the clock that the service manager compares to its own, so that it knows which of two is the
-// later.
+// Sends the monotonic time, which the service manager needs to order this message.
 static void reload_ordered(void *context)
 {
     struct app *s = context;
@@ -241,7 +241,7 @@ static void ready_tell(const struct app *s)
     notify_send(&s->notify, "READY=1\nSTATUS=serving on %s", s->config.socket);
 }
 
-// Fed by the loop that does all the work.
+// The event loop feeds the watchdog, so a blocked loop is noticed.
 static void watchdog_feed(struct app *s, uint64_t now_ns)
 {
     if (s->notify.watchdog_ns == 0 || now_ns < s->fed_ns + s->notify.watchdog_ns / 4)
@@ -336,7 +336,7 @@ static void watchers_start(struct app *s)
     loop_lag_start(&s->lag, s->loop);
     signal_watch(s, &s->term, SIGTERM, on_signal);
     signal_watch(s, &s->interrupt, SIGINT, on_signal);
-    // Who starts the daemon with nohup wants it to outlive the terminal.
+    // With nohup the daemon must survive the end of the terminal.
     if (sigaction(SIGHUP, NULL, &hangup) == 0 && hangup.sa_handler != SIG_IGN)
         signal_watch(s, &s->hangup, SIGHUP, on_hangup);
 }

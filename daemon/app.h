@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The daemon around its service: the loop, signals, systemd, the end.
+// The daemon process: event loop, signals, systemd, shutdown.
 #ifndef CPATTN_DAEMON_APP_H
 #define CPATTN_DAEMON_APP_H
 
@@ -8,16 +8,16 @@
 
 struct app;
 
-// Fills in what the configuration leaves to the machine, prepares the process, listens. Must be
-// called on the main thread, with no other thread running.
+// Fills in the settings that depend on the machine, prepares the process, and listens. Call on the
+// main thread, before other threads are started.
 enum status app_create(const struct settings *config, struct app **app,
                        struct error *error) MUST_CHECK;
 
-// Serves until a signal has drained it. Returns the exit status of the process: 0 when every case
-// was answered in peace, 1 when cases were cut off.
+// Serves until a signal has drained it. Returns the exit status of the process: 0 if all cases were
+// answered, 1 if some were cut off.
 int app_run(struct app *app);
 
-// Nothing is left of it: no process, no socket file. Takes NULL.
+// Ends all rank processes and removes the socket file. Accepts NULL.
 void app_destroy(struct app *app);
 
 #endif

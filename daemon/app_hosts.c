@@ -47,8 +47,7 @@ static bool is_numeric(const char *host)
     return inet_pton(AF_INET, host, bytes) == 1 || inet_pton(AF_INET6, host, bytes) == 1;
 }
 
-// What agents connect to, as what network clients connect to: its own address and secret, and the
-// daemon's certificate.
+// The port for agents: its own address and token, and the daemon's certificate.
 static struct listen_config *listen_of(const struct settings *settings)
 {
     struct listen_config *listen = calloc(1, sizeof(*listen));

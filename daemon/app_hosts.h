@@ -20,16 +20,16 @@ struct app_hosts {
 void app_hosts_list(const struct settings *settings, const struct backend *backend,
                     struct service_config *service);
 
-// Listens for agents, if there are to be any. On failure app_hosts_fini() cleans up.
+// Listens for agents if the settings have other hosts. On failure app_hosts_fini() cleans up.
 enum status app_hosts_open(struct app_hosts *h, struct ev_loop *loop,
                            const struct settings *settings, const struct backend *backend,
                            struct service *service, struct error *error) MUST_CHECK;
 
-// Reads the files of TLS again, for future agents. A failure changes nothing.
+// Reads the TLS files again, for future connections of agents. A failure changes nothing.
 enum status app_hosts_reread(struct app_hosts *h, const struct settings *settings,
                              struct error *error) MUST_CHECK;
 
-// To be called when the service is gone. Takes one whose port has fd -1.
+// Call after the service is destroyed. Accepts a struct whose port has fd -1.
 void app_hosts_fini(struct app_hosts *h);
 
 #endif

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tells systemd how the daemon is doing: one datagram per message to $NOTIFY_SOCKET. Without that
-// variable everything here is without effect.
+// Notifies systemd of the daemon's state: one datagram per message to $NOTIFY_SOCKET. Without that
+// variable these functions have no effect.
 #ifndef CPATTN_DAEMON_NOTIFY_H
 #define CPATTN_DAEMON_NOTIFY_H
 
@@ -10,14 +10,14 @@
 #include <sys/un.h>
 
 struct notify {
-    int fd; // -1: nobody wants to know
+    int fd; // -1: no NOTIFY_SOCKET
     struct sockaddr_un address;
     socklen_t address_bytes;
-    uint64_t watchdog_ns; // to be fed within this time; 0: no watchdog
+    uint64_t watchdog_ns; // period of the watchdog; 0: no watchdog
 };
 
-// Reads NOTIFY_SOCKET, WATCHDOG_USEC and WATCHDOG_PID and takes them out of the environment, so
-// that no child speaks in our name. Call before threads are started.
+// Reads NOTIFY_SOCKET, WATCHDOG_USEC and WATCHDOG_PID and removes them from the environment, so
+// that child processes cannot notify systemd. Call before threads are started.
 void notify_init(struct notify *n);
 void notify_fini(struct notify *n);
 

@@ -8,13 +8,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Of one reload; whoever comes last frees it, the thread or the loop.
+// State of one reload, shared by thread and loop; the last of the two frees it.
 struct reading {
     struct settings old, read;
     enum status status;
     struct error error;
     pthread_mutex_t lock;  // of what follows
-    struct reload *reload; // NULL: nobody waits any more
+    struct reload *reload; // NULL: detached
     bool done;
 };
 
@@ -23,7 +23,7 @@ struct reload {
     ev_async done;
     void (*finished)(void *context, const struct settings *settings, const struct error *error);
     void *context;
-    struct reading *reading; // NULL: none is under way
+    struct reading *reading; // NULL: none is in progress
     bool again;
 };
 
@@ -48,7 +48,7 @@ static void *read_settings(void *argument)
     return NULL;
 }
 
-// With all signals blocked: they are the loop's.
+// The thread has all signals blocked; the loop handles them.
 static int thread_start(struct reading *r)
 {
     pthread_t thread;
@@ -101,7 +101,7 @@ static void on_done(struct ev_loop *loop, ev_async *watcher, int events)
     struct reload *reload = watcher->data;
     struct reading *r = reload->reading;
     bool again = reload->again;
-    pthread_mutex_lock(&r->lock); // it has let go of it, or is about to
+    pthread_mutex_lock(&r->lock); // waits until the thread has released the lock
     pthread_mutex_unlock(&r->lock);
     reload->reading = NULL;
     reload->again = false;

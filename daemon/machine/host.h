@@ -8,9 +8,9 @@
 // Number of cores this process may run on, 1..DEVICES_MAX.
 int host_cores(void);
 
-// The lowest limit of memory in bytes of the control groups in the file `groups`, as
-// /proc/self/cgroup lists them, and of all that they are in, of both versions; `root` is where
-// their hierarchies are. -1: there is none.
+// The lowest memory limit in bytes of the control groups in the file `groups` (in the format of
+// /proc/self/cgroup) and of their parents, of both versions; `root` is the mount point of the
+// hierarchies. -1: there is no limit.
 int64_t host_cgroup_limit(const char *groups, const char *root);
 
 // Bytes that can be used without swapping, limited by the control groups of this process. Positive.

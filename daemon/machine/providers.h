@@ -6,11 +6,11 @@
 #include "daemon/machine/backend.h"
 #include "daemon/settings/provider_list.h"
 
-// Fills the list for clients. Each provider is loaded and opened once by `PROGRAM --probe-provider`
-// with the environment of ranks and as confined; it has limit_ms for that. FAILED_PRECONDITION with
-// the loader's message for the first that cannot be loaded, which no case could use. One whose
-// open() fails, which may be mended while the daemon runs, has the reason in `trouble`, and in the
-// log. The list is in the environment (provider_list_export()). To be called on the main thread.
+// Fills the list for clients. `PROGRAM --probe-provider` loads and opens each provider once, with
+// the environment and confinement of ranks, within limit_ms. FAILED_PRECONDITION: a provider cannot
+// be loaded; the message is the loader's. If open() of a provider fails, which may be temporary,
+// the reason is in `trouble` and in the log. The list must be in the environment
+// (provider_list_export()). Call on the main thread.
 enum status providers_try(const struct provider_list *list, const struct backend *backend,
                           int limit_ms, struct wire_description *description,
                           struct error *error) MUST_CHECK;

@@ -19,12 +19,12 @@ struct device_rates {
 // different GPUs the fastest counts.
 struct device_rates time_bounds_rates(const struct wire_description *description, int cores);
 
-// No rank can have done its part of so much work in less time: inputs, computation and reference
-// follow one another, and the work is that of all ranks dealt evenly. Up to CORE_COST_MAX_NS.
+// Lower bound of the time of this work, which is divided evenly among the ranks: inputs,
+// computation and reference one after the other. Up to CORE_COST_MAX_NS.
 uint64_t time_bounds_ns(const struct device_rates *rates, int world_size,
                         const struct case_cost *cost);
 
-// Of a case that case_check() admits.
+// The same for a case that case_check() admits.
 uint64_t time_bounds_case_ns(const struct device_rates *rates, const struct cp_case *c);
 
 #endif

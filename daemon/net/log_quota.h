@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lines of the log that a client can cause as often as it likes: so many in a second are written,
-// the rest is counted.
+// Limits the log lines that clients can cause: writes some per second and counts the others.
 #ifndef CPATTN_DAEMON_NET_LOG_QUOTA_H
 #define CPATTN_DAEMON_NET_LOG_QUOTA_H
 
@@ -8,12 +7,12 @@
 #include <stdint.h>
 
 struct log_quota {
-    int lines_max; // in a second
+    int lines_max; // per second
     uint64_t second;
-    int lines; // asked for in it
+    int lines; // requested in the current second
 };
 
-// Whether one more line may be written. Logs how many a second left out when the next one asks.
+// True if one more line may be written. Logs the number of suppressed lines of an earlier second.
 bool log_quota_take(struct log_quota *quota);
 
 #endif

@@ -20,23 +20,22 @@
 #include "daemon/pool/squad.h"
 
 #define REAP_MAX_NS     (2 * NS_PER_S)
-// Between attempts to reach the daemon, and how long one may take.
+// Pause between attempts to connect to the daemon, and time limit of an attempt.
 #define DIAL_AGAIN_S    .5
 #define DIAL_MAX_MS     3000
-// How often the daemon hears how ranks fare, and in how many of these also of the state of their
-// processes.
+// Period of the reports on ranks, and the fraction of them that include the states of processes.
 #define LOOK_S          .1
 #define LOOK_STATES     10
-// Of pools that may have ranks here.
+// Maximum number of pools with ranks on this host.
 #define AGENT_POOLS_MAX POOLS_MAX
 
-// The ranks of a pool that are here.
+// The ranks of a pool on this host.
 struct agent_pool {
     struct agent *agent;
     struct list node;
     struct squad *squad;
     struct node_start start;
-    struct node_seen seen[WORLD_SIZE_MAX]; // as the daemon heard last
+    struct node_seen seen[WORLD_SIZE_MAX]; // the last report to the daemon
 };
 
 struct agent {
@@ -45,13 +44,13 @@ struct agent {
     struct rank_host host;
     struct guests no_guests;
     struct mesh_port *mesh;
-    struct node_link *link; // NULL: the daemon is not reached
+    struct node_link *link; // NULL: not connected to the daemon
     bool welcome;
     struct sockaddr_storage daemon; // of the link
     struct list pools;
     ev_timer dial, look;
     unsigned looks;
-    char told[ERROR_TEXT_MAX]; // why it is not there, as logged last
+    char told[ERROR_TEXT_MAX]; // last logged reason why it is not connected
 };
 
 // ---- to the daemon -----------------------------------------------------------------------------
@@ -181,13 +180,13 @@ static void on_ending(void *context, int rank, const struct rank_end *end)
 static void on_gone(void *context, int rank, const struct rank_end *end)
 {
     struct agent_pool *p = context;
-    pool_look(p, false); // not every end is told as ending before
+    pool_look(p, false); // an exit may come without an earlier ENDING
     end_tell(p, NODE_GONE, rank, end);
     if (p->squad->alive == 0)
         pool_drop(p, 0);
 }
 
-// What the daemon is slow to take is not kept: the rank must go on.
+// Drops output if the daemon is slow to read, so that the rank does not block.
 static void on_wrote(void *context, int rank, const void *data, size_t size)
 {
     struct agent_pool *p = context;
@@ -277,7 +276,7 @@ static enum status on_case(struct agent *a, const void *body, size_t size, struc
     enum status status =
         squad_send(p->squad, f.at.rank, CHANNEL_CASE, f.job, (const uint8_t *)body + sizeof(f),
                    (uint32_t)(size - sizeof(f)), NULL, 0, &reason);
-    // One that is gone is reported by its exit.
+    // A failed send is followed by the exit of the rank.
     if (status != STATUS_OK && status != STATUS_UNAVAILABLE) {
         error_prefix(&reason, "rank %d does not take the case", f.at.rank);
         rank_child_close(&p->squad->children[f.at.rank]);
@@ -344,7 +343,7 @@ static enum status on_message(void *context, struct node_link *link, enum node_m
                      node_message_name(type));
 }
 
-// Nothing that it has started outlives the connection.
+// All ranks end with the connection.
 static void on_ended(void *context, struct node_link *link, const struct error *error)
 {
     struct agent *a = context;
@@ -399,7 +398,7 @@ static int connect_wait(const struct addrinfo *address)
     return -1;
 }
 
-// Ranks of an agent before this one, which this one cannot reap.
+// Ranks of an earlier agent, which this one cannot reap.
 static bool leftovers_are(struct agent *a)
 {
     const struct confinement *c = &a->config.backend->confinement;
@@ -409,7 +408,7 @@ static bool leftovers_are(struct agent *a)
     return count > 0;
 }
 
-// Nothing else goes on meanwhile: no rank is alive.
+// Connects with a blocking wait; no rank is alive at this time.
 static void on_dial(struct ev_loop *loop, ev_timer *watcher, int events)
 {
     (void)events;

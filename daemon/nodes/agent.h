@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The agent: starts ranks of a daemon on another host and reports on them, over one connection that
-// it makes to the daemon. Decides nothing. Its ranks end with the connection: when that is closed,
-// broken or silent for 3 s they are killed, and the agent comes back when all of them are reaped.
+// The agent: starts ranks of a daemon that runs on another host and reports on them, over one
+// connection to the daemon. It makes no decisions. When the connection is closed, broken or silent
+// for 3 s, the agent kills its ranks. It connects again when all of them are reaped.
 #ifndef CPATTN_DAEMON_NODES_AGENT_H
 #define CPATTN_DAEMON_NODES_AGENT_H
 
@@ -17,11 +17,11 @@ struct agent_config {
     char daemon_text[NET_URL_TEXT_MAX];
     char name[HOST_NAME_BYTES];
     struct token token;
-    struct tls *tls;               // of tls_connect_create(), NULL: nothing is encrypted; borrowed
+    struct tls *tls;               // from tls_connect_create(); NULL: not encrypted; borrowed
     const struct backend *backend; // borrowed
-    const char *mesh_address; // numeric; ranks of other hosts reach those here at it. NULL: the
-                              // address that the daemon sees
-    int mesh_port;            // 0: any
+    const char *mesh_address; // numeric address for connections from ranks of other hosts; NULL:
+                              // the address that the daemon sees
+    int mesh_port;            // 0: any free port
 };
 
 struct agent;

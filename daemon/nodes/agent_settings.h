@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Settings of the agent, all of them options of its command.
+// Settings of the agent, from the options of its command.
 #ifndef CPATTN_DAEMON_NODES_AGENT_SETTINGS_H
 #define CPATTN_DAEMON_NODES_AGENT_SETTINGS_H
 
@@ -16,13 +16,13 @@ struct agent_settings {
     char name[HOST_NAME_BYTES];
     char token_file[PATH_MAX];
     char tls_ca[PATH_MAX], tls_certificate[PATH_MAX], tls_key[PATH_MAX]; // "": not given
-    char mesh_address[64]; // "": where the daemon sees the connection come from
+    char mesh_address[64]; // "": the address that the daemon sees
     int mesh_port;         // 0: any
-    struct settings host;  // what a daemon has for its host: backend, devices, ranks
+    struct settings host;  // the settings of a daemon for its own host: backend, devices, ranks
 };
 
-// Handles --help and --version. Like argp, ends the process with status 64 and a sentence if an
-// option is wrong. INVALID_ARGUMENT, FAILED_PRECONDITION: what is missing.
+// Handles --help and --version. Like argp, ends the process with status 64 and a message if an
+// option is wrong. INVALID_ARGUMENT, FAILED_PRECONDITION: an option is missing or cannot be used.
 enum status agent_settings_read(struct agent_settings *settings, int argc, char **argv,
                                 struct error *error) MUST_CHECK;
 

@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-// What the kernel keeps of a name.
+// Length of a process name in the kernel.
 #define COMM_BYTES      15
 // PROGRAM RANK WORLD GENERATION PARENT (daemon/process/spawn.h).
 #define PARENT_ARGUMENT 4

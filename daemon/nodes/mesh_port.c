@@ -15,13 +15,13 @@
 #include "common/log.h"
 
 #define HELLO_MAGIC UINT32_C(0x43504d53) // "CPMS"
-// What the side that listens answers to a hello that it takes.
+// The answer of the listening side to a valid hello.
 #define ACCEPTED    'y'
 
-// What the side that dials says.
+// The hello of the connecting side.
 struct hello {
     uint32_t magic, generation;
-    uint16_t from, to; // ranks: of the side that dials, of the other
+    uint16_t from, to; // ranks of the connecting side and of the listening side
     uint8_t key[NODE_KEY_BYTES];
 };
 
@@ -32,17 +32,17 @@ struct meeting {
     int lacks; // sockets
 };
 
-// A connection on its way. One that was dialled has a meeting, for as long as that is known.
+// A connection without a completed hello. An outgoing one has a meeting, until that is closed.
 struct call {
     struct mesh_port *port;
     struct list node;
     int fd;
     ev_io watcher;
     ev_timer late;
-    struct meeting *meeting; // NULL: it came from outside
+    struct meeting *meeting; // NULL: an incoming connection
     struct hello hello;
-    size_t got; // bytes of the hello that came
-    bool said;  // dialled: the hello is sent
+    size_t got; // received bytes of the hello
+    bool said;  // outgoing: the hello is sent
 };
 
 struct mesh_port {
@@ -79,7 +79,7 @@ static struct call *call_create(struct mesh_port *p, int fd, struct meeting *mee
     return c;
 }
 
-// Gives its descriptor.
+// Returns its descriptor.
 static int call_take(struct call *c)
 {
     int fd = c->fd;
@@ -110,7 +110,7 @@ static struct meeting *meeting_find(struct mesh_port *p, uint32_t generation)
 
 static struct call *call_find(struct mesh_port *p, const struct meeting *m)
 {
-    // NOLINTNEXTLINE(clang-analyzer-unix.Malloc): it does not know that call_take() unlinks.
+    // NOLINTNEXTLINE(clang-analyzer-unix.Malloc): call_take() unlinks it.
     LIST_FOREACH (node, &p->dialled) {
         struct call *c = LIST_ENTRY(node, struct call, node);
         if (c->meeting == m)
@@ -169,7 +169,8 @@ static bool hello_fits(const struct meeting *m, const struct hello *h)
            s->hosts[h->to] == s->host && s->hosts[h->from] > s->host;
 }
 
-// Its hello is complete. One of a pool that is not known yet waits until it is, or it is late.
+// The hello is complete. If its pool is not known yet, the connection waits for it until the time
+// limit.
 static void stranger_look(struct call *c)
 {
     struct mesh_port *p = c->port;
@@ -202,7 +203,7 @@ static void on_stranger(struct ev_loop *loop, ev_io *watcher, int events)
     c->got += (size_t)got;
     if (c->got < sizeof(c->hello))
         return;
-    ev_io_stop(loop, &c->watcher); // it says nothing before it is answered
+    ev_io_stop(loop, &c->watcher); // the other side waits for the answer
     stranger_look(c);
 }
 
@@ -305,7 +306,7 @@ static bool address_of(const struct node_start *s, int host, const struct sockad
     return true;
 }
 
-// False: it cannot be had; `number` tells why.
+// False: no socket; `number` is the errno.
 static bool dial(struct mesh_port *p, struct meeting *m, int from, int to,
                  const struct sockaddr_storage *daemon, int *number)
 {
@@ -337,7 +338,8 @@ static bool dial(struct mesh_port *p, struct meeting *m, int from, int to,
     return true;
 }
 
-// Dials for each rank here to those of lower hosts. False: the meeting has failed and is gone.
+// Connects each rank of this host to the ranks of lower hosts. False: the meeting has failed and is
+// freed.
 static bool all_dial(struct mesh_port *p, struct meeting *m, const struct sockaddr_storage *daemon)
 {
     const struct node_start *s = &m->start;

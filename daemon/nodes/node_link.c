@@ -14,10 +14,10 @@
 
 #define TICK_S         .5
 #define BEAT_TICKS     2
-// A loop that was held up this long has not listened either.
+// After a delay of the loop this long, the silence is counted from now.
 #define TICK_LATE_NS   NS_PER_S
 #define FINISH_TICKS   2
-// Encrypted bytes that are read in a round of the loop.
+// Maximum number of encrypted bytes read in a round of the loop.
 #define TLS_READ_BYTES (64 * 1024)
 
 struct node_link {
@@ -28,12 +28,12 @@ struct node_link {
     ev_timer tick, ending;
     unsigned ticks;
     uint64_t ticked_ns, heard_ns;
-    bool broken;   // `ended` is about to be called
-    int finishing; // ticks left; 0: it is not
+    bool broken;   // `ended` will be called
+    int finishing; // remaining ticks for writing; 0: not finishing
     struct error error;
-    struct tls_session *tls; // NULL: nothing is encrypted
+    struct tls_session *tls; // NULL: not encrypted
     bool secured;            // the handshake is over
-    size_t tls_left;         // that may be read in this round
+    size_t tls_left;         // bytes that may still be read in this round
     size_t early_size;
     uint8_t early[LINK_EARLY_MAX]; // messages that wait for the handshake
     uint8_t *out;
@@ -230,7 +230,7 @@ static bool pipe_write(void *context, const void *data, size_t size)
     return true;
 }
 
-// Ends the link if TLS has; what it has to tell the other end is sent first.
+// Ends the link if TLS has ended; first sends TLS's last message.
 static void tls_judge(struct node_link *l, enum tls_result result, const char *fault)
 {
     struct error error;
@@ -245,7 +245,7 @@ static void tls_judge(struct node_link *l, enum tls_result result, const char *f
     node_link_end(l, &error);
 }
 
-// False: it goes on when more has come, or never.
+// False: more bytes are needed, or the handshake has failed.
 static bool shake(struct node_link *l)
 {
     const char *fault = "";
@@ -264,7 +264,7 @@ static bool shake(struct node_link *l)
 
 // ---- in ----------------------------------------------------------------------------------------
 
-// Takes one message; false when there is no whole one.
+// Handles one message; false if no complete one is there.
 static bool message_take(struct node_link *l)
 {
     struct node_header header;
@@ -316,7 +316,7 @@ static void plain_read(struct node_link *l)
         in_take(l, (size_t)got);
 }
 
-// Until TLS holds no plain byte back: no event would tell of it.
+// Reads until TLS holds no plain bytes, because no event reports these.
 static void tls_read(struct node_link *l)
 {
     const char *fault = "";
@@ -355,7 +355,7 @@ static void on_tick(struct ev_loop *loop, ev_timer *watcher, int events)
     struct node_link *l = watcher->data;
     uint64_t now_ns = clock_now_ns();
     if (now_ns - l->ticked_ns > TICK_LATE_NS)
-        l->heard_ns = now_ns; // what has come meanwhile is read after this
+        l->heard_ns = now_ns; // bytes that have arrived are read after this
     l->ticked_ns = now_ns;
     if (l->finishing > 0 && --l->finishing == 0) {
         node_link_end(l, &l->error);

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a daemon and the agents on its other hosts send each other: messages on a byte stream, each
-// a header and a body. Both come from one build, whose structs bodies are, and HELLO compares the
-// builds; both distrust the other all the same: lengths are checked before anything is read, and
-// what a struct says where it is used.
+// Messages between a daemon and the agents on its other hosts: a byte stream of headers and bodies.
+// Bodies are structs of the build; HELLO checks that both ends are of the same build. Neither end
+// trusts the other: lengths are checked before a body is read, and members where they are used.
 #ifndef CPATTN_DAEMON_NODES_NODE_WIRE_H
 #define CPATTN_DAEMON_NODES_NODE_WIRE_H
 
@@ -14,10 +13,10 @@
 #include "common/limits.h"
 #include "common/status.h"
 
-#define NODE_MAGIC   UINT32_C(0x43504e44) // "CPND"; of another byte order it is another number
+#define NODE_MAGIC   UINT32_C(0x43504e44) // "CPND"; differs in another byte order
 #define NODE_VERSION 1
 
-// X(name, number, least and most bytes of the body)
+// X(name, number, minimum and maximum bytes of the body)
 #define NODE_MESSAGE_LIST(X)                                                                       \
     X(HELLO, 1, sizeof(struct node_hello),                                                         \
       sizeof(struct node_hello)) /* agent, first: who it is */                                     \
@@ -66,7 +65,7 @@ struct node_hello {
     char mesh_address[NODE_ADDRESS_MAX]; // "": where the connection comes from
 };
 
-// A rank of a pool; that alone where a whole pool is meant.
+// A rank of a pool. Messages about a whole pool ignore `rank`.
 struct node_rank {
     uint32_t generation;
     int32_t pool, rank;
@@ -81,14 +80,14 @@ struct node_fault {
 struct node_start {
     struct node_rank at;
     int32_t implementation, world_size;
-    int32_t host;                    // the number of the host that gets this
-    uint8_t key[NODE_KEY_BYTES];     // that sockets between ranks are opened with
-    uint8_t hosts[WORLD_SIZE_MAX];   // of each rank, below HOSTS_MAX
-    int16_t devices[WORLD_SIZE_MAX]; // of each rank: which of its host's devices, from 0
+    int32_t host;                    // number of the host that receives this
+    uint8_t key[NODE_KEY_BYTES];     // the key of sockets between ranks
+    uint8_t hosts[WORLD_SIZE_MAX];   // host of each rank, below HOSTS_MAX
+    int16_t devices[WORLD_SIZE_MAX]; // device of each rank on its host, from 0
     struct {
         uint32_t port;                  // 0: no rank is there
-        char address[NODE_ADDRESS_MAX]; // "": the daemon's, as the agent has reached it
-    } meet[HOSTS_MAX];                  // where ranks of other hosts find those of this one
+        char address[NODE_ADDRESS_MAX]; // "": the address at which the agent reaches the daemon
+    } meet[HOSTS_MAX];                  // mesh ports of the hosts
 };
 
 struct node_frame {
@@ -120,13 +119,13 @@ struct node_seen {
 // "HELLO" and so on; "?" for a number that is no type.
 const char *node_message_name(uint32_t type);
 
-// Whether a header can be one: OK, or DATA_LOSS with a sentence.
+// Checks type and length of a header. DATA_LOSS.
 enum status node_header_check(const struct node_header *header, struct error *error) MUST_CHECK;
 
-// The build that this one is.
+// The id of this build.
 void node_build_id(char text[NODE_BUILD_ID_MAX]);
 
-// Whether `text` has its NUL within `size` and is printable ASCII.
+// True if `text` has its NUL within `size` bytes and is printable ASCII.
 bool node_text_ok(const char *text, size_t size);
 
 // Checks a START: counts, hosts, devices. DATA_LOSS.

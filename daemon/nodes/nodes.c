@@ -17,13 +17,13 @@
 #include "daemon/nodes/node_link.h"
 #include "daemon/nodes/node_wire.h"
 
-// A connection of an agent, or of whoever has found the port.
+// An accepted connection, of an agent or of another client.
 struct caller {
     struct nodes *nodes;
     struct list node;
     struct node_link *link;
     ev_timer late;
-    int host; // -1: it has not said yet
+    int host; // -1: no HELLO yet
     char address[NODE_ADDRESS_MAX];
 };
 
@@ -41,7 +41,7 @@ struct nodes {
     struct mesh_port *mesh;
     ev_io acceptable;
     struct list callers;
-    int caller_count; // that have not said who they are
+    int caller_count; // connections without a HELLO
     struct host hosts[HOSTS_MAX];
 };
 
@@ -52,7 +52,7 @@ static struct far_rank far_of(const struct caller *c, const struct node_rank *at
     return (struct far_rank){c->host, at->pool, at->generation, at->rank};
 }
 
-// Reads whom a fault is about, and the fault as an error.
+// Reads the subject of a fault and its error.
 static struct far_rank fault_read(const struct caller *c, const void *body, struct error *error)
 {
     struct node_fault fault;
@@ -80,7 +80,7 @@ static enum status on_frame(struct caller *c, const void *body, size_t size, str
                                         .generation = f.at.generation,
                                         .length = (uint32_t)(size - sizeof(f)),
                                         .job = f.job};
-    // What it holds is copied by whoever uses it.
+    // The struct is on the stack; its users copy what they keep.
     crews_far_frame(c->nodes->crews, &at, &frame, (const uint8_t *)body + sizeof(f));
     return STATUS_OK;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The daemon's side of its other hosts: accepts their agents, orders ranks from them, and reports
-// to the crews. All calls on the loop's thread.
+// The daemon's side of its other hosts: accepts their agents, tells them to start and kill ranks,
+// and reports their events to the crews. All calls on the loop's thread.
 #ifndef CPATTN_DAEMON_NODES_NODES_H
 #define CPATTN_DAEMON_NODES_NODES_H
 
@@ -11,23 +11,24 @@
 #include "common/token.h"
 #include "daemon/pool/crew.h"
 
-// Connections that have not identified themselves; further ones are closed at once.
+// Maximum number of connections without a valid HELLO; further ones are closed at once.
 #define NODES_CALLERS_MAX 16
-// Time limit for that.
+// Time limit of the HELLO.
 #define NODES_CALLER_S    5.
 
 struct nodes_config {
-    int count; // hosts, this one included, which is the first
+    int count; // number of hosts, including this one, which is the first
     struct {
         char name[HOST_NAME_BYTES];
         int device_count;
     } hosts[HOSTS_MAX];
-    const char *backend;      // that agents must have; borrowed
-    int fd;                   // listens for agents and does not block; borrowed
-    struct token token;       // that agents must present
-    struct tls *tls;          // of tls_create(), NULL: nothing is encrypted; borrowed
-    const char *mesh_address; // numeric; ranks of other hosts reach those here at it. NULL: all
-    int mesh_port;            // 0: any
+    const char *backend;      // backend that agents must have; borrowed
+    int fd;                   // listening socket for agents, non-blocking; borrowed
+    struct token token;       // token that agents must present
+    struct tls *tls;          // from tls_create(); NULL: not encrypted; borrowed
+    const char *mesh_address; // numeric address for connections from ranks of other hosts; NULL:
+                              // all addresses
+    int mesh_port;            // 0: any free port
 };
 
 struct nodes_handler {
@@ -45,16 +46,17 @@ enum status nodes_create(struct ev_loop *loop, const struct nodes_config *config
                          const struct nodes_handler *handler, struct nodes **nodes,
                          struct error *error) MUST_CHECK;
 
-// For future connections; with TLS before, never NULL. The one before may be released.
+// Sets the TLS of future connections; not NULL if there was TLS before. The caller may release the
+// old one.
 void nodes_set_tls(struct nodes *nodes, struct tls *tls);
 
-// Agents kill their ranks when their connection ends. Takes NULL.
+// Closes the connections, after which the agents kill their ranks. Accepts NULL.
 void nodes_destroy(struct nodes *nodes);
 
-// Connects the two. Call nodes_destroy() after the last call of a crew.
+// Sets the crews that get the events. Call nodes_destroy() after the last call of a crew.
 void nodes_join(struct nodes *nodes, struct crews *crews);
 
-// Hosts that have an agent, this one included.
+// Number of hosts with a connected agent, including this one.
 int nodes_there(const struct nodes *nodes);
 
 #endif

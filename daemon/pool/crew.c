@@ -14,10 +14,10 @@
 #include "daemon/pool/rank_process.h"
 #include "daemon/pool/squad.h"
 
-// How long the end waits for processes that have had SIGKILL.
+// Time limit of crews_destroy() for processes that have got SIGKILL.
 #define REAP_MAX_NS (2 * NS_PER_S)
 
-// From asking a rank to end to SIGTERM, and from there to SIGKILL.
+// Time from the message to end to SIGTERM, and from SIGTERM to SIGKILL.
 #define GRACE_S .25
 
 // Visits the other hosts of a crew.
@@ -107,7 +107,7 @@ struct crew *crews_get(struct crews *crews, int index)
 
 // ---- what ranks do, wherever they are ----------------------------------------------------------
 
-// What is known of a pool is kept for the answers that its last exit brings, and no longer.
+// The data of a pool is kept for the answers that its last exit causes.
 static void ranks_gone(struct crew *crew, uint32_t generation)
 {
     if (crew->generation == generation && crew->alive == 0)
@@ -306,7 +306,7 @@ void crews_host_lost(struct crews *crews, int host)
 
 // ---- the start ---------------------------------------------------------------------------------
 
-// Twice: what did not do as asked is told to, then killed.
+// Called twice: sends SIGTERM, then SIGKILL.
 static void on_grace(struct ev_loop *loop, ev_timer *watcher, int events)
 {
     (void)events;
@@ -411,8 +411,8 @@ enum status crew_start(struct crews *crews, int index, const struct crew_start *
 
 // ---- work --------------------------------------------------------------------------------------
 
-// Descriptors first, so that they are there when the case is read. They reach nobody but the ranks
-// that are here.
+// Sends the descriptors before the case, which needs them. Only ranks on this host can get
+// descriptors.
 static enum status tensors_send(const struct rank_process *r, uint64_t job,
                                 const struct crew_task *task, struct error *error)
 {
@@ -459,12 +459,12 @@ void crew_run(struct crew *crew, uint64_t job, const struct crew_task *task)
     for (int rank = 0; rank < crew->world_size; rank++) {
         struct rank_process *r = &crew->ranks[rank];
         struct error error;
-        // Its end is known and about to be reported.
+        // Its end is known and will be reported.
         if (r->closed)
             continue;
         enum status status = job_send(r, job, task, &frame, bytes, &error);
-        // Where the other end is closed, the channel's watcher finds that out, after what the rank
-        // had to say, and the exit tells why.
+        // If the other end is closed, the channel's watcher notices it after the last messages of
+        // the rank, and the exit tells the reason.
         if (status == STATUS_OK || status == STATUS_UNAVAILABLE)
             continue;
         error_prefix(&error, "rank %d does not take the case", rank);
@@ -490,7 +490,7 @@ static bool rank_hears(const struct rank_process *r)
     return !r->closed && (r->host != HOST_HERE || r->crew->squad->children[r->rank].channel >= 0);
 }
 
-// Whether all of its ranks are well and have nothing to do.
+// True if all its ranks are healthy and idle.
 static bool crew_rests(const struct crew *crew)
 {
     bool rests = crew->alive == crew->world_size;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The pools of the daemon: starts their ranks by order of the core, here and on other hosts, sends
-// them cases, and reports their messages and exits. Decides nothing. All calls on the loop's
-// thread, which must be the main thread (daemon/process/spawn.h).
+// The pools of the daemon: starts their ranks for the core, on this host and on others, sends them
+// cases, and reports their messages and exits. Makes no decisions. All calls on the loop's thread,
+// which must be the main thread (daemon/process/spawn.h).
 #ifndef CPATTN_DAEMON_POOL_CREW_H
 #define CPATTN_DAEMON_POOL_CREW_H
 
@@ -13,16 +13,17 @@
 #include "plan/kind.h"
 #include "plan/places.h"
 
-// `program`: path of cpattn-rank; borrowed for the life of the pools, as are guests and
-// confinement.
+// `program`: path of cpattn-rank. Program, guests and confinement are borrowed for the life of the
+// pools.
 enum status crews_create(struct ev_loop *loop, const char *program, const struct guests *guests,
                          const struct confinement *confinement, const struct crew_handler *handler,
                          struct crews **crews, struct error *error) MUST_CHECK;
 
-// Other hosts; before the first start with ranks there. `far` is copied.
+// Sets the functions for other hosts; call before the first start with ranks there. `far` is
+// copied.
 void crews_set_far(struct crews *crews, const struct far_hosts *far);
 
-// Kills and reaps all ranks; logs and leaves those that cannot be reaped within 2 s. Takes NULL.
+// Kills and reaps all ranks; logs and leaves those that cannot be reaped within 2 s. Accepts NULL.
 void crews_destroy(struct crews *crews);
 
 // Valid until the next crew_start() of this index.
@@ -33,22 +34,22 @@ struct crew *crews_get(struct crews *crews, int index);
 struct crew_start {
     uint32_t generation;
     int implementation, world_size;
-    const int *devices; // in order of the ranks: GPUs of those that are here; NULL: none
-    const int *hosts;   // likewise: below HOSTS_MAX; NULL: all are here
-    const int *slots;   // likewise: which of the devices of its host, for those that are not here
+    const int *devices; // by rank: GPUs of ranks on this host; NULL: none
+    const int *hosts;   // by rank: below HOSTS_MAX; NULL: all are on this host
+    const int *slots;   // by rank: device on its host, for ranks on other hosts
 };
 
-// Begins to start the ranks of a pool, one after the other on each host. On failure there is none;
-// what fails later is told by `not_started`, once for each host, unless the pool is killed before
-// that.
+// Begins to start the ranks of a pool, one after the other on each host. On failure no rank exists.
+// Later failures are reported by `not_started`, once for each host, unless the pool is killed
+// before.
 enum status crew_start(struct crews *crews, int index, const struct crew_start *start,
                        struct error *error) MUST_CHECK;
 
-// What the ranks of a pool are to run; all is borrowed for the call.
+// The job for the ranks of a pool; borrowed for the call.
 struct crew_task {
     const struct job_spec *spec;
-    const struct whole_places *places; // of a client's tensors; NULL: it brings and wants none
-    int given_fd, wanted_fd;           // with places: the memory of these, or -1
+    const struct whole_places *places; // of a client's tensors; NULL: none
+    int given_fd, wanted_fd;           // with places: their memory, or -1
 };
 
 // Sends a case to every rank. Calls `failed` for a rank that cannot take it.
@@ -59,9 +60,9 @@ void crew_run(struct crew *crew, uint64_t job, const struct crew_task *task);
 void crew_snapshot(struct crew *crew);
 
 // Ends every rank and its process group; reports each exit when it is reaped. If all ranks are
-// healthy and idle, they are asked to end, so that a program around them, such as a profiler, can
-// finish; they get SIGTERM after a quarter of a second and SIGKILL after half a second. Otherwise
-// all get SIGKILL at once: a broken pool can do nothing useful, and a case waits for the next pool.
+// healthy and idle, they get a message to end, so that a program around them, such as a profiler,
+// can finish; then SIGTERM after a quarter of a second and SIGKILL after half a second. Otherwise
+// all get SIGKILL at once.
 void crew_kill(struct crew *crew);
 
 // True if all ranks have sent READY.
@@ -70,7 +71,7 @@ bool crew_is_ready(const struct crew *crew);
 // Reads the pending stderr output of the ranks.
 void crew_drain_stderr(struct crew *crew);
 
-// Describes the process of a rank, as proc_describe(); for one on another host names that.
+// Describes the process of a rank, as proc_describe(); on another host, gives the name of the host.
 const char *crew_describe_process(const struct crew *crew, int rank, char text[PROC_TEXT_MAX]);
 
 // As rank_host_reap_strays().
@@ -78,15 +79,16 @@ void crews_reap_strays(struct crews *crews);
 
 // ---- from other hosts --------------------------------------------------------------------------
 
-// Which rank. What is not, or no more, of that host is ignored.
+// Names a rank. Events of ranks that are not on that host are ignored.
 struct far_rank {
     int host, pool;
     uint32_t generation;
     int rank;
 };
 
-void crews_far_not_started(struct crews *crews, const struct far_rank *at,
-                           const struct error *error); // all of the host; `rank` counts not
+void crews_far_not_started(
+    struct crews *crews, const struct far_rank *at,
+    const struct error *error); // for all ranks of the host; `rank` is ignored
 void crews_far_frame(struct crews *crews, const struct far_rank *at,
                      const struct channel_frame *frame, const void *payload);
 void crews_far_distrusted(struct crews *crews, const struct far_rank *at,
@@ -97,13 +99,13 @@ void crews_far_wrote(struct crews *crews, const struct far_rank *at, const void 
 void crews_far_seen(struct crews *crews, const struct far_rank *at, const struct progress *word,
                     char state, bool at_memory_limit);
 
-// A socket between a rank that is here and one that is not; taken over.
+// A socket between a rank on this host and a rank on another; the crew takes it over.
 void crews_connect(struct crews *crews, int pool, uint32_t generation, int rank, int peer, int fd);
-// The same cannot be had.
+// Such a socket could not be connected.
 void crews_not_connected(struct crews *crews, int pool, uint32_t generation,
                          const struct error *error);
 
-// Nothing is known of the ranks of a host any more; they are forgotten without a report.
+// The host is lost: forgets its ranks without a report.
 void crews_host_lost(struct crews *crews, int host);
 
 #endif

@@ -30,18 +30,17 @@ struct crew_handler {
                    const struct rank_end *end);
 };
 
-// This host, among those of a pool.
+// Number of this host.
 #define HOST_HERE 0
 
 struct crew_start;
 
-// Ranks on other hosts: what is ordered of them. Nothing fails at once; what comes of it is told by
-// crews_far_*(), and the loss of a host by crews_host_lost(). Orders to a host that is lost are
-// dropped.
+// Functions for ranks on other hosts. They do not fail; outcomes are reported by crews_far_*(), and
+// the loss of a host by crews_host_lost(). Calls for a lost host have no effect.
 struct far_hosts {
     void *context;
-    // Starts the ranks of the pool on all other hosts of it, and connects those that are here with
-    // them: crews_connect().
+    // Starts the ranks of the pool on its other hosts, and connects them with the ranks on this
+    // host: crews_connect().
     void (*start)(void *context, int pool, const struct crew_start *start);
     void (*send)(void *context, int host, uint32_t generation, int rank, enum channel_type type,
                  uint64_t job, const void *payload, uint32_t length);
@@ -56,19 +55,19 @@ struct crew;
 struct rank_process {
     struct crew *crew;
     int rank;
-    int host;    // HOST_HERE, or another
+    int host;    // HOST_HERE or the number of another host
     bool gone;   // reaped, or on a host that is lost
-    bool closed; // nothing is said to it any more
+    bool closed; // no messages are sent to it
     bool ending; // its end is known
     struct stderr_text stderr_text;
     bool said_hello, said_ready;
     bool reported;               // the current job
-    struct rank_failure failure; // what it said, or what is held against it; status 0: nothing
+    struct rank_failure failure; // reported by the rank, or found by the daemon; status 0: none
     struct rank_end end;         // once it is known
-    char far_state;              // of a rank on another host: as last heard
+    char far_state;              // of a rank on another host: last report
     bool far_at_memory_limit;
     char state;           // as of crew_snapshot()
-    bool at_memory_limit; // likewise: it has all that rank-memory leaves it
+    bool at_memory_limit; // as of crew_snapshot(): it uses all memory that rank-memory allows
 };
 
 struct crews;
@@ -77,22 +76,22 @@ struct crew {
     int index;
     uint32_t generation; // 0: never started
     int implementation;
-    const struct guest *guest; // whose program it is; NULL: ours
+    const struct guest *guest; // NULL: the daemon's own program
     int world_size;
-    int alive;                   // ranks that are not gone, those to be started with them
-    struct squad *squad;         // of the ranks that are here; NULL: none are
-    uint64_t far;                // bit h: it has ranks on host h, which is another
+    int alive;                   // ranks that are not gone, including those not started yet
+    struct squad *squad;         // of the ranks on this host; NULL: there are none
+    uint64_t far;                // bit h: it has ranks on the other host h
     struct rank_process *ranks;  // [world_size]
     struct rank_report *reports; // [world_size], of the current job
-    struct progress *words;      // [world_size], where no rank is here
+    struct progress *words;      // [world_size], if no rank is on this host
     struct progress *progress;   // [world_size], the squad's or `words`
     struct progress *snapshot;   // [world_size], copy made before the kill
     bool killed;
-    ev_timer grace; // ranks that were asked to end, or told to
+    ev_timer grace; // for ranks that have got a message or SIGTERM to end
     bool told;
     uint64_t job;                // current or last; 0: none
     const struct job_kind *kind; // of that job
-    bool verify;                 // it wants a verdict
+    bool verify;                 // its results are verified
 };
 
 struct crews {

@@ -90,8 +90,8 @@ void mesh_fini(struct mesh *m)
 
 int mesh_descriptors(int world_size)
 {
-    // While rank r is started, the ends of ranks r.. to ranks ..r are open: (r + 1) * (n - r) at
-    // most. Kept for each rank: channel, stderr, pidfd; beside those a handful that come and go.
+    // While rank r is started, the ends of ranks >= r to ranks <= r are open: at most (r + 1) * (n
+    // - r). Each rank also has a channel, stderr and a pidfd; a few more are open for a short time.
     int half = (world_size + 1) / 2;
     return (half + 1) * (world_size - half + 1) + world_size + 3 * world_size + 16;
 }

@@ -13,15 +13,16 @@
 #include "daemon/process/pidfd.h"
 #include "daemon/process/proc.h"
 
-// Frames taken in one go, so that a rank that floods its channel does not hold the loop.
+// Maximum number of frames per event, so that a rank that floods its channel does not block the
+// loop.
 #define FRAMES_MAX        8
 #define FRAMES_AT_END_MAX 64
-// A process that ends closes its channel first. One that still lives this long after has closed it
-// on purpose, or a child of it holds on.
+// An ending process closes its channel first. A process that is still alive after this time has
+// closed it deliberately.
 #define SILENCE_S         2.
-// How often a process is looked at that has ended and cannot be reaped.
+// Period of checks of a process that has ended and cannot be reaped.
 #define REAP_AGAIN_S      .1
-// Between looks at one that is waited for.
+// Pause between checks while waiting for an end.
 #define REAP_PAUSE_MS     2
 
 #define LIBRARY_PIECE_BYTES (INT64_C(33) << 20)
@@ -76,9 +77,9 @@ static enum status frame_handle(struct rank_child *c, const struct channel_frame
     return status;
 }
 
-static void end_tell(struct rank_child *c); // below, with all that belongs to the end
+static void end_tell(struct rank_child *c); // defined below
 
-// Takes one frame; false when there is none.
+// Receives one frame; false if there is none.
 static bool frame_take(struct rank_child *c)
 {
     struct channel_frame frame;
@@ -119,7 +120,7 @@ static void on_silence(struct ev_loop *loop, ev_timer *watcher, int events)
     struct error error;
     char state = proc_state(c->pid);
     if (state == 'Z' || state == 'X')
-        return; // dead, its exit is about to be seen
+        return; // dead; its exit event follows
     error_set(&error, STATUS_UNAVAILABLE, "rank %d closed its channel and continues to run",
               c->rank);
     distrust(c, &error);
@@ -170,9 +171,8 @@ static void process_forget(struct rank_child *c)
     c->pid = 0;
 }
 
-// Its end is known, and there is nothing to reap: a process that is traced belongs to its tracer
-// until that one has waited for it. Its pidfd stays readable all the while, and must not be
-// watched.
+// Its end is known, but it cannot be reaped yet: its tracer has to wait for it first. Its pidfd
+// stays readable meanwhile, so it is not watched.
 static void reap_later(struct rank_child *c)
 {
     char text[PROC_TEXT_MAX];
@@ -186,8 +186,7 @@ static void reap_later(struct rank_child *c)
     distrust(c, &error);
 }
 
-// The channel has ended, which is the first that is seen of a process that ends
-// (channel_last_fd()).
+// The channel has ended, which is the first sign of an ending process (channel_last_fd()).
 static void end_tell(struct rank_child *c)
 {
     int wait_status;
@@ -200,8 +199,8 @@ static void end_tell(struct rank_child *c)
     handler_of(c)->ending(handler_of(c)->context, c->rank, &end);
 }
 
-// What the rank said before its end is reported before its end. Its group is killed while the
-// process is not reaped yet: until then nobody else can get the number.
+// Reports the last messages of the rank before its end. Kills its group before the process is
+// reaped, while the number of the group cannot be reused.
 static void end_look(struct rank_child *c)
 {
     struct squad *squad = c->squad;
@@ -247,7 +246,7 @@ char rank_child_state(const struct rank_child *c)
     return proc_state(c->ending ? 0 : c->pid);
 }
 
-// Libraries ask for pieces of up to 32 MiB, and some ask again for ever when they do not get them.
+// Libraries allocate pieces of up to 32 MiB, and some retry endlessly.
 bool rank_child_at_memory_limit(const struct rank_child *c)
 {
     int64_t limit = c->squad->host->confinement->memory_bytes;

@@ -16,15 +16,14 @@
 
 #define STRAYS_PAUSE_MS 2
 
-// Of our own ranks so many at least may be on their way to their first word at a time, and as many
-// as there are cores: more of them would keep the daemon from its core, and none would be ready
+// Minimum number of ranks of the daemon's own program that may start at the same time; the limit is
+// the number of cores if that is larger. More would take the daemon's core without being ready
 // sooner.
 #define STARTING_MIN 2
 
 // ---- the starter -------------------------------------------------------------------------------
 
-// A process that did not become its program has begun to end, and is reaped here. One that nobody
-// waits for any more is a stray.
+// Reaps a process that could not execute its program. An unexpected process is a stray.
 static void on_started(void *context, const struct starter_order *order, pid_t pid,
                        const struct error *error)
 {
@@ -54,7 +53,7 @@ static struct squad *find_making(const struct rank_host *host, uint64_t ticket_m
     return NULL;
 }
 
-// Squads that begin meanwhile have a new starter.
+// Squads that begin to start in these calls use a new starter.
 static void on_starter_lost(void *context, const struct error *error)
 {
     struct rank_host *host = context;
@@ -119,7 +118,7 @@ int rank_host_reap_strays(struct rank_host *host)
     return strays_end(host->kills_strays, pid_is_known, host);
 }
 
-// Those of ranks that have just been reaped come to us now.
+// Children of ranks that have just been reaped are children of this process now.
 void rank_host_fini(struct rank_host *host, uint64_t deadline_ns)
 {
     starter_destroy(host->starter);

@@ -1,23 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-// What all rank processes of this host have in common. All calls on the loop's thread, which must
+// The shared state of all rank processes of this host. All calls on the loop's thread, which must
 // be the main thread (daemon/process/spawn.h).
 #ifndef CPATTN_DAEMON_POOL_RANK_HOST_H
 #define CPATTN_DAEMON_POOL_RANK_HOST_H
 
 #include "daemon/pool/squad_state.h"
 
-// `program`: path of cpattn-rank; borrowed, as are guests and confinement. On failure
+// `program`: path of cpattn-rank. Program, guests and confinement are borrowed. On failure
 // rank_host_fini() cleans up.
 enum status rank_host_init(struct rank_host *host, struct ev_loop *loop, const char *program,
                            const struct guests *guests, const struct confinement *confinement,
                            struct error *error) MUST_CHECK;
 
-// To be called when all squads are destroyed. Ends what ranks have left behind, until deadline_ns.
+// Call after all squads are destroyed. Kills processes that ranks have left behind, until
+// deadline_ns.
 void rank_host_fini(struct rank_host *host, uint64_t deadline_ns);
 
 // Kills and reaps processes that ranks have left behind and that became children of this process.
-// If it cannot tell them from other children, it only reaps them. Returns how many are left. Does
-// nothing while the starter makes a rank.
+// If they cannot be distinguished from other children, only reaps them. Returns the number of
+// remaining ones. Does nothing while the starter creates a rank.
 int rank_host_reap_strays(struct rank_host *host);
 
 #endif

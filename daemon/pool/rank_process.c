@@ -60,7 +60,7 @@ static bool tensor_plausible(const struct figures *f, bool attention)
                      : f->tensor == 0 && report_name_is_valid(f->name);
 }
 
-// Whoever passes has broken no rule.
+// A figure of a rank that passes has no broken rule.
 static bool figures_plausible(const struct figures *f, bool pass)
 {
     return f->chunk >= 0 && f->chunk <= CHUNK_PADDING && f->elements >= 0 && f->mismatches >= 0 &&

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the daemon holds of one rank: what it has said, and how it fares. Where its process runs is
-// the business of the crew.
+// The daemon's state of one rank: its messages and its condition. The crew knows where its process
+// runs.
 #ifndef CPATTN_DAEMON_POOL_RANK_PROCESS_H
 #define CPATTN_DAEMON_POOL_RANK_PROCESS_H
 
 #include "common/channel.h"
 #include "daemon/pool/crew_state.h"
 
-// A frame from it. Not OK: it breaks a rule.
+// Handles a frame from the rank. Not OK: the frame breaks the protocol.
 enum status rank_process_frame(struct rank_process *r, const struct channel_frame *frame,
                                const void *payload, struct error *error) MUST_CHECK;
 

@@ -13,9 +13,9 @@
 #include "common/log.h"
 #include "daemon/pool/rank_child.h"
 
-// For a process that has had SIGKILL.
+// Time limit for a process that has got SIGKILL.
 #define REAP_MAX_NS (2 * NS_PER_S)
-// For the sockets to ranks of other hosts.
+// Time limit for the sockets to ranks of other hosts.
 #define MEETING_S   10.
 
 // ---- the end -----------------------------------------------------------------------------------
@@ -58,8 +58,8 @@ static void child_gone(struct squad *s, int rank, const struct rank_end *end)
         s->handler.not_started(s->handler.context, &s->error);
 }
 
-// Stops listening to the ranks that were started; the failure is reported when the last is reaped.
-// A rank that is being made counts as started.
+// Closes the channels of the started ranks; the failure is reported when the last of them is
+// reaped. A rank that is being created counts as started.
 static void start_fail(struct squad *s, const struct error *error)
 {
     int alive = s->making;
@@ -82,7 +82,7 @@ void squad_fail(struct squad *s, const struct error *error)
         start_fail(s, error);
 }
 
-// In a squad that was killed, ranks that were never made count as reaped.
+// In a killed squad ranks that were never created count as reaped.
 static void unstarted_tell(struct squad *s)
 {
     const struct rank_end end = {.kind = RANK_LIVES};
@@ -97,7 +97,7 @@ static void unstarted_tell(struct squad *s)
 
 // ---- the start ---------------------------------------------------------------------------------
 
-// Sealed, because a rank that cut the memory short would make the daemon's next read fatal.
+// Sealed: if a rank shrank the memory, the daemon's next read would be fatal.
 static enum status progress_create(struct squad *s, struct error *error)
 {
     size_t size = (size_t)s->world_size * sizeof(*s->progress);
@@ -114,7 +114,7 @@ static enum status progress_create(struct squad *s, struct error *error)
     return STATUS_OK;
 }
 
-// The next rank that is here, from `rank` on; world_size: none.
+// The next rank on this host, from `rank` on; world_size: none.
 static int next_here(const struct squad *s, int rank)
 {
     while (rank < s->world_size && !s->children[rank].squad)
@@ -135,7 +135,7 @@ static enum status rank_order_next(struct squad *s, struct error *error)
     return status;
 }
 
-// Guests may wait for one another before they say anything.
+// Guests may wait for each other before their first message, so all are started at once.
 static bool must_wait(const struct squad *s)
 {
     int silent = 0;
@@ -144,8 +144,8 @@ static bool must_wait(const struct squad *s)
     return !s->guest && silent >= s->host->starting_max;
 }
 
-// One step of a start in a round of the loop. Where nothing can be done, a socket, a word of a rank
-// or one of the starter brings the next.
+// One step of a start per round of the loop. If the start has to wait, the next step follows an
+// event: a socket, a message of a rank, or an answer of the starter.
 static void on_step(struct ev_loop *loop, ev_check *watcher, int events)
 {
     (void)events;
@@ -168,7 +168,7 @@ static void starting_go_on(struct squad *s)
         ev_idle_start(s->host->loop, &s->awake);
 }
 
-// What was ordered before the start has failed.
+// A rank that was requested before the start failed.
 static void made_too_late(struct squad *s, bool made)
 {
     const struct rank_end end = {.kind = RANK_LIVES};
@@ -308,7 +308,7 @@ void squad_signal(const struct squad *s, int number)
         rank_child_signal(&s->children[rank], number);
 }
 
-// A killed start is ended by the next step.
+// The next step ends a killed start.
 static void starting_wake(struct squad *s)
 {
     s->killed = true;
@@ -323,7 +323,7 @@ void squad_kill(struct squad *s)
         rank_child_kill(&s->children[rank]);
 }
 
-// A stopped rank gets it when it continues; a rank that is gone does not need it.
+// A stopped rank receives it when it continues; for a dead rank the failure does not matter.
 void squad_stop(struct squad *s)
 {
     struct error error;

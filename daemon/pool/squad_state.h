@@ -29,9 +29,9 @@ struct rank_child {
     pid_t pid;  // 0: not started, or reaped
     int pidfd, channel;
     ev_io exit_watcher, channel_watcher;
-    bool heard;       // it has said its first word
-    bool ending;      // told
-    ev_timer silence; // the channel is closed, the process not yet seen dead
+    bool heard;       // it has sent HELLO
+    bool ending;      // its end was reported
+    ev_timer silence; // the channel is closed, and the process is not known to be dead
     ev_timer reap;    // the process has ended and cannot be reaped yet
     struct stderr_pipe stderr_pipe;
 };
@@ -40,15 +40,15 @@ struct rank_child {
 // `gone`, but in no other callback.
 struct squad_handler {
     void *context;
-    // The start has failed; no rank of the squad is alive. Nothing else is reported of its ranks.
+    // The start has failed; no rank of the squad is alive. No other events of its ranks follow.
     void (*not_started)(void *context, const struct error *error);
-    // A frame of this generation; the first is HELLO, of the right build and rank. If not OK, the
-    // channel is closed, and `distrusted` follows.
+    // A frame of this generation; the first is HELLO, with the right build and rank. If the handler
+    // does not return OK, the channel is closed, and `distrusted` follows.
     enum status (*frame)(void *context, int rank, const struct channel_frame *frame,
                          const void *payload, struct error *error);
     // The rank has broken a rule; its channel is closed.
     void (*distrusted)(void *context, int rank, const struct error *error);
-    // Its end is known; it is not reaped yet. May be left out.
+    // Its end is known; it is not reaped yet. Optional.
     void (*ending)(void *context, int rank, const struct rank_end *end);
     // It is reaped, or was never started (RANK_LIVES). Reported once for each rank of the squad.
     void (*gone)(void *context, int rank, const struct rank_end *end);
@@ -56,7 +56,7 @@ struct squad_handler {
     void (*wrote)(void *context, int rank, const void *data, size_t size);
 };
 
-// What all rank processes of this host have in common.
+// The shared state of all rank processes of this host.
 struct rank_host {
     struct ev_loop *loop;
     const char *program;
@@ -66,11 +66,12 @@ struct rank_host {
     char **environment, **guest_environment;
     int null_fd;
     struct starter *starter;
-    uint64_t tickets; // given to squads so far
+    uint64_t tickets; // last number given to a squad
     bool kills_strays;
-    int starting_max; // ranks of one of our pools that may be starting at a time
+    int starting_max; // ranks of one pool of the daemon's own program that may start at the same
+                      // time
     struct list squads;
-    // One frame's payload; frames are dealt with one at a time.
+    // The payload of the frame that is being handled.
     _Alignas(16) uint8_t payload[CHANNEL_PAYLOAD_MAX];
 };
 
@@ -78,28 +79,28 @@ struct rank_host {
 struct squad {
     struct rank_host *host;
     struct list node; // of the host's squads
-    uint64_t ticket;  // names it in orders to the starter
+    uint64_t ticket;  // its number in requests to the starter
     struct squad_handler handler;
-    // A process is reaped. The squad may be gone afterwards.
+    // A process is reaped. The squad may be freed by this call.
     void (*child_gone)(struct squad *squad, int rank, const struct rank_end *end);
     uint32_t generation;
-    const struct guest *guest; // whose program it is; NULL: ours
+    const struct guest *guest; // NULL: the daemon's own program
     int world_size;
     int here;                    // ranks of this host
-    int alive;                   // of these: not reaped, or still to be started
+    int alive;                   // of these: not reaped, or not started yet
     struct rank_child *children; // [world_size]
     struct progress *progress;   // [world_size], shared with the ranks
     bool killed;
-    struct error error; // why it could not be started; status 0: nothing is wrong
+    struct error error; // why the start failed; status 0: it did not
     // Its start, one rank after the other.
     bool starting;
     int next;    // the rank that is started next
-    bool making; // the starter makes it; stays true for a moment after a start is cancelled
+    bool making; // the starter creates it; may stay true for a moment after a start is cancelled
     int progress_fd;
     struct mesh mesh;
     ev_check step;
-    ev_idle awake;    // keeps the loop from sleeping meanwhile
-    ev_timer meeting; // for sockets to ranks of other hosts
+    ev_idle awake;    // keeps the loop running during a start
+    ev_timer meeting; // time limit for sockets to ranks of other hosts
 };
 
 #endif

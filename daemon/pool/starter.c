@@ -17,15 +17,15 @@
 #include "common/log.h"
 #include "daemon/process/spawn.h"
 
-// From its making to its first byte.
+// Time limit from the creation of the starter to its first byte.
 #define COME_UP_MS 2000
 
-// With orders, and no answer in so many ticks, it is lost. Not one longer time: a daemon that stood
-// still itself, with its starter, finds one tick over.
+// Number of ticks without an answer after which the starter is lost. Ticks are counted, because
+// after a stop of daemon and starter together only one tick has passed.
 #define TICK_S        1.
 #define SILENCE_TICKS 3
 
-// With an order: /dev/null, stderr, channel, progress, and a socket for each other rank.
+// Descriptors of a request: /dev/null, stderr, channel, progress, and a socket for each other rank.
 #define FDS_OWN 4
 #define FDS_MAX (FDS_OWN + WORLD_SIZE_MAX - 1)
 
@@ -45,16 +45,16 @@ struct starter {
     struct starter_config config;
     pid_t pid; // 0: there is none
     int fd;
-    int orders; // not answered
+    int orders; // unanswered requests
     int silent; // ticks without an answer
     ev_io watcher;
-    ev_timer tick; // while there are orders
+    ev_timer tick; // while there are requests
 };
 
 // ---- the process -------------------------------------------------------------------------------
 
-// A copy of the daemon that has nothing of it open. Calls of the system are made as such, as in
-// daemon/process/spawn.c, and signals stay blocked: it ends with the daemon and not before.
+// The starter is a copy of the daemon with all its descriptors closed. It uses direct system calls,
+// as in daemon/process/spawn.c. Signals stay blocked; it ends with the daemon.
 
 #define SOCKET_FD 0
 
@@ -64,7 +64,7 @@ static _Noreturn void process_end(void)
         syscall(SYS_exit_group, 0);
 }
 
-// The numbers that ranks get are taken, so that descriptors that come lie above them.
+// Occupies the descriptor numbers of ranks, so that received descriptors get higher ones.
 static bool descriptors_prepare(int fd)
 {
     long taken = SOCKET_FD;
@@ -75,7 +75,7 @@ static bool descriptors_prepare(int fd)
     return taken >= 0;
 }
 
-// Gives back how many descriptors came; -1: the daemon has gone.
+// Returns the number of received descriptors; -1: the daemon has ended.
 static int order_take(struct starter_order *order, int fds[FDS_MAX])
 {
     union control control;
@@ -143,7 +143,8 @@ static _Noreturn void process_run(const struct starter_config *c, pid_t daemon, 
             error_set(&answer.error, STATUS_RESOURCE_EXHAUSTED,
                       "rank %d of %d is not started: the starter has no descriptors for it",
                       answer.order.rank, answer.order.world_size);
-        // First the answer: other ranks see the descriptors of a rank close that is not made.
+        // Answers before it closes the descriptors, because other ranks notice when those of a
+        // failed rank close.
         if (syscall(SYS_write, SOCKET_FD, &answer, sizeof(answer)) != (long)sizeof(answer))
             break;
         for (int i = 0; i < count; i++)
@@ -171,7 +172,7 @@ static void process_lose(struct starter *s)
     s->pid = 0;
 }
 
-// Without its own word it may still have the daemon's descriptors open.
+// Before its first byte it may still have the daemon's descriptors open.
 static bool came_up(int fd)
 {
     char byte;
@@ -182,7 +183,7 @@ static bool came_up(int fd)
     return count == 1 && read(fd, &byte, 1) == 1;
 }
 
-// With all signals blocked: it must not run the daemon's handlers, and is not to end by them.
+// All signals are blocked, so that the starter does not run the daemon's handlers.
 static pid_t process_make(const struct starter_config *config, int fd)
 {
     sigset_t all, old;
@@ -208,7 +209,7 @@ static enum status process_begin(struct starter *s, struct error *error)
                          strerror(errno));
     s->fd = ends[0];
     ev_io_init(&s->watcher, on_readable, s->fd, EV_READ);
-    ev_set_priority(&s->watcher, EV_MAXPRI); // before what other ranks say of its news
+    ev_set_priority(&s->watcher, EV_MAXPRI); // handled before the messages of other ranks
     s->watcher.data = s;
     pid_t pid = process_make(&s->config, ends[1]);
     int number = errno;
@@ -244,7 +245,7 @@ static void on_tick(struct ev_loop *loop, ev_timer *watcher, int events)
         lose(s, "does not answer");
 }
 
-// The silence begins now, if an answer is due.
+// Counts the silence from now, if an answer is due.
 static void silence_begin(struct starter *s)
 {
     s->silent = 0;
@@ -254,7 +255,7 @@ static void silence_begin(struct starter *s)
         ev_timer_stop(s->loop, &s->tick);
 }
 
-// An answer is written in one piece, and read as one.
+// An answer is one write and one read.
 static void on_readable(struct ev_loop *loop, ev_io *watcher, int events)
 {
     (void)loop;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The starter: a process of the daemon that starts ranks for it. Creating a process and waiting
-// until it runs its program takes milliseconds, which would hold the loop up. The ranks are still
-// children of the daemon, and are killed when it ends; so is the starter. A starter that ends is
-// lost; one that gives no answer for 3 s is killed, and lost likewise. If the starter is lost, the
-// ranks that it was about to start are not started, and the next order makes another starter. All
-// calls on the loop's thread, which must be the main thread.
+// The starter: a process that creates the ranks for the daemon. Creating a process and waiting
+// until it runs its program takes milliseconds, for which the loop would be blocked. The ranks are
+// still children of the daemon. Ranks and starter are killed when the daemon ends. A starter that
+// ends is lost; one that does not answer for 3 s is killed and lost. Then its unanswered requests
+// have failed, and the next request creates another starter. All calls on the loop's thread, which
+// must be the main thread.
 #ifndef CPATTN_DAEMON_POOL_STARTER_H
 #define CPATTN_DAEMON_POOL_STARTER_H
 
@@ -21,30 +21,30 @@
 #define STARTER_NAME "cpattnd-starter"
 
 struct starter_order {
-    uint64_t ticket; // the caller's, given back with the answer
+    uint64_t ticket; // chosen by the caller, returned with the answer
     int rank, world_size;
-    int implementation; // 0: our rank program; i: guest i - 1
+    int implementation; // 0: the daemon's own rank program; i: guest i - 1
     int device;         // index of its GPU; -1: none
     uint32_t generation;
 };
 
-// What the rank gets; borrowed for the call.
+// Descriptors of the rank; borrowed for the call.
 struct starter_fds {
     int null_fd, stderr_fd, channel_fd, progress_fd;
-    const int *mesh; // [world_size], the own entry -1
+    const int *mesh; // [world_size], -1 for the rank itself
 };
 
 struct starter_handler {
     void *context;
-    // The answer to an order. status 0: it is a child of the daemon and runs its program.
+    // The answer to a request. status 0: the process is a child of the daemon and runs its program.
     // Otherwise there is no process.
     void (*started)(void *context, const struct starter_order *order, pid_t pid,
                     const struct error *error);
-    // The starter is lost, and with it all orders that are not answered.
+    // The starter is lost, and all unanswered requests have failed.
     void (*lost)(void *context, const struct error *error);
 };
 
-// What the orders are about. All is borrowed for the life of the starter and does not change.
+// The programs that requests refer to. Borrowed for the life of the starter; must not change.
 struct starter_config {
     const char *program;
     const struct guests *guests;
@@ -57,14 +57,15 @@ struct starter;
 enum status starter_create(struct ev_loop *loop, const struct starter_config *config,
                            struct starter **starter, struct error *error) MUST_CHECK;
 
-// Drops unanswered orders silently. Takes NULL.
+// Drops unanswered requests without a report. Accepts NULL.
 void starter_destroy(struct starter *s);
 
-// Orders a rank. The descriptors can be closed afterwards. After a failure there is no answer.
+// Requests a rank. The caller may close the descriptors afterwards. After a failure no answer
+// follows.
 enum status starter_order(struct starter *s, const struct starter_order *order,
                           const struct starter_fds *fds, struct error *error) MUST_CHECK;
 
-// Whether there are orders that are not answered: then there may be a rank that is not known yet.
+// True if there are unanswered requests: then a rank may exist that the daemon does not know yet.
 bool starter_is_busy(const struct starter *s);
 
 // Its process; 0: it is lost.

@@ -9,7 +9,7 @@
 #include "common/limits.h"
 
 #define READ_BYTES      4096
-// At most this much in one go: a rank that writes without end must not hold the loop.
+// Maximum number of bytes per event, so that a rank that writes endlessly does not block the loop.
 #define DRAIN_BYTES_MAX (4 * STDERR_RING_BYTES)
 
 static void pipe_end(struct stderr_pipe *p)
@@ -21,7 +21,7 @@ static void pipe_end(struct stderr_pipe *p)
     p->fd = -1;
 }
 
-// Bytes read; 0 when there is nothing, or nothing any more.
+// Number of bytes read; 0: none, or the end.
 static size_t pipe_read(struct stderr_pipe *p)
 {
     char data[READ_BYTES];

@@ -17,8 +17,8 @@ struct stderr_pipe {
     void (*wrote)(void *context, const void *data, size_t size);
 };
 
-// Creates the pipe; the caller owns *write_end (close-on-exec, blocking). `wrote` gets what comes
-// of it. RESOURCE_EXHAUSTED.
+// Creates the pipe; the caller owns *write_end (close-on-exec, blocking). `wrote` is called with
+// the received bytes. RESOURCE_EXHAUSTED.
 enum status stderr_pipe_init(struct stderr_pipe *p, struct ev_loop *loop,
                              void (*wrote)(void *context, const void *data, size_t size),
                              void *context, int *write_end, struct error *error) MUST_CHECK;
@@ -26,7 +26,7 @@ enum status stderr_pipe_init(struct stderr_pipe *p, struct ev_loop *loop,
 // Reads the pending bytes, up to a bound.
 void stderr_pipe_drain(struct stderr_pipe *p);
 
-// Closes it. Takes a zeroed one.
+// Closes it. Accepts a zeroed struct.
 void stderr_pipe_fini(struct stderr_pipe *p);
 
 #endif

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a rank has written to its stderr. A ring keeps the newest bytes for answers; lines go to the
-// daemon's log, up to a rate.
+// The stderr output of a rank. A ring keeps the newest bytes for answers; lines go to the daemon's
+// log, up to a rate.
 #ifndef CPATTN_DAEMON_POOL_STDERR_TEXT_H
 #define CPATTN_DAEMON_POOL_STDERR_TEXT_H
 
@@ -9,7 +9,7 @@
 
 #include "common/bytering.h"
 
-// Of one rank in the log. The ring keeps the newest STDERR_RING_BYTES whatever the rate.
+// Rate of one rank in the log. The ring keeps the newest STDERR_RING_BYTES at any rate.
 #define STDERR_LOG_BYTES_PER_S 4096
 #define STDERR_LINE_MAX        512
 
@@ -29,10 +29,10 @@ enum status stderr_text_init(struct stderr_text *t, int rank, int world_size, ui
 
 void stderr_text_add(struct stderr_text *t, const void *data, size_t size);
 
-// Nothing more comes: logs the rest of the last line. The ring stays readable.
+// The end of the output: logs the rest of the last line. The ring stays readable.
 void stderr_text_end(struct stderr_text *t);
 
-// Frees the ring. Takes a zeroed one.
+// Frees the ring. Accepts a zeroed struct.
 void stderr_text_fini(struct stderr_text *t);
 
 #endif

@@ -13,7 +13,7 @@
 #include "daemon/process/filter.h"
 #include "daemon/settings/rank_user.h"
 
-// Memory that a rank's libraries take before a case; most of it are OpenBLAS's buffers.
+// Memory that a rank's libraries use before a case, mostly buffers of OpenBLAS.
 #define CONFINE_LIBRARIES_BYTES (INT64_C(192) << 20)
 
 struct confinement {
@@ -44,7 +44,7 @@ void confine_plan(const struct confinement *c, int descriptors, struct confine_o
 
 // Call in the child just before it executes the program. False with errno: a call failed.
 bool confine_limits(const struct confine_orders *orders);
-// As late as can be: the daemon waits until the child has become the program.
+// Call as late as possible: the daemon waits until the child has executed the program.
 void confine_priority(const struct confine_orders *orders);
 bool confine_user(const struct rank_user *user);
 

@@ -21,8 +21,8 @@ struct filter {
 // True if this build and the kernel support filters.
 bool filter_is_there(void);
 
-// `sockets`: whether it may have other sockets than those of the unix kind. UNIMPLEMENTED: this
-// build has no filters; UNAVAILABLE: it could not be made. To be called before there are threads.
+// `sockets`: permits sockets other than unix sockets. UNIMPLEMENTED: this build has no filters;
+// UNAVAILABLE: the filter could not be created. Call before threads are started.
 enum status filter_create(bool sockets, struct filter *filter, struct error *error) MUST_CHECK;
 
 // Call in the child as the last step before it executes the program. False with errno: a call

@@ -22,7 +22,8 @@
 #define SPAWN_FD_PROGRESS 4
 #define SPAWN_FD_MESH     5
 
-// Descriptors are moved here before a spawn, out of the way of the numbers that ranks get.
+// Descriptors are moved to this number or above before a spawn, because ranks get the lower
+// numbers.
 #define SPAWN_FD_MIN 128
 
 // Moves a descriptor to SPAWN_FD_MIN or above, close-on-exec; the old number is closed either way.
@@ -31,18 +32,17 @@ int spawn_fd_lift(int fd);
 
 struct spawn_process {
     const char *program;    // a path
-    char *const *arguments; // NULL: it ends where it would run the program, if it can
+    char *const *arguments; // NULL: the child checks that it can execute the program, and ends
     char *const *environment;
-    const int
-        *fds; // [fd_count], each SPAWN_FD_MIN or above: what becomes descriptor 0, 1...; -1: none
+    const int *fds; // [fd_count], each SPAWN_FD_MIN or above: become descriptors 0, 1...; -1: none
     int fd_count;
     const struct confinement *confinement;
     pid_t parent; // 0: the caller; else the caller's parent, whose child the process becomes
 };
 
-// Starts the process. It is killed when the thread that is its parent ends, or that made its parent
-// a child: both must be main threads. UNAVAILABLE with a sentence about the failed call; then the
-// process has ended, and if *pid is not 0, `parent` has to reap it.
+// Starts the process. It is killed when its parent thread ends, so the parent must be a main
+// thread. UNAVAILABLE with the failed call; then the process has ended, and if *pid is not 0,
+// `parent` has to reap it.
 enum status spawn_process(const struct spawn_process *p, pid_t *pid,
                           struct error *error) MUST_CHECK;
 
@@ -53,7 +53,8 @@ enum status spawn_try(const struct confinement *c, const char *program,
 
 struct spawn {
     const char *program;
-    char *const *words; // of a guest's command, the program first; NULL: a rank program of ours
+    char *const
+        *words; // of a guest's command, the program first; NULL: the daemon's own rank program
     char *const *environment;
     const struct confinement *confinement;
     pid_t parent; // the daemon, as of spawn_process
@@ -62,16 +63,16 @@ struct spawn {
     int device; // index of its GPU; -1: none
     // Borrowed, all SPAWN_FD_MIN or above.
     int null_fd, stderr_fd, channel_fd, progress_fd;
-    const int *mesh; // [world_size], the own entry -1
+    const int *mesh; // [world_size], -1 for the rank itself
 };
 
 // Starts a rank, as spawn_process().
 enum status spawn_rank(const struct spawn *s, pid_t *pid, struct error *error) MUST_CHECK;
 
-// The environment of ranks: one BLAS thread each, a plain locale, and of the daemon's own PATH,
-// LD_LIBRARY_PATH, what sanitizers read, CUDA_* and NCCL_*; that of guests has what Python and
-// frameworks look for, too. Nothing else is inherited. Owned by the caller,
-// spawn_environment_destroy(); NULL without memory.
+// The environment of ranks: one BLAS thread each, the locale C, and from the daemon's environment
+// PATH, LD_LIBRARY_PATH, options of sanitizers, CUDA_* and NCCL_*; for guests also the variables of
+// Python and frameworks. No other variables are inherited. The caller frees it with
+// spawn_environment_destroy(); NULL: memory is short.
 char **spawn_environment_create(bool of_guests);
 void spawn_environment_destroy(char **environment);
 

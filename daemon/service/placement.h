@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the core wants the ranks of a pool to be started.
+// The hosts and devices of a pool's ranks, as the core has assigned them.
 #ifndef CPATTN_DAEMON_SERVICE_PLACEMENT_H
 #define CPATTN_DAEMON_SERVICE_PLACEMENT_H
 

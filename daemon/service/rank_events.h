@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What ranks do, as events of the core.
+// Converts events of ranks to events of the core.
 #ifndef CPATTN_DAEMON_SERVICE_RANK_EVENTS_H
 #define CPATTN_DAEMON_SERVICE_RANK_EVENTS_H
 

@@ -57,10 +57,10 @@ void service_drain(struct service *service);
 // The same, but answers the admitted ones UNAVAILABLE and kills their ranks at once.
 void service_stop(struct service *service);
 
-// The pools of it, for those who run ranks on other hosts.
+// Its pools, for the code that runs ranks on other hosts.
 struct crews *service_crews(struct service *service);
 
-// An agent of a host is gone, or there. The pools hear of it after this (crews_host_lost()).
+// The agent of a host is lost or connected. Call crews_host_lost() after this.
 void service_host_lost(struct service *service, int host);
 void service_host_back(struct service *service, int host);
 

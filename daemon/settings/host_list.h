@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Settings for ranks on other hosts: which hosts, and where their agents connect.
+// Settings for ranks on other hosts: the hosts, and the address for their agents.
 #ifndef CPATTN_DAEMON_SETTINGS_HOST_LIST_H
 #define CPATTN_DAEMON_SETTINGS_HOST_LIST_H
 
@@ -38,8 +38,8 @@ bool host_name_ok(const char *name);
 // As NET_URL_SYNTAX. False: the text is not an address; nothing is changed.
 bool agents_listen_parse(struct hosts_config *hosts, const char *text);
 
-// Checks the combination; INVALID_ARGUMENT names the missing setting. `providers`: there are
-// some.
+// Checks the combination; INVALID_ARGUMENT names the missing setting. `providers`: the settings
+// have providers.
 enum status hosts_check(const struct hosts_config *hosts, bool providers,
                         struct error *error) MUST_CHECK;
 

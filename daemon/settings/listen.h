@@ -24,7 +24,7 @@ struct listen_config {
 bool listen_parse(struct listen_config *listen, const char *text);
 
 // Checks the combination of settings: network clients must authenticate. INVALID_ARGUMENT names the
-// missing setting. `agents`: agents-listen as given, if that is with TLS, which has the same
+// missing setting. `agents`: the URL of agents-listen if it has TLS, which uses the same
 // certificate; else NULL.
 enum status listen_check(const struct listen_config *listen, const char *agents,
                          struct error *error) MUST_CHECK;
