@@ -131,11 +131,8 @@ static enum status check(const void *spec, struct error *error)
                          "iterations is %d in place, where each run reduces what the one before "
                          "left; accepted is 1, or verify false",
                          c->iterations);
-    enum status status = support_nodes(c->world_size, c->nodes, error);
-    if (status == STATUS_OK)
-        status = support_ranks_per_node(c->world_size, c->nodes, c->ranks_per_node, error);
-    if (status == STATUS_OK)
-        status = support_guest_order(c->implementation, c->explore_seed, error);
+    enum status status = support_place(c->world_size, c->nodes, c->ranks_per_node,
+                                       c->implementation, c->explore_seed, error);
     return status == STATUS_OK ? algorithm_check(c, error) : status;
 }
 

@@ -91,11 +91,8 @@ static enum status check(const void *spec, struct error *error)
 {
     const struct linear *l = spec;
     enum status status = middle_check(l, error);
-    if (status == STATUS_OK)
-        status = support_nodes(l->world_size, l->nodes, error);
-    if (status == STATUS_OK)
-        status = support_ranks_per_node(l->world_size, l->nodes, l->ranks_per_node, error);
-    return status == STATUS_OK ? support_guest_order(l->implementation, l->explore_seed, error)
+    return status == STATUS_OK ? support_place(l->world_size, l->nodes, l->ranks_per_node,
+                                               l->implementation, l->explore_seed, error)
                                : status;
 }
 

@@ -45,7 +45,7 @@ static enum status check_group(const struct cp_case *c, struct error *error)
                      c->a2a_size, c->world_size);
 }
 
-enum status support_nodes(int32_t world_size, int32_t nodes, struct error *error)
+static enum status nodes_check(int32_t world_size, int32_t nodes, struct error *error)
 {
     if (nodes == 0 || world_size % nodes == 0)
         return STATUS_OK;
@@ -56,11 +56,11 @@ enum status support_nodes(int32_t world_size, int32_t nodes, struct error *error
 
 static enum status check_nodes(const struct cp_case *c, struct error *error)
 {
-    return support_nodes(c->world_size, c->nodes, error);
+    return nodes_check(c->world_size, c->nodes, error);
 }
 
-enum status support_ranks_per_node(int32_t world_size, int32_t nodes, int32_t ranks_per_node,
-                                   struct error *error)
+static enum status ranks_per_node_check(int32_t world_size, int32_t nodes, int32_t ranks_per_node,
+                                        struct error *error)
 {
     int32_t made = ranks_per_node ? world_size / ranks_per_node : 0;
     if (ranks_per_node == 0 ||
@@ -74,11 +74,11 @@ enum status support_ranks_per_node(int32_t world_size, int32_t nodes, int32_t ra
 
 static enum status check_ranks_per_node(const struct cp_case *c, struct error *error)
 {
-    return support_ranks_per_node(c->world_size, c->nodes, c->ranks_per_node, error);
+    return ranks_per_node_check(c->world_size, c->nodes, c->ranks_per_node, error);
 }
 
-enum status support_guest_order(const char *implementation, uint64_t explore_seed,
-                                struct error *error)
+static enum status guest_order_check(const char *implementation, uint64_t explore_seed,
+                                     struct error *error)
 {
     if (!implementation[0] || explore_seed == 0)
         return STATUS_OK;
@@ -86,6 +86,15 @@ enum status support_guest_order(const char *implementation, uint64_t explore_see
                      "explore_seed is %llu with implementation %s; accepted is 0 there, or "
                      "implementation cpattn",
                      (unsigned long long)explore_seed, implementation);
+}
+
+enum status support_place(int32_t world_size, int32_t nodes, int32_t ranks_per_node,
+                          const char *implementation, uint64_t explore_seed, struct error *error)
+{
+    enum status status = nodes_check(world_size, nodes, error);
+    if (status == STATUS_OK)
+        status = ranks_per_node_check(world_size, nodes, ranks_per_node, error);
+    return status == STATUS_OK ? guest_order_check(implementation, explore_seed, error) : status;
 }
 
 static enum status check_window(const struct cp_case *c, struct error *error)
@@ -141,7 +150,7 @@ static enum status check_softcap(const struct cp_case *c, struct error *error)
 
 static enum status check_guest_order(const struct cp_case *c, struct error *error)
 {
-    return support_guest_order(c->implementation, c->explore_seed, error);
+    return guest_order_check(c->implementation, c->explore_seed, error);
 }
 
 static enum status check_guest_provider(const struct cp_case *c, struct error *error)

@@ -17,11 +17,10 @@ struct support_rule {
 // what. What none of them refuses is supported, in every combination.
 const struct support_rule *support_rules(void);
 
-// The rules of fields that other kinds of jobs have, too.
-enum status support_nodes(int32_t world_size, int32_t nodes, struct error *error) MUST_CHECK;
-enum status support_ranks_per_node(int32_t world_size, int32_t nodes, int32_t ranks_per_node,
-                                   struct error *error) MUST_CHECK;
-enum status support_guest_order(const char *implementation, uint64_t explore_seed,
-                                struct error *error) MUST_CHECK;
+// The rules of fields that other kinds of jobs have, too: where a job runs, and that a guest's job
+// has no order to explore.
+enum status support_place(int32_t world_size, int32_t nodes, int32_t ranks_per_node,
+                          const char *implementation, uint64_t explore_seed,
+                          struct error *error) MUST_CHECK;
 
 #endif

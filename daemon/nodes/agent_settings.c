@@ -15,15 +15,6 @@
 
 #define USAGE_STATUS 64
 
-static bool path_set(char *path, const char *text)
-{
-    size_t length = strlen(text);
-    if (length == 0 || length >= PATH_MAX)
-        return false;
-    memcpy(path, text, length + 1);
-    return true;
-}
-
 static bool daemon_set(struct agent_settings *s, const char *text)
 {
     if (strlen(text) >= sizeof(s->daemon_text) || !net_url_parse(text, &s->daemon))
@@ -42,22 +33,22 @@ static bool name_set(struct agent_settings *s, const char *text)
 
 static bool token_file_set(struct agent_settings *s, const char *text)
 {
-    return path_set(s->token_file, text);
+    return path_parse(s->token_file, text);
 }
 
 static bool tls_ca_set(struct agent_settings *s, const char *text)
 {
-    return path_set(s->tls_ca, text);
+    return path_parse(s->tls_ca, text);
 }
 
 static bool tls_certificate_set(struct agent_settings *s, const char *text)
 {
-    return path_set(s->tls_certificate, text);
+    return path_parse(s->tls_certificate, text);
 }
 
 static bool tls_key_set(struct agent_settings *s, const char *text)
 {
-    return path_set(s->tls_key, text);
+    return path_parse(s->tls_key, text);
 }
 
 static bool mesh_address_set(struct agent_settings *s, const char *text)
@@ -102,12 +93,12 @@ static bool rank_memory_set(struct agent_settings *s, const char *text)
 
 static bool rank_program_set(struct agent_settings *s, const char *text)
 {
-    return path_set(s->host.rank_program, text);
+    return path_parse(s->host.rank_program, text);
 }
 
 static bool cuda_rank_program_set(struct agent_settings *s, const char *text)
 {
-    return path_set(s->host.cuda_rank_program, text);
+    return path_parse(s->host.cuda_rank_program, text);
 }
 
 static bool log_level_set(struct agent_settings *s, const char *text)

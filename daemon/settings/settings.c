@@ -24,28 +24,19 @@
 
 // ---- values ------------------------------------------------------------------------------------
 
-static bool path_set(char *path, const char *text)
-{
-    size_t length = strlen(text);
-    if (length == 0 || length >= PATH_MAX)
-        return false;
-    memcpy(path, text, length + 1);
-    return true;
-}
-
 static bool socket_set(struct settings *c, const char *text)
 {
-    return path_set(c->socket, text);
+    return path_parse(c->socket, text);
 }
 
 static bool rank_program_set(struct settings *c, const char *text)
 {
-    return path_set(c->rank_program, text);
+    return path_parse(c->rank_program, text);
 }
 
 static bool cuda_rank_program_set(struct settings *c, const char *text)
 {
-    return path_set(c->cuda_rank_program, text);
+    return path_parse(c->cuda_rank_program, text);
 }
 
 static bool listen_set(struct settings *c, const char *text)
@@ -60,22 +51,22 @@ static bool metrics_set(struct settings *c, const char *text)
 
 static bool token_file_set(struct settings *c, const char *text)
 {
-    return path_set(c->listen.token_file, text);
+    return path_parse(c->listen.token_file, text);
 }
 
 static bool tls_certificate_set(struct settings *c, const char *text)
 {
-    return path_set(c->listen.tls_certificate, text);
+    return path_parse(c->listen.tls_certificate, text);
 }
 
 static bool tls_key_set(struct settings *c, const char *text)
 {
-    return path_set(c->listen.tls_key, text);
+    return path_parse(c->listen.tls_key, text);
 }
 
 static bool tls_clients_set(struct settings *c, const char *text)
 {
-    return path_set(c->listen.tls_clients, text);
+    return path_parse(c->listen.tls_clients, text);
 }
 
 static bool tls_version_min_set(struct settings *c, const char *text)
@@ -117,7 +108,7 @@ static bool agents_listen_set(struct settings *c, const char *text)
 
 static bool agents_token_file_set(struct settings *c, const char *text)
 {
-    return path_set(c->hosts.token_file, text);
+    return path_parse(c->hosts.token_file, text);
 }
 
 static bool mesh_port_set(struct settings *c, const char *text)
@@ -147,11 +138,7 @@ static bool user_device_time_set(struct settings *c, const char *text)
 
 static bool timeout_max_set(struct settings *c, const char *text)
 {
-    uint64_t timeout_ns;
-    if (!duration_parse(text, &timeout_ns) || timeout_ns == 0 || timeout_ns > TIMEOUT_MAX_NS)
-        return false;
-    c->timeout_max_ns = timeout_ns;
-    return true;
+    return timeout_parse(text, TIMEOUT_MAX_NS, &c->timeout_max_ns);
 }
 
 static bool allow_users_set(struct settings *c, const char *text)
@@ -196,20 +183,12 @@ static bool rank_memory_set(struct settings *c, const char *text)
 
 static bool start_timeout_set(struct settings *c, const char *text)
 {
-    uint64_t timeout_ns;
-    if (!duration_parse(text, &timeout_ns) || timeout_ns == 0)
-        return false;
-    c->start_timeout_ns = timeout_ns;
-    return true;
+    return timeout_parse(text, UINT64_MAX, &c->start_timeout_ns);
 }
 
 static bool kill_timeout_set(struct settings *c, const char *text)
 {
-    uint64_t timeout_ns;
-    if (!duration_parse(text, &timeout_ns) || timeout_ns == 0)
-        return false;
-    c->kill_timeout_ns = timeout_ns;
-    return true;
+    return timeout_parse(text, UINT64_MAX, &c->kill_timeout_ns);
 }
 
 static bool provider_set(struct settings *c, const char *text)

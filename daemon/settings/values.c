@@ -30,6 +30,24 @@ bool int_parse(const char *text, int min, int max, int *value)
     return true;
 }
 
+bool path_parse(char path[PATH_MAX], const char *text)
+{
+    size_t length = strlen(text);
+    if (length == 0 || length >= PATH_MAX)
+        return false;
+    memcpy(path, text, length + 1);
+    return true;
+}
+
+bool timeout_parse(const char *text, uint64_t max_ns, uint64_t *timeout_ns)
+{
+    uint64_t time_ns;
+    if (!duration_parse(text, &time_ns) || time_ns == 0 || time_ns > max_ns)
+        return false;
+    *timeout_ns = time_ns;
+    return true;
+}
+
 bool bytes_parse(const char *text, int64_t *bytes)
 {
     static const char units[] = "KMGT";

@@ -4,6 +4,7 @@
 #ifndef CPATTN_DAEMON_SETTINGS_VALUES_H
 #define CPATTN_DAEMON_SETTINGS_VALUES_H
 
+#include <limits.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -12,6 +13,12 @@ bool integer_parse(const char *text, int64_t min, int64_t max, int64_t *value);
 
 // The same as an int.
 bool int_parse(const char *text, int min, int max, int *value);
+
+// A path, not empty.
+bool path_parse(char path[PATH_MAX], const char *text);
+
+// A time of more than 0, up to max_ns.
+bool timeout_parse(const char *text, uint64_t max_ns, uint64_t *timeout_ns);
 
 // "4096", "512MiB", "8G": a whole number with a binary unit, at least 1.
 bool bytes_parse(const char *text, int64_t *bytes);

@@ -32,6 +32,14 @@ void fixture_end(void)
     core_destroy(f.core);
 }
 
+TCase *fixture_case(Suite *suite, void (*begin)(void), const char *name)
+{
+    TCase *c = tcase_create(name);
+    tcase_add_checked_fixture(c, begin, fixture_end);
+    suite_add_tcase(suite, c);
+    return c;
+}
+
 void fixture_again(const struct core_config *config)
 {
     fixture_end();

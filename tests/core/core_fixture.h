@@ -31,6 +31,8 @@ extern struct fixture f;
 struct core_config fixture_config(void);
 void fixture_begin(const struct core_config *config);
 void fixture_end(void);
+// A test case of the suite, whose tests run between `begin` and fixture_end().
+TCase *fixture_case(Suite *suite, void (*begin)(void), const char *name);
 void fixture_again(const struct core_config *config); // ends and begins
 
 // Moves the clock and tells the core.

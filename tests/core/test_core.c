@@ -399,21 +399,13 @@ END_TEST
 
 // ------------------------------------------------------------------------------------------------
 
-static TCase *case_make(const char *name)
-{
-    TCase *c = tcase_create(name);
-    tcase_add_checked_fixture(c, begin, fixture_end);
-    return c;
-}
-
 int main(void)
 {
     Suite *suite = suite_create("core");
-    TCase *c = case_make("jobs");
+    TCase *c = fixture_case(suite, begin, "jobs");
     tcase_add_test(c, a_job_starts_its_pool_and_leaves_it_warm);
     tcase_add_test(c, only_the_part_of_a_start_that_a_job_waited_for_counts);
-    suite_add_tcase(suite, c);
-    c = case_make("lost ranks");
+    c = fixture_case(suite, begin, "lost ranks");
     tcase_add_test(c, a_rank_that_exits_takes_the_pool_and_one_job);
     tcase_add_test(c, a_rank_that_fails_is_named_and_others_are_not);
     tcase_add_test(c, the_cause_behind_a_lost_peer_is_awaited);
@@ -424,8 +416,7 @@ int main(void)
     tcase_add_test(c, a_rank_that_breaks_the_protocol_has_failed);
     tcase_add_test(c, an_idle_pool_that_loses_a_rank_goes);
     tcase_add_test(c, what_a_dead_generation_says_is_ignored);
-    suite_add_tcase(suite, c);
-    c = case_make("deadlines");
+    c = fixture_case(suite, begin, "deadlines");
     tcase_add_test(c, the_deadline_of_a_running_job_ends_its_pool);
     tcase_add_test(c, the_deadline_counts_from_admission);
     tcase_add_test(c, the_deadline_covers_the_start);
@@ -437,6 +428,5 @@ int main(void)
     tcase_add_test(c, the_limit_of_a_run_counts_from_its_start);
     tcase_add_test(c, the_limit_of_a_run_gives_no_more_time);
     tcase_add_test(c, a_timeout_beyond_the_end_of_time_never_comes);
-    suite_add_tcase(suite, c);
     return runner_run(suite);
 }

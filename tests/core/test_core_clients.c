@@ -396,18 +396,10 @@ END_TEST
 
 // ------------------------------------------------------------------------------------------------
 
-static TCase *case_make(Suite *suite, const char *name)
-{
-    TCase *c = tcase_create(name);
-    tcase_add_checked_fixture(c, begin, fixture_end);
-    suite_add_tcase(suite, c);
-    return c;
-}
-
 int main(void)
 {
     Suite *suite = suite_create("core clients");
-    TCase *c = case_make(suite, "clients");
+    TCase *c = fixture_case(suite, begin, "clients");
     tcase_add_test(c, a_full_queue_refuses_at_once);
     tcase_add_test(c, a_request_id_runs_once);
     tcase_add_test(c, an_answered_request_is_forgotten_after_so_many_others);
@@ -420,7 +412,7 @@ int main(void)
     tcase_add_test(c, nobody_takes_the_whole_queue);
     tcase_add_test(c, limits_change_while_it_runs);
     tcase_add_test(c, what_nobody_waits_for_is_dropped_from_the_queue);
-    c = case_make(suite, "poison");
+    c = fixture_case(suite, begin, "poison");
     tcase_add_test(c, a_case_that_has_killed_two_pools_is_refused_for_an_hour);
     tcase_add_test(c, a_case_that_ran_to_its_end_is_innocent);
     tcase_add_test(c, a_kill_from_outside_is_no_evidence);

@@ -431,37 +431,29 @@ END_TEST
 
 // ------------------------------------------------------------------------------------------------
 
-static TCase *case_make(Suite *suite, const char *name)
-{
-    TCase *c = tcase_create(name);
-    tcase_add_checked_fixture(c, begin, fixture_end);
-    suite_add_tcase(suite, c);
-    return c;
-}
-
 int main(void)
 {
     Suite *suite = suite_create("core schedule");
-    TCase *c = case_make(suite, "devices");
+    TCase *c = fixture_case(suite, begin, "devices");
     tcase_add_test(c, pools_of_one_world_size_run_side_by_side);
     tcase_add_test(c, an_idle_pool_is_used_before_another_is_started);
     tcase_add_test(c, jobs_that_share_a_device_take_turns);
     tcase_add_test(c, devices_are_free_when_the_killed_are_reaped);
     tcase_add_test(c, a_pool_may_be_larger_than_the_devices_only_if_allowed);
     tcase_add_test(c, the_largest_machine);
-    c = case_make(suite, "fairness");
+    c = fixture_case(suite, begin, "fairness");
     tcase_add_test(c, jobs_run_in_order_of_admission);
     tcase_add_test(c, a_stream_of_small_jobs_does_not_starve_a_large_one);
     tcase_add_test(c, what_nobody_waits_for_is_used_by_later_jobs);
     tcase_add_test(c, devices_are_not_kept_for_a_pool_in_back_off);
     tcase_add_test(c, no_more_pools_are_started_than_jobs_wait);
-    c = case_make(suite, "room");
+    c = fixture_case(suite, begin, "room");
     tcase_add_test(c, the_pool_used_longest_ago_makes_room);
     tcase_add_test(c, as_many_pools_go_as_are_needed);
     tcase_add_test(c, a_pool_larger_than_the_limit_may_be_alone);
     tcase_add_test(c, room_that_an_earlier_job_waits_for_is_not_taken);
     tcase_add_test(c, a_pool_that_an_earlier_job_waits_for_does_not_make_room);
-    c = case_make(suite, "end and view");
+    c = fixture_case(suite, begin, "end and view");
     tcase_add_test(c, draining_ends_what_is_idle_and_serves_what_waits);
     tcase_add_test(c, an_empty_daemon_drains_at_once);
     tcase_add_test(c, an_idle_pool_is_stopped_after_its_time);

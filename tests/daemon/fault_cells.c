@@ -19,13 +19,13 @@ static bool cell_report(const struct cells *cells, int number, const struct cell
 {
     char line[1400];
     int length =
-        snprintf(line, sizeof(line), "%s - %d %s%s: %s%s%s\n", scene.trouble[0] ? "not ok" : "ok",
+        snprintf(line, sizeof(line), "%s - %d %s%s: %s%s%s\n", trouble_text[0] ? "not ok" : "ok",
                  number, cells->prefix, point_names[cell->point], kind_names[cell->kind],
-                 scene.trouble[0] ? "\n# " : "", scene.trouble);
+                 trouble_text[0] ? "\n# " : "", trouble_text);
     fflush(stdout);
     ssize_t ignored = write(STDOUT_FILENO, line, (size_t)length);
     (void)ignored;
-    return scene.trouble[0] == '\0';
+    return trouble_text[0] == '\0';
 }
 
 static int pairs(void)
@@ -90,7 +90,7 @@ static bool is_wanted(const struct cells *cells, int i, int argc, char **argv)
 static bool worker_cell(const struct cells *cells, int i)
 {
     struct cell cell = cell_of(cells, i);
-    scene.trouble[0] = '\0';
+    trouble_forget();
     cells->run(&cell);
     nothing_more();
     baseline_await();

@@ -6,7 +6,6 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <spawn.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,16 +26,6 @@ const char *const point_names[] = {FAULT_POINT_LIST(FAULT_TEXT)};
 const char *const kind_names[] = {FAULT_KIND_LIST(FAULT_TEXT)};
 
 struct scene scene;
-
-void trouble(const char *format, ...)
-{
-    va_list arguments;
-    if (scene.trouble[0])
-        return;
-    va_start(arguments, format);
-    vsnprintf(scene.trouble, sizeof(scene.trouble), format, arguments);
-    va_end(arguments);
-}
 
 bool is_start(enum fault_point point)
 {

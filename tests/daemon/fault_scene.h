@@ -21,6 +21,7 @@
 
 #include "common/fault.h"
 #include "tests/support/raw_client.h"
+#include "tests/support/trouble.h"
 
 // Far beyond what anything takes.
 #define PATIENCE_MS  60000
@@ -51,11 +52,7 @@ extern struct scene {
     struct raw_client client;
     uint32_t last;
     int descriptors, children; // with a warm pool and nothing to do
-    char trouble[1024];        // what is wrong with this cell; "": nothing
 } scene;
-
-// Notes what is wrong with the cell; the first that is said is kept.
-__attribute__((format(printf, 1, 2))) void trouble(const char *format, ...);
 
 bool is_start(enum fault_point point); // before the rank is ready
 bool is_hang(enum fault_kind kind);

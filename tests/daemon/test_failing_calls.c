@@ -8,7 +8,6 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <spawn.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,6 +18,7 @@
 
 #include "tests/support/raw_client.h"
 #include "tests/support/runner.h"
+#include "tests/support/trouble.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 int main(void)
@@ -47,20 +47,10 @@ static const struct {
 enum { KINDS = sizeof(kinds) / sizeof(kinds[0]) };
 
 static struct {
-    char folder[64], socket[96], log[96], mark[96], trouble[512];
+    char folder[64], socket[96], log[96], mark[96];
     pid_t pid;
     uint32_t last;
 } w;
-
-__attribute__((format(printf, 1, 2))) static void trouble(const char *format, ...)
-{
-    va_list arguments;
-    if (w.trouble[0])
-        return;
-    va_start(arguments, format);
-    vsnprintf(w.trouble, sizeof(w.trouble), format, arguments);
-    va_end(arguments);
-}
 
 // ---- the daemon --------------------------------------------------------------------------------
 
@@ -187,7 +177,7 @@ static bool fail_once(const char *call, int number)
     snprintf(w.socket, sizeof(w.socket), "%s/socket", w.folder);
     snprintf(w.log, sizeof(w.log), "%s/log", w.folder);
     snprintf(w.mark, sizeof(w.mark), "%s/mark", w.folder);
-    w.trouble[0] = '\0';
+    trouble_forget();
     daemon_start(call, number);
     for (int waited = 0; waited < PATIENCE_MS && !up && (lives = alive(&status)); waited += 2) {
         usleep(2000);
@@ -201,8 +191,8 @@ static bool fail_once(const char *call, int number)
         trouble("it ends without a message, wait status 0x%x", (unsigned)status);
     bool met = access(w.mark, F_OK) == 0;
     nothing_left();
-    if (w.trouble[0]) {
-        printf("# %s %d: %s\n", call, number, w.trouble);
+    if (trouble_text[0]) {
+        printf("# %s %d: %s\n", call, number, trouble_text);
         fflush(stdout);
     }
     return met;
@@ -216,9 +206,9 @@ static int kind_run(int kind, int worker)
     int met = 0;
     for (int n = 1 + worker; n <= kinds[kind].count; n += WORKERS) {
         if (!fail_once(kinds[kind].call, 1 + (n - 1) * kinds[kind].apart))
-            return w.trouble[0] ? -1 : met;
+            return trouble_text[0] ? -1 : met;
         met++;
-        if (w.trouble[0])
+        if (trouble_text[0])
             return -1;
     }
     return met;

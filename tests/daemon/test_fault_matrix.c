@@ -132,7 +132,7 @@ static int short_ms(const struct cell *cell)
 static void cell_run(const struct cell *cell)
 {
     bool early = true;
-    for (int ms = short_ms(cell); early && !scene.trouble[0]; ms *= 2) {
+    for (int ms = short_ms(cell); early && !trouble_text[0]; ms *= 2) {
         if (ms > SHORT_MAX_MS)
             trouble("the fault was not met within %d ms", SHORT_MAX_MS);
         else

@@ -2,7 +2,9 @@
 #include "tests/kinds/job_calls.h"
 
 #include <check.h>
+#include <signal.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "plan/members.h"
 
@@ -27,4 +29,32 @@ uint64_t job_digest(struct daemon *d, const struct wire_request *request)
     uint64_t digest = reply.result.digest;
     wire_reply_fini(&reply);
     return digest;
+}
+
+void job_refused(struct daemon *d, const struct wire_request *request, enum status status,
+                 const char *text)
+{
+    struct wire_reply reply = daemon_call(d, request);
+    ck_assert_int_eq(reply.status, status);
+    expect_text(reply.message, text);
+    wire_reply_fini(&reply);
+}
+
+void job_unverified(struct daemon *d, const struct wire_request *request)
+{
+    struct wire_reply reply = daemon_call(d, request);
+    ck_assert_int_eq(reply.status, STATUS_OK);
+    ck_assert_int_eq(reply.result.verdict, VERDICT_UNVERIFIED);
+    wire_reply_fini(&reply);
+}
+
+void job_killed(struct daemon *d, const struct wire_request *request)
+{
+    struct call call = daemon_call_begin(d, request);
+    daemon_await_running(d, 1);
+    kill(daemon_rank_pid(d, 3, 2), SIGKILL);
+    struct wire_reply reply = daemon_call_end(&call);
+    ck_assert_int_eq(reply.status, STATUS_ABORTED);
+    expect_text(reply.message, "rank 2 of 3 was killed by signal 9");
+    wire_reply_fini(&reply);
 }

@@ -12,4 +12,14 @@ struct wire_request job_request(const struct job_kind *kind, const void *spec);
 // Runs a request that must pass. Returns the digest.
 uint64_t job_digest(struct daemon *d, const struct wire_request *request);
 
+// Runs a request that is refused with this status; the message contains the text.
+void job_refused(struct daemon *d, const struct wire_request *request, enum status status,
+                 const char *text);
+
+// Runs a request with `verify` off: it ends well, without a verdict.
+void job_unverified(struct daemon *d, const struct wire_request *request);
+
+// Runs a request of three ranks, long enough that rank 2 can be killed in it: rank 2 is named.
+void job_killed(struct daemon *d, const struct wire_request *request);
+
 #endif

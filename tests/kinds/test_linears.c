@@ -3,7 +3,6 @@
 // and on ranks that have done something else, and ranks that die.
 #include "tests/support/runner.h"
 
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -162,10 +161,7 @@ START_TEST(one_that_is_not_verified_does_not_pass)
     struct linear l = usual();
     l.verify = false;
     struct wire_request request = request_of(&l);
-    struct wire_reply reply = daemon_call(&d, &request);
-    ck_assert_int_eq(reply.status, STATUS_OK);
-    ck_assert_int_eq(reply.result.verdict, VERDICT_UNVERIFIED);
-    wire_reply_fini(&reply);
+    job_unverified(&d, &request);
 }
 END_TEST
 
@@ -174,10 +170,7 @@ END_TEST
 static void expect_refused(const struct linear *l, enum status status, const char *text)
 {
     struct wire_request request = request_of(l);
-    struct wire_reply reply = daemon_call(&d, &request);
-    ck_assert_int_eq(reply.status, status);
-    expect_text(reply.message, text);
-    wire_reply_fini(&reply);
+    job_refused(&d, &request, status, text);
 }
 
 START_TEST(what_cannot_be_is_refused)
@@ -226,13 +219,7 @@ START_TEST(a_rank_that_is_killed_is_the_root_cause)
     l.iterations = 10000;
     l.tokens = 2000;
     struct wire_request request = request_of(&l);
-    struct call call = daemon_call_begin(&d, &request);
-    daemon_await_running(&d, 1);
-    kill(daemon_rank_pid(&d, 3, 2), SIGKILL);
-    struct wire_reply reply = daemon_call_end(&call);
-    ck_assert_int_eq(reply.status, STATUS_ABORTED);
-    expect_text(reply.message, "rank 2 of 3 was killed by signal 9");
-    wire_reply_fini(&reply);
+    job_killed(&d, &request);
     l = usual();
     ck_assert_uint_eq(run(&l), digest);
 }

@@ -27,16 +27,6 @@ static const char *const names[NODES] = {"", "b", "c"};
 struct node_scene node_scene;
 #define scene node_scene
 
-void trouble(const char *format, ...)
-{
-    va_list arguments;
-    if (scene.trouble[0])
-        return;
-    va_start(arguments, format);
-    vsnprintf(scene.trouble, sizeof(scene.trouble), format, arguments);
-    va_end(arguments);
-}
-
 // True while what is waited for may still come.
 static bool go_on(int *waited_us)
 {
@@ -393,7 +383,7 @@ void case_pass(const char *which, int world_size, int nodes)
 void cases_pass(const char *which)
 {
     case_pass(which, WORLD, NODES);
-    if (!scene.trouble[0])
+    if (!trouble_text[0])
         case_pass(which, WORLD - WORLD / NODES, NODES - 1);
 }
 

@@ -10,6 +10,7 @@
 #include <sys/types.h>
 
 #include "tests/support/raw_client.h"
+#include "tests/support/trouble.h"
 
 #define NODES       3  // the daemon's own is 0
 #define WORLD       6  // two ranks on each
@@ -28,12 +29,8 @@ extern struct node_scene {
     int descriptors;        // of all processes, with two pools and nothing to do
     struct raw_client client;
     uint32_t last;
-    long log_begin;     // of what the current cell has logged
-    char trouble[1024]; // what is wrong with this cell; "": nothing
+    long log_begin; // of what the current cell has logged
 } node_scene;
-
-// Notes what is wrong with the cell; the first that is said is kept.
-__attribute__((format(printf, 1, 2))) void trouble(const char *format, ...);
 
 // Starts all; with a pool of six and one of four. False: namespaces cannot be made.
 bool scene_begin(bool cables);

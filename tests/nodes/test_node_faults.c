@@ -231,11 +231,11 @@ static void cell_run(const struct cell *cell)
             answer_check(cell, number);
         wait_end();
     }
-    if (!node_scene.trouble[0])
+    if (!trouble_text[0])
         cases_pass("the next case");
-    if (!node_scene.trouble[0])
+    if (!trouble_text[0])
         nothing_more();
-    if (!node_scene.trouble[0])
+    if (!trouble_text[0])
         baseline_await();
 }
 
@@ -270,17 +270,17 @@ int main(int argc, char **argv)
         printf("Bail out! No network namespaces can be made: that takes root and ip(8).\n");
         return EXIT_FAILURE;
     }
-    for (int i = 0; i < FAULTS * MOMENTS && !node_scene.trouble[0]; i++) {
+    for (int i = 0; i < FAULTS * MOMENTS && !trouble_text[0]; i++) {
         struct cell cell = cell_of(i);
         if (!chosen(&cell, argc, argv))
             continue;
         uint64_t begin_ns = clock_now_ns();
         cell_run(&cell);
-        good = !node_scene.trouble[0];
+        good = !trouble_text[0];
         printf("%s %d - %s at %s # %.1f s\n", good ? "ok" : "not ok", ++number, cell.fault->name,
                moment_names[cell.moment], (double)(clock_now_ns() - begin_ns) * 1e-9);
         if (!good)
-            printf("# %s\n", node_scene.trouble);
+            printf("# %s\n", trouble_text);
         fflush(stdout);
     }
     bool clean = scene_end();

@@ -7,7 +7,7 @@
 
 #include "kernels/backend.h"
 #include "rank/operations.h"
-#include "tests/rank/plan_exchange.h"
+#include "tests/rank/plans_execute.h"
 
 static struct error error;
 
@@ -86,41 +86,25 @@ void scene_destroy(struct scene *s)
     free(s);
 }
 
-// ---- execution: all ranks up to their next exchange, then that one ----
+// ---- execution ----
 
-static void compute(struct scene *s, int rank, int *at)
+static void compute(void *scene, int rank, const struct op *op)
 {
-    const struct plan *plan = s->plans[rank];
+    struct scene *s = scene;
     const struct operations operations = {
-        .plan = plan, .buffers = s->buffers[rank], .ops = &backend_cpu};
-    for (; *at < plan->op_count && plan->ops[*at].kind != OP_EXCHANGE; ++*at) {
-        int times = rank == s->twice && plan->ops[*at].kind == OP_REDUCE ? 2 : 1;
-        s->twice = times == 2 ? -1 : s->twice;
-        for (int i = 0; i < times; i++)
-            ck_assert_int_eq(operations_run(&operations, &plan->ops[*at], &error), STATUS_OK);
-    }
-}
-
-static void exchange(const struct scene *s, const int *at)
-{
-    void *const *buffers[WORLD_SIZE_MAX];
-    for (int rank = 0; rank < s->c.world_size; rank++)
-        buffers[rank] = s->buffers[rank];
-    plan_exchange(s->plans, buffers, at, s->c.world_size);
+        .plan = s->plans[rank], .buffers = s->buffers[rank], .ops = &backend_cpu};
+    int times = rank == s->twice && op->kind == OP_REDUCE ? 2 : 1;
+    s->twice = times == 2 ? -1 : s->twice;
+    for (int i = 0; i < times; i++)
+        ck_assert_int_eq(operations_run(&operations, op, &error), STATUS_OK);
 }
 
 void scene_execute(struct scene *s)
 {
-    int at[WORLD_SIZE_MAX] = {0};
-    for (bool more = true; more;) {
-        for (int rank = 0; rank < s->c.world_size; rank++)
-            compute(s, rank, &at[rank]);
-        more = at[0] < s->plans[0]->op_count;
-        if (more)
-            exchange(s, at);
-        for (int rank = 0; rank < s->c.world_size; rank++)
-            at[rank]++;
-    }
+    void *const *buffers[WORLD_SIZE_MAX];
+    for (int rank = 0; rank < s->c.world_size; rank++)
+        buffers[rank] = s->buffers[rank];
+    plans_execute(s->plans, buffers, s->c.world_size, compute, s);
 }
 
 int scene_broken(const struct scene *s)

@@ -50,25 +50,25 @@ test_programs += tests/rank/test_collective
 tests_rank_test_collective_SOURCES = \
     tests/rank/collective_scene.c \
     tests/rank/collective_scene.h \
-    tests/rank/plan_exchange.c \
-    tests/rank/plan_exchange.h \
+    tests/rank/plans_execute.c \
+    tests/rank/plans_execute.h \
     tests/rank/test_collective.c
 
 test_programs += tests/rank/test_collective_specials
 tests_rank_test_collective_specials_SOURCES = \
     tests/rank/collective_scene.c \
     tests/rank/collective_scene.h \
-    tests/rank/plan_exchange.c \
-    tests/rank/plan_exchange.h \
+    tests/rank/plans_execute.c \
+    tests/rank/plans_execute.h \
     tests/rank/test_collective_specials.c
 
 test_programs += tests/rank/test_collective_mistakes
 tests_rank_test_collective_mistakes_SOURCES = \
     tests/rank/collective_scene.c \
     tests/rank/collective_scene.h \
-    tests/rank/plan_exchange.c \
-    tests/rank/plan_exchange.h \
+    tests/rank/plans_execute.c \
+    tests/rank/plans_execute.h \
     tests/rank/test_collective_mistakes.c
 
 test_programs += tests/rank/test_linear
-tests_rank_test_linear_SOURCES = tests/rank/test_linear.c tests/rank/plan_exchange.c tests/rank/plan_exchange.h
+tests_rank_test_linear_SOURCES = tests/rank/test_linear.c tests/rank/plans_execute.c tests/rank/plans_execute.h

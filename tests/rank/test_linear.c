@@ -12,7 +12,7 @@
 #include "kernels/dtype.h"
 #include "plan/plan.h"
 #include "rank/operations.h"
-#include "tests/rank/plan_exchange.h"
+#include "tests/rank/plans_execute.h"
 
 #define BUFFERS_MAX 32
 
@@ -91,7 +91,7 @@ static void scene_destroy(struct scene *s)
     free(s);
 }
 
-// ---- execution: all ranks up to their next exchange, then that one ----
+// ---- execution ----
 
 // Whether an operation makes the rank's part of a sum.
 static bool makes_part(const struct plan *plan, const struct op *op)
@@ -108,41 +108,25 @@ static void scale(const struct scene *s, int rank, struct region r, double facto
         dtype_store(s->l.dtype, data, i, (float)factor * dtype_load(s->l.dtype, data, i));
 }
 
-static void compute(struct scene *s, int rank, int *at)
+static void compute(void *scene, int rank, const struct op *op)
 {
+    const struct scene *s = scene;
     const struct plan *plan = s->plans[rank];
     const struct operations operations = {
         .plan = plan, .buffers = s->buffers[rank], .ops = &backend_cpu};
-    for (; *at < plan->op_count && plan->ops[*at].kind != OP_EXCHANGE; ++*at) {
-        const struct op *op = &plan->ops[*at];
-        ck_assert_msg(operations_run(&operations, op, &error) == STATUS_OK, "%s", error.text);
-        if (op->kind == OP_SUM_PARTS)
-            scale(s, rank, op->operand[SUM_DESTINATION], s->factor);
-        if (rank == s->twice && makes_part(plan, op))
-            scale(s, rank, op->operand[PRODUCT_C], 2);
-    }
-}
-
-static void exchange(const struct scene *s, const int *at)
-{
-    void *const *buffers[WORLD_SIZE_MAX];
-    for (int rank = 0; rank < s->l.world_size; rank++)
-        buffers[rank] = s->buffers[rank];
-    plan_exchange(s->plans, buffers, at, s->l.world_size);
+    ck_assert_msg(operations_run(&operations, op, &error) == STATUS_OK, "%s", error.text);
+    if (op->kind == OP_SUM_PARTS)
+        scale(s, rank, op->operand[SUM_DESTINATION], s->factor);
+    if (rank == s->twice && makes_part(plan, op))
+        scale(s, rank, op->operand[PRODUCT_C], 2);
 }
 
 static void execute(struct scene *s)
 {
-    int at[WORLD_SIZE_MAX] = {0};
-    for (bool more = true; more;) {
-        for (int rank = 0; rank < s->l.world_size; rank++)
-            compute(s, rank, &at[rank]);
-        more = at[0] < s->plans[0]->op_count;
-        if (more)
-            exchange(s, at);
-        for (int rank = 0; rank < s->l.world_size; rank++)
-            at[rank]++;
-    }
+    void *const *buffers[WORLD_SIZE_MAX];
+    for (int rank = 0; rank < s->l.world_size; rank++)
+        buffers[rank] = s->buffers[rank];
+    plans_execute(s->plans, buffers, s->l.world_size, compute, s);
 }
 
 // ---- the verdict ----

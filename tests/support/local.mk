@@ -6,7 +6,9 @@ tests_support_libtesting_a_SOURCES = tests/support/runner.c tests/support/runner
     tests/support/generate.c tests/support/generate.h tests/support/plans.c tests/support/plans.h \
     tests/support/symbolic.c tests/support/symbolic.h tests/support/symbols.c tests/support/symbols.h \
     tests/support/symbols_case.c tests/support/part.c tests/support/part.h \
-    tests/support/children.c tests/support/children.h
+    tests/support/children.c tests/support/children.h \
+    tests/support/splitmix.h \
+    tests/support/trouble.c tests/support/trouble.h
 EXTRA_DIST += tests/support/run_program tests/support/lsan.supp tests/support/tsan.supp
 
 wire_samples = tests/support/wire_samples.c tests/support/wire_samples.h

@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #include "daemon/core/core.h"
+#include "tests/support/splitmix.h"
 
 #define MS UINT64_C(1000000)
 #define S  (1000 * MS)
@@ -183,10 +184,7 @@ void sim_play(uint64_t seed, bool trace, struct sim_totals *totals);
 
 static inline uint64_t sim_random(struct sim *s)
 {
-    uint64_t z = (s->random += UINT64_C(0x9e3779b97f4a7c15));
-    z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-    z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
-    return z ^ (z >> 31);
+    return splitmix_next(&s->random);
 }
 
 // 0..limit-1; limit > 0.

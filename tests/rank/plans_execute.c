@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tests/rank/plan_exchange.h"
+#include "tests/rank/plans_execute.h"
 
 #include <string.h>
 
@@ -16,8 +16,8 @@ static const struct region *region_find(const struct plan *plan, const struct op
     return NULL;
 }
 
-void plan_exchange(struct plan *const *plans, void *const *const *buffers, const int *at,
-                   int world_size)
+static void exchange(struct plan *const *plans, void *const *const *buffers, const int *at,
+                     int world_size)
 {
     for (int from = 0; from < world_size; from++)
         for (int to = 0; to < world_size; to++)
@@ -31,4 +31,24 @@ void plan_exchange(struct plan *const *plans, void *const *const *buffers, const
                        (char *)buffers[from][send->buffer] + send->offset,
                        (size_t)(send->bytes < receive->bytes ? send->bytes : receive->bytes));
             }
+}
+
+void plans_execute(struct plan *const *plans, void *const *const *buffers, int world_size,
+                   plans_compute *compute, void *scene)
+{
+    int at[WORLD_SIZE_MAX] = {0};
+    for (bool more = true; more;) {
+        for (int rank = 0; rank < world_size; rank++)
+            for (; at[rank] < plans[rank]->op_count; at[rank]++) {
+                const struct op *op = &plans[rank]->ops[at[rank]];
+                if (op->kind == OP_EXCHANGE)
+                    break;
+                compute(scene, rank, op);
+            }
+        more = at[0] < plans[0]->op_count;
+        if (more)
+            exchange(plans, buffers, at, world_size);
+        for (int rank = 0; rank < world_size; rank++)
+            at[rank]++;
+    }
 }

@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is wrong with a cell of a fault matrix, or a round of another long test.
+#ifndef CPATTN_TESTS_SUPPORT_TROUBLE_H
+#define CPATTN_TESTS_SUPPORT_TROUBLE_H
+
+extern char trouble_text[1024]; // "": nothing
+
+// Notes what is wrong; the first text since trouble_forget() is kept.
+__attribute__((format(printf, 1, 2))) void trouble(const char *format, ...);
+void trouble_forget(void);
+
+#endif
