@@ -20,14 +20,24 @@ tests_kinds_test_kinds_LDADD = $(daemon_fixture_libs)
 test_programs += tests/kinds/test_kind_table
 tests_kinds_test_kind_table_SOURCES = tests/kinds/test_kind_table.c $(toy_spec)
 
+random_jobs = tests/kinds/random_jobs.c tests/kinds/random_jobs.h
+
+# Both kinds below, at random, on the real daemon.
+test_programs += tests/kinds/test_random_jobs
+tests_kinds_test_random_jobs_SOURCES = tests/kinds/test_random_jobs.c $(job_calls) \
+    $(random_jobs)
+tests_kinds_test_random_jobs_LDADD = $(daemon_fixture_libs)
+
 # Collectives, on the real daemon.
 test_programs += tests/kinds/test_collectives
-tests_kinds_test_collectives_SOURCES = tests/kinds/test_collectives.c $(job_calls)
+tests_kinds_test_collectives_SOURCES = tests/kinds/test_collectives.c $(job_calls) \
+    $(random_jobs)
 tests_kinds_test_collectives_LDADD = $(daemon_fixture_libs)
 
 # Linear layers, likewise.
 test_programs += tests/kinds/test_linears
-tests_kinds_test_linears_SOURCES = tests/kinds/test_linears.c $(job_calls)
+tests_kinds_test_linears_SOURCES = tests/kinds/test_linears.c $(job_calls) \
+    $(random_jobs)
 tests_kinds_test_linears_LDADD = $(daemon_fixture_libs)
 
 # A guest for collectives and linear layers, right and wrong.

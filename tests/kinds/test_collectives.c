@@ -5,12 +5,12 @@
 
 #include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "plan/collective.h"
 #include "tests/daemon/daemon_fixture.h"
 #include "tests/kinds/job_calls.h"
+#include "tests/kinds/random_jobs.h"
 
 static struct daemon d;
 
@@ -70,65 +70,6 @@ START_TEST(every_operation_passes_with_figures)
             ck_assert_int_gt(report->figures[2].judged, 0);
         }
         wire_reply_fini(&reply);
-    }
-}
-END_TEST
-
-static uint64_t random_state = 1;
-
-static int random_below(int bound)
-{
-    random_state = random_state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-    return (int)((random_state >> 33) % (uint64_t)bound);
-}
-
-static struct collective random_collective(void)
-{
-    struct collective c = usual();
-    do {
-        c.operation = (enum collective_operation)(1 + random_below(COLLECTIVE_OPERATIONS - 1));
-        c.reduction = (enum collective_reduction)(1 + random_below(REDUCTIONS - 1));
-        c.dtype = (enum collective_element)(1 + random_below(ELEMENTS - 1));
-        c.algorithm = (enum collective_algorithm)(1 + random_below(ALGORITHM_NCCL - 1));
-        c.world_size = 1 + random_below(random_below(4) ? 4 : 8);
-        c.count = random_below(random_below(4) ? 300 : 20000);
-        c.root = random_below(c.world_size);
-        c.in_place = random_below(2);
-        c.offset = random_below(4);
-        c.seed = (uint64_t)random_below(1 << 30);
-        c.specials = c.seed % 4 == 0;
-    } while (job_kind_collective.check(&c, NULL) != STATUS_OK);
-    return c;
-}
-
-// How many random ones there are, and from which seed: $CPATTN_RANDOM_COLLECTIVES,
-// $CPATTN_TEST_SEED.
-static int number_of(const char *name, int usual)
-{
-    const char *text = getenv(name);
-    return text && atoi(text) > 0 ? atoi(text) : usual;
-}
-
-// A case of attention in between gives the bits that it gave on fresh ranks.
-START_TEST(random_ones_have_the_same_bits_in_every_order)
-{
-    struct wire_request attention = daemon_request(METHOD_RUN);
-    attention.run.world_size = 3;
-    uint64_t of_attention = job_digest(&d, &attention);
-    int count = number_of("CPATTN_RANDOM_COLLECTIVES", 40);
-    random_state = (uint64_t)number_of("CPATTN_TEST_SEED", 1);
-    for (int i = 0; i < count; i++) {
-        struct collective c = random_collective();
-        attention.id = daemon_request(METHOD_RUN).id;
-        if (i % 4 == 0)
-            ck_assert_uint_eq(job_digest(&d, &attention), of_attention);
-        uint64_t digest = run(&c);
-        ck_assert_uint_eq(run(&c), digest);
-        c.explore_seed = (uint64_t)i + 1;
-        ck_assert_uint_eq(run(&c), digest);
-        c.offset = 3 - c.offset;
-        c.explore_seed += 1000;
-        ck_assert_uint_eq(run(&c), digest);
     }
 }
 END_TEST
@@ -305,7 +246,6 @@ int main(void)
     tcase_add_checked_fixture(tcase, setup, teardown);
     tcase_set_timeout(tcase, 600);
     tcase_add_test(tcase, every_operation_passes_with_figures);
-    tcase_add_test(tcase, random_ones_have_the_same_bits_in_every_order);
     tcase_add_test(tcase, whole_numbers_have_the_same_bits_with_every_algorithm);
     tcase_add_loop_test(tcase, minima_have_the_same_bits_with_every_algorithm, 0, 3);
     tcase_add_test(tcase, other_kinds_in_between_change_no_bit);

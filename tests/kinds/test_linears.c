@@ -9,6 +9,7 @@
 #include "plan/linear.h"
 #include "tests/daemon/daemon_fixture.h"
 #include "tests/kinds/job_calls.h"
+#include "tests/kinds/random_jobs.h"
 
 static struct daemon d;
 
@@ -85,48 +86,6 @@ START_TEST(every_layer_passes_with_figures)
                               rank);
         ck_assert(has_figures(&reply.result.ranks[2], "same"));
         wire_reply_fini(&reply);
-    }
-}
-END_TEST
-
-static uint64_t random_state = 1;
-
-static int random_below(int bound)
-{
-    random_state = random_state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-    return (int)((random_state >> 33) % (uint64_t)bound);
-}
-
-static struct linear random_linear(void)
-{
-    struct linear l = usual();
-    enum linear_layer layer = (enum linear_layer)(1 + random_below(LINEAR_LAYERS - 1));
-    l.activation = (enum activation)(ACTIVATION_GELU + random_below(3));
-    l.dtype = (enum case_dtype)(DTYPE_BF16 + random_below(3));
-    l.world_size = 1 + random_below(4);
-    l.tokens = 1 + random_below(200);
-    l.in_features = 1 + random_below(90);
-    l.hidden = 1 + random_below(90);
-    l.out_features = 1 + random_below(90);
-    l.bias = random_below(2);
-    l.sequence_parallel = random_below(2);
-    l.training = random_below(3) > 0;
-    l.chunks = 1 + random_below(5);
-    l.seed = (uint64_t)random_below(1 << 30);
-    return of_layer(l, layer);
-}
-
-START_TEST(random_ones_have_the_same_bits_in_every_order)
-{
-    for (int i = 0; i < 50; i++) {
-        struct linear l = random_linear();
-        uint64_t digest = run(&l);
-        ck_assert_uint_eq(run(&l), digest);
-        l.explore_seed = (uint64_t)i + 1;
-        ck_assert_uint_eq(run(&l), digest);
-        l.explore_seed += 1000;
-        l.iterations = 2;
-        ck_assert_uint_eq(run(&l), digest);
     }
 }
 END_TEST
@@ -232,7 +191,6 @@ int main(void)
     tcase_add_checked_fixture(tcase, setup, teardown);
     tcase_set_timeout(tcase, 60);
     tcase_add_test(tcase, every_layer_passes_with_figures);
-    tcase_add_test(tcase, random_ones_have_the_same_bits_in_every_order);
     tcase_add_test(tcase, other_kinds_in_between_change_no_bit);
     tcase_add_test(tcase, one_that_is_not_verified_does_not_pass);
     tcase_add_test(tcase, what_cannot_be_is_refused);
