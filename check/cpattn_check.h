@@ -199,8 +199,9 @@ CPATTN_API const char *cpattn_check_verdict_text(const struct cpattn_check_verdi
 //     struct cpattn_check_buffer results[] = {{"receive", receive, receive_bytes}};
 //     if (cpattn_check_job_verify(job, results, 1, &verdict, &error) != CPATTN_OK) ...
 //
-// Memory is contiguous host memory, aligned to its elements. The verdict is the same as that of the
-// daemon. The bytes outside of the tensors are not compared.
+// Memory is contiguous and aligned to its elements. It is host memory or, after
+// cpattn_check_job_device(), GPU memory. The verdict is the same as that of the daemon. The bytes
+// outside of the tensors are not compared. A check has no lock: use it from one thread at a time.
 
 struct cpattn_check_job;
 
@@ -212,6 +213,18 @@ CPATTN_API enum cpattn_status cpattn_check_job_create(const struct cpattn_case *
                                                       struct cpattn_check_job **job,
                                                       struct cpattn_error *error) CPATTN_MUST_CHECK;
 CPATTN_API void cpattn_check_job_destroy(struct cpattn_check_job *job);
+
+// Selects the memory of tensors in later calls, as cpattn_check_device() does: the CUDA device
+// `device`, or the host for -1, which is the default. On a device inputs are drawn and results are
+// judged there; a call waits for the work on `stream` (a cudaStream_t; NULL: the default stream)
+// from before it begins, and its own work is complete when it returns. Inputs of a layer that are
+// judged need device memory for one more, and a result of an odd address for its digest. Results of
+// a layer that fails are copied to the host to look for the mistake. UNIMPLEMENTED:
+// libcpattn-check-cuda.so cannot be loaded; UNAVAILABLE: there is no such device. On failure
+// tensors are in host memory.
+CPATTN_API enum cpattn_status cpattn_check_job_device(struct cpattn_check_job *job, int device,
+                                                      void *stream,
+                                                      struct cpattn_error *error) CPATTN_MUST_CHECK;
 
 struct cpattn_check_tensor {
     const char *name;  // "send", "dw1": the names of <cpattn_guest.h>

@@ -55,6 +55,16 @@ static void part_load(void)
                  PACKAGE_VERSION);
 }
 
+enum status device_part(const struct check_device **table, struct error *error)
+{
+    pthread_once(&part.once, part_load);
+    if (!part.table)
+        return error_set(error, STATUS_UNIMPLEMENTED,
+                         "memory of a GPU cannot be judged without " CUDA_PART ": %s", part.reason);
+    *table = part.table;
+    return STATUS_OK;
+}
+
 void device_close(struct cpattn_check *check)
 {
     if (check->device)
@@ -76,15 +86,13 @@ enum status device_use(struct cpattn_check *check, const struct check_device *ta
 static enum status device_open(struct cpattn_check *check, int device, void *stream,
                                struct error *error)
 {
+    const struct check_device *table = NULL;
     if (device < 0) {
         device_close(check);
         return STATUS_OK;
     }
-    pthread_once(&part.once, part_load);
-    if (!part.table)
-        return error_set(error, STATUS_UNIMPLEMENTED,
-                         "memory of a GPU cannot be judged without " CUDA_PART ": %s", part.reason);
-    return device_use(check, part.table, device, stream, error);
+    enum status status = device_part(&table, error);
+    return status == STATUS_OK ? device_use(check, table, device, stream, error) : status;
 }
 
 enum cpattn_status cpattn_check_device(struct cpattn_check *check, int device, void *stream,

@@ -6,6 +6,9 @@
 
 #include "check/state.h"
 
+struct collective_judge;
+struct linear_tools;
+
 // Called with figures that are a fail, while the device still holds what `statistics` read.
 typedef void device_failed(struct cpattn_check *check, const struct cpattn_array *results,
                            diagnosis_statistics *statistics, void *context,
@@ -16,6 +19,15 @@ struct device_array {
     const struct cpattn_array *array;
     struct cpattn_shape shape;
     size_t element_bytes;
+};
+
+// What the judges of collectives and linear layers do on a device, between jobs_begin() and
+// jobs_end().
+struct job_work {
+    const struct collective_judge *collective;
+    const struct linear_tools *linear;
+    void *queue; // of both
+    int before;  // the device that was current
 };
 
 struct check_device {
@@ -36,15 +48,28 @@ struct check_device {
                        struct error *error);
     enum status (*put)(struct device_judge *judge, const struct device_array *array,
                        const void *host, struct error *error);
+    // Work that follows the caller's stream, room for it, which ends with the next one, and its
+    // end: the device is through, and what failed on it is reported.
+    void (*jobs_begin)(struct device_judge *judge, struct job_work *work);
+    enum status (*jobs_room)(struct device_judge *judge, size_t bytes, void **room,
+                             struct error *error);
+    enum status (*jobs_end)(struct device_judge *judge, const struct job_work *work,
+                            struct error *error);
 };
 
 // The one symbol of the CUDA part.
 #define CHECK_CUDA_TABLE "cpattn_check_cuda_table"
 typedef const struct check_device *check_cuda_table(void);
 
+// Loads the CUDA part. UNIMPLEMENTED, with the reason, where there is none.
+enum status device_part(const struct check_device **table, struct error *error) MUST_CHECK;
+
 // Hands the check to a device, as cpattn_check_device() does, with the CUDA part that is given.
 enum status device_use(struct cpattn_check *check, const struct check_device *table, int device,
                        void *stream, struct error *error) MUST_CHECK;
+// The same for the check of a job, as cpattn_check_job_device().
+enum status job_device_use(struct cpattn_check_job *job, const struct check_device *table,
+                           int device, void *stream, struct error *error) MUST_CHECK;
 
 // The functions of the device that the check has.
 enum status device_fill(const struct cpattn_check *check, enum cpattn_tensor tensor,

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checks of collectives and linear layers.
+// Checks of collectives and linear layers, in the memory of the host or of a device.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "check/job_judge.h"
 #include "check/state.h"
+#include "judge/collective.h"
 #include "judge/digest.h"
 
 _Static_assert(JOB_TENSORS_MAX <= REPORT_FIGURES_MAX, "a report holds all figures");
@@ -14,6 +15,8 @@ struct cpattn_check_job {
     struct job_spec spec;
     const struct job_judge *judge;
     int rank;
+    const struct check_device *device; // whose memory tensors are; NULL: the host's
+    struct device_judge *device_judge;
 };
 
 // ---- life ---------------------------------------------------------------------------------------
@@ -81,9 +84,44 @@ enum cpattn_status cpattn_check_job_create(const struct cpattn_case *c, int rank
     return status_public(status, &reason, error);
 }
 
+static void job_device_close(struct cpattn_check_job *job)
+{
+    if (job->device)
+        job->device->close(job->device_judge);
+    job->device = NULL;
+    job->device_judge = NULL;
+}
+
 void cpattn_check_job_destroy(struct cpattn_check_job *job)
 {
+    if (job)
+        job_device_close(job);
     free(job);
+}
+
+enum status job_device_use(struct cpattn_check_job *job, const struct check_device *table,
+                           int device, void *stream, struct error *error)
+{
+    job_device_close(job);
+    enum status status = table->open(device, stream, &job->device_judge, error);
+    if (status == STATUS_OK)
+        job->device = table;
+    return status;
+}
+
+enum cpattn_status cpattn_check_job_device(struct cpattn_check_job *job, int device, void *stream,
+                                           struct cpattn_error *error)
+{
+    struct error reason = {0};
+    const struct check_device *table = NULL;
+    enum status status = STATUS_OK;
+    if (device < 0)
+        job_device_close(job);
+    else
+        status = device_part(&table, &reason);
+    if (device >= 0 && status == STATUS_OK)
+        status = job_device_use(job, table, device, stream, &reason);
+    return status_public(status, &reason, error);
 }
 
 // ---- tensors ------------------------------------------------------------------------------------
@@ -141,13 +179,18 @@ enum cpattn_status cpattn_check_job_fill(const struct cpattn_check_job *job, con
 {
     struct error reason = {0};
     struct job_tensor found;
+    struct job_place place;
     int index;
     enum status status = tensor_find(job, tensor, data, bytes, &index, &found, &reason);
-    if (status == STATUS_OK && bytes > 0 && found.is_result)
-        memset(data, job->judge->untouched, bytes);
-    else if (status == STATUS_OK && bytes > 0)
-        job->judge->fill(job->spec.bytes, job->rank, index, data);
-    return status_public(status, &reason, error);
+    if (status != STATUS_OK || bytes == 0)
+        return status_public(status, &reason, error);
+    job_place_begin(&place, job->device, job->device_judge);
+    if (found.is_result)
+        status = place.work.collective->set(place.work.queue, data, job->judge->untouched, bytes,
+                                            &reason);
+    else
+        status = job->judge->fill(&place, job->spec.bytes, job->rank, index, data, &reason);
+    return status_public(job_place_end(&place, status, &reason), &reason, error);
 }
 
 // ---- the verdict --------------------------------------------------------------------------------
@@ -184,19 +227,39 @@ static enum status buffers_take(const struct cpattn_check_job *job,
     return status;
 }
 
-static void verdict_fill(const struct cpattn_check_job *job, const struct taken *taken,
-                         struct cpattn_check_verdict *v)
+static enum status verdict_fill(const struct cpattn_check_job *job, struct job_place *place,
+                                const struct taken *taken, struct cpattn_check_verdict *v,
+                                struct error *error)
 {
     struct job_tensor tensor;
+    uint64_t digest;
+    enum status status = STATUS_OK;
     v->same = DIGEST_START;
-    for (int i = 0; i < job->spec.kind->tensor_count; i++) {
+    for (int i = 0; i < job->spec.kind->tensor_count && status == STATUS_OK; i++) {
         if (!taken->named[i] || !tensor_at(job, i, &tensor))
             continue;
         verdict_append(v, &taken->figures[i]);
-        if (tensor.is_result && job->judge->same && job->judge->same(job->spec.bytes, i))
-            v->same = digest_add(v->same, taken->tensors[i], (size_t)job_tensor_bytes(&tensor));
+        if (!tensor.is_result || !job->judge->same || !job->judge->same(job->spec.bytes, i))
+            continue;
+        status = job_place_digest(place, taken->tensors[i], (size_t)job_tensor_bytes(&tensor),
+                                  &digest, error);
+        v->same = digest_add(v->same, &digest, sizeof(digest));
     }
     verdict_write(v);
+    return status;
+}
+
+static enum status verdict_make(const struct cpattn_check_job *job, struct taken *taken,
+                                struct cpattn_check_verdict *v, struct error *error)
+{
+    struct job_place place;
+    v->report = (struct rank_report){.rank = job->rank, .pass = true};
+    job_place_begin(&place, job->device, job->device_judge);
+    enum status status = job->judge->judge(&place, job->spec.bytes, job->rank, taken->tensors,
+                                           taken->figures, &v->report.diagnosis, error);
+    if (status == STATUS_OK)
+        status = verdict_fill(job, &place, taken, v, error);
+    return job_place_end(&place, status, error);
 }
 
 enum cpattn_status cpattn_check_job_verify(const struct cpattn_check_job *job,
@@ -210,16 +273,11 @@ enum cpattn_status cpattn_check_job_verify(const struct cpattn_check_job *job,
     enum status status =
         v ? buffers_take(job, buffers, count, &taken, &reason)
           : error_set(&reason, STATUS_RESOURCE_EXHAUSTED, "no memory for a verdict");
-    if (status == STATUS_OK) {
-        v->report = (struct rank_report){.rank = job->rank, .pass = true};
-        status = job->judge->judge(job->spec.bytes, job->rank, taken.tensors, taken.figures,
-                                   &v->report.diagnosis, &reason);
-    }
-    if (status == STATUS_OK) {
-        verdict_fill(job, &taken, v);
+    if (status == STATUS_OK)
+        status = verdict_make(job, &taken, v, &reason);
+    if (status == STATUS_OK)
         *verdict = v;
-    } else {
+    else
         free(v);
-    }
     return status_public(status, &reason, error);
 }

@@ -13,8 +13,11 @@ check_libcheck_la_SOURCES = \
     check/errors.c \
     check/given.c \
     check/job.c \
+    check/job_collective.c \
     check/job_judge.c \
     check/job_judge.h \
+    check/job_linear.c \
+    check/job_place.c \
     check/rows.c \
     check/state.h \
     check/sums.c \
@@ -38,7 +41,7 @@ EXTRA_check_libcpattn_check_la_DEPENDENCIES = check/libcpattn-check.map
 EXTRA_DIST += check/libcpattn-check.map
 pkgconfig_DATA += check/cpattn-check.pc
 
-# Its part for memory of a GPU, of attention alone, which it loads when it is handed some. It has the functions of the
+# Its part for memory of a GPU, which it loads when it is handed some. It has the functions of the
 # judge and of a check that it calls itself, so that nothing is looked up across the two.
 check_cuda_sources = \
     check/bias.c \
@@ -49,6 +52,7 @@ check_cuda_sources = \
     common/cuda/device_arena.c \
     common/cuda/queue.c \
     judge/chunk.c \
+    judge/collective.c \
     judge/cuda/passes.c \
     judge/cuda/tables.c \
     judge/cuda/verdict.c \
@@ -62,6 +66,9 @@ check_cuda_sources = \
     judge/dtype.c \
     judge/input_shape.c \
     judge/inputs.c \
+    judge/linear_draw.c \
+    judge/linear_triple.c \
+    judge/linear_view.c \
     judge/mask.c \
     judge/rules.c \
     judge/source.c \
@@ -72,8 +79,7 @@ EXTRA_DIST += check/cuda/pack.cu
 if CUDA
 lib_LTLIBRARIES += check/libcpattn-check-cuda.la
 check_cuda_objects = check/cuda/pack.$(OBJEXT) \
-    $(patsubst %.cu,%.$(OBJEXT),$(filter-out judge/cuda/collective.cu judge/cuda/linear.cu, \
-        $(filter %.cu,$(cuda_judge_sources))))
+    $(patsubst %.cu,%.$(OBJEXT),$(filter %.cu,$(cuda_judge_sources)))
 check_libcpattn_check_cuda_la_SOURCES = $(check_cuda_sources)
 check_libcpattn_check_cuda_la_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/client $(CUDA_CPPFLAGS)
 check_libcpattn_check_cuda_la_LIBADD = $(check_cuda_objects) plan/libplan.la common/libcommon.la \

@@ -6,8 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "judge/dtype.h"
-
 // ---- products -----------------------------------------------------------------------------------
 
 // At least `count` doubles of room; NULL after a memory error.
@@ -91,17 +89,6 @@ void middle_resize(struct middle *m, int gates, int64_t tokens, int64_t features
         all[i]->twin = all[i]->bound + all[i]->rows * all[i]->columns;
         triple_clear(all[i]);
     }
-}
-
-// The distribution of the definition: the first ranks get one more.
-int64_t share_first(int64_t count, int rank, int ranks)
-{
-    return rank * (count / ranks) + (rank < count % ranks ? rank : count % ranks);
-}
-
-int64_t share_count(int64_t count, int rank, int ranks)
-{
-    return share_first(count, rank + 1, ranks) - share_first(count, rank, ranks);
 }
 
 // The token that is read in the place of another.

@@ -34,11 +34,6 @@ struct factors {
 // to += a b; b has b_count elements.
 void product_add(struct reference *r, const struct factors *f, int64_t b_count, struct triple *to);
 
-// ---- shares, by the definition: the first ones get one more ----
-
-int64_t share_first(int64_t count, int rank, int ranks);
-int64_t share_count(int64_t count, int rank, int ranks);
-
 // ---- between the layers ----
 
 // Some tokens and some features of a rank. x [tokens][in], w1 [gates * features][in], w2

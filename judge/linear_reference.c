@@ -12,14 +12,6 @@
 #define FEATURES_MAX 128
 #define TOKENS_MAX   256
 
-void linear_free(struct triple out[LINEAR_TENSORS])
-{
-    for (int i = 0; i < LINEAR_TENSORS; i++) {
-        free(out[i].value);
-        out[i] = (struct triple){0};
-    }
-}
-
 // ---- sums over ranks ----------------------------------------------------------------------------
 
 // Adds the part of a rank to the sum of all.

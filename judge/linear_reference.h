@@ -20,6 +20,4 @@ enum status linear_shares(const struct linear *l, int rank, struct linear_some f
                           struct linear_twist twist, struct triple out[LINEAR_TENSORS],
                           struct error *error) MUST_CHECK;
 
-void linear_free(struct triple out[LINEAR_TENSORS]); // all zeros, too
-
 #endif

@@ -57,3 +57,21 @@ void triple_round(const struct linear *l, struct triple *t)
         t->bound[i] = point_bound_rounded(unit, least, t->value[i], t->bound[i]);
     round_doubles(l->dtype, t->twin, count);
 }
+
+void linear_free(struct triple out[LINEAR_TENSORS])
+{
+    for (int i = 0; i < LINEAR_TENSORS; i++) {
+        free(out[i].value);
+        out[i] = (struct triple){0};
+    }
+}
+
+int64_t share_first(int64_t count, int rank, int ranks)
+{
+    return rank * (count / ranks) + (rank < count % ranks ? rank : count % ranks);
+}
+
+int64_t share_count(int64_t count, int rank, int ranks)
+{
+    return share_first(count, rank + 1, ranks) - share_first(count, rank, ranks);
+}

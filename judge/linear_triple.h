@@ -20,5 +20,10 @@ bool triple_take(struct triple *t, int64_t rows, int64_t columns);
 void triple_clear(struct triple *t);
 // As what is written to memory.
 void triple_round(const struct linear *l, struct triple *t);
+void linear_free(struct triple out[LINEAR_TENSORS]); // all zeros, too
+
+// What a rank has of `count`, by the definition: the first ranks get one more.
+int64_t share_first(int64_t count, int rank, int ranks);
+int64_t share_count(int64_t count, int rank, int ranks);
 
 #endif

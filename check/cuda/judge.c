@@ -11,7 +11,9 @@
 #include "check/device.h"
 #include "common/arena.h"
 #include "common/cuda/device_arena.h"
+#include "judge/cuda/collective_cuda.h"
 #include "judge/cuda/inputs_cuda.h"
+#include "judge/cuda/linear_cuda.h"
 #include "judge/cuda/verify.h"
 #include "judge/source.h"
 #include "plan/bias.h"
@@ -526,6 +528,35 @@ static enum status judge_verify(struct device_judge *j, struct cpattn_check *che
     return status;
 }
 
+// ---- collectives and linear layers --------------------------------------------------------------
+
+static void jobs_begin(struct device_judge *j, struct job_work *work)
+{
+    *work =
+        (struct job_work){&collective_judge_cuda, &linear_tools_cuda, &j->queue, device_enter(j)};
+    judge_follow(j);
+}
+
+static enum status jobs_room(struct device_judge *j, size_t bytes, void **room, struct error *error)
+{
+    size_t total = 0;
+    enum status status = device_arena_add(&total, (int64_t)bytes, 1, error);
+    if (status == STATUS_OK)
+        status = device_arena_reserve(&j->memory, total, error);
+    if (status == STATUS_OK)
+        *room = device_arena_take(&j->memory, (int64_t)bytes, 1);
+    return status;
+}
+
+static enum status jobs_end(struct device_judge *j, const struct job_work *work,
+                            struct error *error)
+{
+    enum status status = queue_finish(&j->queue, error);
+    device_arena_trim(&j->memory);
+    device_leave(work->before);
+    return status;
+}
+
 __attribute__((visibility("default"))) const struct check_device *cpattn_check_cuda_table(void);
 
 const struct check_device *cpattn_check_cuda_table(void)
@@ -538,6 +569,9 @@ const struct check_device *cpattn_check_cuda_table(void)
                                               .verify = judge_verify,
                                               .read = judge_read,
                                               .get = judge_get,
-                                              .put = judge_put};
+                                              .put = judge_put,
+                                              .jobs_begin = jobs_begin,
+                                              .jobs_room = jobs_room,
+                                              .jobs_end = jobs_end};
     return &table;
 }

@@ -578,6 +578,7 @@ _CHECK_FUNCTIONS = {
     "cpattn_check_verdict_digest": (ctypes.c_uint64, [_POINTER]),
     "cpattn_check_job_create": (_INT, [_POINTER, _INT, ctypes.POINTER(_POINTER), _ERROR]),
     "cpattn_check_job_destroy": (None, [_POINTER]),
+    "cpattn_check_job_device": (_INT, [_POINTER, _INT, _POINTER, _ERROR]),
     "cpattn_check_job_tensor": (ctypes.c_bool, [_POINTER, _INT, ctypes.POINTER(CheckTensor)]),
     "cpattn_check_job_fill": (_INT, [_POINTER, _TEXT, _POINTER, ctypes.c_size_t, _ERROR]),
     "cpattn_check_job_verify": (

@@ -34,13 +34,15 @@ class JobCheck:
         print(check.verify(receive=receive))
 
     `tensors` has the rank's tensors by name: send and receive, or x, w, b, dy, y, dx, dw, db; an mlp
-    has w1, b1, w2, b2 and their gradients. Memory is host memory without gaps. Tensors are PyTorch's if
-    PyTorch is imported, else numpy arrays; `library` names one of them.
+    has w1, b1, w2, b2 and their gradients. Memory has no gaps; it is host memory, or that of one CUDA
+    device, where tensors are then drawn and judged. Tensors are PyTorch's if PyTorch is imported, else
+    numpy arrays; `library` names one of them, `device` a device of PyTorch, as "cuda".
     """
 
     def __init__(self, job: Job, rank: int = 0) -> None:
         self._library, self._handle = check_library(), ctypes.c_void_p()
         self.job, self.rank = job, rank
+        self._device: Optional[tuple] = None
         error = Error()
         status = self._library.cpattn_check_job_create(
             job._handle, rank, ctypes.byref(self._handle), ctypes.byref(error)
@@ -66,49 +68,71 @@ class JobCheck:
             raise KeyError(f"this job has no {name}; it has {', '.join(self.tensors)}")
         return self.tensors[name]
 
-    def _address(self, name: str, value: Any) -> tuple:
-        """Where the tensor lies, and what keeps it there."""
+    def _view(self, name: str, value: Any) -> _arrays.View:
+        """Where the tensor lies."""
         tensor = self._tensor(name)
         view = _arrays.view(name, value, tensor.dtype)
         if view.shape != tensor.shape and math.prod(view.shape) + math.prod(tensor.shape) > 0:
             raise ValueError(f"{name} has the shape {view.shape}, not {tensor.shape}")
-        if view.device >= 0:
-            raise ValueError(f"{name} is on GPU {view.device}; accepted is host memory")
         if tensor.bytes > 0 and view.strides != _arrays.contiguous(view.shape):
             raise ValueError(f"{name} has gaps between its elements")
-        return view.address, view
+        return view
+
+    def _use(self, device: int) -> None:
+        """Selects the memory of the tensors of the next call."""
+        if device < 0 and self._device is None:
+            return
+        stream = _arrays.stream_of(device) if device >= 0 else 0
+        if (device, stream) == self._device:
+            return
+        error = Error()
+        status = self._library.cpattn_check_job_device(
+            self._handle, device, ctypes.c_void_p(stream), ctypes.byref(error)
+        )
+        self._device = None
+        insist(status, error)
+        self._device = (device, stream) if device >= 0 else None
 
     def fill(self, name: str, value: Any) -> None:
         """Fills an input with its elements; a result with a pattern by which the diagnosis recognizes
         memory that was never written."""
-        address, _owner = self._address(name, value)
+        view = self._view(name, value)
+        self._use(view.device)
         error = Error()
         status = self._library.cpattn_check_job_fill(
-            self._handle, name.encode(), address, self.tensors[name].bytes, ctypes.byref(error)
+            self._handle, name.encode(), view.address, self.tensors[name].bytes, ctypes.byref(error)
         )
         insist(status, error)
 
-    def empty(self, name: str, library: Optional[str] = None) -> Any:
+    def empty(self, name: str, library: Optional[str] = None, device: Any = None) -> Any:
         """A new tensor, filled as fill() does."""
         tensor = self._tensor(name)
-        value = _arrays.empty(tensor.shape, tensor.dtype, library or Check._library_default())
+        if device is not None:
+            library = library or "torch"
+        library = library or Check._library_default()
+        value = _arrays.empty(tensor.shape, tensor.dtype, library, device)
         self.fill(name, value)
         return value
 
-    def input(self, name: str, library: Optional[str] = None) -> Any:
+    def input(self, name: str, library: Optional[str] = None, device: Any = None) -> Any:
         """An input of the rank in new memory."""
         if self._tensor(name).is_result:
             raise ValueError(f"{name} is a result; empty() makes memory for it")
-        return self.empty(name, library)
+        return self.empty(name, library, device)
 
     def verify(self, **tensors: Any) -> Verdict:
         """Judges results; inputs among them must be as they were. Nothing is said of a tensor that is
-        not named. `digest` of the verdict is that of results that must be the same on all ranks to the
+        not named. They lie in host memory or all on one CUDA device, where the work on PyTorch's current
+        stream is finished first. `digest` of the verdict is that of results that must be the same on all ranks to the
         last bit: compare it with those of the other ranks."""
-        held = {name: self._address(name, value) for name, value in tensors.items()}
+        held = {name: self._view(name, value) for name, value in tensors.items()}
+        devices = {view.device for name, view in held.items() if self.tensors[name].bytes > 0}
+        if len(devices) > 1:
+            raise ValueError(f"tensors lie on several devices: {sorted(devices)} (-1 is the host)")
+        self._use(devices.pop() if devices else -1)
         buffers = (CheckBuffer * max(len(held), 1))()
-        for buffer, (name, (address, _owner)) in zip(buffers, held.items()):
-            buffer.tensor, buffer.data = name.encode(), address
+        for buffer, (name, view) in zip(buffers, held.items()):
+            buffer.tensor, buffer.data = name.encode(), view.address
             buffer.bytes = self.tensors[name].bytes
         verdict, error = ctypes.c_void_p(), Error()
         status = self._library.cpattn_check_job_verify(

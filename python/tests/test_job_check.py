@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Collectives and linear layers of the caller's own: right ones pass, mistakes are named."""
+import ctypes
+
 import numpy
 import pytest
 
@@ -73,3 +75,32 @@ def test_what_is_refused():
         cpattn.JobCheck(cpattn.Job("collective", world_size=3), 3)
     with pytest.raises(cpattn.CpattnError, match="accepted is collective or linear"):
         cpattn.JobCheck(cpattn.Case())
+
+
+class Elsewhere:
+    """A tensor that says that it lies on a CUDA device."""
+
+    def __init__(self, array, device):
+        self.array, self.device = array, device
+
+    def __dlpack_device__(self):
+        return (1, 0)
+
+    def __dlpack__(self):
+        capsule = self.array.__dlpack__()
+        get = ctypes.pythonapi.PyCapsule_GetPointer
+        get.restype, get.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+        ctypes.c_int32.from_address(get(capsule, b"dltensor") + 8).value = 2  # kDLCUDA
+        ctypes.c_int32.from_address(get(capsule, b"dltensor") + 12).value = self.device
+        return capsule
+
+
+def test_memory_of_a_device(monkeypatch):
+    monkeypatch.setattr("cpattn._arrays.stream_of", lambda device: 0)
+    check = checks_of("collective", operation="all_reduce", count=10)[0]
+    send, receive = check.input("send", "numpy"), check.empty("receive", "numpy")
+    with pytest.raises(ValueError, match="several devices: \\[-1, 3\\]"):
+        check.verify(send=send, receive=Elsewhere(receive, 3))
+    with pytest.raises(cpattn.CpattnError, match="libcpattn-check-cuda|CUDA device 4096"):
+        check.verify(receive=Elsewhere(receive, 4096))
+    assert "never written" in check.verify(receive=receive).diagnosis.text

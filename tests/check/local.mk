@@ -14,3 +14,8 @@ test_programs += tests/check/test_check_jobs
 tests_check_test_check_jobs_SOURCES = tests/check/test_check_jobs.c
 tests_check_test_check_jobs_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/client
 tests_check_test_check_jobs_LDADD = check/libcheck.la $(LDADD)
+
+test_programs += tests/check/test_check_jobs_device
+tests_check_test_check_jobs_device_SOURCES = tests/check/test_check_jobs_device.c
+tests_check_test_check_jobs_device_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/client
+tests_check_test_check_jobs_device_LDADD = check/libcheck.la $(LDADD)

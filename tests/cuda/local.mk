@@ -101,6 +101,13 @@ tests_cuda_test_check_given_cuda_CPPFLAGS = $(cuda_test_cppflags) -I$(top_srcdir
 tests_cuda_test_check_given_cuda_LDADD = check/cuda/pack.$(OBJEXT) rank/librank.a \
     check/libcheck.la client/libclient.la $(cuda_test_libs)
 
+cuda_test_programs += tests/cuda/test_check_jobs_cuda
+tests_cuda_test_check_jobs_cuda_SOURCES = tests/cuda/test_check_jobs_cuda.c $(harness_sources) \
+    check/cuda/judge.c check/cuda/pack.h
+tests_cuda_test_check_jobs_cuda_CPPFLAGS = $(cuda_test_cppflags) -I$(top_srcdir)/client
+tests_cuda_test_check_jobs_cuda_LDADD = check/cuda/pack.$(OBJEXT) rank/librank.a \
+    check/libcheck.la client/libclient.la $(cuda_test_libs)
+
 cuda_test_programs += tests/cuda/test_given_cuda
 tests_cuda_test_given_cuda_SOURCES = tests/cuda/test_given_cuda.c $(harness_sources) \
     tests/support/generate.c tests/support/generate.h
