@@ -14,6 +14,7 @@
 #define SHORT_GPU_MS 2500 // where the ranks are started first
 #define SHORT_MAX_MS 16000
 #define HOARD_MS     3000
+#define HOARD_GPU_MS 15000 // ranks that start on devices take their time
 
 // ---- the table ---------------------------------------------------------------------------------
 
@@ -28,7 +29,7 @@ static int expected(const struct cell *cell)
     case FAULT_KIND_LEAK:
         return PASSES;
     case FAULT_KIND_HOARD: // the BLAS waits for memory for ever
-        return PASSES | FAILS | EXITS | OVERRUNS | LACKS | (start ? NOT_STARTED : 0);
+        return PASSES | FAILS | EXITS | OVERRUNS | LACKS | (start || idle ? NOT_STARTED : 0);
     case FAULT_KIND_STOP:
     case FAULT_KIND_SPIN:
         return start ? NOT_STARTED | PASSES : after ? PASSES : OVERRUNS;
@@ -93,12 +94,17 @@ static void prepare(const struct cell *cell)
     }
 }
 
+static int hoard_ms(void)
+{
+    return on_gpus() ? HOARD_GPU_MS : HOARD_MS;
+}
+
 // True when the case was over before the rank came to the place.
 static bool cell_try(const struct cell *cell, int short_ms)
 {
     bool hang = is_hang(cell->kind), second = reaches_second(cell);
     prepare(cell);
-    int limit_ms = hang ? short_ms : cell->kind == FAULT_KIND_HOARD ? HOARD_MS : PATIENCE_MS;
+    int limit_ms = hang ? short_ms : cell->kind == FAULT_KIND_HOARD ? hoard_ms() : PATIENCE_MS;
     uint32_t a = case_send(limit_ms);
     uint32_t b = case_send(second ? 2 * limit_ms : PATIENCE_MS);
     int first = first_take(a, cell);
