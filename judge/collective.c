@@ -99,7 +99,7 @@ union view_number collective_element(const struct collective_view *v, const void
     return number;
 }
 
-// Whether an element of a real dtype has the bits of the NaN that is drawn.
+// True if an element of a real dtype has the bits of the NaN that inputs contain.
 static bool is_drawn_nan(const struct collective_view *v, const void *data, int64_t index)
 {
     uint32_t bits = v->element == ELEMENT_FP32 ? ((const uint32_t *)data)[index]
@@ -107,10 +107,10 @@ static bool is_drawn_nan(const struct collective_view *v, const void *data, int6
     return bits == view_nan_bits(v);
 }
 
-// Elements that are drawn, read or written at a time.
+// Number of elements that are drawn, read or written at a time.
 #define PIECE 256
 
-// Elements [first, first + count) of the send of a rank, as they lie in memory.
+// Elements [first, first + count) of the send of a rank, in their memory format.
 static void drawn_write(const struct collective_view *v, int64_t first, int64_t count, void *data)
 {
     float values[PIECE];
@@ -143,7 +143,7 @@ void collective_fill(const struct collective *c, int rank, void *send)
 
 // ---- the verdict --------------------------------------------------------------------------------
 
-// A twin with fewer errors than this does not tell how large other errors may be.
+// With fewer errors than this, the RMS of the twin is not a reliable limit.
 #define TWIN_ELEMENTS_MIN 64
 
 double collective_expected(const struct collective_view *v, int64_t index)
@@ -217,7 +217,7 @@ void collective_judge_send(const struct collective *c, int rank, const void *sen
     struct collective_view v;
     int bytes = collective_element_bytes(c->dtype);
     const char *begin = receive, *end = begin;
-    _Alignas(8) char right[PIECE * 8]; // elements as they were filled
+    _Alignas(8) char right[PIECE * 8]; // the original elements
     collective_view_set(&v, c, rank);
     if (receive)
         end += collective_receive_count(c, rank) * bytes;

@@ -9,23 +9,23 @@
 // In the order in which they are tried.
 enum collective_mistake {
     MISTAKE_NONE,
-    MISTAKE_UNTOUCHED,      // the memory is as it was before the collective
+    MISTAKE_UNTOUCHED,      // the memory was never written
     MISTAKE_ZERO,           // all zeros
     MISTAKE_NOT_DIVIDED,    // an average is the sum
     MISTAKE_WORLD_FACTOR,   // P times too large, or too small
     MISTAKE_DIVISOR,        // an average is divided by another number of ranks
-    MISTAKE_RANK_MISSING,   // one rank has no part in the reduction
-    MISTAKE_RANK_TWICE,     // one has part twice
-    MISTAKE_RANK_ALONE,     // nothing but one rank's elements
+    MISTAKE_RANK_MISSING,   // one rank is missing from the reduction
+    MISTAKE_RANK_TWICE,     // one rank is reduced twice
+    MISTAKE_RANK_ALONE,     // only one rank's elements
     MISTAKE_REDUCTION,      // reduced by another operation
-    MISTAKE_WRONG_RANK,     // from another rank than the right one, as a wrong root
-    MISTAKE_BLOCKS_SWAPPED, // two blocks have each other's elements
-    MISTAKE_WRONG_BLOCK,    // the elements that another rank is to have
-    MISTAKE_SHIFTED,        // the right elements, some places further
+    MISTAKE_WRONG_RANK,     // elements of a wrong rank, such as a wrong root
+    MISTAKE_BLOCKS_SWAPPED, // two blocks are exchanged
+    MISTAKE_WRONG_BLOCK,    // the elements of another rank's result
+    MISTAKE_SHIFTED,        // the right elements, shifted
     COLLECTIVE_MISTAKES
 };
 
-// Elements of the receive that are looked at, and where they are.
+// The examined elements of the receive, and their indices.
 #define COLLECTIVE_SAMPLES 256
 
 struct collective_sample {
@@ -34,13 +34,13 @@ struct collective_sample {
     int count;
 };
 
-// Chooses elements of a receive whose first bad one is known: some from there on, some from all
-// over it, none twice. `got` is the caller's to fill.
+// Chooses elements of a receive with a known first bad element: some from there on, and some spread
+// over the array, without duplicates. The caller fills `got`.
 void collective_sample_choose(const struct collective_view *v, int64_t first_bad,
                               struct collective_sample *sample);
 
-// Finds the mistake and fills the diagnosis of the tensor `receive`; NONE leaves it as it is.
-// `memory` is the byte that memory held before.
+// Finds the mistake and fills the diagnosis of the tensor `receive`, unless there is none. `memory`
+// is the byte with which the memory was filled before.
 enum collective_mistake collective_diagnose(const struct collective *c, int rank,
                                             const struct collective_sample *sample, int memory,
                                             struct diagnosis *diagnosis);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A collective as the judge of one rank sees it: where each element of the receive comes from, and
-// what it has to be. Plain numbers; C that also compiles as CUDA, with the same bits.
+// A collective from the view of one rank's judge: the origin and the right value of each element of
+// the receive. Plain data in C that also compiles as CUDA, with the same bits.
 #ifndef CPATTN_JUDGE_COLLECTIVE_VIEW_H
 #define CPATTN_JUDGE_COLLECTIVE_VIEW_H
 
@@ -24,10 +24,10 @@
 struct collective_view {
     int32_t rank, world_size;
     int32_t element;   // enum collective_element
-    int32_t reduction; // enum collective_reduction; 0: nothing is reduced
+    int32_t reduction; // enum collective_reduction; 0: no reduction
     bool specials;     // some real elements are zeros, infinities, NaN or denormals
     uint64_t seed;
-    double bound; // what a sum may be off, in parts of what is added up
+    double bound; // the limit of a sum's error, as a fraction of the sum of absolute values
     // The receive in blocks: block b is elements [first[b], first[b + 1]), and begins with element
     // at[b] of the send of rank source[b], or of all ranks where that is -1.
     int32_t blocks;
@@ -36,28 +36,28 @@ struct collective_view {
     int64_t at[WORLD_SIZE_MAX];
 };
 
-// An element as a number: real ones exactly, whole ones as they are.
+// An element as a number; all dtypes are represented exactly.
 union view_number {
     double real;
     int64_t whole;
 };
 
-// Where an element of a receive comes from: the same index of all sends, or one of one.
+// The origin of an element of a receive: one index of all sends, or of one send.
 struct view_origin {
     int32_t rank; // -1: all
     int64_t index;
 };
 
-// The right value of a real element, what it may be off, and the twin's value.
+// The right value of a real element, the limit of its error, and the twin's value.
 struct view_right {
     double value, bound, twin;
     int32_t rules; // enum view_rule, added up
 };
 
 enum view_rule {
-    VIEW_MOVED = 1, // bit by bit
-    VIEW_SIGN = 2,  // of a zero the sign counts
-    VIEW_NAN = 4,   // NaN is right, too
+    VIEW_MOVED = 1, // compared bit by bit
+    VIEW_SIGN = 2,  // the sign of a zero is compared
+    VIEW_NAN = 4,   // NaN is also right
 };
 
 VIEW_INLINE bool view_is_real(const struct collective_view *v)
@@ -71,8 +71,8 @@ VIEW_INLINE int view_precision(const struct collective_view *v)
     return v->element == ELEMENT_FP16 ? 11 : v->element == ELEMENT_BF16 ? 8 : 24;
 }
 
-// To nearest even in the dtype. Sums and products of two of its numbers are exact in fp32 here, so
-// that nothing is rounded twice.
+// Rounds to nearest even in the dtype. Sums and products of two of its numbers are exact in fp32,
+// so there is no double rounding.
 VIEW_INLINE double view_rounded(const struct collective_view *v, double value)
 {
     float narrow = (float)value;
@@ -107,8 +107,8 @@ VIEW_INLINE int64_t view_truncated(const struct collective_view *v, uint64_t val
                                          : (int64_t)value;
 }
 
-// Numbers that the dtype holds: as many bits as it has, spread over [-1, 1) and down to an eighth
-// of that. Factors are near 1, so that products of 64 neither vanish nor overflow in fp16.
+// Random numbers with all bits of the dtype, from [-1, 1) down to an eighth of that range. Factors
+// of products are near 1, so that products of 64 numbers neither underflow nor overflow in fp16.
 VIEW_INLINE double view_drawn_real(const struct collective_view *v, uint64_t bits)
 {
     int p = view_precision(v);
@@ -120,9 +120,9 @@ VIEW_INLINE double view_drawn_real(const struct collective_view *v, uint64_t bit
     return spread / (double)(1 << (bits & 3));
 }
 
-// What some indices hold instead: of each row a rank has one. The row is that of all ranks, so that
-// special numbers meet. Denormals are not added or multiplied, where rounding knows no bound in
-// parts of the result; +0 and -0 stand for them.
+// Special values of some indices. All ranks use the same row of this table, each with its own
+// entry, so that special values meet. Sums and products have +0 and -0 in place of denormals,
+// because rounding of denormals has no relative bound.
 enum {
     VIEW_DRAWN,
     VIEW_ZERO,
@@ -183,7 +183,7 @@ VIEW_INLINE double view_special(const struct collective_view *v, int32_t special
     }
 }
 
-// The bits of the NaN that is drawn.
+// The bits of the NaN that inputs contain.
 VIEW_INLINE uint32_t view_nan_bits(const struct collective_view *v)
 {
     return v->element == ELEMENT_FP16   ? 0x7e00u
@@ -191,7 +191,8 @@ VIEW_INLINE uint32_t view_nan_bits(const struct collective_view *v)
                                         : 0x7fc00000u;
 }
 
-// Factors are odd, so that a product never becomes 0; what is averaged has room for 64 of it.
+// Factors of integer products are odd, so that a product never becomes 0; values that are averaged
+// do not overflow in a sum of 64.
 VIEW_INLINE int64_t view_drawn_whole(const struct collective_view *v, uint64_t bits)
 {
     if (v->reduction == REDUCTION_PROD)
@@ -233,7 +234,7 @@ VIEW_INLINE union view_number view_drawn(const struct collective_view *v, int32_
     return number;
 }
 
-// Of an element of the receive. Blocks of one size are found at once.
+// The origin of an element of the receive. Blocks of equal size need no search.
 VIEW_INLINE struct view_origin view_origin_of(const struct collective_view *v, int64_t index)
 {
     int32_t block = (int32_t)((double)index / (double)v->first[v->blocks] * v->blocks);
@@ -266,10 +267,10 @@ VIEW_INLINE struct view_right view_right_sum(const struct collective_view *v, in
     return right;
 }
 
-// Standards differ where zeros of both signs or a NaN meet: minimum and maximum of IEEE 754-2019
-// order -0 before +0 and give NaN, minimumNumber and maximumNumber pass over a NaN, C's fmin() and
-// NCCL may take either zero, MPI says nothing. What any of these gives is right; a number that is
-// not the least, or a zero that no rank has, is not.
+// Standards differ for zeros of both signs and for NaN. minimum and maximum of IEEE 754-2019 order
+// -0 before +0 and return NaN; minimumNumber and maximumNumber ignore NaN; C's fmin() and NCCL may
+// return either zero; MPI does not define it. The result of any of these is right. A number that is
+// not the smallest (largest), or a zero that no rank has, is wrong.
 VIEW_INLINE struct view_right view_right_most(const struct collective_view *v, int64_t index)
 {
     struct view_right right = {NAN, 0, NAN, 0};
@@ -326,7 +327,7 @@ VIEW_INLINE int64_t view_right_whole(const struct collective_view *v, struct vie
 
 // ---- the comparison, element by element ---------------------------------------------------------
 
-// What is counted of some elements of a receive.
+// Counts and sums over some elements of a receive.
 struct view_tally {
     double error2, twin2, bound2, right2, along; // sums of squares, and of error * right
     double max_abs, worst;                       // worst: the largest part of a bound
@@ -340,8 +341,8 @@ VIEW_INLINE void view_bad(struct view_tally *t, int64_t index)
     t->first_bad = index < t->first_bad ? index : t->first_bad;
 }
 
-// What is used of the bound: more than 1 where an element is wrong, infinite where it has to be
-// exact. `drawn_nan`: it has the bits of the NaN that is drawn.
+// The error as a fraction of the bound: more than 1 if the element is wrong, infinite if it must be
+// exact. `drawn_nan`: it has the bits of the NaN that inputs contain.
 VIEW_INLINE double view_used(struct view_right right, double got, bool drawn_nan)
 {
     if (got != got && (right.rules & VIEW_MOVED))
@@ -385,7 +386,7 @@ VIEW_INLINE void view_tally_whole(struct view_tally *t, int64_t index, int64_t g
     view_bad(t, index);
 }
 
-// Adds what `more` has counted of other elements.
+// Adds the counts of other elements.
 VIEW_INLINE void view_tally_join(struct view_tally *t, const struct view_tally *more)
 {
     t->error2 += more->error2;

@@ -9,7 +9,7 @@
 // Chunks of a rank, and its padding as one more.
 #define PARTS (CHUNK_PADDING + 1)
 
-// Tokens of a side on a rank, by part, and how many of them are judged.
+// Number of tokens of a side on a rank by part, and of judged ones.
 struct tokens {
     int64_t all[PARTS], judged[PARTS];
 };
@@ -91,7 +91,7 @@ static enum status extent_check(const struct rank_report *report, struct extent 
                      (long long)extent.elements, (long long)extent.judged);
 }
 
-// A tensor of rows of `width` elements; nothing of it where width is 0.
+// A tensor with rows of `width` elements; width 0: the case has no such tensor.
 static enum status rows_check(const struct rank_report *report, enum report_tensor tensor,
                               const struct tokens *t, int64_t width, int *found,
                               struct error *error)
@@ -100,7 +100,7 @@ static enum status rows_check(const struct rank_report *report, enum report_tens
     for (int part = 0; part < PARTS && status == STATUS_OK; part++) {
         struct extent extent = {tensor, part, t->all[part] * width, t->judged[part] * width};
         if (tensor == TENSOR_LSE && part == CHUNK_PADDING)
-            extent.elements = extent.judged = 0; // nobody reads it
+            extent.elements = extent.judged = 0; // not used
         status = extent_check(report, extent, found, error);
     }
     return status;

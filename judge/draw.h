@@ -20,10 +20,10 @@ const struct draw_ops *draw_best(void);
 #define DRAW_VARIANTS_MAX 4
 void draw_list(const struct draw_ops *variants[DRAW_VARIANTS_MAX]);
 
-// The variants themselves, for draw.c alone.
+// The variants, for draw.c only.
 #ifdef __x86_64__
 extern const struct draw_ops draw_avx512, draw_avx2;
 #endif
-extern const struct draw_ops draw_plain; // what the compiler makes of 16-byte vectors anywhere
+extern const struct draw_ops draw_plain; // 16-byte vectors of the compiler, for any machine
 
 #endif

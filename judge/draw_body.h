@@ -4,7 +4,8 @@
 //     DRAW_TARGET          attribute that allows the instruction set, or nothing
 //     DRAW_TABLE           the name of its struct draw_ops, and DRAW_NAME for people
 //     DRAW_MULTIPLY(a, b)  products of the low 32 bits of each 64-bit lane
-//     DRAW_HIGH(x)         the high 32 bits of each lane as its low ones, with rubbish above them
+//     DRAW_HIGH(x)         the high 32 bits of each lane as its low ones, with undefined bits above
+//     them
 // and includes this once.
 #include "judge/draw.h"
 #include "judge/philox.h"
@@ -18,7 +19,7 @@ typedef uint64_t lanes_w __attribute__((vector_size(DRAW_BYTES)));
 typedef float half_f __attribute__((vector_size(DRAW_BYTES / 2)));
 typedef int32_t half_i __attribute__((vector_size(DRAW_BYTES / 2)));
 
-// The keys of the rounds in every lane, and what the first round makes of the tensor.
+// The keys of the rounds in every lane, and the first round's product of the tensor.
 struct round_keys {
     lanes_w low[PHILOX_ROUNDS], high[PHILOX_ROUNDS];
     lanes_w tensor_low, tensor_high;
@@ -36,8 +37,8 @@ DRAW_INLINE void round_keys_init(struct round_keys *keys, uint64_t seed, uint32_
     keys->tensor_high = ((lanes_w){0} + (product >> 32)) ^ keys->low[0];
 }
 
-// Sums of the halves of the blocks of WIDE_LANES elements. Only the low 32 bits of each lane count
-// until the end; the products leave rubbish above them.
+// Sums of the halves of the blocks of WIDE_LANES elements. Only the low 32 bits of each lane are
+// used until the end; the bits above them are undefined.
 DRAW_INLINE lanes_w block_sums(const struct round_keys *keys, lanes_w index)
 {
     lanes_w product0 = (lanes_w)DRAW_MULTIPLY(index, (lanes_w){0} + PHILOX_MULTIPLIER_0);

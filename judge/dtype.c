@@ -9,8 +9,8 @@
 #define INFINITY_BITS 0x7f800000u
 #define INLINE        static inline __attribute__((always_inline))
 
-// Elements of an inner loop. Its length is fixed, its body has no branch and its arrays do not
-// overlap, so that compilers make vectors of it.
+// Length of an inner loop. It is fixed, the body has no branch, and arrays do not overlap, so that
+// compilers can vectorize the loop.
 #define BLOCK 32
 
 INLINE uint32_t bits_of(float value)
@@ -27,8 +27,8 @@ INLINE float value_of(uint32_t bits)
     return value;
 }
 
-// x where the condition holds, else y: without a branch, which compilers would put a sum or product
-// of floats into that only one side needs.
+// x if the condition holds, else y. Without a branch, so that compilers do not move a sum or
+// product of only one side into it.
 INLINE uint32_t choose(bool condition, uint32_t x, uint32_t y)
 {
     uint32_t mask = 0 - (uint32_t)condition;
@@ -43,7 +43,7 @@ INLINE float read_bf16(uint16_t element)
 INLINE uint16_t write_bf16(float value)
 {
     uint32_t bits = bits_of(value);
-    uint32_t rounded = bits + 0x7fff + (bits >> 16 & 1); // a carry beyond the range makes infinity
+    uint32_t rounded = bits + 0x7fff + (bits >> 16 & 1); // a carry beyond the range yields infinity
     uint32_t quiet = bits | 0x400000;
     return (uint16_t)(choose((bits & 0x7fffffff) > INFINITY_BITS, quiet, rounded) >> 16);
 }

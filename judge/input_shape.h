@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The inputs of a case: their tensors, the global index of each element, and what an element is
-// drawn from.
+// The inputs of a case: their tensors, the global index of each element, and the distribution of an
+// element.
 #ifndef CPATTN_JUDGE_INPUT_SHAPE_H
 #define CPATTN_JUDGE_INPUT_SHAPE_H
 

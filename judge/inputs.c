@@ -9,15 +9,14 @@
 #include "judge/source.h"
 #include "plan/weight.h"
 
-// Standard deviation of the sharp sinks: some weigh much, some little.
+// Standard deviation of sharp sinks, so that some have a large weight and some a small one.
 #define SHARP_SINK_DEVIATION 2
 
-// Elements that are drawn at a time: in the first level cache, and long enough to amortise the
-// call.
+// Number of elements drawn at a time: fits in the first-level cache and amortizes the call.
 #define DRAW_COUNT 1024
 
-// The constant of the queries, times the deviation of their other elements: as large as the largest
-// of these, so that it takes no more room in a 16-bit number.
+// The constant of the queries, in units of the deviation of their other elements: as large as the
+// largest of these, so that it needs no larger range of a 16-bit number.
 #define SHARP_CONSTANT 5
 
 // A logit is scale * q.k, and q.k of unit-variance vectors deviates by the root of their length.
@@ -26,7 +25,7 @@ static double sharp_factor(const struct cp_case *c, int dims)
     return CASE_SHARP_DEVIATION / (case_scale(c) * sqrt(dims));
 }
 
-// Q and K of sharp inputs. Where logits are lowered, dimension 0 does nothing else.
+// Q and K of sharp inputs. If logits are lowered, dimension 0 is used only for that.
 static void draw_sharp(const struct cp_case *c, enum input_tensor tensor, struct input_draw *draw)
 {
     int shift = weight_shift(c);

@@ -17,7 +17,7 @@
 
 #include "judge/input_shape.h"
 
-// What the elements of a tensor are drawn from, where it is not given.
+// The distribution of the elements of a tensor that is not given.
 struct input_draw input_draw_of(const struct cp_case *c, enum input_tensor tensor);
 
 // RMS of the elements of Q, K, V or dO: of the distribution that they are drawn from, or of the

@@ -12,8 +12,8 @@
 
 #define PIECE 256
 
-// Elements of a row of the whole, `count` from `first` on, to the memory of a rank, from its
-// element `at` on.
+// Copies `count` elements of a row of the whole tensor, from `first` on, to the memory of a rank,
+// from its element `at` on.
 static void row_fill(const struct linear *l, enum linear_tensor tensor, int64_t row, int64_t first,
                      int64_t count, void *data, int64_t at)
 {
@@ -45,9 +45,9 @@ void linear_fill(const struct linear *l, int rank, enum linear_tensor tensor, vo
 // ---- how much is judged -------------------------------------------------------------------------
 
 #define WORK_MAX     1e9     // FLOPs in fp64, of tokens and of features
-#define ELEMENTS_MAX 4000000 // of any one result
+#define ELEMENTS_MAX 4000000 // of each result
 
-// How many of `length` tokens or features, each of which takes so many elements and FLOPs.
+// The judged part of `length` tokens or features, by the elements and FLOPs of each.
 static struct linear_some some_of(int64_t first, int64_t length, int64_t elements, double work)
 {
     double count = WORK_MAX / work, room = (double)ELEMENTS_MAX / (double)elements;
@@ -60,7 +60,7 @@ static struct linear_some some_of(int64_t first, int64_t length, int64_t element
     return some;
 }
 
-// A value, its twin and its limit take three products, in both passes.
+// A value, its twin and its limit need three products, in both passes.
 static double products(const struct linear *l)
 {
     return l->training ? 12 : 6;
@@ -83,11 +83,11 @@ static struct linear_some features_judged(const struct linear *l, int rank)
 
 // ---- the rules ----------------------------------------------------------------------------------
 
-#define FEW 64 // roundings that are no measure of another's
+#define FEW 64 // with fewer roundings, the twin's RMS is not a reliable limit
 
 struct sums {
     double error2, twin2, bound2, right2, along; // of squares, and of error * right
-    double rival2, rival_along;                  // of the other GELU: the same
+    double rival2, rival_along;                  // the same for the other definition of GELU
 };
 
 static void element_judge(const struct linear_view *v, const struct triple *right, int64_t index,
@@ -118,7 +118,7 @@ static void element_judge(const struct linear_view *v, const struct triple *righ
     f->first_bad_expected = right->value[index];
 }
 
-// The longest sum in fp32, and roundings that differ.
+// The longest sum in fp32, and the number of independent roundings.
 static double terms_of(const struct linear *l)
 {
     struct linear_sizes s = linear_sizes(l);
@@ -127,7 +127,7 @@ static double terms_of(const struct linear *l)
     return (double)(most > l->tokens && l->training ? most + l->tokens : most);
 }
 
-// The RMS error that sums in fp32 and functions of them may add.
+// The additional RMS error of sums in fp32 and of functions of them.
 static double fp32_rel(const struct linear *l)
 {
     return 0x1p-24 * sqrt(terms_of(l)) + (l->layer == LINEAR_MLP ? 0x1p-22 : 0);
@@ -153,7 +153,7 @@ static void rules_apply(const struct linear_view *v, const struct sums *sums, st
     f->slope = sums->along / sums->right2;
     if (f->rmse_rel > f->rmse_limit)
         f->broken |= RULE_RMSE;
-    // The error's component towards the other GELU, if it is larger than noise.
+    // The component of the error towards the other definition of GELU, if it exceeds the noise.
     double noise = sqrt(sums->error2 / n);
     if (sums->rival2 > 0 && 6 * noise < 0.5 * sqrt(sums->rival2) &&
         sums->rival_along > 0.5 * sums->rival2)

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// The judge of linear layers: their inputs, and whether results are right. It shares no code with
+// The judge of linear layers: fills their inputs and checks their results. It shares no code with
 // plans and kernels.
 //
 // The reference is the whole layer in fp64: all weights, without shards. The twin is the same, but
-// rounds to the dtype where every implementation has to: what is in memory between operations, and
+// rounds to the dtype where every implementation has to: tensors in memory between operations, and
 // each rank's part of a sum. Rules of a tensor:
 //   element  |error| is at most the sum of all roundings, all in one direction, with fp32 sums in
-//   any order. rmse     the RMS of the error is at most (1.5 + 6 / sqrt(n)) times that of the twin,
-//   where n is
-//            the number of roundings that differ, plus for fp32 2^-24 sqrt(terms) of the RMS of the
-//            tensor, and with an activation 2^-22. With fewer than 64 roundings the limit is the
-//            RMS of the elements' limits.
-//   slope    of a GELU: the error does not point to the other of its two definitions.
+//            any order.
+//   rmse     the RMS of the error is at most (1.5 + 6 / sqrt(n)) times that of the twin, where n is
+//            the number of independent roundings. For fp32 the limit is larger by
+//            2^-24 sqrt(terms) of the RMS of the tensor, and with an activation by 2^-22. With
+//            fewer than 64 roundings the limit is the RMS of the elements' limits.
+//   slope    of a GELU: the error is not the difference to the other definition of GELU.
 // Of large layers some tokens and features are judged, spread evenly, each over its whole length.
 #ifndef CPATTN_JUDGE_LINEAR_H
 #define CPATTN_JUDGE_LINEAR_H

@@ -8,7 +8,7 @@
 
 // ---- products -----------------------------------------------------------------------------------
 
-// At least `count` doubles of room; NULL after a memory error.
+// Returns at least `count` doubles; NULL after a memory error.
 static double *terms_room(struct reference *r, int64_t count)
 {
     if (count > r->terms_count) {
@@ -91,7 +91,7 @@ void middle_resize(struct middle *m, int gates, int64_t tokens, int64_t features
     }
 }
 
-// The token that is read in the place of another.
+// The token that a twist reads in place of another.
 static int64_t token_read(const struct reference *r, enum linear_tensor tensor, int64_t token)
 {
     const struct linear *l = r->l;
@@ -210,7 +210,7 @@ static void activate(const struct reference *r, struct middle *m)
 
 // ---- all of it ----
 
-// Inputs that are as they are drawn.
+// Inputs without a change.
 static void exact(struct triple *t)
 {
     int64_t count = t->rows * t->columns;
@@ -258,7 +258,7 @@ static void layer_second_backward(struct reference *r, struct middle *m)
     triple_round(r->l, &m->da);
 }
 
-// Everything up to where ranks or tokens are summed, for tokens whose numbers `tokens` gives.
+// Computes everything before the sums over ranks or tokens, for the given tokens.
 void middle_compute(struct reference *r, struct middle *m, const int64_t *tokens,
                     struct owned owned)
 {

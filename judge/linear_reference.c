@@ -8,7 +8,7 @@
 #include "common/blas.h"
 #include "judge/linear_middle.h"
 
-// Features and tokens that are worked on at a time.
+// Number of features and tokens per block.
 #define FEATURES_MAX 128
 #define TOKENS_MAX   256
 
@@ -47,7 +47,7 @@ static void bias_add(const struct reference *r, struct triple *y)
     }
 }
 
-// The part of a rank, some features after the other.
+// The part of a rank, in blocks of features.
 static void part_compute(struct reference *r, int rank, struct middle *m, const int64_t *tokens,
                          struct triple *y, struct triple *dx)
 {
@@ -170,7 +170,7 @@ static void gradients_add(struct reference *r, const struct middle *m, struct tr
     free(zeros);
 }
 
-// Rows of a block to the whole.
+// Adds rows of a block to the whole.
 static void rows_copy(const struct triple *from, int64_t first, struct triple *to)
 {
     size_t bytes = (size_t)(from->rows * from->columns) * sizeof(double);

@@ -48,7 +48,7 @@ static void round_doubles(enum case_dtype dtype, double *values, int64_t count)
     }
 }
 
-// What is written to memory.
+// Rounds a value that is written to memory.
 void triple_round(const struct linear *l, struct triple *t)
 {
     int64_t count = t->rows * t->columns;

@@ -11,7 +11,7 @@ bool linear_view_is_sum(const struct linear *l, enum linear_tensor tensor)
            (tensor == LINEAR_DX && l->layer != LINEAR_ROW);
 }
 
-// The first of the rank's, and how many: as dealt by the definition.
+// The first and the number of the rank's items, by the definition.
 static struct linear_share dealt(int64_t count, int rank, int ranks)
 {
     int64_t each = count / ranks, more = count % ranks;
@@ -63,7 +63,7 @@ void linear_view_axes(const struct linear_view *v, int64_t columns_count, struct
     }
 }
 
-// Of a feature, or of one of its gates, counted from the rank's first.
+// The index of a feature, or of one of its gates, counted from the rank's first.
 static int64_t feature_at(const struct linear_view *v, int64_t i)
 {
     int64_t own = dealt(linear_sizes(v->l).middle, v->rank, v->l->world_size).count;

@@ -22,7 +22,7 @@ struct mask mask_of(const struct cp_case *c, int32_t sequence)
     return m;
 }
 
-// Positions first to last of a sequence of that length.
+// Positions first to last, limited to the length of the sequence.
 static struct range within(int64_t first, int64_t last, int64_t length)
 {
     struct range r = {first < 0 ? 0 : first, last >= length ? length : last + 1};

@@ -22,25 +22,26 @@
 #define FP64_EXCESS_FP16 4
 #define FP64_EXCESS_BF16 32
 
-// Deviations of a slope, and the unit as a part of the reference beyond which there is none.
+// Number of deviations in the limit of a slope; and the unit, as a fraction of the reference, above
+// which the limit of the RMS is used instead.
 #define SLOPE_DEVIATIONS 3
 #define SLOPE_UNIT_MAX   0.1
 
-// What a matrix unit's sum in fp32 loses with each term, at most: cuDNN's and FlashAttention-2's
+// Maximum relative loss of a matrix unit's fp32 sum per term: cuDNN and FlashAttention-2
 // lose 1.1e-9 (bench/results/verdicts-2026-11-22.md).
 #define LONG_SUM_TERM 0x1p-29
 
-// How many units the gradient of a sink may err by.
+// Limit of the error of a sink's gradient, in units.
 #define SINK_UNITS 5
 
 // Noise of a term of a sink's gradient in fp32, in half steps of it.
 #define SINK_NOISE 16
 
-// All elements of so short a row may cancel; the rest in fp32 is noise of terms around 1.
+// In so short a row all elements may cancel; in fp32 the remainder is noise of terms around 1.
 #define DIM_FEW   2
 #define NOISE_ONE 0x1p-22
 
-// With more rows than this, the RMS error is more telling than the worst row.
+// With more rows than this, the RMS limit has the smaller factor.
 #define RMS_ROWS 100
 
 static bool is_absolute(enum report_tensor tensor)
@@ -48,13 +49,14 @@ static bool is_absolute(enum report_tensor tensor)
     return tensor == TENSOR_LSE || tensor == TENSOR_MAX_LOGIT;
 }
 
-// Where products of more than this many numbers have errors in fp32 that grow with the root.
+// Products of more than this many numbers have errors in fp32 that grow with the root of their
+// number.
 #define DIM_USUAL 64
 
-// Larger caps need a tanh that is accurate for small arguments, too.
+// Larger caps require a tanh that is accurate for small arguments.
 #define CAP_LARGE 256
 
-// Sharp inputs give the logits their deviation whatever the scale is.
+// With sharp inputs the deviation of the logits does not depend on the scale.
 static double logit_excess(const struct cp_case *c)
 {
     if (c->source)
@@ -100,7 +102,7 @@ struct rules rules_of(const struct cp_case *c, enum report_tensor tensor)
                       .element = 4,
                       .step = c->dtype == DTYPE_BF16 ? 0x1p-7 : 0x1p-10,
                       .least = c->dtype == DTYPE_FP16 ? 0x1p-24 : FLT_MIN,
-                      .rounding = 0.1, // numbers of any size err by 0.21 steps
+                      .rounding = 0.1, // the mean rounding error over all magnitudes is 0.21 steps
                       .narrow = c->dtype == DTYPE_BF16   ? 0x1p-7
                                 : c->dtype == DTYPE_FP16 ? 0x1p-10
                                                          : 0x1p-23,
@@ -152,7 +154,7 @@ static double quotient(double a, double b)
     return b > 0 ? a / b : a > 0 ? INFINITY : 0;
 }
 
-// Errors of logarithms are absolute, and only the rule of elements applies.
+// Errors of logarithms are absolute, and only the element rule applies.
 static void finish_absolute(const struct rules_sums *s, const struct rules_worst *w,
                             struct figures *f)
 {
@@ -164,9 +166,9 @@ static void finish_absolute(const struct rules_sums *s, const struct rules_worst
     f->remark = s->long_sums > 0 ? REMARK_LONG_SUM : REMARK_NONE;
 }
 
-// What is left of a tensor in which all cancels is noise, and so is its slope, of which the RMS
-// says all there is to say. Else rows add what they add with random signs, not all of them as much;
-// or, where they are alike, with one sign, which shows in the twin.
+// If everything in a tensor cancels, the remainder is noise, and so is its slope, so the limit of
+// the RMS applies to the slope, too. Otherwise rows contribute to the slope with random signs and
+// different sizes; equal rows contribute with the same sign, which shows in the twin's slope.
 static double slope_noise(const struct rules *r, const struct rules_sums *s, double unit,
                           double rms_limit)
 {

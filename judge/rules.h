@@ -2,18 +2,18 @@
 // The rules of a verdict. Each chunk of a tensor on a rank is compared with the reference and with
 // the twin, an honest kernel in high precision (judge/cpu/expected.h). A row is one token's vector
 // of one head. Limits are those of bf16 and fp16, in brackets those of fp32. n is the effective
-// number of rows that contribute to the twin's error; rows that see nothing do not count. With few
-// rows a mean says little, so limits are multiplied by 1 + 6 / sqrt(n).
+// number of rows that contribute to the twin's error; rows that see nothing do not count. A mean
+// over few rows is imprecise, so limits are multiplied by 1 + 6 / sqrt(n).
 //
 // - unit: the largest of the twin's RMS error; half of the error of rounding the reference to the
 //   dtype [5 steps]; 2^-22 of the RMS of the terms that cancel (fp32, head_dim_v 1 or 2, out and
 //   dv: 2^-22); 1/5 of a step at these terms, times 4 / n where n > 4. Terms: see
 //   judge/cpu/expected.h.
-// - rms: RMS error <= 1.5 [2.5] units. Its factor is 1 + 100 / n instead where that is smaller.
+// - rms: RMS error <= 1.5 [2.5] units. The factor of this limit is 1 + 100 / n if that is smaller.
 // - slope: |<error, reference>| / <reference, reference> <= 3e-4, fp16 1e-4 [3e-6], + 3 standard
-//   deviations of the slope that the twin's rows have by chance. It shows a wrong scale. Rows that
-//   are alike are rounded alike, and the slopes of all of them add up. If the slope of the twin is
-//   so many deviations, 1.5 [2.5] times as many are admitted.
+//   deviations of the slope that the twin's rows have by chance. It shows a wrong scale. Equal rows
+//   have equal rounding errors, and their slopes add up. If 1.5 [2.5] times the twin's own slope is
+//   more than 3 deviations, that is added instead.
 // - row: RMS error of a row <= 20 [16] times the largest of the twin's error there, the unit, and
 //   3/100 [1 1/2] of a step of the row's terms that cancel.
 // - element: error <= 4 [5] times the largest of the twin's largest error in the chunk, 4 units,
@@ -22,8 +22,8 @@
 // - nonfinite: finite where the reference is, else the same infinity. Padding is exactly zero.
 //
 // - long sums: the fp32 sums of matrix units truncate, which makes long sums smaller by about 2^-30
-//   for each term. With bf16 and fp16 rms and slope may be off by 2^-29 more for each term of the
-//   longest sum (rules_longest_sum()), with a remark.
+//   for each term. With bf16 and fp16 the limits of rms and slope are larger by 2^-29 for each term
+//   of the longest sum (rules_longest_sum()), with a remark.
 //
 // LSE and largest logits, fp32 always: error <= 2^-24 * (128 + 8 |value| + 4 min(softcap, 256)) *
 // (deviation of the logits / 4) * sqrt(head_dim_qk / 64), factors at least 1, * (1 + weight_shift()
@@ -54,9 +54,9 @@ struct rules {
     double noise;                    // the unit, at least
     double te;                       // TransformerEngine's atol and rtol; 0: it has no rule
     double excess;                   // of the logits and their errors, >= 1
-    double cap;                      // the softcap, 256 at most: tanh may err by its last bit at 1
-    double long_sum;                 // what a long sum may be off by, of the reference
-    bool absolute;                   // LSE and largest logits
+    double cap;      // the softcap, at most 256: tanh near 1 may have an error of one bit
+    double long_sum; // allowance for long sums, relative to the reference
+    bool absolute;   // LSE and largest logits
 };
 struct rules rules_of(const struct cp_case *c, enum report_tensor tensor);
 
@@ -64,10 +64,10 @@ struct rules rules_of(const struct cp_case *c, enum report_tensor tensor);
 // its lengths and its window. 0 for other tensors.
 int64_t rules_longest_sum(const struct cp_case *c, enum report_tensor tensor);
 
-// What the products of dP and delta add to the squares of the terms: the square of the RMS of a dP
-// if its products do not cancel. The rounding errors of a sum are in proportion to its products,
-// however small the sum is: dP is summed in fp32, and the products of delta have an out that is
-// rounded to the dtype. One product does not cancel: then 0.
+// The part of the products of dP and delta in the squares of the terms: the square of the RMS that
+// dP would have if its products did not cancel. The rounding errors of a sum are in proportion to
+// its products, even if the sum is small: dP is summed in fp32, and delta uses an out that is
+// rounded to the dtype. 0 with one product, which cannot cancel.
 double rules_product_squares(const struct cp_case *c);
 
 // True if the logits of a case with a 16-bit dtype are too large for a reference in fp32; then it
@@ -134,7 +134,7 @@ RULES_INLINE double rules_elements(const struct rules_sums *s)
     return s->elements > s->empty ? (double)(s->elements - s->empty) : 1;
 }
 
-// With this many rows or queries, or fewer, the rounding errors may be close to 0 by chance.
+// With up to this many rows or queries, the rounding errors may by chance be close to 0.
 #define RULES_ROWS_FEW 4.0
 
 // Units of a chunk, from its sums.

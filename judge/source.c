@@ -7,13 +7,13 @@
 #include "judge/dtype.h"
 #include "plan/bias.h"
 
-// The order of plan/whole.h is that of the inputs here.
+// The inputs have the same order as in plan/whole.h.
 _Static_assert(INPUT_Q - 1 == WHOLE_Q && INPUT_K - 1 == WHOLE_K && INPUT_V - 1 == WHOLE_V &&
                    INPUT_DO - 1 == WHOLE_DO && INPUT_BIAS - 1 == WHOLE_BIAS &&
                    INPUT_SINK - 1 == WHOLE_SINK,
                "inputs are in the order of whole tensors");
 
-// Elements that are converted at a time.
+// Number of elements converted at a time.
 #define PART 1024
 
 static const char *given(const struct input_source *s, enum input_tensor tensor)

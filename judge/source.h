@@ -8,7 +8,7 @@
 #include "plan/whole.h"
 
 struct input_source {
-    const struct cp_case *c;           // whose tensors they are; borrowed
+    const struct cp_case *c;           // the case of the tensors; borrowed
     const void *tensors[WHOLE_INPUTS]; // as plan/whole.h lays them out; borrowed; NULL: drawn
     int64_t *first[2];                 // [batch]: row of the first token of each sequence
     double rms[WHOLE_INPUTS];          // of the given tensors among Q, K, V, dO; 0: drawn
@@ -22,8 +22,8 @@ enum status source_init(struct input_source *s, const struct cp_case *c,
 void source_fini(struct input_source *s); // also of all zeros
 
 // Elements from the given tensor: all of one token and head, of `count` heads from `head` on, of a
-// bias's row from key `first` on, of a sink. NULL: they are not given. What lies outside of the
-// tensors is NULL and *outside is set: a search for mistakes may ask for such.
+// bias's row from key `first` on, of a sink. NULL: the tensor is not given, or the elements are
+// outside of it, as in a search for mistakes; then *outside is set.
 const void *source_token(const struct cp_case *c, enum input_tensor tensor, int32_t sequence,
                          int64_t position, int head, int count, bool *outside);
 const void *source_bias(const struct cp_case *c, int32_t sequence, int head, int64_t position,

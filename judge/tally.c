@@ -57,8 +57,7 @@ static double logarithm_add(struct tally *t, double error, double reference, int
 
 // ---- rows without anything odd ------------------------------------------------------------------
 
-// Sums in the lanes of vectors, of a row whose numbers are all finite. They are thrown away where
-// it turns out that they are not.
+// Vector sums over a row with only finite numbers. They are discarded if a number is not finite.
 #define LANES  8
 #define INLINE static inline __attribute__((always_inline))
 
@@ -112,7 +111,7 @@ INLINE double largest_of(wide x)
     return most;
 }
 
-// Of the twin in a row.
+// The twin's sums of a row.
 struct row_twin {
     double squares, product;
 };
@@ -249,8 +248,8 @@ static double element_part(struct tally *t, double error, double unit, double go
     return part;
 }
 
-// The squares of the errors of a row in which every element is within its limit; negative where it
-// has to be looked at element by element.
+// The sum of squares of the errors of a row if every element is within its limit; negative: the row
+// must be checked element by element.
 JUDGE_CLONES static double row_again(struct tally *t, const float *got, const float *errors,
                                      int count)
 {

@@ -10,12 +10,12 @@
 // sample. They begin in the middle between multiples of their length.
 #define SLOT_TOKENS (2 * TILE_TOKENS)
 
-// With more spans than this, edges of spans are left out, too, but for this many times the part
-// that other tiles have.
+// With more spans than this, only a sample of the edges of spans is judged: this many times the
+// share of other tiles.
 #define SPANS_MANY 256
 #define EDGES_PART 16
 
-// Third word of the counters (judge/philox.h), beside those of the tensors: what is drawn here.
+// Third word of the counters (judge/philox.h) of these draws; tensors use other values.
 #define PHILOX_TILES 0x7469u
 
 double tiles_work(const struct cp_case *c)
@@ -67,7 +67,7 @@ static void list_all(struct list *l, int32_t span, int64_t first, int64_t end)
         list_add(l, span, first, end - first < TILE_TOKENS ? end - first : TILE_TOKENS);
 }
 
-// What lies between the first and the last tile.
+// The tokens between the first and the last tile.
 static void list_middle(const struct cp_case *c, enum shard_side side, double fraction,
                         const struct span *s, int32_t span, int64_t end, struct list *l)
 {

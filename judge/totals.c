@@ -46,7 +46,7 @@ static int64_t bias_line(const struct totals *t, const struct totals_layout *l,
     return (l->heads > 1 ? head : 0) * l->rows + row;
 }
 
-// Lines that the elements delivered here lie in.
+// Lines with elements that this rank delivers.
 struct lines {
     int64_t begin, end;
 };
@@ -170,7 +170,7 @@ int totals_messages(const struct totals *t, int peer, struct message messages[TO
     return count;
 }
 
-// Adds what the others have of the elements that this rank delivers.
+// Adds the other ranks' parts of the elements that this rank delivers.
 static void bias_reduce(const struct totals *t, struct bias_share share, double *own,
                         const double *parts)
 {
@@ -316,8 +316,8 @@ double totals_bias_terms(const struct cp_case *c, int rank, double *const heads[
     return sqrt(squares / (elements > 1 ? elements : 1));
 }
 
-// A range of elements need not begin or end with a row. Calls the first or the second pass for each
-// line.
+// Calls the first or the second pass for each line of a range of elements; the first and last line
+// may be incomplete.
 static void bias_pass(const struct totals *t, const void *dbias, double terms, bool again,
                       struct tally *tally)
 {

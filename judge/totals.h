@@ -12,7 +12,8 @@
 #include "plan/shard.h"
 
 // Numbers of a head over its queries: the largest logit; the gradient of its sink, the squares of
-// what the twin's terms differ by, those of the terms; the squares of what cancels in dbias.
+// the differences of the twin's terms, the squares of the terms; the squares of the terms that
+// cancel in dbias.
 enum {
     TOTALS_MAX_LOGIT,
     TOTALS_DSINK,
@@ -22,16 +23,16 @@ enum {
     TOTALS_NUMBERS
 };
 
-// Messages of totals_messages() to each peer, and tensors that are judged, at most.
+// Maximum number of messages to each peer (totals_messages()), and of judged tensors.
 #define TOTALS_MESSAGES_MAX 3
 #define TOTALS_TENSORS_MAX  3
 
 struct totals {
     const struct cp_case *c;
     int rank;
-    double *heads[WORLD_SIZE_MAX];   // of each rank [TOTALS_NUMBERS][heads]
-    double *bias, *bias_twin;        // of the own queries, in the layout of the output, whole
-    double *bias_parts, *bias_twins; // of the elements delivered here, by rank
+    double *heads[WORLD_SIZE_MAX]; // of each rank [TOTALS_NUMBERS][heads]
+    double *bias, *bias_twin; // of this rank's queries, the whole array in the layout of the output
+    double *bias_parts, *bias_twins; // of the elements that this rank delivers, by rank
     float *got, *twin_row;           // one row
     float *errors, *twins;           // for a tally
 };
@@ -46,46 +47,46 @@ enum status totals_reserve(const struct cp_case *c, int rank, size_t *total,
                            struct error *error) MUST_CHECK;
 void totals_take(struct totals *t, const struct cp_case *c, int rank, struct arena *arena);
 
-// Where queries of a head, tokens `first` and on of a span, add to.
+// The sums to which queries of a head contribute, from token `first` of a span on.
 struct expected_sums totals_of(const struct totals *t, const struct span *span, int64_t first,
                                int head);
 
-// The messages with one peer that exchange the sums, after the last query. Returns how many.
+// Fills the messages with one peer that exchange the sums, after the last query. Returns their
+// number.
 int totals_messages(const struct totals *t, int peer, struct message messages[TOTALS_MESSAGES_MAX]);
 
-// What is judged: the buffers of plan/plan.h, each NULL where the case has none.
+// The judged tensors: buffers of plan/plan.h; NULL: the case has no such tensor.
 struct totals_results {
     const float *max_logit, *dsink;
     const void *dbias;
 };
 
-// Fills one figures for each tensor that there is, after the exchange. `sampled`: not all queries
-// were looked at, so that largest logits may be larger than those that were found. Returns how
-// many.
+// Fills one struct figures for each tensor, after the exchange. `sampled`: the reference has only
+// some queries, so largest logits may be larger than the reference's. Returns their number.
 int totals_judge(struct totals *t, const struct totals_results *results, bool sampled,
                  struct figures figures[TOTALS_TENSORS_MAX]);
 
 // ---- parts of it, for sums that are elsewhere ---------------------------------------------------
 
-// Judges the numbers of the heads alone: `heads` of each rank, as in struct totals.
+// Judges only the numbers of the heads: `heads` of each rank, as in struct totals.
 struct figures totals_judge_max_logit(const struct cp_case *c, double *const heads[WORLD_SIZE_MAX],
                                       const float *got, bool sampled);
 struct figures totals_judge_dsink(const struct cp_case *c, double *const heads[WORLD_SIZE_MAX],
                                   const float *got);
 
-// RMS of what cancels in an element of dbias, from the numbers of all heads: where it is summed up
-// over all ranks of all of them, else of the rank alone.
+// RMS of the terms that cancel in an element of dbias, from the numbers of all heads: of all ranks
+// if dbias is summed over ranks, else of this rank.
 double totals_bias_terms(const struct cp_case *c, int rank, double *const heads[WORLD_SIZE_MAX]);
 
-// The gradient of the bias as a rank holds it before the ranks are added up:
+// The gradient of the bias of a rank before the sum over ranks:
 // [heads][rows][columns], see plan/bias.h. A line is one row of one head.
 struct totals_layout {
     int64_t heads, rows, columns;
 };
 struct totals_layout totals_layout(const struct cp_case *c, int rank);
 
-// The sequence, head and position of a line; what several sequences or queries share is said to be
-// of the first.
+// The sequence, head and position of a line; for a line that several sequences or queries share,
+// those of the first.
 struct element totals_line_element(const struct cp_case *c, int rank, int64_t line);
 
 #endif

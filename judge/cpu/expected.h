@@ -9,9 +9,9 @@
 // in fp32; with dtype fp32 nothing else is rounded.
 //
 // The reference is fp64 (judge/cpu/reference.h). For 16-bit dtypes it is the twin plus its
-// residual, from the same pass in fp32, which is thousands of times as exact as the dtype: scores,
-// P and dP are computed once, P = round(P) + rest and dS likewise, and the products with the rests
-// are the residual.
+// residual, from the same pass in fp32, which is thousands of times as precise as the dtype:
+// scores, P and dP are computed once, P = round(P) + rest and dS likewise, and the products with
+// the rests are the residual.
 #ifndef CPATTN_JUDGE_CPU_EXPECTED_H
 #define CPATTN_JUDGE_CPU_EXPECTED_H
 
@@ -22,12 +22,11 @@
 
 enum precision { PRECISION_FAST, PRECISION_FP64 };
 
-// The fast one where it will do. There is none for fp32, which gets the other whatever is asked
-// for.
+// The fast reference if its precision is sufficient. fp32 always uses the fp64 reference.
 enum precision expected_precision(const struct cp_case *c);
 
-// Fills positions [begin, end) of the sequence's tokens; out, lse and out_twin alone unless the
-// case is one of training. RESOURCE_EXHAUSTED when memory is short.
+// Fills positions [begin, end) of the sequence's tokens; without training only out, lse and
+// out_twin. RESOURCE_EXHAUSTED: memory is short.
 enum status expected_queries(const struct cp_case *c, enum precision precision, int sequence,
                              int head, struct range queries, struct room *room,
                              const struct expected_queries *e, struct error *error) MUST_CHECK;

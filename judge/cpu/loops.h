@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The inner loops of the twin, in fp32. Rows of scores are a whole number of blocks long, so that
-// loops run over whole blocks, which compilers make vectors of.
+// The inner loops of the twin, in fp32. The length of a row of scores is a multiple of the block,
+// so that compilers can vectorize loops over whole blocks.
 #ifndef CPATTN_JUDGE_CPU_LOOPS_H
 #define CPATTN_JUDGE_CPU_LOOPS_H
 
@@ -8,22 +8,22 @@
 
 #define LOOP_BLOCK 32
 
-// The least whole number of blocks that hold `count`, in elements.
+// `count` rounded up to whole blocks.
 int64_t loop_padded(int64_t count);
 
-// The largest of x[begin..end); -inf where there is none.
+// The largest of x[begin..end); -inf if the range is empty.
 float loop_max(const float *x, int64_t begin, int64_t end);
 
 // x = exp((x - shift) * base) in [begin, end), within 2 units in the last place and 0 below 2^-126;
 // exactly 0 elsewhere in [0, padded). Returns the sum: fp64 sums of short ones in fp32.
 double loop_exp(float *x, int64_t begin, int64_t end, int64_t padded, float shift, float base);
 
-// Splits x into what the dtype holds of it and the rest: head + rest == x. rest may be NULL.
+// Splits x into its value rounded to the dtype and the rest: head + rest == x. rest may be NULL.
 void loop_split(enum case_dtype dtype, const float *x, float *head, float *rest, int64_t padded);
 
 void loop_scale(float *x, float factor, int64_t padded);
 
-// What dS of a row is made of.
+// The inputs of dS of a row.
 struct loop_gradient {
     enum case_dtype dtype;
     const float *p;          // probabilities, not rounded

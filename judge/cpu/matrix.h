@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The twin and the fast reference of bf16 cases on AMX (common/amx.h): what judge/cpu/twin.h does,
-// with matrices in bf16 pieces. P and dS are two pieces each: the twin's, which is what the dtype
-// holds of them, and of the rest another 8 bits, so that the reference is a five hundredth of the
-// twin's rounding off at most. Q, K, V and dO are one piece, and exact.
+// The twin and the fast reference of bf16 cases on AMX (common/amx.h): the functions of
+// judge/cpu/twin.h with matrices in bf16 pieces. P and dS have two pieces each: the twin's rounded
+// value, and 8 bits of the rest, so that the error of the reference is at most a five hundredth of
+// the twin's rounding. Q, K, V and dO have one exact piece.
 //
 // Rows are those of the call's side, 64 at a time, columns those of the other side: the scores of
-// keys are computed transposed, so that what a key adds up is a row, too.
+// keys are computed transposed, so that the sums of a key are over a row, too.
 #ifndef CPATTN_JUDGE_CPU_MATRIX_H
 #define CPATTN_JUDGE_CPU_MATRIX_H
 
@@ -14,7 +14,7 @@
 #include "judge/mask.h"
 #include "plan/case.h"
 
-// Whether this processor and the case allow it.
+// True if the processor and the case support it.
 bool matrix_fits(const struct cp_case *c);
 
 // See judge/cpu/twin.h.

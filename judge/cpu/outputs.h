@@ -1,25 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
-// What reference and twin fill in (judge/cpu/expected.h).
+// Outputs of reference and twin (judge/cpu/expected.h).
 #ifndef CPATTN_JUDGE_CPU_OUTPUTS_H
 #define CPATTN_JUDGE_CPU_OUTPUTS_H
 
 #include <stdint.h>
 
-// What adds up over queries, each NULL or set to something before. *_twin is the same of the twin,
-// or where it says squares the squares of its terms' differences; *_terms are squares of what
-// cancels. In dbias this is P^2 (dP^2 + delta^2 + rules_product_squares()): the gradient of a bias
-// has no slope of a softcap.
+// Sums over queries; each is NULL or initialized by the caller. *_twin is the twin's sum, or, with
+// squares in its name, the sum of squares of its terms' differences. *_terms are the squares of the
+// terms that cancel: for dbias P^2 (dP^2 + delta^2 + rules_product_squares()), without the slope of
+// a softcap.
 struct expected_sums {
     double *max_logit; // raised to the largest visible logit
     double *dsink, *dsink_twin_squares, *dsink_terms;
     double *dbias, *dbias_twin; // [n][dbias_stride]
-    double *dbias_terms;        // there if dbias_twin is
+    double *dbias_terms;        // set if dbias_twin is
     int64_t dbias_stride;       // 0: all queries add to the same row
 };
 
 // Rows of one (sequence, query head): out [n][d_v], dq [n][d_qk], the others [n]. lse is the
-// natural logarithm, with the sink, -inf for a row that sees nothing. `terms` is the RMS of an
-// element of dq if nothing in it cancels: that of judge/cpu/reference.h * RMS of K.
+// natural logarithm, with the sink, -inf for a row that sees nothing. `terms` is the RMS that an
+// element of dq would have if nothing cancelled: terms of judge/cpu/reference.h * RMS of K.
 struct expected_queries {
     double *out, *lse, *delta, *dq, *terms;
     float *out_twin, *dq_twin;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The twin, and the fast reference where it is wanted: see judge/cpu/expected.h, whose functions
-// these are without a choice of precision.
+// The twin and the fast reference: the functions of judge/cpu/expected.h without a choice of
+// precision.
 #ifndef CPATTN_JUDGE_CPU_TWIN_H
 #define CPATTN_JUDGE_CPU_TWIN_H
 
@@ -9,7 +9,7 @@
 #include "judge/mask.h"
 #include "plan/case.h"
 
-// `reference`: whether the reference's members are filled, too; else only the twin's are, and
+// `reference`: also fills the members of the reference; otherwise only those of the twin, and
 // terms.
 enum status twin_queries(const struct cp_case *c, bool reference, int sequence, int head,
                          struct range queries, struct room *room, const struct expected_queries *e,

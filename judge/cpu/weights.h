@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// The inner loops of the twin beside AMX (judge/cpu/matrix.h), whose processors have AVX-512: what
-// judge/cpu/loops.h does, with results in bf16 pieces as amx_split() makes them. Rows are a
-// multiple of 32 elements long. Nothing here may be called unless amx_usable().
+// The inner loops of the twin for processors with AMX (judge/cpu/matrix.h), which have AVX-512: as
+// judge/cpu/loops.h, with results in bf16 pieces as in amx_split(). Row lengths are multiples of 32
+// elements. Call only if amx_usable().
 #ifndef CPATTN_JUDGE_CPU_WEIGHTS_H
 #define CPATTN_JUDGE_CPU_WEIGHTS_H
 
 #include <stdint.h>
 
-// The largest of x[begin..end) * scale; -inf where there is none.
+// The largest of x[begin..end) * scale; -inf if the range is empty.
 float weights_max(const float *x, int64_t begin, int64_t end, float scale);
 
 struct weights_exp {
     float *x;              // products in, exponentials out
-    int64_t begin, end;    // what the row sees; elsewhere exponentials are 0
+    int64_t begin, end;    // visible columns; elsewhere exponentials are 0
     float scale, shift;    // exp(x * scale - shift)
-    const float *shifts;   // unless it is NULL: of each element, instead of `shift`
+    const float *shifts;   // NULL, or a shift of each element, in place of `shift`
     uint16_t *head, *rest; // the exponentials in pieces; rest may be NULL
 };
 
@@ -27,7 +27,7 @@ struct weights_gradient {
     const float *slope; // d logit / d scaled score; NULL: 1
     const float *dp;
     float delta, delta_twin;
-    const float *deltas, *deltas_twin; // unless they are NULL: of each element, instead of these
+    const float *deltas, *deltas_twin; // NULL, or deltas of each element, in place of these
     float products;                    // rules_product_squares()
     uint16_t *head, *rest;             // of dS; rest may be NULL
 };

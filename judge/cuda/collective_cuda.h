@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The judge of collectives on a device: every element is drawn and compared there, and sums return.
+// The judge of collectives on a device: draws and compares every element there; only sums are
+// copied to the host.
 #ifndef CPATTN_JUDGE_CUDA_COLLECTIVE_CUDA_H
 #define CPATTN_JUDGE_CUDA_COLLECTIVE_CUDA_H
 

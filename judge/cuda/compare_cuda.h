@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Comparison of a rank's results with the reference and the twin on the device. It gives the sums,
-// counts and worst places of a chunk, by the rules of judge/rules.h. Calls only put work on the
-// queue's stream, and remember errors in the queue.
+// Comparison of a rank's results with the reference and the twin on the device. It returns the
+// sums, counts and worst places of a chunk for the rules of judge/rules.h. Calls only enqueue work
+// on the queue's stream; the queue stores errors.
 #ifndef CPATTN_JUDGE_CUDA_COMPARE_CUDA_H
 #define CPATTN_JUDGE_CUDA_COMPARE_CUDA_H
 
@@ -40,7 +40,7 @@ struct compare_tensor {
     const struct reference_stat *stats;
     const struct reference_stat64 *stats64;
     const float *terms;  // [heads][rows] of dQ and dK; NULL: none
-    double terms_factor; // RMS of what they are multiplied by
+    double terms_factor; // RMS of their other factor
 };
 
 // Bytes of device memory that a comparison needs while it runs.
@@ -54,17 +54,17 @@ void compare_cuda_rows(const struct reference_cuda *r, const struct compare_tens
                        const struct rules *rules, void *scratch,
                        struct compare_result results[COMPARE_CHUNKS]);
 
-// Elements [begin, end) of an array [lines][columns], as one chunk whose rows are lines, the first
-// one that of `begin`; those at the ends may be shorter. Elements are numbered from `begin` on, of
-// which `data`, `expected` and `twin` are the first.
+// Compares elements [begin, end) of an array [lines][columns] as one chunk whose rows are lines;
+// the first and last line may be shorter. `data`, `expected` and `twin` point to the element
+// `begin`, which has number 0.
 struct compare_lines {
     const void *data;
     enum case_dtype dtype;
     const double *expected;
     const float *twin;
     int64_t begin, end, columns;
-    // Squares of what cancels in all elements of an array of `terms_elements`: these numbers added
-    // up, `terms_count` of each of `terms_ranks`, which lie a step apart.
+    // The squares of the terms that cancel, over all `terms_elements` of an array: the sum of
+    // `terms_count` numbers of each of `terms_ranks`, which are a step apart.
     const double *terms;
     int terms_ranks, terms_step, terms_count;
     int64_t terms_elements;

@@ -13,7 +13,7 @@ extern "C" {
 
 // Starts the sum over `bytes` bytes on the backend's stream; `data` is aligned to 8 bytes. After
 // attention_cuda_finish() the result is that of digest_sum() for the same bytes on the host, for
-// digest_join(). NULL if memory is short; the backend remembers the error.
+// digest_join(). NULL: memory is short; the backend stores the error.
 const uint64_t *digest_cuda_sum(struct cuda_queue *queue, const void *data, size_t bytes);
 
 #ifdef __cplusplus

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Draws a rank's shard of the inputs on the device, with the same bytes as rank/inputs.h on the
-// host. Calls only put work on the backend's stream, and remember errors in the backend.
+// host. Calls only enqueue work on the backend's stream; the backend stores errors.
 #ifndef CPATTN_JUDGE_CUDA_INPUTS_CUDA_H
 #define CPATTN_JUDGE_CUDA_INPUTS_CUDA_H
 

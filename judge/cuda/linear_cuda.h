@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The judge of linear layers on a device: inputs are drawn there, the reference is computed there
-// from elements that are drawn again wherever they are needed, and results are read from there.
+// The judge of linear layers on a device: draws inputs, computes the reference from elements that
+// it draws again, and reads results there.
 #ifndef CPATTN_JUDGE_CUDA_LINEAR_CUDA_H
 #define CPATTN_JUDGE_CUDA_LINEAR_CUDA_H
 

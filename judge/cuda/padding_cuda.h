@@ -22,8 +22,8 @@ struct padding_tensor {
 // A tensor under judgement, in memory of the backend.
 struct padding_cuda;
 
-// Starts the judgement on the backend's stream. NULL if there is no padding, or if memory is short;
-// the backend remembers the latter.
+// Starts the judgement on the backend's stream. NULL: there is no padding, or memory is short; the
+// backend stores this error.
 const struct padding_cuda *padding_cuda_judge(struct cuda_queue *queue, const struct cp_case *c,
                                               int rank, const struct padding_tensor *tensor);
 

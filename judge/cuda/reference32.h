@@ -13,7 +13,7 @@ extern "C" {
 void reference32_out(const struct reference_cuda *r, const struct reference_rows *queries,
                      float *out, struct reference_stat *stats);
 
-// Of `dbias` it uses only what is the twin's.
+// It fills only the twin's members of `dbias`.
 void reference32_dq(const struct reference_cuda *r, const struct reference_rows *queries,
                     const struct reference_stat *stats, const struct reference_dbias *dbias,
                     float *dq);

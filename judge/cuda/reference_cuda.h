@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the references and twins on the device share. They compute all rows of a rank at a time:
-// reference64.h the reference in fp64, reference16.h reference and twin of cases in 16 bits,
-// reference32.h the twin of cases in fp32. As on the CPU (judge/cpu/reference.h) inputs come from
-// their global position and the mask from its definition. The references know no shards, slices or
-// plans, and share no code with what they judge.
+// Shared declarations of the references and twins on the device. They compute all rows of a rank at
+// a time: reference64.h the reference in fp64, reference16.h reference and twin of cases in 16
+// bits, reference32.h the twin of cases in fp32. As on the CPU (judge/cpu/reference.h) inputs come
+// from their global position and the mask from its definition. The references do not use shards,
+// slices or plans, and share no code with the kernels.
 //
-// Rows are dealt in tiles; the rows of a side are those of all its tiles. Results are
+// The rows of a side are divided into tiles. Results are
 // [heads][rows][padded dim]: O and dQ of query heads, dK and dV of key heads. Dims are padded to
-// reference_cuda_padded() with zeros. Calls only put work on the backend's stream, and remember
-// errors in its queue.
+// reference_cuda_padded() with zeros. Calls only enqueue work on the backend's stream; its queue
+// stores errors.
 #ifndef CPATTN_JUDGE_CUDA_REFERENCE_CUDA_H
 #define CPATTN_JUDGE_CUDA_REFERENCE_CUDA_H
 
@@ -32,7 +32,8 @@ struct reference_sequence {
 struct reference_tile {
     int64_t position;  // of the first, in its sequence
     int64_t row;       // of the first, in the results
-    int64_t local_row; // of the first, in the rank's own tensors; the next are a row step away
+    int64_t local_row; // of the first, in the rank's own tensors; consecutive tokens are a row step
+                       // apart
     int64_t bias_row;  // of the first query in the gradient of the bias
     int32_t sequence, count;
     int32_t chunk; // of the rank, 0 or 1
@@ -46,7 +47,7 @@ struct reference_rows {
     int64_t rows;
 };
 
-// The inputs as the reference sees them.
+// The inputs of the reference.
 enum { REFERENCE_Q, REFERENCE_K, REFERENCE_V, REFERENCE_DO, REFERENCE_INPUTS };
 
 struct reference_cuda {
@@ -115,7 +116,7 @@ void reference_cuda_delta(const struct reference_cuda *r, const struct reference
 
 // Fills LSE and delta from a rank's own results, for all its tokens in the order of `queries`.
 // `lse` is [heads][local rows] in fp32, `out` [local rows][heads][dim]. delta_twin differs from
-// delta by as much as the rounding of O makes.
+// delta by the effect of rounding O.
 struct reference_run {
     const float *lse;
     const void *out;

@@ -25,7 +25,7 @@ int64_t tables_tiles(const struct cp_case *c, enum shard_side side, int rank,
                      const struct span *spans, int count, double fraction, struct tile *drawn,
                      struct reference_tile *tiles);
 
-// Copies tiles; those with most work come first.
+// Copies tiles in descending order of work.
 void tables_sort(const struct cp_case *c, enum shard_side side, const struct reference_tile *tiles,
                  int64_t count, struct reference_tile *sorted);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is judged on a device, and with what.
+// The input of a verification on a device.
 #ifndef CPATTN_JUDGE_CUDA_VERIFICATION_H
 #define CPATTN_JUDGE_CUDA_VERIFICATION_H
 
@@ -11,10 +11,10 @@
 #include "plan/shard.h"
 #include "plan/whole.h"
 
-// A swap of messages in device memory, lent to the judge. The swap runs after all work that is on
-// the queue's stream at start(). Work put on this stream after join() runs after the swap. Neither
-// call waits. All ranks call them in the same order, with messages that match those of their peers
-// in list order.
+// A swap of messages in device memory, which the judge calls. The swap runs after all work that is
+// on the queue's stream at start(). Work put on this stream after join() runs after the swap.
+// Neither call waits. All ranks call them in the same order, with messages that match those of
+// their peers in list order.
 struct swap_cuda {
     enum status (*start)(void *context, const struct message *messages, int count,
                          struct error *error);
@@ -22,7 +22,7 @@ struct swap_cuda {
     void *context;
 };
 
-// Inputs of a case's source that are read on the device, by enum whole_tensor.
+// Inputs of a case's source in device memory, by enum whole_tensor.
 #define VERIFY_CUDA_GIVEN (WHOLE_BIAS + 1)
 
 // What is judged.
@@ -32,10 +32,10 @@ struct verification_cuda {
     const struct span *spans[2]; // of the rank, by enum shard_side; host memory
     int span_count[2];
     struct rank_results results; // device memory
-    struct cuda_queue *queue;    // behind all that made the tensors
-    struct arena *host;          // has room for what verify_cuda_reserve() adds
-    struct device_arena *device; // likewise
-    struct swap_cuda swap;       // with the other ranks; not called where there are none
+    struct cuda_queue *queue;    // ordered after the work that computes the tensors
+    struct arena *host;          // has the bytes that verify_cuda_reserve() adds
+    struct device_arena *device; // has the bytes that verify_cuda_reserve() adds
+    struct swap_cuda swap;       // with the other ranks; not called if there are none
     // True: there are no other ranks. The statistics of all queries are computed here, and results
     // that are NULL are not judged. dbias is the rank's whole array and not its share.
     bool alone;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Verification of a case on the device, dealt over the ranks as judge/cpu/verify.h says. Only
-// figures come back.
+// Verification of a case on the device, divided among the ranks as in judge/cpu/verify.h. Only
+// figures are copied to the host.
 //
-// It has two halves, so that nothing waits between the last kernel of the case and the figures. The
-// first half puts all work on streams, the second reads the results.
+// It has two halves, so that there is no wait between the last kernel of the case and the figures.
+// The first half enqueues all work; the second reads the results.
 #ifndef CPATTN_JUDGE_CUDA_VERIFY_H
 #define CPATTN_JUDGE_CUDA_VERIFY_H
 
@@ -18,11 +18,11 @@
 enum status verify_cuda_reserve(const struct cp_case *c, int rank, size_t *host_bytes,
                                 size_t *device_bytes, struct error *error) MUST_CHECK;
 
-// The same for a verification whose arenas and queue are not there yet.
+// The same for a verification whose arenas and queue do not exist yet.
 enum status verify_cuda_reserve_for(const struct verification_cuda *v, size_t *host_bytes,
                                     size_t *device_bytes, struct error *error) MUST_CHECK;
 
-// Puts the reference, its swaps and the comparison on the streams, and does not wait. All ranks of
+// Enqueues the reference, its swaps and the comparison, and does not wait. All ranks of
 // the case must call it. *result is in the host arena. The caller's events `reference` and
 // `compare` (with timing) are recorded on the queue's stream after the last part of each.
 struct verify_cuda;

@@ -24,7 +24,7 @@ struct statistics {
     size_t bytes;
 };
 
-// How much of the reference and the twin of a case is computed.
+// Precision and extent of the reference and twin of a case.
 struct extent {
     bool fp64;       // the reference
     double fraction; // of the tiles that are judged
@@ -55,13 +55,13 @@ struct verify_cuda {
     const struct padding_cuda *padding[SLOTS];
     struct tile *drawn;
     struct reference_tile *tiles[2], *all_tiles; // in the order of their rows; of `all_queries`
-    struct reference_tile *sorted;               // to be pushed
+    struct reference_tile *sorted;               // sorted for the copy to the device
     struct reference_sequence *sequences;
     struct reference_piece *pieces;
     struct span *spans; // of other ranks
 };
 
-// What a slot judges.
+// Tensor and side of a slot.
 struct slot_tensor {
     enum report_tensor name;
     enum shard_side side;
