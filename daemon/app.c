@@ -367,7 +367,7 @@ static enum status parts_create(struct app *s, int descriptors, struct error *er
         .start_timeout_ns = start_timeout(s),
         .kill_timeout_ns = c->kill_timeout_ns,
         .lag = &s->lag,
-        .shares_devices = b->shares_devices,
+        .ranks_per_device = b->ranks_per_device,
         .spares = b->spares,
         .idle_timeout_ns = c->idle_timeout_ns,
         .user_queue_max = limits.user_queue_max,

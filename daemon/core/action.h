@@ -59,7 +59,7 @@ struct action {
     int rank;         // the causing rank, or -1
     int host;         // ANSWER, KILL: the host whose loss is the cause, or -1
     uint64_t hosts;   // of the pool: bit mask
-    uint64_t devices; // of the pool, on each of its hosts: bit mask of slots. With oversubscribed
+    uint64_t devices; // of the pool, on each of its hosts: bit mask of slots. If ranks share
                       // devices a host may lack some of them: core_seat()
     uint64_t job;     // number, never used twice
     int own_before;   // ANSWER, CAUSE_DEADLINE_QUEUED: jobs of the same user that run, or that wait

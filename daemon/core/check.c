@@ -229,8 +229,7 @@ static void check_place(const struct core *core, const struct pool *pool)
     for (uint64_t left = pool->place.hosts; left; left &= left - 1) {
         uint64_t all = core->devices_all.on[__builtin_ctzll(left)];
         assert(pool->place.slots & all);
-        assert(core->config.oversubscribe ||
-               (!(pool->place.slots & ~all) && bits_in(pool->place.slots) == slots));
+        assert(bits_in(pool->place.slots & all) * core->config.ranks_per_device >= slots);
     }
 }
 

@@ -52,8 +52,12 @@ static enum status core_refuse_hosts(const struct core *core, const struct core_
         return STATUS_OK;
     if (core->config.host_count == 1 && nodes <= 1 && (ranks == 0 || ranks == w))
         return error_set(error, STATUS_FAILED_PRECONDITION,
-                         "world_size: %d ranks need as many devices, and there are %d", w,
-                         core->device_count);
+                         core->config.ranks_per_device > 1
+                             ? "world_size: %d ranks do not fit on %d devices with at most %d "
+                               "ranks on each"
+                             : "world_size: %d ranks need as many devices, and there are %d; "
+                               "the daemon's setting ranks-per-gpu lets ranks share them",
+                         w, core->device_count, core->config.ranks_per_device);
     if (request->implementation > 0)
         return error_set(error, STATUS_FAILED_PRECONDITION,
                          "world_size: %d ranks of a guest with nodes %d do not fit on %s, and the "

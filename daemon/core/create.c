@@ -124,6 +124,7 @@ struct core *core_create(const struct core_config *config)
     assert(config->host_count >= 1 && config->host_count <= HOSTS_MAX);
     assert(config->queue_max >= 1 && config->queue_max <= JOBS_MAX);
     assert(config->ranks_max >= 1);
+    assert(config->ranks_per_device >= 1 && config->ranks_per_device <= WORLD_SIZE_MAX);
     assert(config->start_timeout_ns > 0 && config->kill_timeout_ns > 0);
     assert(config->guest_count >= 0 && config->guest_count <= GUESTS_MAX);
     struct core *core = calloc(1, sizeof(*core));

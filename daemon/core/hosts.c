@@ -32,13 +32,23 @@ static int instances_of(const struct core_config *config, int host_count, int sl
     return instances;
 }
 
-// If a host has too few devices, all of them are one block.
+// The hosts on which ranks that share devices have room.
+static uint64_t hosts_shared(const struct core_config *config, int host_count, int slots)
+{
+    uint64_t hosts = 0;
+    for (int host = 0; host < host_count; host++)
+        if (config->hosts[host].device_count * config->ranks_per_device >= slots)
+            hosts |= bit_of(host);
+    return hosts;
+}
+
+// If all hosts have too few devices, those of a host are one block.
 static uint64_t hosts_of_block(const struct core_config *config, int host_count, int slots,
                                int nodes, int block)
 {
-    bool shared = config->oversubscribe && instances_of(config, host_count, slots, nodes) == 0;
-    return shared ? (block == 0 ? mask_of(host_count) : 0)
-                  : hosts_with(config, host_count, slots, block);
+    if (instances_of(config, host_count, slots, nodes) > 0)
+        return hosts_with(config, host_count, slots, block);
+    return block == 0 ? hosts_shared(config, host_count, slots) : 0;
 }
 
 int hosts_instances(const struct core_config *config, int implementation, int world_size, int nodes)
@@ -47,8 +57,8 @@ int hosts_instances(const struct core_config *config, int implementation, int wo
     if (nodes > host_count || world_size % nodes != 0)
         return 0;
     int instances = instances_of(config, host_count, slots, nodes);
-    if (instances == 0 && config->oversubscribe)
-        instances = host_count / nodes;
+    if (instances == 0)
+        instances = bits_in(hosts_shared(config, host_count, slots)) / nodes;
     return nodes > 1 && instances > POOLS_MAX ? POOLS_MAX : instances;
 }
 

@@ -26,8 +26,8 @@ struct core_config {
     int host_count; // 1..HOSTS_MAX
     struct core_host hosts[HOSTS_MAX];
     bool spares;               // hot spares: daemon/core/twin.h
-    bool oversubscribe;        // a pool with more ranks than devices uses all devices of its hosts
-                               // (CPU backend)
+    int ranks_per_device;      // 1..WORLD_SIZE_MAX; if more than 1, a pool with more ranks than
+                               // devices uses all devices of its hosts
     int queue_max;             // jobs queued and running, 1..JOBS_MAX
     int user_queue_max;        // of one user, up to queue_max; 0: the same
     struct user_limits user;   // of running jobs; more jobs wait

@@ -13,7 +13,7 @@
 
 // The first contact with the driver of a large machine takes seconds.
 #define PROBE_LIMIT_MS   30000
-// A GPU's memory from which spares are kept without being asked for.
+// A GPU's memory for each rank of a pool, from which spares are kept without being asked for.
 #define SPARES_BYTES_MIN (INT64_C(32) << 30)
 
 static void choose_cpu(const struct settings *config, struct backend *b)
@@ -21,7 +21,7 @@ static void choose_cpu(const struct settings *config, struct backend *b)
     strcpy(b->name, "cpu");
     b->program = config->rank_program;
     b->device_count = config->devices.count > 0 ? config->devices.count : host_cores();
-    b->shares_devices = true;
+    b->ranks_per_device = WORLD_SIZE_MAX;
     b->memory_bytes = host_memory_available() / 2;
 }
 
@@ -72,7 +72,7 @@ static enum status gpus_take(const struct device_choice *choice, const struct wi
 static bool spares_fit(const struct backend *b)
 {
     for (int i = 0; i < b->gpu_count; i++)
-        if (b->gpus[i].memory_bytes < SPARES_BYTES_MIN)
+        if (b->gpus[i].memory_bytes < SPARES_BYTES_MIN * b->ranks_per_device)
             return false;
     return b->gpu_count > 0;
 }
@@ -97,6 +97,7 @@ static enum status choose_cuda(const struct settings *config, const struct wire_
     b->program = config->cuda_rank_program;
     enum status status = gpus_take(&config->devices, all, count, b, error);
     b->device_count = b->gpu_count;
+    b->ranks_per_device = config->ranks_per_gpu;
     return status;
 }
 

@@ -12,7 +12,7 @@ struct backend {
     char name[16];        // "cpu", "cuda"
     const char *program;  // of the ranks; borrowed from the configuration
     int device_count;     // units that pools share: cores or GPUs, 1..DEVICES_MAX
-    bool shares_devices;  // a pool may have more ranks than devices
+    int ranks_per_device; // of a pool; more than 1: where there are too few devices
     bool spares;          // each pool has a spare
     int64_t memory_bytes; // default limit of the running cases together
     struct confinement confinement;

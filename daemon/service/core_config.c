@@ -13,7 +13,7 @@ struct core *core_config_make(const struct service_config *config)
 {
     struct core_config core = {
         .host_count = config->host_count,
-        .oversubscribe = config->shares_devices,
+        .ranks_per_device = config->ranks_per_device,
         .spares = config->spares,
         .queue_max = config->description.queue_max,
         .user_queue_max = config->user_queue_max,

@@ -29,7 +29,7 @@ struct service_config {
     struct confinement confinement;
     uint64_t start_timeout_ns;
     uint64_t kill_timeout_ns; // from a rank's SIGKILL until its devices are out of use
-    bool shares_devices;      // a pool may have more ranks than there are devices
+    int ranks_per_device;     // of a pool; more than 1: where there are too few devices
     bool spares;              // each pool has a spare
     uint64_t idle_timeout_ns;
     struct user_limits user;         // of the running cases of one user

@@ -116,6 +116,11 @@ static bool mesh_port_set(struct settings *c, const char *text)
     return int_parse(text, 1, UINT16_MAX, &c->hosts.mesh_port);
 }
 
+static bool ranks_per_gpu_set(struct settings *c, const char *text)
+{
+    return int_parse(text, 1, RANKS_PER_GPU_MAX, &c->ranks_per_gpu);
+}
+
 static bool queue_max_set(struct settings *c, const char *text)
 {
     return int_parse(text, 1, JOBS_MAX, &c->queue_max);
@@ -233,6 +238,9 @@ static const struct setting {
      "[all]",
      devices_set,
      "a count from 1 to " TEXT_OF(DEVICES_MAX) ", or GPUs such as 0,2-3, each once (2-2 is GPU 2)"},
+    {"ranks-per-gpu", "N",
+     "Maximum number of ranks of one pool that share a GPU where there are too few GPUs [1]",
+     ranks_per_gpu_set, "a whole number from 1 to " TEXT_OF(RANKS_PER_GPU_MAX)},
     {"hosts", "LIST",
      "Run ranks on these hosts too, each with an agent, cpattn-agent(8): names and devices such as "
      "node2=8,node3=8 [none]",
@@ -491,6 +499,7 @@ enum status settings_read(struct settings *config, int argc, char **argv, struct
     struct line line = {0};
     *config = (struct settings){.socket = CPATTN_SOCKET_PATH,
                                 .backend = BACKEND_AUTO,
+                                .ranks_per_gpu = 1,
                                 .queue_max = QUEUE_MAX_DEFAULT,
                                 .idle_timeout_ns = IDLE_TIMEOUT_DEFAULT_NS,
                                 .kill_timeout_ns = KILL_TIMEOUT_DEFAULT_NS,
@@ -540,6 +549,8 @@ const char *settings_fixed_difference(const struct settings *a, const struct set
         return "backend";
     if (a->devices.count != b->devices.count || a->devices.named != b->devices.named)
         return "devices";
+    if (a->ranks_per_gpu != b->ranks_per_gpu)
+        return "ranks-per-gpu";
     if (a->spares != b->spares)
         return "spares";
     if (a->queue_max != b->queue_max)

@@ -18,6 +18,9 @@
 #include "daemon/settings/rank_user.h"
 #include "daemon/settings/user_list.h"
 
+// Each has a context of its own, some 0.5 GiB of the GPU's memory.
+#define RANKS_PER_GPU_MAX 16
+
 enum spares_choice { SPARES_AUTO, SPARES_ON, SPARES_OFF };
 
 struct settings {
@@ -30,6 +33,7 @@ struct settings {
     char rank_program[PATH_MAX], cuda_rank_program[PATH_MAX];
     enum backend_choice backend;
     struct device_choice devices;
+    int ranks_per_gpu; // 1..RANKS_PER_GPU_MAX, of one pool where there are too few GPUs
     enum spares_choice spares;
     int queue_max;                         // 1..JOBS_MAX
     int user_queue_max;                    // of one user, 1..JOBS_MAX; 0: half of queue_max

@@ -11,9 +11,10 @@
 // UUIDs of GPUs are 40 characters long.
 #define NAMES_BYTES (64 * DEVICES_MAX)
 
-// Tells the own device to every peer and learns those of this host.
+// Tells the own device to every peer and learns which ones are used on this host, and by how many
+// ranks the own one is.
 static enum status devices_learn(struct transport *control, int device, bool used[DEVICES_MAX],
-                                 struct error *error)
+                                 struct device_place *place, struct error *error)
 {
     struct message messages[WORLD_SIZE_MAX];
     unsigned char mine = (unsigned char)device, theirs[WORLD_SIZE_MAX];
@@ -25,9 +26,13 @@ static enum status devices_learn(struct transport *control, int device, bool use
     enum status status = control->ops->start(control, TAG_DEVICES, messages, count, error);
     while (status == STATUS_OK && !done)
         status = control->ops->progress(control, -1, &done, error);
-    for (int rank = 0; rank < control->world_size && status == STATUS_OK; rank++)
-        if (!(control->far >> rank & 1))
-            used[theirs[rank] % DEVICES_MAX] = true;
+    for (int rank = 0; rank < control->world_size && status == STATUS_OK; rank++) {
+        if (control->far >> rank & 1)
+            continue;
+        used[theirs[rank] % DEVICES_MAX] = true;
+        place->ranks += theirs[rank] == mine;
+        place->before += theirs[rank] == mine && rank < control->rank;
+    }
     return status;
 }
 
@@ -65,19 +70,20 @@ enum status device_names(const char *visible, const bool used[DEVICES_MAX], char
     return STATUS_OK;
 }
 
-enum status device_choose(struct transport *control, int device, int *index, struct error *error)
+enum status device_choose(struct transport *control, int device, struct device_place *place,
+                          struct error *error)
 {
     bool used[DEVICES_MAX] = {false};
     char names[NAMES_BYTES] = "";
-    enum status status = devices_learn(control, device, used, error);
+    *place = (struct device_place){0};
+    enum status status = devices_learn(control, device, used, place, error);
     if (status == STATUS_OK)
         status = device_names(getenv("CUDA_VISIBLE_DEVICES"), used, names, sizeof(names), error);
     if (status != STATUS_OK)
         return status;
     if (setenv("CUDA_VISIBLE_DEVICES", names, 1) != 0)
         return error_set(error, STATUS_RESOURCE_EXHAUSTED, "no memory for the environment");
-    *index = 0;
     for (int i = 0; i < device; i++)
-        *index += used[i];
+        place->index += used[i];
     return STATUS_OK;
 }

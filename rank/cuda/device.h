@@ -10,10 +10,17 @@
 #include "common/limits.h"
 #include "transport/transport.h"
 
-// Learns the devices of all ranks from them, leaves no others visible, and tells by which index the
-// own one is known then. Devices are counted among those that CUDA_VISIBLE_DEVICES leaves. To be
-// called before anything of CUDA; all ranks of `control` (nothing under way) must call it.
-enum status device_choose(struct transport *control, int device, int *index,
+// Where a rank is.
+struct device_place {
+    int index;  // of its device among those that are visible
+    int ranks;  // of the pool on this device, it included
+    int before; // these of them have lower numbers
+};
+
+// Learns the devices of all ranks from them, leaves no others visible, and tells where the own rank
+// is. Devices are counted among those that CUDA_VISIBLE_DEVICES leaves. To be called before
+// anything of CUDA; all ranks of `control` (nothing under way) must call it.
+enum status device_choose(struct transport *control, int device, struct device_place *place,
                           struct error *error) MUST_CHECK;
 
 // The names of some devices, with commas between them. `visible`: CUDA_VISIBLE_DEVICES; without one

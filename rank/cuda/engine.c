@@ -2,9 +2,11 @@
 #include "rank/cuda/engine.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "common/clock.h"
 #include "judge/cuda/collective_cuda.h"
@@ -458,22 +460,39 @@ static enum status number_parse(const char *text, const char *name, long max, lo
     return STATUS_OK;
 }
 
-// Makes the context by asking for the device's memory. `keep_mib`: -1 for a quarter of it.
+// NCCL refuses two ranks on one device of a host. It takes the second one for a rank of another
+// host.
+static enum status host_name_set(const struct device_place *place, struct error *error)
+{
+    const char *given = getenv("NCCL_HOSTID");
+    char host[HOST_NAME_MAX + 1] = "", name[2 * sizeof(host)];
+    (void)gethostname(host, sizeof(host) - 1);
+    snprintf(name, sizeof(name), "%s-%d", given ? given : host, place->before);
+    if (place->before > 0 && setenv("NCCL_HOSTID", name, 1) != 0)
+        return error_set(error, STATUS_RESOURCE_EXHAUSTED, "no memory for the environment");
+    return STATUS_OK;
+}
+
+// Makes the context by asking for the device's memory. `keep_mib`: -1 for a quarter of it, which
+// the ranks of the device share.
 static enum status device_open(struct cuda *cuda, struct transport *control, long device,
                                long keep_mib, struct error *error)
 {
     size_t free_bytes, total_bytes;
-    int index;
-    enum status status = device_choose(control, (int)device, &index, error);
+    struct device_place place;
+    enum status status = device_choose(control, (int)device, &place, error);
+    if (status == STATUS_OK)
+        status = host_name_set(&place, error);
     if (status != STATUS_OK)
         return status;
-    cudaError_t result = cudaSetDevice(index);
+    cudaError_t result = cudaSetDevice(place.index);
     if (result == cudaSuccess)
         result = cudaMemGetInfo(&free_bytes, &total_bytes);
     if (result != cudaSuccess)
         return error_set(error, STATUS_UNAVAILABLE, "device %ld cannot be used: %s (%s)", device,
                          cudaGetErrorString(result), cudaGetErrorName(result));
-    device_arena_init(&cuda->arena, keep_mib < 0 ? total_bytes / 4 : (size_t)keep_mib << 20);
+    device_arena_init(&cuda->arena, keep_mib < 0 ? total_bytes / 4 / (size_t)place.ranks
+                                                 : (size_t)keep_mib << 20);
     return STATUS_OK;
 }
 

@@ -198,7 +198,7 @@ static enum status live_core(void)
 {
     const struct core_config config = {.host_count = 1,
                                        .hosts = {{.device_count = 2}},
-                                       .oversubscribe = true,
+                                       .ranks_per_device = 64,
                                        .queue_max = 8,
                                        .ranks_max = 16,
                                        .start_timeout_ns = 1,

@@ -8,6 +8,7 @@ struct fixture f;
 struct core_config fixture_config(void)
 {
     return (struct core_config){
+        .ranks_per_device = 1,
         .host_count = 1,
         .hosts = {{.device_count = 4}},
         .queue_max = 8,

@@ -262,7 +262,7 @@ END_TEST
 START_TEST(shared_devices_are_dealt_on_each_host)
 {
     struct core_config config = hosts_config(2, (int[]){2, 3});
-    config.oversubscribe = true;
+    config.ranks_per_device = 2;
     fixture_again(&config);
     int slot = submit(8);
     struct action a = expect(ACTION_START);

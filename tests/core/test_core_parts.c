@@ -304,6 +304,7 @@ void *__wrap_calloc(size_t count, size_t size)
 START_TEST(short_memory_leaves_nothing_behind)
 {
     const struct core_config config = {.host_count = 1,
+                                       .ranks_per_device = 1,
                                        .hosts = {{.device_count = 4}},
                                        .queue_max = 8,
                                        .ranks_max = 8,

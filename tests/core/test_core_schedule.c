@@ -70,8 +70,9 @@ START_TEST(a_pool_may_be_larger_than_the_devices_only_if_allowed)
 {
     submit_refused(5, STATUS_FAILED_PRECONDITION, "there are 4");
     struct core_config config = fixture_config();
-    config.oversubscribe = true;
+    config.ranks_per_device = 2;
     fixture_again(&config);
+    submit_refused(9, STATUS_FAILED_PRECONDITION, "4 devices with at most 2 ranks on each");
     submit(5);
     struct action start = expect(ACTION_START);
     ck_assert_uint_eq(start.devices, 0xf);

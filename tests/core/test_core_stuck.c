@@ -276,7 +276,7 @@ START_TEST(ranks_that_share_devices_sit_on_them_in_turn)
 {
     struct core_config config = fixture_config();
     config.hosts[0].device_count = 2;
-    config.oversubscribe = true;
+    config.ranks_per_device = 3;
     fixture_again(&config);
     pool_stuck(5, 3, 0x2); // ranks 1 and 3 on device 1
     submit_refused(2, STATUS_UNAVAILABLE, "device 1");

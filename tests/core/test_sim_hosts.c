@@ -191,7 +191,7 @@ static void life_draw(struct sim *s)
     s->config = (struct core_config){
         .host_count = 1 + sim_draw(s, SIM_HOSTS - 2),
         .spares = sim_chance(s, 300),
-        .oversubscribe = sim_chance(s, 300),
+        .ranks_per_device = sim_chance(s, 300) ? 2 + sim_draw(s, 3) : 1,
         .queue_max = 1 + sim_draw(s, SIM_QUEUE),
         .ranks_max = sim_chance(s, 700) ? 64 : 4 + sim_draw(s, 12),
         .start_timeout_ns = 5 * S,

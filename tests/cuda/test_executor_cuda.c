@@ -426,27 +426,32 @@ START_TEST(a_rank_alone_sees_its_device_alone)
 {
     struct error error;
     struct transport *control;
-    int index = -1;
+    struct device_place place;
     ck_assert_int_eq(transport_socket_create(0, 1, (int[]){-1}, &control, &error), STATUS_OK);
     setenv("CUDA_VISIBLE_DEVICES", "7,6,5", 1);
-    ck_assert_int_eq(device_choose(control, 2, &index, &error), STATUS_OK);
-    ck_assert_int_eq(index, 0);
+    ck_assert_int_eq(device_choose(control, 2, &place, &error), STATUS_OK);
+    ck_assert_int_eq(place.index, 0);
+    ck_assert_int_eq(place.ranks, 1);
     ck_assert_str_eq(getenv("CUDA_VISIBLE_DEVICES"), "5");
     control->ops->destroy(control);
 }
 END_TEST
 
-static enum status sees(struct transport *control, int device, int expected)
+// Whether the visible devices are those, and the rank is at its place among them.
+static enum status sees(struct transport *control, int device, const char *devices,
+                        struct device_place expected)
 {
     struct error error;
-    int index = -1;
-    if (device_choose(control, device, &index, &error) != STATUS_OK)
+    struct device_place place;
+    if (device_choose(control, device, &place, &error) != STATUS_OK)
         return error.status;
     const char *visible = getenv("CUDA_VISIBLE_DEVICES");
-    return visible && strcmp(visible, "2,5") == 0 && index == expected ? STATUS_OK
-                                                                       : STATUS_INTERNAL;
+    bool right = visible && strcmp(visible, devices) == 0 && place.index == expected.index &&
+                 place.ranks == expected.ranks && place.before == expected.before;
+    return right ? STATUS_OK : STATUS_INTERNAL;
 }
 
+// On devices 5 and 2, or both on 5.
 START_TEST(ranks_see_the_devices_of_their_pool)
 {
     struct error error;
@@ -459,7 +464,9 @@ START_TEST(ranks_see_the_devices_of_their_pool)
     int rank = peer == 0;
     int fds[2] = {rank ? pair[1] : -1, rank ? -1 : pair[0]};
     ck_assert_int_eq(transport_socket_create(rank, 2, fds, &control, &error), STATUS_OK);
-    enum status result = sees(control, rank ? 2 : 5, rank ? 0 : 1);
+    enum status result =
+        _i ? sees(control, 5, "5", (struct device_place){.ranks = 2, .before = rank})
+           : sees(control, rank ? 2 : 5, "2,5", (struct device_place){.index = !rank, .ranks = 1});
     if (rank)
         _exit(result);
     ck_assert_int_eq(result, STATUS_OK);
@@ -491,7 +498,7 @@ static Suite *suite(void)
     TCase *devices = tcase_create("devices");
     tcase_add_test(devices, devices_are_named_among_those_that_are_visible);
     tcase_add_test(devices, a_rank_alone_sees_its_device_alone);
-    tcase_add_test(devices, ranks_see_the_devices_of_their_pool);
+    tcase_add_loop_test(devices, ranks_see_the_devices_of_their_pool, 0, 2);
     suite_add_tcase(s, devices);
     return s;
 }

@@ -3,7 +3,8 @@
 // the CPU's for generated cases of the whole space, repeats, seeded delays, a lack of memory.
 //
 // Prints TAP; status 77 where there is no device. Arguments: how many cases [200], the first seed
-// [drawn], the longest sequence [300], repeats of exchanges with delays [300].
+// [drawn], the longest sequence [300], repeats of exchanges with delays [300]. With
+// CPATTN_TEST_RANKS_PER_GPU=N up to N ranks share a device.
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
@@ -350,7 +351,11 @@ static void mistakes_are_named(void)
 
 int main(int argc, char **argv)
 {
+    const char *shared = getenv("CPATTN_TEST_RANKS_PER_GPU");
     devices = devices_count();
+    world_devices(devices);
+    devices *= shared ? (int)strtol(shared, NULL, 10) : 1;
+    devices = devices < DEVICES_USED_MAX ? devices : DEVICES_USED_MAX;
     first_seed = (unsigned long)time(NULL);
     if (devices == 0) {
         printf("1..0 # SKIP there is no device\n");

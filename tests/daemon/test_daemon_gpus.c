@@ -48,10 +48,13 @@ static void program_write(const char *probe)
 #define FOUR "for i in 0 1 2 5; do echo \"device $i sm_90 143771 MiB NVIDIA H200\"; done; exit 0"
 
 // Without spares, which such devices have: they would be noted, too.
-static void start(const char *probe, const char *backend, const char *devices)
+static void start_sharing(const char *ranks, const char *probe, const char *backend,
+                          const char *devices)
 {
     const char *const arguments[] = {"--spares",
                                      "off",
+                                     "--ranks-per-gpu",
+                                     ranks,
                                      "--backend",
                                      backend,
                                      "--cuda-rank-program",
@@ -61,6 +64,11 @@ static void start(const char *probe, const char *backend, const char *devices)
                                      NULL};
     program_write(probe);
     daemon_start(&d, arguments);
+}
+
+static void start(const char *probe, const char *backend, const char *devices)
+{
+    start_sharing("1", probe, backend, devices);
 }
 
 static int noted_times(const char *text)
@@ -175,6 +183,27 @@ START_TEST(more_ranks_than_devices_are_refused)
     expect_text(reply.message, "3 ranks need as many devices, and there are 2");
     wire_reply_fini(&reply);
     ck_assert_int_eq(noted_times(" on "), 0);
+    ck_assert_int_eq(daemon_stop(&d), 0);
+}
+END_TEST
+
+START_TEST(ranks_share_gpus_if_allowed)
+{
+    start_sharing("2", FOUR, "cuda", "1,5");
+    pass(3);
+    ck_assert_int_eq(noted_times("rank 0 of 3 on 1 "), 1);
+    ck_assert_int_eq(noted_times("rank 1 of 3 on 5 "), 1);
+    ck_assert_int_eq(noted_times("rank 2 of 3 on 1 "), 1);
+    pass(4);
+    ck_assert_int_eq(noted_times("of 4 on 5 "), 2);
+    pass(2); // each has one of its own
+    ck_assert_int_eq(noted_times("of 2 on 5 "), 1);
+    struct wire_request request = daemon_request(METHOD_RUN);
+    request.run.world_size = 5;
+    struct wire_reply reply = daemon_call(&d, &request);
+    expect_status(&reply, STATUS_FAILED_PRECONDITION);
+    expect_text(reply.message, "with at most 2 ranks on each");
+    wire_reply_fini(&reply);
     ck_assert_int_eq(daemon_stop(&d), 0);
 }
 END_TEST
@@ -297,6 +326,7 @@ int main(void)
     tcase_add_test(c, pools_share_devices_without_overlap);
     tcase_add_test(c, named_devices_are_used_alone);
     tcase_add_test(c, more_ranks_than_devices_are_refused);
+    tcase_add_test(c, ranks_share_gpus_if_allowed);
     tcase_add_test(c, ranks_hear_what_is_meant_for_nccl);
     tcase_add_loop_test(c, devices_are_those_that_cuda_may_see, 0, 3);
     tcase_add_test(c, without_devices_the_cpu_serves);

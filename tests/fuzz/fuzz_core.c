@@ -363,7 +363,7 @@ static void begin(void)
         .host_count = 1,
         .hosts = {{.device_count = devices[a % 8]}},
         .spares = d & 32,
-        .oversubscribe = a & 8,
+        .ranks_per_device = a & 8 ? 2 + (int)(d & 7) : 1,
         .queue_max = queue_max,
         .user_queue_max = (int)(b / SLOTS_MAX) % (queue_max + 1),
         .ranks_max = 1 + (int)(c % 32),

@@ -49,6 +49,13 @@ void world_engine(const struct engine_kind *kind)
     engine = kind;
 }
 
+static int devices;
+
+void world_devices(int count)
+{
+    devices = count;
+}
+
 static const struct world_transport *exchange;
 
 void world_transport(const struct world_transport *kind)
@@ -91,7 +98,7 @@ static int rank_main(struct world *w, int rank, const int *mesh, int control)
     struct request request;
     struct answer answer;
     char number[12], *arguments[] = {engine->argument_max > 0 ? number : NULL, NULL};
-    snprintf(number, sizeof(number), "%d", rank);
+    snprintf(number, sizeof(number), "%d", devices > 0 ? rank % devices : rank);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (transport_open(w, rank, mesh, &transport, &error) != STATUS_OK ||
         session_init(&session, engine, arguments, transport, &w->progress[rank], &error) !=

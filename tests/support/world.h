@@ -14,8 +14,12 @@ struct engine_kind;
 struct transport;
 
 // What the ranks of the worlds that are created from now on compute with; at first engine_cpu. The
-// arguments of rank r: r as text, where there may be any.
+// arguments of rank r: its device as text, where there may be any.
 void world_engine(const struct engine_kind *kind);
+
+// On how many devices the ranks of the worlds that are created from now on sit, in turn; at first
+// 0: each has one of its own.
+void world_devices(int count);
 
 // How the ranks of the worlds that are created from now on exchange; at first by sockets, NULL.
 struct world_transport {

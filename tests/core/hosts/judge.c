@@ -68,10 +68,12 @@ bool judge_can_serve(const struct sim *s, int world_size, int nodes, int ranks_p
             bool fits = s->config.hosts[host].device_count >= world_size / n;
             all += fits;
             fit += fits && !(now && core_host_is_lost(s->core, host));
-            there += !(now && core_host_is_lost(s->core, host));
+            there +=
+                s->config.hosts[host].device_count * s->config.ranks_per_device >= world_size / n &&
+                !(now && core_host_is_lost(s->core, host));
         }
         // Devices are shared only where they suffice on no hosts, lost or not.
-        if (fit >= n || (s->config.oversubscribe && all < n && there >= n))
+        if (fit >= n || (all < n && there >= n))
             return true;
     }
     return false;
@@ -105,9 +107,11 @@ static void judge_start(struct sim *s, const struct action *a)
                   "rank %d is on device %d of host %d", rank, seat.device, seat.host);
         SIM_CHECK(s, a->devices >> seat.device & 1, "rank %d is on another device", rank);
         c->seats[rank] = seat;
-        for (int i = 0; i < rank && !s->config.oversubscribe; i++)
-            SIM_CHECK(s, c->seats[i].host != seat.host || c->seats[i].device != seat.device,
-                      "ranks %d and %d share a device", i, rank);
+        int mates = 0;
+        for (int i = 0; i < rank; i++)
+            mates += c->seats[i].host == seat.host && c->seats[i].device == seat.device;
+        SIM_CHECK(s, mates < (per > devices ? s->config.ranks_per_device : 1),
+                  "rank %d and %d others share a device", rank, mates);
     }
     check_hosts(s, c, "START");
     if (!a->spare)

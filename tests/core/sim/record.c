@@ -13,7 +13,7 @@ int record_instances(const struct sim *s, int world_size)
     if (world_size < 1 || world_size > WORLD_SIZE_MAX)
         return 0;
     if (world_size > s->config.hosts[0].device_count)
-        return s->config.oversubscribe ? 1 : 0;
+        return world_size <= s->config.hosts[0].device_count * s->config.ranks_per_device;
     return s->config.hosts[0].device_count / world_size;
 }
 

@@ -91,7 +91,7 @@ void trace_life(const struct sim *s)
         printf("seed %llu: %d devices%s, queue %d, ranks %d, start timeout %.0f ms, grace %.0f ms, "
                "idle timeout %.0f ms%s%s%s\n",
                (unsigned long long)s->seed, s->config.hosts[0].device_count,
-               s->config.oversubscribe ? " oversubscribed" : "", s->config.queue_max,
+               s->config.ranks_per_device > 1 ? " shared" : "", s->config.queue_max,
                s->config.ranks_max, (double)s->config.start_timeout_ns / 1e6,
                (double)s->config.peer_grace_ns / 1e6, (double)s->config.idle_timeout_ns / 1e6,
                s->config.spares ? ", spares" : "", s->habits.stuck ? ", ranks get stuck" : "",

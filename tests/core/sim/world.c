@@ -366,7 +366,7 @@ static void life_draw_config(struct sim *s)
     s->config = (struct core_config){
         .host_count = 1,
         .hosts = {{.device_count = 1 + sim_draw(s, 8)}},
-        .oversubscribe = sim_chance(s, 500),
+        .ranks_per_device = sim_chance(s, 500) ? 2 + sim_draw(s, 3) : 1,
         .queue_max = 1 + sim_draw(s, sim_chance(s, 500) ? 4 : SIM_QUEUE_MAX),
         .ranks_max = 1 + sim_draw(s, sim_chance(s, 500) ? 8 : 24),
         .start_timeout_ns = 60 * MS + sim_draw_ns(s, S),
@@ -402,8 +402,8 @@ static void life_draw_habits(struct sim *s)
         .late_ns_max = sim_chance(s, 300) ? 5 * MS : 0,
     };
     for (int i = 0; i < 4; i++)
-        h->world_sizes[i] =
-            1 + sim_draw(s, s->config.hosts[0].device_count + (s->config.oversubscribe ? 3 : 1));
+        h->world_sizes[i] = 1 + sim_draw(s, s->config.hosts[0].device_count +
+                                                (s->config.ranks_per_device > 1 ? 3 : 1));
 }
 
 // As many small jobs as the devices can take, and a larger one now and then that must not starve.
