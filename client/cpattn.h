@@ -395,10 +395,10 @@ CPATTN_API int64_t cpattn_case_tensor(const struct cpattn_case *c, const char *n
 
 // The daemon and its limits.
 struct cpattn_description {
-    const char *version; // of the daemon
-    const char *backend; // "cpu", "cuda"
-    int32_t devices;     // shared by the pools: cores or GPUs
-    int32_t world_size_max;
+    const char *version;      // of the daemon
+    const char *backend;      // "cpu", "cuda"
+    int32_t devices;          // shared by the pools: cores or GPUs
+    int32_t world_size_max;   // ranks of a case, over all hosts
     int64_t memory_bytes_max; // of one case over all ranks
     uint64_t timeout_default_ns, timeout_max_ns;
     int32_t queue_max; // requests queued and running

@@ -354,6 +354,14 @@ static uint64_t start_timeout(const struct app *s)
     return s->backend.gpu_count > 0 ? START_TIMEOUT_GPU_NS : START_TIMEOUT_CPU_NS;
 }
 
+static int world_size_max(const struct service_config *service)
+{
+    int ranks = 0;
+    for (int i = 0; i < service->host_count; i++)
+        ranks += service->hosts[i].device_count * service->ranks_per_device;
+    return ranks < WORLD_SIZE_MAX ? ranks : WORLD_SIZE_MAX;
+}
+
 static enum status parts_create(struct app *s, int descriptors, struct error *error)
 {
     const struct settings *c = &s->config;
@@ -380,12 +388,12 @@ static enum status parts_create(struct app *s, int descriptors, struct error *er
         .description = {.version = PACKAGE_VERSION,
                         .devices = b->device_count,
                         .gpu_count = b->gpu_count,
-                        .world_size_max = WORLD_SIZE_MAX,
                         .memory_bytes_max = limits.memory_bytes_max,
                         .queue_max = c->queue_max},
     };
     memory_look(s, limits.memory_bytes_max);
     app_hosts_list(c, b, &service);
+    service.description.world_size_max = world_size_max(&service);
     description_set_timeouts(&service.description, limits.timeout_max_ns);
     memcpy(service.description.backend, b->name, sizeof(b->name));
     memcpy(service.description.gpus, b->gpus, sizeof(b->gpus));

@@ -133,7 +133,7 @@ struct wire_description {
     struct wire_device gpus[DEVICES_MAX];
     int32_t provider_count;
     struct wire_provider providers[PROVIDERS_MAX];
-    int32_t world_size_max;
+    int32_t world_size_max;   // ranks of a case, over all hosts
     int64_t memory_bytes_max; // of one case over all ranks
     uint64_t timeout_default_ns, timeout_max_ns;
     int32_t queue_max;

@@ -190,6 +190,11 @@ END_TEST
 START_TEST(ranks_share_gpus_if_allowed)
 {
     start_sharing("2", FOUR, "cuda", "1,5");
+    struct wire_request request = daemon_request(METHOD_DESCRIBE);
+    struct wire_reply reply = daemon_call(&d, &request);
+    ck_assert_int_eq(reply.description.gpu_count, 2);
+    ck_assert_int_eq(reply.description.world_size_max, 4);
+    wire_reply_fini(&reply);
     pass(3);
     ck_assert_int_eq(noted_times("rank 0 of 3 on 1 "), 1);
     ck_assert_int_eq(noted_times("rank 1 of 3 on 5 "), 1);
@@ -198,9 +203,9 @@ START_TEST(ranks_share_gpus_if_allowed)
     ck_assert_int_eq(noted_times("of 4 on 5 "), 2);
     pass(2); // each has one of its own
     ck_assert_int_eq(noted_times("of 2 on 5 "), 1);
-    struct wire_request request = daemon_request(METHOD_RUN);
+    request = daemon_request(METHOD_RUN);
     request.run.world_size = 5;
-    struct wire_reply reply = daemon_call(&d, &request);
+    reply = daemon_call(&d, &request);
     expect_status(&reply, STATUS_FAILED_PRECONDITION);
     expect_text(reply.message, "with at most 2 ranks on each");
     wire_reply_fini(&reply);

@@ -537,7 +537,7 @@ enum cpattn_status cpattn_describe(struct cpattn_client *client, uint64_t timeou
                                                 .backend = "cuda",
                                                 .gpu_count = 2,
                                                 .devices = 2,
-                                                .world_size_max = 64,
+                                                .world_size_max = 8,
                                                 .memory_bytes_max = INT64_C(3) << 30,
                                                 .timeout_default_ns = UINT64_C(90000000000),
                                                 .timeout_max_ns = UINT64_C(86400000000000),

@@ -680,7 +680,7 @@ run describe
 tap_has "describe" "$out" "backend        cuda, 2 GPUs
 GPU 0          NVIDIA H200, sm_90, 139.0 GiB
 GPU 3          NVIDIA A100, sm_80, 40.0 GiB
-world sizes    1 to 2"
+world sizes    1 to 8"
 tap_has "describe: what a field accepts" "$out" "bf16, fp16 or fp32"
 tap_has "describe: what is refused" "$out" "a number of heads that is not a multiple of kv_heads (--heads 12 --kv-heads 5)"
 run describe --json

@@ -111,7 +111,7 @@ static void print_description(const struct cpattn_client *client,
     for (int i = 0; (gpu = cpattn_description_gpu(d, i)); i++)
         printf("GPU %-10d %s, %s, %.1f GiB\n", gpu->index, gpu->name, gpu->arch,
                (double)gpu->memory_bytes / (1 << 30));
-    printf("world sizes    1 to %d\n", d->gpu_count > 0 ? d->devices : d->world_size_max);
+    printf("world sizes    1 to %d\n", d->world_size_max);
     guests_print(d);
     printf("memory         up to %s for all running cases together\n",
            size_format(d->memory_bytes_max, memory));
