@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 test_scripts += tests/daemon/test_unit.sh
 test_scripts += tests/daemon/test_settings.sh
+test_scripts += tests/daemon/test_journald.sh
 
 test_programs += tests/daemon/test_answer_cache
 tests_daemon_test_answer_cache_SOURCES = tests/daemon/test_answer_cache.c daemon/service/answer_cache.c
