@@ -9,6 +9,7 @@ client_libclient_la_SOURCES = \
     client/client.c \
     client/client.h \
     client/cpattn.h \
+    client/cpattn_answer.h \
     client/cpattn_watch.h \
     client/figures.c \
     client/figures.h \
@@ -26,7 +27,7 @@ client_libclient_la_SOURCES = \
     client/target.h \
     client/watch.c
 client_libclient_la_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/client
-include_HEADERS += client/cpattn.h client/cpattn_watch.h
+include_HEADERS += client/cpattn.h client/cpattn_answer.h client/cpattn_watch.h
 
 lib_LTLIBRARIES += client/libcpattn.la
 client_libcpattn_la_SOURCES =

@@ -322,8 +322,8 @@ static const struct setting {
      "else " CPATTN_CUDA_RANK_PROGRAM "]",
      cuda_rank_program_set, "a path"},
     {"provider", "NAME=FILE",
-     "Attention kernels that cases may name, a shared object (cpattn_provider.h); may be repeated "
-     "[none]",
+     "Attention kernels that a case may name, in a shared object (cpattn_provider.h); may be "
+     "repeated [none]",
      provider_set,
      "NAME=FILE, up to " TEXT_OF(PROVIDERS_MAX) " of them, names of letters, digits, -, _ and ."},
     {"metrics", "ADDRESS",

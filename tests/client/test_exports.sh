@@ -22,6 +22,7 @@ declared_in() { # HEADER
 exported=$(exported_by "$library")
 declared=$(
     declared_in "$top_srcdir/client/cpattn.h"
+    declared_in "$top_srcdir/client/cpattn_answer.h"
     declared_in "$top_srcdir/client/cpattn_watch.h"
 )
 check_exported=$(exported_by "$check_library")

@@ -19,6 +19,10 @@ for option in $options; do
     grep -q "^\.It Fl Fl $option\b\|, Fl Fl $option\b" "$top_srcdir/doc/cpattnd.8" || undocumented="$undocumented $option"
 done
 tap_is "each is in the manual" "$undocumented" ""
+# argp adds a line of blanks behind a text that ends exactly at the margin: such a text needs other words.
+tap_is "no line of blanks in the help" "$(for program in cpattnd cpattn-agent; do
+    "$top_builddir/$program" --help | grep -B 1 '^  *$'
+done)" ""
 tap_is "each has its place once" "$(sed -n 's/^#*\([a-z-]*\):.*/\1/p' "$file" | sort | uniq -d)" ""
 tap_is "as it is it sets nothing" "$(grep -v '^#' "$file" | grep -v '^$')" ""
 tap_is "every path is filled in" "$(grep '@' "$file")" ""

@@ -776,6 +776,8 @@ for command in $commands; do
     done
     tap_is "$command --help: every option is in the manual" "$status$undocumented" 0
     cp "$scratch/out" "$scratch/help.$command"
+    # argp adds a line of blanks behind a text that ends exactly at the margin: such a text needs other words.
+    tap_is "$command --help: no line of blanks" "$(grep -B 1 '^  *$' "$scratch/out")" ""
     # Examples are lines that a person can type, with records that are there: they are at least understood.
     : >"$scratch/run.jsonl"
     : >"$scratch/old.jsonl"
