@@ -28,8 +28,8 @@ bool bias_is_whole(const struct cp_case *c);
 // The team of the rank; a guest's rank is a team of its own.
 struct team bias_team(const struct cp_case *c, int rank);
 
-// All that a rank computes with: [heads][rows][columns], 0 heads where it computes none.
-// head_first: the case's head that comes first.
+// The bias that a rank computes with: [heads][rows][columns]; 0 heads: none.
+// head_first: the first head of the case.
 struct bias_shape {
     int32_t head_first, heads;
     int64_t rows, columns;
@@ -48,8 +48,8 @@ int64_t bias_row_step(const struct cp_case *c);
 // Distance of consecutive heads of `rows` rows each; 0: one head for all.
 int64_t bias_head_stride(const struct cp_case *c, int64_t rows);
 
-// What a rank delivers of the gradient: `count` elements. Where it is summed over all ranks, those
-// from `first` on, else first is 0.
+// The `count` elements of the gradient that a rank delivers: from `first` on if it is summed over
+// all ranks; else first is 0.
 struct bias_share {
     int64_t first, count;
 };

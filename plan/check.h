@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the two files of the checker share; everybody else calls plan_check().
+// Shared by the two files of the checker; other code calls plan_check().
 #ifndef CPATTN_PLAN_CHECK_H
 #define CPATTN_PLAN_CHECK_H
 
@@ -9,8 +9,8 @@
 #define CHECK_TEXT_MAX 64
 const char *check_op_text(const struct plan *plan, int32_t index, char text[CHECK_TEXT_MAX]);
 
-// Each buffer and operation by itself: roles, sizes, ranges, what must fit to what. After it the
-// rest of the checker can rely on every index.
+// Checks each buffer and operation by itself: roles, sizes, ranges, matching operands. Afterwards
+// every index is valid.
 enum status check_fit(const struct plan *plan, struct error *error) MUST_CHECK;
 
 #endif

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Collectives as a kind of job: what is asked for, and which elements go where. All elements are
+// Collectives as a kind of job: the spec, and the origin of each element. All elements are
 // counted in a rank's *send* and its *receive*, arrays of one element type.
 //
 // With P ranks and a count of n, rank r has
@@ -15,9 +15,9 @@
 //   send_receive    n                      n, the send of rank r-1 in the ring
 //
 // The minimum and maximum of real numbers are those of IEEE 754-2019: -0 is less than +0, and with
-// a NaN the result is NaN. These do not depend on the order of the ranks.
+// a NaN the result is NaN. They do not depend on the order of the ranks.
 //
-// In place send and receive share memory: both begin at the same element, but that the send of an
+// In place, send and receive share memory and begin at the same element, except: the send of an
 // all_gather is block r of the receive, and the receive of a reduce_scatter is block r of the send.
 #ifndef CPATTN_PLAN_COLLECTIVE_H
 #define CPATTN_PLAN_COLLECTIVE_H
@@ -37,9 +37,9 @@ enum collective_operation {
     COLLECTIVE_OPERATIONS
 };
 
-// RING: every rank talks to its two neighbours; in an all-to-all, to the rank s places further in
-// step s. TREE: binomial. HALVING: recursive halving and doubling. DIRECT: each rank to each. AUTO
-// is one of these, by operation and size. NCCL: the library's own call, on GPUs; its plan has
+// RING: every rank exchanges with its two neighbours; in an all-to-all, in step s with the ranks s
+// places away. TREE: binomial. HALVING: recursive halving and doubling. DIRECT: each rank to each.
+// AUTO is one of these, by operation and size. NCCL: the library's own call, on GPUs; its plan has
 // buffers and no operations.
 enum collective_algorithm {
     ALGORITHM_AUTO = 1,
@@ -59,22 +59,22 @@ enum collective_algorithm {
 struct collective {
     int32_t world_size; // 1..WORLD_SIZE_MAX
     enum collective_operation operation;
-    enum collective_reduction reduction; // of those that reduce
+    enum collective_reduction reduction; // for operations that reduce
     enum collective_element dtype;
     enum collective_algorithm algorithm;
-    int64_t count;      // elements, 0..COLLECTIVE_COUNT_MAX; of all_to_allv the most of any message
-    int64_t size;       // bytes that set the count, as nccl-tests has them; 0: the count is given
-    int32_t iterations; // how often it is run, one behind the other; times are their mean
+    int64_t count; // elements, 0..COLLECTIVE_COUNT_MAX; of all_to_allv the maximum of a message
+    int64_t size;  // bytes that set the count, as nccl-tests has them; 0: the count is given
+    int32_t iterations; // number of consecutive runs; times are their means
     int32_t root;       // of broadcast and reduce
-    int32_t offset;     // elements before the first in memory, so that it is not aligned
+    int32_t offset;     // shift of the arrays in memory, in elements
     bool in_place;
     bool verify;
     uint64_t seed;         // of the elements
-    bool specials;         // real ones are also zeros of either sign, infinities, NaN, denormals
+    bool specials;         // real elements include zeros of either sign, infinities, NaN, denormals
     uint64_t explore_seed; // 0: run in plan order; else in the legal order drawn from this seed
     bool operation_times;  // each rank reports when each operation of its last run ran
     char implementation[IMPLEMENTATION_NAME_MAX]; // the guest that runs it; "": the daemon's own
-    int32_t nodes, ranks_per_node;                // where, as in a case; 0: any
+    int32_t nodes, ranks_per_node;                // placement, as in a case; 0: any
 };
 
 extern const struct job_kind job_kind_collective; // its spec is a struct collective
@@ -85,7 +85,7 @@ enum { COLLECTIVE_SEND, COLLECTIVE_RECEIVE, COLLECTIVE_TENSORS };
 // ---- facts of one that check() admits ----
 
 int collective_element_bytes(enum collective_element element);
-bool collective_is_real(enum collective_element element); // else whole numbers
+bool collective_is_real(enum collective_element element); // else an integer type
 bool collective_reduces(const struct collective *c);
 bool collective_halves(int ranks); // a power of 2, which halving needs
 enum collective_algorithm collective_algorithm(const struct collective *c); // never AUTO
@@ -93,8 +93,8 @@ enum collective_algorithm collective_algorithm(const struct collective *c); // n
 // Elements that `from` sends to `to` in an all_to_all or all_to_allv.
 int64_t collective_message(const struct collective *c, int from, int to);
 
-// Bytes as nccl-tests counts them: of the larger of a rank's send and receive. And what its bus
-// bandwidth is in parts of its algorithm bandwidth.
+// Bytes as in nccl-tests: of the larger of a rank's send and receive. And the ratio of bus
+// bandwidth to algorithm bandwidth.
 int64_t collective_size(const struct collective *c);
 double collective_bus_factor(const struct collective *c);
 
@@ -102,7 +102,8 @@ double collective_bus_factor(const struct collective *c);
 int64_t collective_send_count(const struct collective *c, int rank);
 int64_t collective_receive_count(const struct collective *c, int rank);
 
-// In place: elements of the memory that both share, and where they begin in it.
+// In place: number of elements of the shared memory, and the first elements of send and receive in
+// it.
 struct collective_shared {
     int64_t count, send, receive;
 };
@@ -110,13 +111,12 @@ struct collective_shared collective_shared(const struct collective *c, int rank)
 
 struct plan;
 
-// Bytes around what a collective may write, beside the offset: plan_buffer's `after`, and `before`
-// without the offset.
+// Guard bytes around a collective's buffers: plan_buffer's `after`, and `before` without the
+// offset.
 #define COLLECTIVE_GUARD_BYTES 256
 
-// Builds the plan of a rank; plan_check() and the executor take it as any other. Its buffers are
-// `send` and `receive`, or `data`, where these are not empty, and scratch. RESOURCE_EXHAUSTED when
-// memory is short.
+// Builds the plan of a rank for plan_check() and the executor. Its buffers are `send` and
+// `receive`, or `data`, if they are not empty, and scratch. RESOURCE_EXHAUSTED: memory is short.
 enum status collective_plan(const struct collective *c, int rank, struct plan **plan,
                             struct error *error) MUST_CHECK;
 

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// Collectives as plans. All ranks have the same number of exchanges, some of them empty, so that
-// the n-th of each is the same one.
+// Plans of collectives. All ranks have the same number of exchanges, some of them empty, so that
+// the n-th exchanges of all ranks match.
 //
-// Sums. A rank adds what it receives to its own: `started` tells whether the destination holds a
-// partial result already. The first partial sum of a rank is received where the result is to be,
-// and the rank's own elements are added there, so that no copy is made. In place, and wherever the
-// destination holds something, what is received goes to a temporary buffer first.
+// Sums. A rank adds received elements to its own. `started` tells that the destination contains a
+// partial result. Before that, a partial sum is received directly into the destination, and the
+// rank's own elements are added there, without a copy. In place, or with a partial result in the
+// destination, elements are received into a temporary buffer first.
 #ifndef CPATTN_PLAN_COLLECTIVE_LAYOUT_H
 #define CPATTN_PLAN_COLLECTIVE_LAYOUT_H
 
 #include "plan/builder.h"
 
-// What a plan is made of.
+// The state of the builder of a plan.
 struct layout {
     const struct collective *c;
     struct builder *b;
@@ -21,15 +21,15 @@ struct layout {
     int step;
 
     // Of a reduction.
-    struct region sum;    // elements of it, where partial results are
-    struct region own;    // the rank's own, as many
+    struct region sum;    // partial results
+    struct region own;    // the rank's own elements, of the same number
     bool started;         // `sum` holds a partial result
     bool together;        // `sum` and `own` are the same memory
-    int32_t temporary[2]; // taking turns; as large as the largest message
+    int32_t temporary[2]; // used alternately; as large as the largest message
     int turn;
 };
 
-// Elements of something.
+// A range of elements.
 struct layout_range {
     int64_t first, count;
 };
@@ -47,8 +47,8 @@ struct region layout_part(const struct layout *l, struct region whole, int64_t f
 struct region layout_block_sent(const struct layout *l, int block);
 struct region layout_block_received(const struct layout *l, int block);
 
-// The elements of chunks [from, to), where n elements are cut into so many as evenly as they can
-// be.
+// The elements of chunks [from, to) of n elements, which are divided into chunks as evenly as
+// possible.
 struct layout_range layout_chunks(int64_t n, int from, int to, int chunks);
 
 // number modulo size, 0..size-1
@@ -67,15 +67,15 @@ void layout_exchange(struct layout *l, const struct transfer *transfers, int cou
 // Sends to one rank and receives from another; -1: none.
 void layout_shift(struct layout *l, int to, struct region send, int from, struct region receive);
 
-// The rank's own elements to where they belong in the result; nothing where they are there.
+// Copies the rank's own elements to their place in the result, unless they are there.
 struct transfer layout_own_copy(const struct layout *l, struct region from, struct region to);
 
-// Down a binomial tree from `root`, which has the elements in `source` and copies them to `data`
-// while it sends.
+// Broadcast along a binomial tree from `root`, which has the elements in `source` and copies them
+// to `data` while it sends.
 void layout_broadcast(struct layout *l, int root, struct region source, struct region data);
 
-// Among the first `size` ranks, a power of 2: of n elements in as many chunks each has that of its
-// own number, and gets those of all.
+// All-gather of n elements among the first `size` ranks, a power of 2: rank i has chunk i of
+// `size`, and gets all chunks.
 void layout_double_up(struct layout *l, struct region data, int64_t n, int size);
 
 // ---- reductions (plan/collective_reduce.c) ----

@@ -3,8 +3,8 @@
 #ifndef CPATTN_PLAN_ELEMENT_H
 #define CPATTN_PLAN_ELEMENT_H
 
-// Of integers: sums and products without regard to overflow; an average is the sum divided by P and
-// cut off towards zero.
+// Of integers: sums and products wrap around; an average is the sum divided by P, rounded towards
+// zero.
 enum collective_reduction {
     REDUCTION_SUM = 1,
     REDUCTION_PROD,

@@ -45,7 +45,7 @@ struct job_tensor {
     enum job_dtype dtype;
     bool is_result;
     int dims;         // 1 or 2
-    int64_t shape[2]; // with a 0: the rank has nothing of it
+    int64_t shape[2]; // with a 0: the rank has no elements of it
 };
 
 // Upper bound of job_kind's tensor_count.
@@ -155,8 +155,8 @@ uint64_t job_spec_hash(const struct job_spec *spec);
 int job_tensor_find(const struct job_kind *kind, const void *spec, int rank, const char *name,
                     struct job_tensor *tensor);
 int64_t job_tensor_bytes(const struct job_tensor *tensor);
-// Both return the length as snprintf does: one line that tells the job from its neighbours, as "sum
-// w4 count=100", and the command line that runs it again.
+// Both return the length as snprintf does: one line that distinguishes the job from similar ones,
+// such as "sum w4 count=100", and the command line that runs it again.
 int job_spec_describe(const struct job_spec *spec, char *text, size_t size);
 int job_spec_command(const struct job_spec *spec, char *text, size_t size);
 enum status job_spec_memory(const struct job_spec *spec, int64_t *rank_bytes,

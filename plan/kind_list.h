@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kinds of jobs that there are: X(name) stands for job_kind_NAME (plan/kind.h) and
+// The kinds of jobs: X(name) stands for job_kind_NAME (plan/kind.h) and
 // rank_kind_NAME (rank/kind.h).
 #ifndef CPATTN_PLAN_KIND_LIST_H
 #define CPATTN_PLAN_KIND_LIST_H

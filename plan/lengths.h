@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rules of plan/support.c that look at lists; the rest of plan/lengths.c is in plan/case.h.
-// Each needs what the ones before it have admitted.
+// The rules of plan/support.c for lists; plan/case.h has the other functions of plan/lengths.c.
+// Each rule requires those before it.
 #ifndef CPATTN_PLAN_LENGTHS_H
 #define CPATTN_PLAN_LENGTHS_H
 
@@ -12,13 +12,14 @@ enum status lengths_check_counts(const struct cp_case *c, struct error *error) M
 // No length beyond the seqlen of its side.
 enum status lengths_check_values(const struct cp_case *c, struct error *error) MUST_CHECK;
 
-// Lists and multiples of what sequences occupy with THD only.
+// Padded lengths and pad_multiple only with THD.
 enum status lengths_check_format(const struct cp_case *c, struct error *error) MUST_CHECK;
 
-// No sequence occupies less than it has. Those of the key side may have lengths of the query side.
+// No sequence occupies fewer tokens than it has. The key side may have the lengths of the query
+// side.
 enum status lengths_check_padded(const struct cp_case *c, struct error *error) MUST_CHECK;
 
-// A multiple is there for something.
+// pad_multiple has an effect.
 enum status lengths_check_multiple(const struct cp_case *c, struct error *error) MUST_CHECK;
 
 #endif

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Linear layers under tensor parallelism as a kind of job: what is asked for, and which rank holds
-// what. Weights are [out][in], as in y = x w' + b.
+// Linear layers under tensor parallelism as a kind of job: the spec, and the shares of the ranks.
+// Weights are [out][in], as in y = x w' + b.
 //
 //   column  y = x w' + b. Each rank holds some of the out features: rows of w and b, columns of y.
 //   row     y = x w' + b. Each rank holds some of the in features: columns of w and x. The products
-//           of the ranks are added up, then b is added once.
-//   mlp     a column layer from in to hidden features, an activation, a row layer from hidden to
+//   of the ranks are summed, then b is added once. mlp     a column layer from in to hidden
+//   features, an activation, a row layer from hidden to
 //           out features.
 //
-// The backward pass gets dy and makes dx and the gradients of weights and biases. With sequence
+// The backward pass computes dx and the gradients of weights and biases from dy. With sequence
 // parallelism each rank holds some of the tokens of x (column, mlp), of y (row, mlp) and of their
 // gradients: tokens are gathered before a column layer, and the sum of a row layer is scattered; so
 // are dy and dx. Without it these tensors are the same on all ranks.
@@ -30,21 +30,21 @@ enum linear_layer { LINEAR_COLUMN = 1, LINEAR_ROW, LINEAR_MLP, LINEAR_LAYERS };
 struct linear {
     int32_t world_size; // 1..WORLD_SIZE_MAX
     enum linear_layer layer;
-    enum activation activation; // of mlp; NONE of the others
-    enum case_dtype dtype;      // of everything in memory; products and sums accumulate in fp32
+    enum activation activation; // of an mlp; NONE in other layers
+    enum case_dtype dtype;      // of all tensors; products and sums accumulate in fp32
     int64_t tokens, in_features, out_features; // 1..LINEAR_SIZE_MAX
-    int64_t hidden;                            // of mlp, 1..LINEAR_SIZE_MAX; 0 of the others
+    int64_t hidden;                            // of an mlp, 1..LINEAR_SIZE_MAX; 0 in other layers
     bool bias;
     bool sequence_parallel;
-    bool training;  // backward, too
-    int32_t chunks; // pieces of a rank's tokens that travel while others are computed
+    bool training;  // also backward
+    int32_t chunks; // pieces of a rank's tokens; one is sent while others are computed
     bool verify;
-    int32_t iterations;    // runs in a row; times are their means
+    int32_t iterations;    // consecutive runs; times are their means
     uint64_t seed;         // of the inputs
     uint64_t explore_seed; // 0: run in plan order; else in the legal order drawn from this seed
     bool operation_times;  // each rank reports when each operation of its last run ran
     char implementation[IMPLEMENTATION_NAME_MAX]; // the guest that runs it; "": the daemon's own
-    int32_t nodes, ranks_per_node;                // where, as in a case; 0: any
+    int32_t nodes, ranks_per_node;                // placement, as in a case; 0: any
 };
 
 extern const struct job_kind job_kind_linear; // its spec is a struct linear
@@ -69,40 +69,40 @@ enum linear_tensor {
 
 // ---- properties of a spec that check() admits ----
 
-// Features before the column layer, between the layers, and behind the row layer; 0 where the job
-// has no such layer.
+// Features before the column layer, between the layers, and behind the row layer; 0: the job has no
+// such layer.
 struct linear_sizes {
     int64_t in, middle, out;
     int gates; // rows of w1 for each feature in the middle: 2 with SwiGLU, first those of g
 };
 struct linear_sizes linear_sizes(const struct linear *l);
 
-// What a rank holds of `count` tokens or features.
+// The share of a rank in `count` tokens or features.
 struct linear_share {
     int64_t first, count;
 };
 struct linear_share linear_share(int64_t count, int rank, int ranks);
 
 struct linear_shape {
-    int64_t rows, columns; // 0: the job has no such tensor, or the rank nothing of it
+    int64_t rows, columns; // 0: the job has no such tensor, or the rank has no elements of it
 };
 struct linear_shape linear_shape(const struct linear *l, int rank, enum linear_tensor tensor);
 int64_t linear_bytes(const struct linear *l, int rank, enum linear_tensor tensor);
 const char *linear_tensor_name(const struct linear *l, enum linear_tensor tensor); // "y", "dw1"
 
-// Whether the rows of x and dx (y and dy) are all tokens on all ranks, and the same there.
+// True if every rank has all tokens of x and dx (y and dy), with equal values.
 bool linear_is_replicated(const struct linear *l, enum linear_tensor tensor);
 
 // FLOPs of the products of a rank.
 double linear_flops(const struct linear *l, int rank);
 
-// Bytes around each tensor that nothing may write.
+// Guard bytes around each tensor.
 #define LINEAR_GUARD_BYTES 256
 
 struct plan;
 
-// Builds the plan of a rank. Its buffers have the roles BUFFER_LINEAR + enum linear_tensor, as far
-// as they are not empty. RESOURCE_EXHAUSTED when memory is short.
+// Builds the plan of a rank. Its buffers that are not empty have the roles BUFFER_LINEAR + enum
+// linear_tensor. RESOURCE_EXHAUSTED: memory is short.
 enum status linear_plan(const struct linear *l, int rank, struct plan **plan,
                         struct error *error) MUST_CHECK;
 

@@ -21,8 +21,8 @@
 #define MEMBER_CHOICE(type, member, list, text)                                                    \
     MEMBER_FIELD(type, member, FIELD_CHOICE, .choices = list, .help = text)
 
-// Where a job runs, for specs with `implementation`, `nodes` and `ranks_per_node` as a case has
-// them.
+// The fields of placement, for specs with `implementation`, `nodes` and `ranks_per_node` as in a
+// case.
 #define MEMBERS_PLACE(type)                                                                        \
     MEMBER_FIELD(type, implementation, FIELD_TEXT, .aliases = case_implementation_aliases,         \
                  .help = "program that runs as the ranks: cpattn, or a guest of the daemon"),      \
@@ -45,8 +45,8 @@ enum status members_check(const void *record, const struct case_field *fields,
 enum status members_set(void *record, const struct case_field *field, const char *value,
                         struct error *error) MUST_CHECK;
 
-// INVALID_ARGUMENT: `whole` ("a case") has no field of that name. `nearest` has been offered those
-// that it has.
+// INVALID_ARGUMENT: `whole` ("a case") has no field of that name. `nearest` must have been offered
+// the existing names.
 enum status members_refuse_name(const char *whole, const char *name, const struct nearest *nearest,
                                 struct error *error) MUST_CHECK;
 

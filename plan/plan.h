@@ -27,7 +27,7 @@ enum buffer_role {
     BUFFER_LSE,        // fp32 [heads][q rows]
     BUFFER_DQ,         // dtype, as Q
     BUFFER_DKV,        // dtype, as KV
-    BUFFER_INPUT_BIAS, // dtype [heads][rows][seqlen_kv], as plan/bias.h says
+    BUFFER_INPUT_BIAS, // dtype [heads][rows][seqlen_kv], see plan/bias.h
     BUFFER_DBIAS,      // dtype, the rank's share of the gradient (plan/bias.h)
     BUFFER_INPUT_SINK, // fp32 [heads of the case]
     BUFFER_DSINK,      // fp32 [heads of the case], the same on every rank
@@ -43,7 +43,8 @@ struct plan_buffer {
     char name[16];
     enum buffer_role role;
     int64_t bytes;
-    // Bytes of memory on either side that nothing may write: whoever runs the plan looks at them.
+    // Guard bytes on either side, which no operation may write; the executor of the plan checks
+    // them.
     int64_t before, after;
 };
 
@@ -174,10 +175,10 @@ struct op {
 };
 
 struct plan {
-    // Of other kinds only world_size and explore_seed are their own.
+    // In plans of other kinds only world_size and explore_seed are set.
     struct cp_case c;
-    struct collective collective; // world_size 0: the plan is of none
-    struct linear linear;         // the same; with both 0 the plan is of a case
+    struct collective collective; // world_size 0: not a collective
+    struct linear linear;         // the same; with both 0 it is a plan of a case
     int32_t rank;
     struct plan_buffer *buffers;
     int32_t buffer_count;
@@ -230,7 +231,7 @@ enum status plan_check_exchanges(struct plan *const *plans, int world_size,
 // transfers (bytes, peers) and the waits. The caller checks the stream for errors.
 void plan_explain(const struct plan *plan, FILE *out);
 
-// What the plan is of, in one line: the case, or the job of another kind. Returns its length.
+// Describes the job of the plan in one line. Returns the length.
 int plan_describe(const struct plan *plan, char *text, size_t size);
 
 double op_flops(const struct plan *plan, const struct op *op);  // attend, product; else 0

@@ -6,16 +6,15 @@
 
 #include <stdint.h>
 
-// C [m][n] of two factors; T stands for the transpose of what is in memory.
+// C [m][n] is a product of two factors; T: the factor is transposed in memory.
 enum product_form {
     PRODUCT_NT, // A [m][k] times B [n][k], transposed
     PRODUCT_NN, // A [m][k] times B [k][n]
     PRODUCT_TN, // A [k][m], transposed, times B [k][n]
 };
 
-// GELU: x times the normal distribution at x. GELU_TANH: its approximation with tanh. SWIGLU: of a
-// row of 2 n elements, g = the first n and u = the last n, g times the logistic function at g times
-// u.
+// GELU: x times the normal distribution function at x. GELU_TANH: its approximation with tanh.
+// SWIGLU: g * logistic(g) * u, where g are the first and u the last n of 2 n elements of a row.
 enum activation {
     ACTIVATION_NONE, // the identity
     ACTIVATION_GELU,

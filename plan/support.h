@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is refused, and why: the one list that case_check() goes through, that the command prints
-// and that the manual has word for word.
+// The list of refused cases with the reasons. case_check() applies it, the command prints it, and
+// the manual repeats it word for word.
 #ifndef CPATTN_PLAN_SUPPORT_H
 #define CPATTN_PLAN_SUPPORT_H
 
@@ -9,16 +9,15 @@
 struct support_rule {
     const char *what;    // is refused: "an a2a_size that does not divide world_size"
     const char *why;     // a sentence
-    const char *example; // options of a case that this rule and no other refuses
+    const char *example; // options of a case that only this rule refuses
     enum status (*check)(const struct cp_case *c, struct error *error);
 };
 
-// In the order in which they are asked, each only of what those before it admit; ends with a NULL
-// what. What none of them refuses is supported, in every combination.
+// Rules in the order of the checks; each requires those before it. Ends with a NULL what. Cases
+// that no rule refuses are supported, in every combination.
 const struct support_rule *support_rules(void);
 
-// The rules of fields that other kinds of jobs have, too: where a job runs, and that a guest's job
-// has no order to explore.
+// The rules of fields that other kinds of jobs share: placement, and no explore_seed for guests.
 enum status support_place(int32_t world_size, int32_t nodes, int32_t ranks_per_node,
                           const char *implementation, uint64_t explore_seed,
                           struct error *error) MUST_CHECK;

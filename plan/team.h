@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A team: consecutive ranks that exchange heads among themselves; each then has the tokens of all
+// A team: consecutive ranks that exchange heads with each other; each then has the tokens of all
 // members with some of the heads. A team of one rank exchanges nothing.
 //
 // Member m of n computes the query heads [m*h/n, (m+1)*h/n) (integer division) with the key heads
@@ -24,7 +24,7 @@ struct team {
 // ranks have as many key heads each.
 int team_size(const struct cp_case *c);
 
-// The case's comm, or what COMM_AUTO stands for.
+// The case's comm; COMM_AUTO is replaced by the chosen one.
 enum case_comm team_comm(const struct cp_case *c);
 
 // The team of `size` ranks that contains the rank; size divides the world size.

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// When each operation of all ranks would run: the plans of a case played through with stated rates.
-// A prediction to look at and to compare plans with, not a measurement. Pure.
+// A timeline: predicts when each operation of all ranks runs, from the plans of a case and given
+// rates. For comparing plans; it is not a measurement. Pure.
 #ifndef CPATTN_PLAN_TIMELINE_H
 #define CPATTN_PLAN_TIMELINE_H
 
 #include "plan/plan.h"
 
-// What the machine does in a second; all > 0 but the overhead, which is >= 0.
+// Rates of the machine per second, > 0; the overhead is >= 0.
 struct timeline_rates {
     double flops;        // of attention and products
     double memory_bytes; // read and written, of everything else and of local copies
@@ -15,16 +15,16 @@ struct timeline_rates {
     double overhead_s;   // before each operation's work
 };
 
-// A GPU of the year 2024 with its neighbours on NVLink, and a port of 400 Gbit/s to other hosts.
+// Default rates: a GPU of the year 2024 with NVLink, and a port of 400 Gbit/s to other hosts.
 void timeline_rates_init(struct timeline_rates *rates);
 
-// When an operation runs, in seconds from the start of all ranks. A compute operation works from
+// Times of an operation in seconds from the start of all ranks. A compute operation works from
 // `start` to `end`. An exchange is posted at `start`, and moves bytes from `moves`, when all its
 // peers have posted theirs, to `end`.
 struct timeline_span {
     double start, moves, end;
-    int32_t after; // operation of the rank that kept it from an earlier start; -1: none
-    int32_t last;  // rank that posted last; the own rank for what does not wait for a peer
+    int32_t after; // operation of the rank for which it waited last; -1: none
+    int32_t last;  // the last rank that posted; this rank if it waits for no peer
 };
 
 struct timeline_rank {
@@ -42,18 +42,18 @@ struct timeline {
     struct timeline_rank ranks[];
 };
 
-// Plays the plans of all ranks, which plan_check() admits. INTERNAL when they wait for each other
-// in a circle, RESOURCE_EXHAUSTED when memory is short. timeline_destroy().
+// Computes the timeline of the plans of all ranks, which plan_check() admits. INTERNAL: they wait
+// for each other in a circle. RESOURCE_EXHAUSTED: memory is short. Free with timeline_destroy().
 enum status timeline_create(struct plan *const *plans, int world_size,
                             const struct timeline_rates *rates, struct timeline **timeline,
                             struct error *error) MUST_CHECK;
 void timeline_destroy(struct timeline *timeline);
 
-// Bytes that an operation touches: its operands, those both read and written twice.
+// Bytes of an operation's memory traffic; operands that are read and written count twice.
 int64_t timeline_bytes(const struct op *op);
 
 // The number-th exchange of a plan, from 0; -1: there are fewer. Exchanges with the same number
-// meet.
+// match.
 int32_t timeline_exchange(const struct plan *plan, int32_t number);
 
 // Bytes that an exchange sends to other ranks, and receives from them.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whole tensors of a case, as a program without ranks has them: names, shapes, rows of tokens.
+// Whole tensors of a case, not divided among ranks: names, shapes, rows of tokens.
 //
 // q, k, v, do, out, dq, dk and dv are [batch][seqlen][heads][head_dim] in bshd,
 // [seqlen][batch][heads][head_dim] in sbhd, and [tokens][heads][head_dim] in thd, where the
@@ -48,7 +48,7 @@ struct whole_shape {
     enum case_dtype dtype;
 };
 
-// False: the case has no such tensor, as do and gradients without training.
+// False: the case has no such tensor, such as do and gradients without training.
 bool whole_shape(const struct cp_case *c, enum whole_tensor tensor, struct whole_shape *shape);
 
 // Size in bytes; 0: the case has no such tensor. The case must pass case_check().

@@ -10,7 +10,7 @@
 
 // One operation of a plan.
 struct attend {
-    struct attention_provider *provider; // NULL: it is no attention
+    struct attention_provider *provider; // NULL: the operation is not an attention
     struct prepared_op *prepared;
     struct region o; // backward: the running result of the forward, fp32; empty: it is gone by then
     struct packed_rows *rows; // of a sink's gradient; else NULL
@@ -19,11 +19,11 @@ struct attend {
 
 struct attends {
     const struct plan *plan;
-    uint64_t number; // no two of a process have the same
+    uint64_t number; // unique in the process
     const struct own_provider *own;
     struct attend *list;  // by index of the operation
-    size_t scratch_bytes; // what any of them needs; they run one after the other
-    void *zeros;          // of all operations; NULL: none needs any
+    size_t scratch_bytes; // the maximum over the operations, which run one after the other
+    void *zeros;          // of all operations; NULL: none
     size_t zero_bytes;
     struct provider_use use;
 };

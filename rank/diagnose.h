@@ -9,8 +9,8 @@
 // Time limit of a rank's search; most searches take a fraction of it.
 #define DIAGNOSE_NS UINT64_C(3000000000)
 
-// Fills the report's diagnosis where its figures are a fail and a sentence is found. The results
-// are read through `read`; statistics may be NULL (judge/diagnosis.h).
+// Fills the report's diagnosis if the report is a fail and a mistake is found. Reads results
+// through `read`; statistics may be NULL (judge/diagnosis.h).
 void job_diagnose(struct job *j, evidence_read *read, void *read_context,
                   diagnosis_statistics *statistics, void *statistics_context);
 

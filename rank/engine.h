@@ -14,13 +14,13 @@ struct engine {
     const struct engine_ops *ops;
 };
 
-// A plan of another kind of job than attention, on its way through an engine. Borrowed.
+// A plan of a kind of job other than attention, for an engine. Borrowed.
 struct plan_run {
     const struct plan *plan;
     uint64_t job;
     int32_t iterations; // at least 1
-    // The library's own call for this collective instead of the plan's operations, with a send and
-    // a receive in the engine's memory; NULL: the operations.
+    // The library's own call for this collective, which replaces the plan's operations, with send
+    // and receive in the engine's memory; NULL: none.
     const struct collective *library;
     const void *library_send;
     void *library_receive;
@@ -30,14 +30,14 @@ struct plan_run {
     const struct job_kind *kind;
     const void *spec;
     void *const *tensors;
-    struct refusal *refusal; // where plan_execute() tells why there are no results
-    struct arena *arena;     // of the host, which the engine reserves
+    struct refusal *refusal; // plan_execute() stores here why there are no results
+    struct arena *arena;     // host memory, which the engine reserves
     struct transport *control;
     struct progress *progress;
     struct timings *timings;
-    struct op_times *op_times; // of the last iteration's operations; NULL: not asked for
-    // Filled in by plan_reserve(): the plan's buffers by index, each with what its `before` and
-    // `after` say around it, with undefined contents; and the caller's memory.
+    struct op_times *op_times; // of the last iteration's operations; NULL: not wanted
+    // Filled by plan_reserve(): the plan's buffers by index, each with its guard bytes `before` and
+    // `after`, with undefined contents; and the caller's memory.
     void **buffers;
     void *spare;
 };
@@ -64,11 +64,11 @@ struct engine_ops {
     // Points the job's buffers to memory. Fills the inputs, and all other bytes with ones, which is
     // NaN in every dtype, so that reading or delivering unwritten memory becomes visible.
     enum status (*prepare)(struct engine *e, struct job *j, struct error *error);
-    // Runs the plan. If the case is verified, work may still be under way when this returns;
+    // Runs the plan. If the case is verified, work may still be in progress when this returns;
     // verify() waits for it.
     enum status (*execute)(struct engine *e, struct job *j, struct error *error);
-    // Waits for work that others, as a guest's code, have put on the engine's device; with `look`
-    // only checks the device. An error: the device is unusable. NULL: there is no device.
+    // Waits for work of other code, such as a guest's, on the engine's device; with `look` only
+    // checks the device. An error: the device is unusable. NULL: there is no device.
     enum status (*wait)(struct engine *e, bool look, struct error *error);
     // Fills in the report's digest and, if the case is verified, figures and pass. All ranks of the
     // case call it.
@@ -86,7 +86,7 @@ struct engine_ops {
     // Runs it and waits for it; forward, exchange and exposed times are means of the iterations.
     // UNIMPLEMENTED: there is no such library.
     enum status (*plan_execute)(struct engine *e, const struct plan_run *run, struct error *error);
-    // All ranks call it when they need the memory no longer, but release() frees it.
+    // All ranks call it when they do not need the memory any more; release() frees it.
     enum status (*plan_finish)(struct engine *e, struct error *error);
     const struct collective_judge *collective_judge;
     const struct linear_tools *linear_tools;
@@ -98,9 +98,10 @@ struct engine_ops {
 
 // Arguments of an engine's creation.
 struct engine_setup {
-    struct transport *control; // sockets, nothing under way; borrowed for the engine's life
+    struct transport
+        *control; // sockets without an exchange in progress; borrowed for the engine's life
     struct progress *progress;
-    char *const *arguments; // of the command line, after those of every rank program
+    char *const *arguments; // of the command line, after the common arguments of rank programs
     // The rank is a guest: the engine only provides inputs, memory and verdict, and ranks exchange
     // the messages of a verdict over `control`. Inputs are complete when prepare() returns, and
     // wait() is called before verify().

@@ -12,25 +12,24 @@
 
 struct execution {
     const struct plan *plan;
-    void *const *buffers; // memory of the plan's buffers, by index, inputs filled
+    void *const *buffers; // memory of the plan's buffers, by index, with inputs
     const struct backend_ops *ops;
     struct attention_backend *backend;
-    struct transport *transport;   // nothing under way
-    struct progress *progress;     // kept up to date at every operation and before every wait
+    struct transport *transport;   // no exchange in progress
+    struct progress *progress;     // updated at every operation and before every wait
     uint64_t job;                  // with phase and step it names each exchange to the peers
-    const struct attends *attends; // what is prepared; NULL: as in rank/operations.h
-    void *scratch;                 // attends->scratch_bytes of it
+    const struct attends *attends; // prepared operations; NULL: as in rank/operations.h
+    void *scratch;                 // attends->scratch_bytes
     struct op_times *op_times;     // filled in if it is not NULL
 };
 
 // Runs all operations. Without an explore_seed in the plan's case each exchange starts as early and
-// each wait ends as late as the plan allows; with one, the choice among the operations that are
-// ready, and when an exchange that has finished is noticed, are drawn from it, and receive regions
-// are filled with NaN when their exchange starts. The results are the same to the bit.
+// each wait ends as late as the plan allows; with one, the order of ready operations, and the time
+// when a finished exchange is noticed, are drawn from the seed, and receive regions are filled with
+// NaN when their exchange starts. The results have the same bits.
 //
 // Fills forward, backward, exchange and exposed times of `timings`, and e->op_times. Errors of
-// operations and of the transport are passed on; INTERNAL when the plan leaves nothing that could
-// be done.
+// operations and of the transport are returned; INTERNAL: no operation of the plan can run.
 enum status executor_run(const struct execution *e, struct timings *timings,
                          struct error *error) MUST_CHECK;
 

@@ -7,13 +7,13 @@
 #include "plan/shard.h"
 
 // Fills the rank's local tensor of an input, laid out as plan/shard.h says, in the case's dtype.
-// `spans` are all spans of the rank on the tensor's side. Padding becomes NaN, so that it shows
-// wherever it is read.
+// `spans` are all spans of the rank on the tensor's side. Padding becomes NaN, so that reading it
+// becomes visible.
 void inputs_fill(const struct cp_case *c, enum input_tensor tensor, int rank,
                  const struct span *spans, int count, void *data);
 
-// Fills the rank's bias, laid out as plan/bias.h says, as far as its queries use it. `spans` is
-// room for shard_spans_max().
+// Fills the rows of the rank's bias (layout: plan/bias.h) that its queries use. `spans` has room
+// for shard_spans_max().
 void inputs_fill_bias(const struct cp_case *c, int rank, struct span *spans, void *data);
 
 // Fills the sinks [heads of the case].

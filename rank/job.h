@@ -15,42 +15,42 @@ struct job {
     const struct cp_case *c;
     uint64_t number;
     int rank;
-    struct transport *control; // sockets, nothing under way
+    struct transport *control; // sockets without an exchange in progress
     struct progress *progress;
     struct rank_report *report;
     struct plan *plan;
-    struct attends *attends; // NULL: the engine makes them in reserve()
-    struct arena *arena;     // host memory; has room for what was reserved
-    void **buffers;          // by index in the plan; memory of the engine
+    struct attends *attends; // NULL: the engine creates them in reserve()
+    struct arena *arena;     // host memory with the reserved size
+    void **buffers;          // by index in the plan; in the engine's memory
     struct span *spans[2];   // of the rank, by enum shard_side
     int span_count[2];
     struct span *spans_of_others; // room for shard_spans_max()
-    bool lse_absent;              // no rank delivers LSE: nothing is said of it
+    bool lse_absent;              // no rank delivers LSE, so it is not judged
 };
 
 // Writes the phase into the progress word.
 void job_phase(const struct job *j, enum report_phase phase);
 
-// Memory of the buffer of that role, with its size; NULL and 0 where the plan has none.
+// Memory of the buffer of that role, with its size; NULL and 0: the plan has none.
 void *job_buffer(const struct job *j, enum buffer_role role, int64_t *bytes);
 
-// The same, for who knows the size.
+// The same without the size.
 void *job_memory(const struct job *j, enum buffer_role role);
 
 // Bytes of K, or of dK, in front of V or dV.
 int64_t job_key_bytes(const struct job *j);
 
-// Whether the inputs fill a buffer from the first byte to the last, but for padding, which they
-// poison. A bias may have rows that no query of the rank uses.
+// True if the inputs fill every byte of a buffer, with NaN in padding. A bias may have rows that no
+// query of the rank uses.
 bool job_role_is_filled(enum buffer_role role);
 
 struct rank_results job_results(const struct job *j);
 
-// Where LSE is absent: takes its figures out of the report, and its part in the verdict. To be
-// called behind a verification.
+// If LSE is absent: removes its figures from the report and from the verdict. Call after a
+// verification.
 void job_drop_absent(const struct job *j);
 
-// The buffers that a result is made of, in the order of its digest.
+// The buffers of a result, in the order of its digest.
 #define JOB_OUTPUTS 7
 extern const enum buffer_role job_outputs[JOB_OUTPUTS];
 

@@ -8,8 +8,8 @@
 
 // One job on one rank. Everything is borrowed for the call.
 struct rank_task {
-    struct session *session; // its rank, world size, transport (nothing under way) and arena, which
-                             // run() reserves for itself
+    struct session *session; // its rank, world size, transport (no exchange in progress) and arena,
+                             // which run() reserves
     const struct job_kind *kind;
     const void *spec;                // has passed check(); its world size is the session's
     uint64_t number;                 // of the job, the same on all ranks
@@ -29,7 +29,8 @@ struct rank_kind {
 extern const struct rank_kind *const rank_kinds[];
 extern const struct rank_kind rank_kind_attention;
 
-// Runs a job of any kind, as session_run() a case. UNIMPLEMENTED: this rank does not run the kind.
+// Runs a job of any kind; session_run() runs a case. UNIMPLEMENTED: this rank does not run the
+// kind.
 enum status rank_kind_run(struct session *s, const struct job_spec *spec, uint64_t number,
                           const struct segments *segments, struct rank_report *report,
                           struct error *error) MUST_CHECK;
@@ -46,10 +47,11 @@ enum status rank_task_exchange(const struct rank_task *task, int number,
                                const struct message *messages, int count,
                                struct error *error) MUST_CHECK;
 
-// Reports that the ranks cannot run the job. All ranks must come to this.
+// Reports that the ranks cannot run the job. All ranks must call it.
 void rank_task_refuse(const struct rank_task *task, enum status status, const char *text);
 
-// Whether others' code takes the place of the plan's operations; the same on all ranks of a pool.
+// True if other code, such as a guest's, replaces the plan's operations; the same on all ranks of a
+// pool.
 bool rank_task_is_guest(const struct rank_task *task);
 
 // Runs a plan on the engine: completes `run` with what belongs to the task, reserves memory, and

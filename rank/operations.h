@@ -12,19 +12,19 @@ struct operations {
     void *const *buffers; // memory of the plan's buffers, by index
     const struct backend_ops *ops;
     struct attention_backend *backend;
-    // What is prepared of the plan. NULL: nothing; the backend's own kernels compute attention at
-    // once, and there is no gradient of a sink.
+    // Prepared operations of the plan. NULL: none; the backend's own kernels compute attention
+    // without preparation, and the plan has no gradient of a sink.
     const struct attends *attends;
-    void *scratch; // attends->scratch_bytes of it
+    void *scratch; // attends->scratch_bytes
 };
 
-// The first byte of a region; NULL of an empty one.
+// The first byte of a region; NULL: it is empty.
 static inline void *region_memory(void *const *buffers, const struct region *r)
 {
     return r->bytes == 0 ? NULL : (char *)buffers[r->buffer] + r->offset;
 }
 
-// Runs, or starts where the backend only starts, anything but an exchange.
+// Runs any operation except an exchange; an asynchronous backend only starts it.
 enum status operations_run(const struct operations *x, const struct op *op,
                            struct error *error) MUST_CHECK;
 

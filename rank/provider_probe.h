@@ -8,10 +8,10 @@
 #define PROVIDER_PROBE_OPTION "--probe-provider"
 
 // Loads a provider of the list of the environment (rank/providers.h) for tensors of that backend,
-// calls its open() and close(), and prints what comes of it on stdout, a line each:
-//     loads           its object is loaded and its table makes sense
-//     opens ABOUT     it can be used; what it says of itself
-//     unusable WHY    it cannot be loaded, or is no provider for this backend
+// calls its open() and close(), and prints the outcome on stdout, one line each:
+//     loads           the object is loaded and its table is valid
+//     opens ABOUT     it can be used; its description of itself
+//     unusable WHY    it cannot be loaded, or is not for this backend
 //     fails WHY       its open() failed
 // Returns the exit status: 0, or 69 (of sysexits.h). What the object prints itself goes to stderr.
 int provider_probe(const char *name, const struct backend_ops *ops);

@@ -17,15 +17,15 @@ struct providers {
     int count;
 };
 
-// Borrows the backend until providers_fini(), which takes what is all zeros, too.
+// Borrows the backend until providers_fini(), which also accepts a zeroed struct.
 void providers_init(struct providers *p, const struct backend_ops *ops,
                     struct attention_backend *backend);
 void providers_fini(struct providers *p);
 
-// The file of a name in the list of the environment; false where it has none.
+// The file of a name in the list of the environment; false: the list has no such name.
 bool providers_file(const char *name, char file[PATH_MAX]);
 
-// Makes the attends of a job that has none yet, with the provider that its case names and `own`.
+// Creates the attends of a job without attends, with the provider that its case names and `own`.
 // FAILED_PRECONDITION: there is no such provider, or it cannot be used; else as attends_create().
 enum status providers_choose(struct providers *p, struct own_provider *own, struct job *j,
                              struct error *error) MUST_CHECK;

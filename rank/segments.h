@@ -18,15 +18,16 @@ struct segments {
     struct input_source source;
 };
 
-// Maps what the descriptors hold, which are closed in any case; -1: none. `c` is the case without a
-// source, and must outlive `s`. INVALID_ARGUMENT: the memory is smaller than what shall lie in it;
-// RESOURCE_EXHAUSTED: no room for it among the addresses.
+// Maps the descriptors (-1: none) and closes them, also on failure. `c` is the case without a
+// source, and must outlive `s`. INVALID_ARGUMENT: the memory is too small for its tensors;
+// RESOURCE_EXHAUSTED: no address space.
 enum status segments_open(struct segments *s, const struct cp_case *c,
                           const struct places_frame *frame, const int fds[2],
                           struct error *error) MUST_CHECK;
 void segments_close(struct segments *s); // also of all zeros
 
-// Copies to a place in what is wanted. RESOURCE_EXHAUSTED: the kernel has no page for it.
+// Copies to a place in the segment of wanted tensors. RESOURCE_EXHAUSTED: the kernel has no page
+// for it.
 enum status segments_put(const struct segments *s, int64_t offset, const void *data, size_t bytes,
                          struct error *error) MUST_CHECK;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A session runs one case after the other on a rank, from receipt to report. It knows no process,
-// channel or daemon, so that any program with a transport can run cases.
+// A session runs the cases of a rank one after the other, from receipt to report. It does not
+// depend on a process, channel or daemon, so that any program with a transport can run cases.
 #ifndef CPATTN_RANK_SESSION_H
 #define CPATTN_RANK_SESSION_H
 
@@ -15,8 +15,8 @@ struct session {
     struct progress *progress;
     struct engine *engine;
     struct arena arena;
-    struct cp_case c; // that is being run
-    // Of the last case, for its repeats; plan NULL: nothing is kept.
+    struct cp_case c; // the running case
+    // Of the last case, for its repeats; plan NULL: none.
     struct kept {
         struct cp_case c;
         struct plan *plan;
@@ -26,27 +26,26 @@ struct session {
     bool out_of_step; // a case was aborted: the ranks are no longer at the same point
 };
 
-// Makes an engine of that kind, with `arguments` for its setup. Borrows transport and progress word
-// for the life of the session. Rank and world size are the transport's.
+// Creates an engine of that kind, with `arguments`. Borrows transport and progress word for the
+// life of the session. Rank and world size are the transport's.
 enum status session_init(struct session *s, const struct engine_kind *kind, char *const *arguments,
                          struct transport *transport, struct progress *progress,
                          struct error *error) MUST_CHECK;
-void session_fini(struct session *s); // also after a failed init and twice
+void session_fini(struct session *s); // may be called after a failed init, and twice
 
 // Barrier: waits until all ranks of the world have called it.
 enum status session_barrier(struct session *s, struct error *error) MUST_CHECK;
 
-// Runs a case and fills the report: a mismatch is a result, and so it is that the ranks agreed not
-// to run it. All ranks must run the same cases under the same job numbers, in the same order. After
-// a failure the session is of no further use. `segments` are the memory of a client's tensors,
-// which have been opened for this case; NULL: none. That what is wanted cannot be delivered is a
-// refusal in the report.
+// Runs a case and fills the report: a mismatch is a result, and so is a refusal on which all ranks
+// have agreed. All ranks must run the same cases under the same job numbers, in the same order.
+// After a failure the session is of no further use. `segments` are the memory of a client's
+// tensors, which have been opened for this case; NULL: none. If results cannot be delivered, the
+// report is a refusal.
 enum status session_run(struct session *s, const struct cp_case *c, uint64_t job,
                         const struct segments *segments, struct rank_report *report,
                         struct error *error) MUST_CHECK;
 
-// What to tell of a failure that one of these has just returned; of a session that is all zeros,
-// too.
+// Describes a failure that one of these functions has just returned; accepts a zeroed session.
 void session_failure(const struct session *s, const struct error *error,
                      struct rank_failure *failure);
 

@@ -7,12 +7,12 @@
 #include "transport/transport.h"
 
 struct transport_swap {
-    struct transport *transport; // nothing under way
-    struct progress *progress;   // keeps phase and step, and tells whom the rank waits for
+    struct transport *transport; // no exchange in progress
+    struct progress *progress;   // has phase, step and the awaited rank
     uint64_t tag;                // of the first swap; each takes the next one
 };
 
-// Runs over `t`, which outlives it.
+// Uses `t`, which must outlive it.
 struct swap transport_swap(struct transport_swap *t);
 
 #endif

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What ranks tell each other over a control transport before they exchange otherwise. All ranks
-// call these in the same order, with nothing under way; errors are the transport's.
+// Agreements between ranks over a control transport. All ranks call these functions in the same
+// order, without an exchange in progress; errors are the transport's.
 #ifndef CPATTN_TRANSPORT_AGREE_H
 #define CPATTN_TRANSPORT_AGREE_H
 
@@ -9,15 +9,15 @@
 
 #include "transport/transport.h"
 
-// An exchange, brought to its end.
+// Runs an exchange to its end.
 enum status agree_swap(struct transport *control, const struct message *messages, int count,
                        struct error *error) MUST_CHECK;
 
-// Tells `bytes` to every peer and learns as many of each: theirs[world_size * bytes].
+// Sends `bytes` bytes to every peer and receives as many from each: theirs[world_size * bytes].
 enum status agree_share(struct transport *control, const void *mine, char *theirs, size_t bytes,
                         struct error *error) MUST_CHECK;
 
-// Whether all ranks say true; *all is set only then.
+// Sets *all to true if all ranks pass true.
 enum status agree_all(struct transport *control, bool mine, bool *all,
                       struct error *error) MUST_CHECK;
 

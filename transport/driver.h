@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The driver's own interface, looked up at run time so that programs start where there is no
-// driver.
+// Functions of the CUDA driver, looked up at run time so that programs start without a driver.
 #ifndef CPATTN_TRANSPORT_DRIVER_H
 #define CPATTN_TRANSPORT_DRIVER_H
 
 #include <cuda_runtime_api.h>
 #include <stddef.h>
 
-// A function of the driver as of CUDA 12.0; NULL where there is none.
+// A function of the driver as of CUDA 12.0; NULL: not available.
 static inline void *driver_function(const char *name)
 {
     void *function = NULL;

@@ -2,7 +2,7 @@
 // The exchange between devices: messages name device memory, NCCL moves them.
 //
 // Unlike other transports it is asynchronous. start() enqueues an exchange on a stream and waits
-// only for NCCL's acceptance. Several exchanges may be under way; they run one after the other.
+// only for NCCL's acceptance. Several exchanges may be in progress; they run one after the other.
 // Work that writes a message's memory before, or reads it later, must be ordered by that stream.
 // progress() tells whether the stream has completed all of them. There are no tags: a message for
 // another step is not detected.
@@ -13,16 +13,16 @@
 
 #include "transport/transport.h"
 
-// Connects the ranks of `control`, each with the device that is current in its process, and passes
-// a first exchange between every two, so that later ones find their connections made. All ranks
-// must call it. `control` (nothing under way) carries NCCL's id; it and `stream` are borrowed for
-// the life of the transport. A world of one rank needs no NCCL and has none. INTERNAL with NCCL's
-// sentence; errors of `control` are passed on.
+// Connects the ranks of `control`, each with the current device of its process, and runs a first
+// exchange between every two ranks, so that connections exist for later ones. All ranks must call
+// it. `control` (no exchange in progress) sends NCCL's id; it and `stream` are borrowed for the
+// life of the transport. A world of one rank does not use NCCL. INTERNAL with NCCL's message;
+// errors of `control` are returned.
 enum status transport_nccl_create(struct transport *control, cudaStream_t stream,
                                   struct transport **t, struct error *error) MUST_CHECK;
 
-// A collective of the library, among all ranks of the transport, which call it alike. Elements are
-// counted as NCCL counts them.
+// A collective of the library among all ranks of the transport, which make the same call. Elements
+// are counted as in NCCL.
 enum nccl_operation {
     NCCL_ALL_REDUCE = 1,
     NCCL_ALL_GATHER,
@@ -35,18 +35,18 @@ enum nccl_reduction { NCCL_SUM = 1, NCCL_PROD, NCCL_MIN, NCCL_MAX, NCCL_AVG };
 struct nccl_call {
     enum nccl_operation operation;
     enum nccl_element element;
-    enum nccl_reduction reduction; // of those that reduce
+    enum nccl_reduction reduction; // for operations that reduce
     const void *send;
     void *receive;
     size_t count;
     int root; // of broadcast and reduce
 };
 
-// Puts it on the stream, as start() does with an exchange. In a world of one rank nothing is done.
+// Enqueues it on the stream, as start() does with an exchange. No effect in a world of one rank.
 enum status transport_nccl_call(struct transport *t, const struct nccl_call *call,
                                 struct error *error) MUST_CHECK;
 
-// The stream that exchanges go to.
+// The stream of exchanges.
 cudaStream_t transport_nccl_stream(const struct transport *t);
 
 #endif

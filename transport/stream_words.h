@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Words that streams write and await, without a kernel. In a stream that is captured this becomes
-// part of the graph.
+// Words that streams write and await without a kernel. In a captured stream this becomes part of
+// the graph.
 #ifndef CPATTN_TRANSPORT_STREAM_WORDS_H
 #define CPATTN_TRANSPORT_STREAM_WORDS_H
 
@@ -14,7 +14,7 @@
 typedef CUresult stream_words_run(CUstream stream, unsigned int count,
                                   CUstreamBatchMemOpParams *operations, unsigned int flags);
 
-// The driver's function; NULL where it has none.
+// The driver's function; NULL: not available.
 static inline stream_words_run *stream_words_find(void)
 {
     void *found = driver_function("cuStreamBatchMemOp");
@@ -23,7 +23,7 @@ static inline stream_words_run *stream_words_find(void)
     return function;
 }
 
-// Operations that are put on a stream together. They run one after the other.
+// Operations that are enqueued together. They run one after the other.
 struct stream_words {
     unsigned count; // 0 at first
     CUstreamBatchMemOpParams list[2 * WORLD_SIZE_MAX];
@@ -36,7 +36,7 @@ static inline CUstreamBatchMemOpParams *stream_words_next(struct stream_words *w
     return next;
 }
 
-// What the stream has written before is to be seen before it.
+// Earlier writes of the stream become visible before it.
 static inline void stream_words_write(struct stream_words *w, CUdeviceptr place, uint32_t value)
 {
     CUstreamBatchMemOpParams *p = stream_words_next(w);
@@ -46,8 +46,8 @@ static inline void stream_words_write(struct stream_words *w, CUdeviceptr place,
     p->writeValue.flags = CU_STREAM_WRITE_VALUE_DEFAULT;
 }
 
-// `how`: CU_STREAM_WAIT_VALUE_EQ, or _GEQ, which compares as a distance, so that what grows may
-// pass 2^32.
+// `how`: CU_STREAM_WAIT_VALUE_EQ, or _GEQ, which compares as a distance, so that counters may wrap
+// around at 2^32.
 static inline void stream_words_await(struct stream_words *w, CUdeviceptr place, uint32_t value,
                                       unsigned how)
 {

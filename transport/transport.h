@@ -8,7 +8,7 @@
 #include "common/message.h"
 #include "common/status.h"
 
-// At most one exchange is under way at a time. Ranks that share exchanges start them in the same
+// At most one exchange is in progress at a time. Ranks that share exchanges start them in the same
 // order. The memory of the messages belongs to the transport until the exchange is complete.
 struct transport;
 
@@ -38,9 +38,9 @@ struct transport {
     uint64_t far; // bit p: rank p is on another host
 };
 
-// Sockets between rank processes. peer_fds[world_size]: connected stream sockets, the own entry -1.
-// Peers behind others than unix sockets are on other hosts.
-// Makes the descriptors non-blocking, and owns them once it returns STATUS_OK.
+// Sockets between rank processes. peer_fds[world_size]: connected stream sockets, -1 for this rank.
+// Peers behind sockets that are not unix sockets are on other hosts. Makes the descriptors
+// non-blocking, and owns them if it returns STATUS_OK.
 enum status transport_socket_create(int rank, int world_size, const int *peer_fds,
                                     struct transport **t, struct error *error) MUST_CHECK;
 

@@ -24,7 +24,7 @@ enum status device_choose(struct transport *control, int device, struct device_p
                           struct error *error) MUST_CHECK;
 
 // The names of some devices, with commas between them. `visible`: CUDA_VISIBLE_DEVICES; without one
-// (NULL) devices are named by their numbers. UNAVAILABLE where it does not have one of them.
+// (NULL) devices are named by their numbers. UNAVAILABLE: CUDA_VISIBLE_DEVICES lacks one of them.
 enum status device_names(const char *visible, const bool used[DEVICES_MAX], char *names,
                          size_t size, struct error *error) MUST_CHECK;
 

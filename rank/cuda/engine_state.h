@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a rank on a GPU has, for the files that make up its engine.
+// The state of the engine of a rank on a GPU, for the files that implement it.
 #ifndef CPATTN_RANK_CUDA_ENGINE_STATE_H
 #define CPATTN_RANK_CUDA_ENGINE_STATE_H
 
@@ -21,14 +21,14 @@ struct cuda {
     struct providers providers;
     cudaStream_t compute, comm;
     struct transport *transport;    // NCCL
-    struct transport *peer;         // copy engines; NULL where they are of no use
-    struct cuda_executor *executor; // NULL, as is NCCL: the rank is a guest's
+    struct transport *peer;         // copy engines; NULL: not used
+    struct cuda_executor *executor; // NULL in a guest, like NCCL
     struct device_arena arena;
     struct events times;
     cudaEvent_t reference_end, compare_end;
-    bool broken; // a call has failed: the device may never answer again
+    bool broken; // a call has failed; no further calls are made
 
-    // Of the case at hand.
+    // Of the current case.
     size_t device_bytes;
     struct swap_nccl swap;
     struct swap_staged swap_staged; // of a guest

@@ -11,7 +11,7 @@ struct events {
     bool timed;
     bool captured; // records go into a graph, which records the events each time it runs
     cudaEvent_t *list;
-    int count, capacity; // used by the case at hand; made
+    int count, capacity; // used by the current case; created
 };
 
 void events_init(struct events *e, bool timed);
@@ -20,7 +20,7 @@ void events_fini(struct events *e);
 // Makes all events available again.
 void events_reset(struct events *e);
 
-// Records the next event behind what is on the stream. *index names it.
+// Records the next event on the stream. *index is its number.
 cudaError_t events_record(struct events *e, cudaStream_t stream, int *index);
 
 // Nanoseconds between two events that were reached; of timed events.

@@ -10,18 +10,18 @@
 #include "judge/cuda/verification.h"
 #include "rank/job.h"
 
-// Whether the source of the job's case gives something of what a buffer holds; false without one.
+// True if the source of the job's case gives a tensor in the buffer; false without a source.
 bool given_has(const struct job *j, enum buffer_role role);
 
-// Fills the buffers of which given_has() says so and waits for the copies.
+// Fills the buffers for which given_has() is true and waits for the copies.
 cudaError_t given_fill(const struct job *j, cudaStream_t stream);
 
-// Adds what given_push() takes of the arena; nothing where the case wants no verdict.
+// Adds the bytes that given_push() takes from the arena; none if the case is not verified.
 enum status given_reserve(const struct job *j, size_t *device_bytes,
                           struct error *error) MUST_CHECK;
 
-// Copies what the judge reads to the device and waits for it. `whole`: where each tensor is, or
-// NULL, as verification_cuda.given has them.
+// Copies the judge's tensors to the device and waits. `whole`: address of each tensor, or NULL, as
+// in verification_cuda.given.
 cudaError_t given_push(const struct job *j, struct device_arena *arena, cudaStream_t stream,
                        const void *whole[VERIFY_CUDA_GIVEN]);
 

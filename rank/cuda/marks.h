@@ -13,12 +13,13 @@
 #include "transport/stream_words.h"
 
 struct marks {
-    uint32_t *host; // [PLAN_STREAMS]; NULL: the driver cannot do it, and nothing is ever marked
+    uint32_t
+        *host; // [PLAN_STREAMS]; NULL: the driver does not support it, and marks are not written
     CUdeviceptr device;
     stream_words_run *run;
 };
 
-// For the device that is current.
+// For the current device.
 enum status marks_init(struct marks *m, struct error *error) MUST_CHECK;
 void marks_fini(struct marks *m);
 

@@ -10,19 +10,19 @@
 
 struct position {
     const struct plan *plan;
-    const struct marks *marks; // one behind the index of the newest operation that is done
+    const struct marks *marks; // 1 + index of the last finished operation
     struct progress *words;    // of all ranks
     uint64_t job;
 };
 
-// Whether the end of an operation is marked: small ones do not pay.
+// True if the end of an operation is marked; small operations are not.
 bool position_is_marked(const struct op *op);
 
 // Writes an operation into the rank's progress word. `waiting_for`: a rank, or -1.
 void position_note(const struct position *p, const struct op *op, int waiting_for);
 
-// Writes into it where the device is, as far as marks tell: at an operation of the plan, which is
-// returned, or behind it, NULL. Without marks it tells nothing: NULL.
+// Writes the position of the device, by its marks, into the progress word. Returns the current
+// operation of the plan; NULL: the plan is finished, or there are no marks.
 const struct op *position_look(const struct position *p);
 
 #endif

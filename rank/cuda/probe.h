@@ -3,12 +3,12 @@
 #ifndef CPATTN_RANK_CUDA_PROBE_H
 #define CPATTN_RANK_CUDA_PROBE_H
 
-// Prints a line for each usable device on stdout, "device 0 sm_90 143771 MiB NVIDIA H200", and what
-// is wrong with another one on stderr. Returns the exit status: 0, or 69 where none is usable, and
-// then stderr has one sentence why.
+// Prints a line for each usable device on stdout, "device 0 sm_90 143771 MiB NVIDIA H200", and the
+// reason for each unusable one on stderr. Returns the exit status: 0, or 69 if none is usable, with
+// one sentence on stderr.
 int probe_run(void);
 
-// rank/provider_probe.h with a device, by its number, that is current.
+// rank/provider_probe.h with the given device as the current one.
 int probe_provider(const char *name, const char *device);
 
 #endif

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Swaps of messages of the device (judge/cuda/verification.h) over NCCL, beside the work of a
-// queue.
+// Swaps of messages of the device (judge/cuda/verification.h) over NCCL, concurrent with the work
+// of a queue.
 #ifndef CPATTN_RANK_CUDA_SWAP_NCCL_H
 #define CPATTN_RANK_CUDA_SWAP_NCCL_H
 
@@ -9,10 +9,10 @@
 
 struct swap_nccl {
     struct cuda_queue *queue;
-    struct transport *transport; // transport_nccl_create()'s, on a stream of its own
+    struct transport *transport; // transport_nccl_create()'s, on a separate stream
 };
 
-// Runs over `s`, which outlives it.
+// Uses `s`, which must outlive it.
 struct swap_cuda swap_nccl(struct swap_nccl *s);
 
 #endif

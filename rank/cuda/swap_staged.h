@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Swaps of messages of the device (judge/cuda/verification.h) over the sockets between ranks, by
-// way of the host's memory. They wait for the device and for the peers; for who has no NCCL.
+// Swaps of messages of the device (judge/cuda/verification.h) over the sockets between ranks,
+// through host memory, for ranks without NCCL. They wait for the device and for the peers.
 #ifndef CPATTN_RANK_CUDA_SWAP_STAGED_H
 #define CPATTN_RANK_CUDA_SWAP_STAGED_H
 
@@ -9,10 +9,10 @@
 
 struct swap_staged {
     struct cuda_queue *queue;
-    struct transport_swap over; // nothing under way
+    struct transport_swap over; // no exchange in progress
 };
 
-// Runs over `s`, which outlives it.
+// Uses `s`, which must outlive it.
 struct swap_cuda swap_staged(struct swap_staged *s);
 
 #endif
