@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/log.h"
+
 // State of one reload, shared by thread and loop; the last of the two frees it.
 struct reading {
     struct settings old, read;
@@ -88,10 +90,12 @@ static void reading_begin(struct reload *reload, const struct settings *old)
 
 void reload_begin(struct reload *reload, const struct settings *old)
 {
-    if (reload->reading)
-        reload->again = true;
-    else
+    if (!reload->reading) {
         reading_begin(reload, old);
+        return;
+    }
+    reload->again = true;
+    log_notice("reload action=waits reason=\"the settings are still being read\"");
 }
 
 static void on_done(struct ev_loop *loop, ev_async *watcher, int events)

@@ -8,6 +8,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "daemon/settings/plain_file.h"
+
 // Size of the kernel's buffers of a connection; the largest request fits.
 #define BUFFER_BYTES (256 * 1024)
 
@@ -78,10 +80,21 @@ enum status port_open(const struct listen_config *listen, struct port *port, str
     return status;
 }
 
+static enum status files_check(const struct listen_config *listen, struct error *error)
+{
+    enum status status = plain_file_check("tls-certificate", listen->tls_certificate, error);
+    if (status == STATUS_OK)
+        status = plain_file_check("tls-key", listen->tls_key, error);
+    return status == STATUS_OK ? plain_file_check("tls-clients", listen->tls_clients, error)
+                               : status;
+}
+
 enum status port_reread(const struct listen_config *listen, struct port *port, struct error *error)
 {
     struct port read = {.fd = -1};
-    enum status status = files_read(listen, &read, error);
+    enum status status = files_check(listen, error);
+    if (status == STATUS_OK)
+        status = files_read(listen, &read, error);
     if (status != STATUS_OK) {
         port_fini(&read);
         return status;

@@ -8,6 +8,7 @@ settings_sources += daemon/settings/host_list.c daemon/settings/host_list.h
 settings_sources += daemon/settings/listen.c
 settings_sources += daemon/settings/listen.h
 settings_sources += daemon/settings/metrics_address.c daemon/settings/metrics_address.h
+settings_sources += daemon/settings/plain_file.c daemon/settings/plain_file.h
 settings_sources += daemon/settings/provider_list.c
 settings_sources += daemon/settings/provider_list.h
 settings_sources += daemon/settings/rank_programs.c daemon/settings/rank_programs.h

@@ -12,6 +12,7 @@
 
 #include "common/duration.h"
 #include "common/limits.h"
+#include "daemon/settings/plain_file.h"
 #include "daemon/settings/rank_programs.h"
 #include "daemon/settings/values.h"
 #include "yaml/yaml.h"
@@ -526,7 +527,10 @@ enum status settings_read(struct settings *config, int argc, char **argv, struct
 enum status settings_reread(const struct settings *old, struct settings *config,
                             struct error *error)
 {
-    return settings_read(config, old->argc, old->argv, error);
+    struct line line = {0};
+    line_read(&line, old->argc, old->argv);
+    enum status status = line.file ? plain_file_check("config", line.file, error) : STATUS_OK;
+    return status == STATUS_OK ? settings_read(config, old->argc, old->argv, error) : status;
 }
 
 const char *settings_fixed_difference(const struct settings *a, const struct settings *b)

@@ -182,6 +182,28 @@ START_TEST(test_sighup_reloads)
 }
 END_TEST
 
+// A pipe without a writer, as a settings file that a shell made for the start, could be read for
+// ever.
+START_TEST(test_pipes_are_not_read_again)
+{
+    char path[128];
+    snprintf(path, sizeof(path), "%s/settings.yaml", d.folder);
+    settings_write(path, "memory: 21G\n");
+    const char *const arguments[] = {"--config", path, NULL};
+    daemon_start(&d, arguments);
+    unlink(path);
+    ck_assert_int_eq(mkfifo(path, 0600), 0);
+    kill(d.pid, SIGHUP);
+    while (!daemon_logged(&d, "is no regular file, and only those are read again"))
+        usleep(1000);
+    unlink(path);
+    reload_until(path, "memory: 22G\n", "reloaded ");
+    ck_assert_int_eq(memory_granted(), INT64_C(22) << 30);
+    unlink(path);
+    ck_assert_int_eq(daemon_stop(&d), 0);
+}
+END_TEST
+
 // The daemon serves while somebody who is to be looked up is not found for long.
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 START_TEST(test_slow_lookups_hold_nothing_up)
@@ -316,6 +338,7 @@ int main(void)
     tcase_add_test(tcase, test_socket_mode);
     tcase_add_test(tcase, test_lag_is_logged);
     tcase_add_test(tcase, test_sighup_reloads);
+    tcase_add_test(tcase, test_pipes_are_not_read_again);
     tcase_add_test(tcase, test_sighup_ignored_at_the_start_stays_so);
     tcase_add_test(tcase, test_notifies_service_manager);
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
