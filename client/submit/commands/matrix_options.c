@@ -98,7 +98,7 @@ static const struct argp_option option_table[] = {
     {"json", KEY_JSON, NULL, 0, "print a JSON object per case when it is answered", 20},
     {"durations", KEY_DURATIONS, "N", 0, "list the N cases that ran longest", 20},
     {"save", KEY_SAVE, "FILE", 0,
-     "record the run for --resume, --last-failed and report: a JSON object per case when it "
+     "record the run for --resume, --last-failed and report: one JSON object per case, when it "
      "is answered",
      20},
     {"markdown", KEY_MARKDOWN, "FILE", 0,
