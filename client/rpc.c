@@ -17,6 +17,7 @@
 struct lane {
     struct list node; // on rpc->idle or rpc->busy; while it is being made or ended on neither
     struct link *link;
+    unsigned losses; // rpc->losses when it was opened
 };
 
 struct rpc {
@@ -29,6 +30,9 @@ struct rpc {
     struct list flying;     // calls in flight
     struct list told;       // listed calls that are answered and not told of
     int counted, listed;    // of those in flight
+    // Connections lost with a call in flight. Then the daemon may have ended, which nng tells of
+    // each connection in its own time: one that was opened before is not used again.
+    unsigned losses;
 };
 
 struct rpc_call {
@@ -107,6 +111,7 @@ static void answered(void *arg, enum status status, const char *text, void *data
     struct rpc *rpc = call->rpc;
     pthread_mutex_lock(&rpc->mutex);
     call_answer(call, status, text, data, size);
+    rpc->losses += status == STATUS_UNAVAILABLE;
     if (!rpc->closed) {
         list_remove(&call->lane->node);
         list_push_front(&rpc->idle, &call->lane->node);
@@ -123,15 +128,18 @@ static void lane_close(struct lane *lane)
     free(lane);
 }
 
-static enum status lane_open(const struct rpc_config *config, struct lane **lane,
-                             struct error *error)
+static enum status lane_open(struct rpc *rpc, struct lane **lane, struct error *error)
 {
+    const struct rpc_config *config = &rpc->config;
     struct lane *opened = calloc(1, sizeof *opened);
     if (!opened)
         return error_set(error, STATUS_RESOURCE_EXHAUSTED,
                          "not enough memory for a "
                          "connection");
     list_init(&opened->node);
+    pthread_mutex_lock(&rpc->mutex);
+    opened->losses = rpc->losses;
+    pthread_mutex_unlock(&rpc->mutex);
     enum status status =
         link_open(&config->target, link_now_ns() + config->connect_ns, &opened->link, error);
     if (status == STATUS_OK)
@@ -141,7 +149,7 @@ static enum status lane_open(const struct rpc_config *config, struct lane **lane
     return status;
 }
 
-// Takes an idle lane that is down, or one above the limit. NULL: none.
+// Takes an idle lane that is down or may be, or one above the limit. NULL: none.
 static struct lane *lane_superfluous(struct rpc *rpc)
 {
     struct lane *found = NULL;
@@ -149,7 +157,8 @@ static struct lane *lane_superfluous(struct rpc *rpc)
     pthread_mutex_lock(&rpc->mutex);
     LIST_FOREACH (node, &rpc->idle) {
         struct lane *lane = LIST_ENTRY(node, struct lane, node);
-        if (!found && (++idle > LANES_IDLE_MAX || !link_up(lane->link)))
+        if (!found &&
+            (++idle > LANES_IDLE_MAX || lane->losses != rpc->losses || !link_up(lane->link)))
             found = lane;
     }
     if (found)
@@ -172,7 +181,7 @@ static enum status lane_get(struct rpc *rpc, struct lane **lane, struct error *e
     struct list *node = list_pop_front(&rpc->idle);
     pthread_mutex_unlock(&rpc->mutex);
     if (!node)
-        return lane_open(&rpc->config, lane, error);
+        return lane_open(rpc, lane, error);
     *lane = LIST_ENTRY(node, struct lane, node);
     return STATUS_OK;
 }
@@ -203,7 +212,7 @@ enum status rpc_create(const struct rpc_config *config, struct rpc **rpc, struct
     struct rpc *created = rpc_allocate(config);
     if (!created)
         return error_set(error, STATUS_RESOURCE_EXHAUSTED, "memory is short for a client");
-    enum status status = lane_open(config, &lane, error);
+    enum status status = lane_open(created, &lane, error);
     if (!lane) {
         rpc_free(created);
         return status;

@@ -268,6 +268,36 @@ START_TEST(nothing_is_asked_twice)
 }
 END_TEST
 
+static struct cpattn_request *hold(struct cpattn_case *c, int held)
+{
+    struct cpattn_request *request;
+    ck_assert_int_eq(cpattn_submit(client, c, 0, &request, &error), CPATTN_OK);
+    while (fake_held(client) != held)
+        usleep(1000);
+    return request;
+}
+
+// A daemon that ends takes all connections with it, and the news of some of them may be late.
+START_TEST(after_a_lost_connection_the_idle_ones_are_not_used)
+{
+    struct cpattn_case *c = fake_case("hold");
+    struct cpattn_request *request = hold(c, 1);
+    struct cpattn_request *other = hold(c, 2);
+    ck_assert_int_eq(cpattn_cancel(request, &error), CPATTN_OK);
+    ck_assert(
+        cpattn_wait(request, UINT64_MAX)); // its connection is idle, and so is that of the cancel
+    int connections = fake_connections(client);
+    ck_assert_int_eq(fake_connections(client), connections);
+    ck_assert_int_eq(run("oversized"), CPATTN_UNAVAILABLE);
+    ck_assert_int_eq(fake_connections(client), connections + 1);
+    ck_assert_int_eq(fake_connections(client), connections + 1);
+    ck_assert_int_eq(fake_held(client), 1); // what is in flight elsewhere goes on
+    cpattn_request_destroy(request);
+    cpattn_request_destroy(other);
+    cpattn_case_destroy(c);
+}
+END_TEST
+
 START_TEST(a_stopped_daemon_costs_the_time_limit)
 {
     struct cpattn_options options = CPATTN_OPTIONS_INIT;
@@ -545,6 +575,7 @@ int main(void)
     tcase_add_test(death, all_in_flight_are_answered_when_the_daemon_dies);
     tcase_add_test(death, the_client_finds_the_next_daemon);
     tcase_add_test(death, nothing_is_asked_twice);
+    tcase_add_test(death, after_a_lost_connection_the_idle_ones_are_not_used);
     tcase_add_test(death, a_stopped_daemon_costs_the_time_limit);
     tcase_add_test(death, threads_live_through_dying_daemons);
     tcase_add_test(death, a_forked_child_is_told);
