@@ -38,6 +38,7 @@ static int core_find_sizes(struct core *core, struct size *sizes)
                                 .world_size = first % WORLD_SIZE_MAX + 1,
                                 .nodes = nodes};
             size.side_by_side = core_instances(&core->config, &size);
+            size.shared = hosts_share_devices(&core->config, &size);
             size.pool_count = size_twins(core, &size) * size.side_by_side;
             if (sizes && nodes == 1)
                 core->sizes_first[first] = count;

@@ -32,6 +32,13 @@ static int instances_of(const struct core_config *config, int host_count, int sl
     return instances;
 }
 
+bool hosts_share_devices(const struct core_config *config, const struct size *size)
+{
+    int slots = size->world_size / size->nodes;
+    return slots == 0 ||
+           instances_of(config, hosts_for(config, size->implementation), slots, size->nodes) == 0;
+}
+
 // The hosts on which ranks that share devices have room.
 static uint64_t hosts_shared(const struct core_config *config, int host_count, int slots)
 {
@@ -43,10 +50,11 @@ static uint64_t hosts_shared(const struct core_config *config, int host_count, i
 }
 
 // If all hosts have too few devices, those of a host are one block.
-static uint64_t hosts_of_block(const struct core_config *config, int host_count, int slots,
-                               int nodes, int block)
+static uint64_t hosts_of_block(const struct core_config *config, const struct size *size, int block)
 {
-    if (instances_of(config, host_count, slots, nodes) > 0)
+    int host_count = hosts_for(config, size->implementation);
+    int slots = size->world_size / size->nodes;
+    if (!size->shared)
         return hosts_with(config, host_count, slots, block);
     return block == 0 ? hosts_shared(config, host_count, slots) : 0;
 }
@@ -86,8 +94,7 @@ struct place hosts_place(const struct core_config *config, const struct size *si
     int nodes = size->nodes, slots = size->world_size / nodes, blocks = DEVICES_MAX / slots;
     uint64_t hosts[DEVICES_MAX];
     for (int block = 0; block < blocks; block++)
-        hosts[block] =
-            hosts_of_block(config, hosts_for(config, size->implementation), slots, nodes, block);
+        hosts[block] = hosts_of_block(config, size, block);
     for (int group = 0; group < HOSTS_MAX; group++)
         for (int block = 0; block < blocks; block++)
             if (bits_in(hosts[block]) / nodes > group && instance-- == 0)
@@ -118,8 +125,7 @@ uint64_t hosts_ranks_on(const struct pool *pool, int host)
 static uint64_t hosts_that_serve(const struct core *core, const struct size *size, int block)
 {
     int slots = size->world_size / size->nodes;
-    uint64_t hosts = hosts_of_block(&core->config, hosts_for(&core->config, size->implementation),
-                                    slots, size->nodes, block);
+    uint64_t hosts = hosts_of_block(&core->config, size, block);
     for (uint64_t left = hosts; left; left &= left - 1)
         if (core->unusable.on[__builtin_ctzll(left)] & mask_of(slots) << (block * slots))
             hosts &= ~(left & -left);
@@ -223,20 +229,12 @@ bool hosts_can_serve(const struct core *core, const struct size *size)
     return false;
 }
 
-static bool size_is_shared(const struct core *core, const struct size *size)
-{
-    return instances_of(&core->config, hosts_for(&core->config, size->implementation),
-                        size->world_size / size->nodes, size->nodes) == 0;
-}
-
 // Prefers fewer hosts; if devices are oversubscribed, more hosts.
-static bool size_is_preferred(const struct core *core, const struct size *size,
-                              const struct size *other)
+static bool size_is_preferred(const struct size *size, const struct size *other)
 {
-    bool shared = size_is_shared(core, size), other_shared = size_is_shared(core, other);
-    if (shared != other_shared)
-        return other_shared;
-    return shared ? size->nodes > other->nodes : size->nodes < other->nodes;
+    if (size->shared != other->shared)
+        return other->shared;
+    return size->shared ? size->nodes > other->nodes : size->nodes < other->nodes;
 }
 
 static struct size *size_choose(const struct core *core, const struct size *first, bool to_be_had)
@@ -247,7 +245,7 @@ static struct size *size_choose(const struct core *core, const struct size *firs
          size->implementation == first->implementation;
          size++)
         if (size->pool_count > 0 && (!to_be_had || hosts_can_serve(core, size)) &&
-            (!best || size_is_preferred(core, size, best)))
+            (!best || size_is_preferred(size, best)))
             best = size;
     return (struct size *)best;
 }

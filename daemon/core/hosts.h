@@ -24,6 +24,8 @@ struct size;
 // of guests (an implementation other than 0) are on the first host alone.
 int hosts_instances(const struct core_config *config, int implementation, int world_size,
                     int nodes);
+// Whether too few hosts have devices enough for the ranks of the size that are on each.
+bool hosts_share_devices(const struct core_config *config, const struct size *size);
 // The place of an instance while no host is lost.
 struct place hosts_place(const struct core_config *config, const struct size *size, int instance);
 

@@ -146,6 +146,7 @@ struct size {
     struct pool *pools; // [pool_count]; twins are adjacent
     int pool_count;
     int side_by_side;      // how many of the pools can work at the same time
+    bool shared;           // too few hosts have enough devices: its ranks share them
     int modes[MODE_COUNT]; // number of pools in each mode
     // Of a pass of the scheduler, while the queue is not empty:
     bool closed;  // none of its jobs can run

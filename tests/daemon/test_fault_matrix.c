@@ -82,14 +82,17 @@ static int first_take(uint32_t number, const struct cell *cell)
 
 // ---- a cell ------------------------------------------------------------------------------------
 
-// What is met before a case comes is met by a pool that is started for it.
+// What is met before a case comes is met by a pool that is started for it. The ranks of a warm one
+// may still be on their way from the last case when its answer is here: they must not meet it then.
 static void prepare(const struct cell *cell)
 {
+    pid_t pids[CHILDREN_MAX];
     if (is_start(cell->point) || cell->point == FAULT_IDLE) {
         ranks_kill();
         order_write(cell);
     } else {
         warm_up();
+        ranks_rest(pids, children_list(pids));
         order_write(cell);
     }
 }
