@@ -20,7 +20,7 @@ static const char usage_text[] =
     "every promise of daemon/core/core.h is checked after every event.\n"
     "\n"
     "  (no option)         the seeds that broke something once (tests/core/sim/seeds), then "
-    "0-24999, "
+    "0-9999, "
     "or\n"
     "                      the range in the environment variable CPATTN_SIM_SEEDS\n"
     "  --seed N            replays one life and prints its events and actions\n"
@@ -31,12 +31,7 @@ static const char usage_text[] =
     "with the\n"
     "repair, so that every `make check` replays it.\n";
 
-// Instrumented builds are some ten times slower, and look for other things.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || !defined(__OPTIMIZE__)
 #define SEEDS_DEFAULT "0-9999"
-#else
-#define SEEDS_DEFAULT "0-24999"
-#endif
 
 struct seeds {
     uint64_t first, last;

@@ -18,7 +18,7 @@
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || !defined(__OPTIMIZE__)
 #define SEEDS_DEFAULT 5000
 #else
-#define SEEDS_DEFAULT 25000
+#define SEEDS_DEFAULT 10000
 #endif
 
 static const char usage_text[] =

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "judge/clones.h"
 #include "judge/inputs.h"
 #include "tests/support/definition.h"
 
@@ -72,7 +73,7 @@ void dense_init(struct dense *t, const struct cp_case *c, int sequence)
                         .dv = c->head_dim_v};
     int64_t q_rows = t->sq * t->h, k_rows = t->sk * t->hk, dims = t->dk + t->dv;
     int64_t pairs = q_rows * t->sk, all = 2 * (q_rows + k_rows) * dims + 4 * q_rows + k_rows;
-    t->all = dense_zeros(all + 2 * pairs + 3 * t->h);
+    t->all = dense_zeros(all + 3 * pairs + 3 * t->h);
     double *next = t->all;
     t->q = dense_carve(&next, q_rows * t->dk);
     t->k = dense_carve(&next, k_rows * t->dk);
@@ -86,6 +87,7 @@ void dense_init(struct dense *t, const struct cp_case *c, int sequence)
     t->d_v = dense_carve(&next, k_rows * t->dv);
     t->bias = dense_carve(&next, pairs);
     t->d_bias = dense_carve(&next, pairs);
+    t->logits = dense_carve(&next, pairs);
     t->sink = dense_carve(&next, t->h);
     t->d_sink = dense_carve(&next, t->h);
     t->max_logit = dense_carve(&next, t->h);
@@ -109,12 +111,31 @@ double *dense_row(double *tensor, int64_t position, int heads, int head, int d)
     return tensor + (position * heads + head) * d;
 }
 
-double dense_product(const double *x, const double *y, int n)
+// So many elements at a time, from any address.
+#define LANES 8
+typedef double lanes __attribute__((vector_size(LANES * sizeof(double)), aligned(8)));
+
+JUDGE_CLONES double dense_product(const double *x, const double *y, int n)
 {
+    lanes sums = {0};
     double sum = 0;
-    for (int e = 0; e < n; e++)
+    int e = 0;
+    for (; e + LANES <= n; e += LANES)
+        sums += *(const lanes *)(x + e) * *(const lanes *)(y + e);
+    for (; e < n; e++)
         sum += x[e] * y[e];
+    for (int lane = 0; lane < LANES; lane++)
+        sum += sums[lane];
     return sum;
+}
+
+JUDGE_CLONES static void dense_add(double *to, double factor, const double *x, int n)
+{
+    int e = 0;
+    for (; e + LANES <= n; e += LANES)
+        *(lanes *)(to + e) += factor * *(const lanes *)(x + e);
+    for (; e < n; e++)
+        to[e] += factor * x[e];
 }
 
 static double dense_scaled(const struct dense *t, int64_t i, int64_t j, int head)
@@ -141,16 +162,18 @@ static double dense_logit(const struct dense *t, int64_t i, int64_t j, int head)
 static void dense_forward_row(struct dense *t, int64_t i, int head)
 {
     double max = t->sink[head], sum, *out = dense_row(t->out, i, t->h, head, t->dv);
+    double *logits = dense_pair(t, t->logits, i, 0, head);
     for (int64_t j = 0; j < t->sk; j++)
-        if (dense_sees(t, i, j))
-            max = fmax(max, dense_logit(t, i, j, head));
+        if (dense_sees(t, i, j)) {
+            logits[j] = dense_logit(t, i, j, head);
+            max = fmax(max, logits[j]);
+        }
     sum = isinf(max) ? 0 : exp(t->sink[head] - max);
     memset(out, 0, (size_t)t->dv * sizeof(double));
     for (int64_t j = 0; j < t->sk; j++) {
-        double weight = dense_sees(t, i, j) ? exp(dense_logit(t, i, j, head) - max) : 0;
+        double weight = dense_sees(t, i, j) ? exp(logits[j] - max) : 0;
         sum += weight;
-        for (int e = 0; e < t->dv; e++)
-            out[e] += weight * dense_row(t->v, j, t->hk, head / (t->h / t->hk), t->dv)[e];
+        dense_add(out, weight, dense_row(t->v, j, t->hk, head / (t->h / t->hk), t->dv), t->dv);
     }
     for (int e = 0; e < t->dv && sum > 0; e++)
         out[e] /= sum;
@@ -188,7 +211,7 @@ static void dense_backward_pair(struct dense *t, int64_t i, int64_t j, int head)
     int kv = head / (t->h / t->hk);
     double *d_out = dense_row(t->d_out, i, t->h, head, t->dv),
            *v = dense_row(t->v, j, t->hk, kv, t->dv);
-    double p = exp(dense_logit(t, i, j, head) - t->lse[head * t->sq + i]);
+    double p = exp(*dense_pair(t, t->logits, i, j, head) - t->lse[head * t->sq + i]);
     double dp = dense_product(d_out, v, t->dv), delta = t->delta[head * t->sq + i];
     double ds = p * (dp - delta), factor = case_scale(&t->c);
     *dense_pair(t, t->d_bias, i, j, head) = ds;
@@ -201,27 +224,36 @@ static void dense_backward_pair(struct dense *t, int64_t i, int64_t j, int head)
     t->terms_q[head * t->sq + i] += pow(factor, 2) * square;
     t->terms_k[kv * t->sk + j] += pow(factor, 2) * square;
     t->terms_bias[head * t->sq + i] += square;
-    for (int e = 0; e < t->dv; e++)
-        dense_row(t->d_v, j, t->hk, kv, t->dv)[e] += p * d_out[e];
-    for (int e = 0; e < t->dk; e++) {
-        dense_row(t->d_q, i, t->h, head, t->dk)[e] += ds * dense_row(t->k, j, t->hk, kv, t->dk)[e];
-        dense_row(t->d_k, j, t->hk, kv, t->dk)[e] += ds * dense_row(t->q, i, t->h, head, t->dk)[e];
-    }
+    dense_add(dense_row(t->d_v, j, t->hk, kv, t->dv), p, d_out, t->dv);
+    dense_add(dense_row(t->d_q, i, t->h, head, t->dk), ds, dense_row(t->k, j, t->hk, kv, t->dk),
+              t->dk);
+    dense_add(dense_row(t->d_k, j, t->hk, kv, t->dk), ds, dense_row(t->q, i, t->h, head, t->dk),
+              t->dk);
+}
+
+// Few keys at a time, so that they stay in the cache.
+static void dense_backward_pairs(struct dense *t, int head)
+{
+    const int64_t keys = 16;
+    for (int64_t first = 0; first < t->sk; first += keys)
+        for (int64_t i = 0; i < t->sq; i++)
+            for (int64_t j = first; j < first + keys && j < t->sk; j++)
+                if (dense_sees(t, i, j))
+                    dense_backward_pair(t, i, j, head);
 }
 
 void dense_backward(struct dense *t)
 {
-    for (int head = 0; head < t->h; head++)
+    for (int head = 0; head < t->h; head++) {
         for (int64_t i = 0; i < t->sq; i++) {
             t->delta[head * t->sq + i] =
                 dense_product(dense_row(t->d_out, i, t->h, head, t->dv),
                               dense_row(t->out, i, t->h, head, t->dv), t->dv);
-            for (int64_t j = 0; j < t->sk; j++)
-                if (dense_sees(t, i, j))
-                    dense_backward_pair(t, i, j, head);
             // The weight of the sink, whose value is zero.
             double weight =
                 isinf(t->sink[head]) ? 0 : exp(t->sink[head] - t->lse[head * t->sq + i]);
             t->d_sink[head] += weight * (0 - t->delta[head * t->sq + i]);
         }
+        dense_backward_pairs(t, head);
+    }
 }

@@ -13,6 +13,7 @@ struct dense {
     int h, hk, dk, dv;
     double *q, *k, *v, *d_out;                   // inputs
     double *bias, *sink;                         // [head][query][key], [head]
+    double *logits;                              // of pairs that see each other, by dense_forward
     double *out, *lse, *delta, *d_q, *d_k, *d_v; // results; lse, delta [head][position]
     double *d_bias, *d_sink, *max_logit;
     double *terms_q, *terms_k; // squares of the terms of dQ and dK, [head][position]

@@ -11,6 +11,7 @@
 #include "tests/rank/random_cases.h"
 #include "tests/support/cases.h"
 #include "tests/support/generate.h"
+#include "tests/support/part.h"
 #include "tests/support/runner.h"
 #include "tests/support/world.h"
 
@@ -170,7 +171,7 @@ static bool shows(const struct mutation *mutation)
 START_TEST(deliberate_errors_are_found_and_made_small)
 {
     for (int m = _i; m < mutations_count; m += SLICES) {
-        if (!shows(&mutations[m]))
+        if (!shows(&mutations[m]) || m / SLICES % test_part() != 0)
             continue;
         set_mutation(&mutations[m]);
         found_and_made_small();

@@ -86,7 +86,7 @@ static void model_case(struct cp_case *c, int index, int world_size, enum case_d
     c->mask = model->mask;
     c->batch = 2;
     c->head_dim_qk = c->head_dim_v = 128;
-    c->seqlen_q = c->seqlen_kv = 128;
+    c->seqlen_q = c->seqlen_kv = 64;
 }
 
 #define MODELS ((int)(sizeof(models) / sizeof(*models)))
@@ -242,6 +242,8 @@ START_TEST(neighbours_leave_no_trace)
 {
     struct cp_case c, other;
     model_case(&c, 2, 2, DTYPE_BF16);
+    c.heads = 8;
+    c.kv_heads = 1;
     c.seqlen_q = c.seqlen_kv = 67;
     comm_set(&c, comms[_i], 1);
     uint64_t digest = digest_of(&c);
