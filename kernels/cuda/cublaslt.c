@@ -38,10 +38,13 @@
 
 #define VECTOR 8 // elements
 
+// Products in fp32 that a bias is added to afterwards, some rows at a time.
+#define WIDE_BYTES ((size_t)32 << 20)
+
 // A product of a shape, as it was prepared. Pointers count by their alignment.
 struct choice {
     struct gemm shape; // without pointers
-    bool has_bias;
+    bool has_bias, wide;
     uint32_t alignment[4]; // a, b, c, bias
     cublasLtMatmulDesc_t product;
     cublasLtMatrixLayout_t a, b, c;
@@ -56,6 +59,7 @@ struct cublaslt {
 #undef POINTER
     cublasLtHandle_t handle;
     void *workspace;
+    float *wide; // WIDE_BYTES
     struct choice choices[CHOICES_MAX];
     int count, next;
 };
@@ -83,10 +87,12 @@ static struct cublaslt *cublaslt_create(void)
 {
     struct cublaslt *lt = calloc(1, sizeof(*lt));
     if (lt && functions_find(lt) && lt->cublasLtCreate(&lt->handle) == CUBLAS_STATUS_SUCCESS &&
-        cudaMalloc(&lt->workspace, WORKSPACE_BYTES) != cudaSuccess) {
+        cudaMalloc(&lt->workspace, WORKSPACE_BYTES + WIDE_BYTES) != cudaSuccess) {
         cudaGetLastError();
         lt->workspace = NULL;
     }
+    if (lt && lt->workspace)
+        lt->wide = (float *)(void *)((char *)lt->workspace + WORKSPACE_BYTES);
     return lt;
 }
 
@@ -139,7 +145,7 @@ static bool describe(const struct cublaslt *lt, const struct gemm *g, struct cho
     cublasOperation_t first = g->form == PRODUCT_NT ? CUBLAS_OP_T : CUBLAS_OP_N;
     cublasOperation_t second = g->form == PRODUCT_TN ? CUBLAS_OP_T : CUBLAS_OP_N;
     cublasLtEpilogue_t epilogue = g->bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
-    cudaDataType type = type_of(g->dtype);
+    cudaDataType type = type_of(g->dtype), result = c->wide ? CUDA_R_32F : type;
     int64_t b_rows = g->form == PRODUCT_NT ? g->k : g->n,
             b_columns = g->form == PRODUCT_NT ? g->n : g->k;
     int64_t a_rows = g->form == PRODUCT_TN ? g->m : g->k,
@@ -157,7 +163,7 @@ static bool describe(const struct cublaslt *lt, const struct gemm *g, struct cho
                                            b_rows) &&
            !lt->cublasLtMatrixLayoutCreate(&c->a, type, (uint64_t)a_rows, (uint64_t)a_columns,
                                            a_rows) &&
-           !lt->cublasLtMatrixLayoutCreate(&c->c, type, (uint64_t)g->n, (uint64_t)g->m, g->n);
+           !lt->cublasLtMatrixLayoutCreate(&c->c, result, (uint64_t)g->n, (uint64_t)g->m, g->n);
 }
 
 static bool choose(const struct cublaslt *lt, struct choice *c)
@@ -194,7 +200,7 @@ static bool choose(const struct cublaslt *lt, struct choice *c)
 }
 
 // Where sides are not whole vectors the library rounds a product before it adds a bias or what C
-// holds, which is one rounding too many.
+// holds, which is one rounding too many. Such products are made in fp32 first.
 static bool rounds_once(const struct gemm *g, const uint32_t alignment[4])
 {
     uint32_t bytes = g->dtype == DTYPE_FP32 ? 4 : 2;
@@ -204,7 +210,9 @@ static bool rounds_once(const struct gemm *g, const uint32_t alignment[4])
     return !g->bias || whole;
 }
 
-static struct choice key_of(const struct gemm *g)
+// `wide`: C is fp32 whatever the dtype; the bytes between A's rows of a piece and of the next. 0: C
+// has the dtype.
+static struct choice key_of(const struct gemm *g, int64_t wide)
 {
     struct choice key;
     memset(&key, 0, sizeof(key));
@@ -213,21 +221,20 @@ static struct choice key_of(const struct gemm *g)
     key.shape.m = g->m;
     key.shape.n = g->n;
     key.shape.k = g->k;
-    const void *data[] = {g->a, g->b, g->c, g->bias};
+    const void *data[] = {(const void *)((uintptr_t)g->a | (uintptr_t)wide), g->b, g->c, g->bias};
     for (int i = 0; i < 4; i++)
         key.alignment[i] = alignment_of(data[i]);
     key.has_bias = g->bias != NULL;
+    key.wide = wide > 0;
     return key;
 }
 
 // How a product is made; the oldest makes room for a new one. NULL: not by this library.
-static struct choice *choice_of(const struct gemm *g)
+static struct choice *choice_of(const struct gemm *g, int64_t wide)
 {
-    if (!loaded)
-        loaded = cublaslt_create();
     struct cublaslt *lt = loaded;
-    struct choice key = key_of(g);
-    if (!lt || !lt->handle || g->k == 0 || !rounds_once(g, key.alignment))
+    struct choice key = key_of(g, wide);
+    if (!rounds_once(g, key.alignment))
         return NULL;
     for (int i = 0; i < lt->count; i++)
         if (memcmp(&lt->choices[i], &key, offsetof(struct choice, product)) == 0)
@@ -240,16 +247,9 @@ static struct choice *choice_of(const struct gemm *g)
     return c->usable ? c : NULL;
 }
 
-static bool lt_supports(struct attention_backend *backend, const struct gemm *g)
+static enum status choice_run(struct attention_backend *backend, const struct choice *c,
+                              const struct gemm *g, struct error *error)
 {
-    (void)backend;
-    return choice_of(g) != NULL;
-}
-
-static enum status lt_run(struct attention_backend *backend, const struct gemm *g,
-                          struct error *error)
-{
-    const struct choice *c = choice_of(g);
     const struct cublaslt *lt = loaded;
     float one = 1, zero = 0;
     cublasStatus_t status = CUBLAS_STATUS_SUCCESS;
@@ -264,6 +264,82 @@ static enum status lt_run(struct attention_backend *backend, const struct gemm *
         return STATUS_OK;
     return error_set(error, STATUS_INTERNAL, "cuBLASLt reports %d for %lld x %lld x %lld",
                      (int)status, (long long)g->m, (long long)g->n, (long long)g->k);
+}
+
+// ---- in fp32, then the bias ----
+
+// Rows of C at a time; 0: not this way. A transposed A has no consecutive rows.
+static int64_t wide_rows(const struct gemm *g)
+{
+    int64_t rows = (int64_t)(WIDE_BYTES / sizeof(float)) / g->n;
+    if (!loaded->wide || !g->bias || rows >= g->m)
+        return loaded->wide && g->bias ? g->m : 0;
+    rows -= rows % (rows < 128 ? VECTOR : 128);
+    return g->form == PRODUCT_TN ? 0 : rows;
+}
+
+static int64_t row_bytes(const struct gemm *g)
+{
+    return g->k * (g->dtype == DTYPE_FP32 ? 4 : 2);
+}
+
+// The product of some rows without the bias.
+static struct gemm piece_of(const struct gemm *g, int64_t first, int64_t rows)
+{
+    struct gemm piece = *g;
+    piece.m = g->m - first < rows ? g->m - first : rows;
+    piece.a = (const char *)g->a + first * row_bytes(g);
+    piece.bias = NULL;
+    piece.c = loaded->wide;
+    return piece;
+}
+
+static bool wide_supports(const struct gemm *g)
+{
+    int64_t rows = wide_rows(g);
+    if (rows == 0)
+        return false;
+    int64_t step = rows * row_bytes(g);
+    struct gemm first = piece_of(g, 0, rows), last = piece_of(g, (g->m - 1) / rows * rows, rows);
+    return choice_of(&first, step) && choice_of(&last, step);
+}
+
+static enum status wide_run(struct attention_backend *backend, const struct gemm *g,
+                            struct error *error)
+{
+    int64_t rows = wide_rows(g), step = rows * row_bytes(g);
+    size_t bytes = g->dtype == DTYPE_FP32 ? 4 : 2;
+    enum status status = STATUS_OK;
+    for (int64_t first = 0; first < g->m && status == STATUS_OK; first += rows) {
+        struct gemm piece = piece_of(g, first, rows);
+        const struct choice *c = choice_of(&piece, step);
+        status = c ? choice_run(backend, c, &piece, error)
+                   : error_set(error, STATUS_INTERNAL, "cuBLASLt makes no product of %lld rows",
+                               (long long)piece.m);
+        if (status == STATUS_OK)
+            bias_round_cuda(backend, g->dtype, piece.m, g->n, loaded->wide, g->bias,
+                            (char *)g->c + (size_t)(first * g->n) * bytes);
+    }
+    return status;
+}
+
+// ---- the provider ----
+
+static bool lt_supports(struct attention_backend *backend, const struct gemm *g)
+{
+    (void)backend;
+    if (!loaded)
+        loaded = cublaslt_create();
+    if (!loaded || !loaded->handle || g->k == 0)
+        return false;
+    return choice_of(g, 0) || wide_supports(g);
+}
+
+static enum status lt_run(struct attention_backend *backend, const struct gemm *g,
+                          struct error *error)
+{
+    const struct choice *c = choice_of(g, 0);
+    return c ? choice_run(backend, c, g, error) : wide_run(backend, g, error);
 }
 
 static const struct gemm_provider gemm_cublaslt = {

@@ -247,6 +247,26 @@ void sum_parts_cuda(struct attention_backend *backend, enum case_dtype dtype,
 
 template <class Dtype>
 __global__ void __launch_bounds__(THREADS)
+    bias_round(int64_t m, int64_t n, const float *wide, const typename Dtype::stored *bias,
+               typename Dtype::stored *c)
+{
+    FOR_EACH(i, m * n)
+    c[i] = Dtype::round(wide[i] + Dtype::value(bias[i % n]));
+}
+
+void bias_round_cuda(struct attention_backend *backend, enum case_dtype dtype, int64_t m, int64_t n,
+                     const float *wide, const void *bias, void *c)
+{
+    with_dtype(dtype, [&](auto type) {
+        typedef typename decltype(type)::stored stored;
+        bias_round<decltype(type)><<<blocks_for(m * n), THREADS, 0, backend->queue.stream>>>(
+            m, n, wide, (const stored *)bias, (stored *)c);
+    });
+    cuda_launched(backend, "the bias of a product");
+}
+
+template <class Dtype>
+__global__ void __launch_bounds__(THREADS)
     product(int form, int64_t m, int64_t n, int64_t k, const typename Dtype::stored *a,
             const typename Dtype::stored *b, const typename Dtype::stored *bias,
             typename Dtype::stored *c)
