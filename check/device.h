@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Arrays in the memory of a device: what the library asks of its CUDA part, which is a shared
-// object of the same build that is loaded when it is wanted.
+// Arrays in device memory: the interface of the library to its CUDA part, a shared object of the
+// same build that is loaded on demand.
 #ifndef CPATTN_CHECK_DEVICE_H
 #define CPATTN_CHECK_DEVICE_H
 
@@ -9,33 +9,33 @@
 struct collective_judge;
 struct linear_tools;
 
-// Called with figures that are a fail, while the device still holds what `statistics` read.
+// Called for a fail, while the data that `statistics` reads is still on the device.
 typedef void device_failed(struct cpattn_check *check, const struct cpattn_array *results,
                            diagnosis_statistics *statistics, void *context,
                            struct rank_report *report);
 
-// An array of the caller's and what it holds.
+// An array of the caller and its tensor.
 struct device_array {
     const struct cpattn_array *array;
     struct cpattn_shape shape;
     size_t element_bytes;
 };
 
-// What the judges of collectives and linear layers do on a device, between jobs_begin() and
+// Functions of the judges of collectives and linear layers on a device, between jobs_begin() and
 // jobs_end().
 struct job_work {
     const struct collective_judge *collective;
     const struct linear_tools *linear;
     void *queue; // of both
-    int before;  // the device that was current
+    int before;  // the previous current device
 };
 
 struct check_device {
-    const char *version; // of the package: both parts are of one build
+    const char *version; // version of the package; both parts are of one build
     size_t state_bytes;  // of struct cpattn_check
     enum status (*open)(int device, void *stream, struct device_judge **judge, struct error *error);
-    void (*close)(struct device_judge *judge); // takes NULL
-    // Arrays are checked; each returns when the device is through.
+    void (*close)(struct device_judge *judge); // accepts NULL
+    // Arrays are valid. Each function returns when the device has finished.
     enum status (*fill)(struct device_judge *judge, const struct cpattn_check *check,
                         enum cpattn_tensor tensor, const struct cpattn_array *array,
                         struct error *error);
@@ -43,13 +43,13 @@ struct check_device {
                           const struct cpattn_array *results, device_failed *failed,
                           struct rank_report *report, struct error *error);
     bool (*read)(struct device_judge *judge, void *host, const void *device, size_t bytes);
-    // All elements of an array of the device, from or to [rows][heads][dim] of the host.
+    // Copies all elements of a device array from or to [rows][heads][dim] on the host.
     enum status (*get)(struct device_judge *judge, const struct device_array *array, void *host,
                        struct error *error);
     enum status (*put)(struct device_judge *judge, const struct device_array *array,
                        const void *host, struct error *error);
-    // Work that follows the caller's stream, room for it, which ends with the next one, and its
-    // end: the device is through, and what failed on it is reported.
+    // Begins work after the caller's stream; returns memory, valid until the next call; ends the
+    // work: waits for the device and returns its errors.
     void (*jobs_begin)(struct device_judge *judge, struct job_work *work);
     enum status (*jobs_room)(struct device_judge *judge, size_t bytes, void **room,
                              struct error *error);
@@ -57,37 +57,37 @@ struct check_device {
                             struct error *error);
 };
 
-// The one symbol of the CUDA part.
+// The only symbol of the CUDA part.
 #define CHECK_CUDA_TABLE "cpattn_check_cuda_table"
 typedef const struct check_device *check_cuda_table(void);
 
-// Loads the CUDA part. UNIMPLEMENTED, with the reason, where there is none.
+// Loads the CUDA part. UNIMPLEMENTED with the reason: it is not available.
 enum status device_part(const struct check_device **table, struct error *error) MUST_CHECK;
 
-// Hands the check to a device, as cpattn_check_device() does, with the CUDA part that is given.
+// Selects a device for the check, as cpattn_check_device(), with the given CUDA part.
 enum status device_use(struct cpattn_check *check, const struct check_device *table, int device,
                        void *stream, struct error *error) MUST_CHECK;
 // The same for the check of a job, as cpattn_check_job_device().
 enum status job_device_use(struct cpattn_check_job *job, const struct check_device *table,
                            int device, void *stream, struct error *error) MUST_CHECK;
 
-// The functions of the device that the check has.
+// The functions for the check's device.
 enum status device_fill(const struct cpattn_check *check, enum cpattn_tensor tensor,
                         const struct cpattn_array *array, struct error *error) MUST_CHECK;
 enum status device_verify(struct cpattn_check *check, const struct cpattn_array *results,
                           struct cpattn_check_verdict *v, struct error *error) MUST_CHECK;
-// Rows of `shape` of an input or result, densely; `host` has room for them.
+// Copies the rows of `shape` of an input or result to or from the dense array `host`.
 enum status device_get(const struct cpattn_check *check, enum cpattn_tensor tensor,
                        const struct cpattn_array *array, struct cpattn_shape shape, void *host,
                        struct error *error) MUST_CHECK;
-// What only the host makes: a dense array of host memory to be filled, whose data free() takes, and
-// the copy of it.
+// For tensors that only the host computes: creates a dense host array (data from malloc()), and
+// copies it to the device.
 enum status device_mirror(const struct cpattn_check *check, enum cpattn_tensor tensor,
                           struct cpattn_array *host, struct error *error) MUST_CHECK;
 enum status device_put(const struct cpattn_check *check, enum cpattn_tensor tensor,
                        const struct cpattn_array *array, const struct cpattn_array *host,
                        struct error *error) MUST_CHECK;
-// The elements of one row and head; NaN where they cannot be had.
+// Reads the elements of one row and head; NaN if they cannot be read.
 void device_read(const struct cpattn_check *check, enum cpattn_tensor tensor, const void *at,
                  float *values);
 void device_close(struct cpattn_check *check);

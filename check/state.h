@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A check, for the files that it is made of.
+// The state of a check, for the files of the library.
 #ifndef CPATTN_CHECK_STATE_H
 #define CPATTN_CHECK_STATE_H
 
@@ -27,12 +27,12 @@ struct rows {
     int64_t *row_of; // [tokens of all sequences]: the row of a token; -1: it has none
 };
 
-// Rows of the bias and of its gradient as the caller has them, and the lines that they are added up
-// in: consecutive queries of a chunk have consecutive lines, or all the same one.
+// Rows of the bias and its gradient in the caller's order, and the lines of their sums: consecutive
+// queries of a chunk have consecutive lines, or all the same line.
 struct bias_lines {
     int64_t rows, lines;
     int64_t *line_of_row;      // [rows]; -1: the row belongs to padding
-    int64_t *line_of_position; // [seqlen_q], or NULL where lines are of something else
+    int64_t *line_of_position; // [seqlen_q]; NULL: lines are not positions
     int64_t *position_of_row;  // likewise
     int64_t *line_of_query;    // [rows of queries]; likewise
 };
@@ -40,22 +40,22 @@ struct bias_lines {
 struct cpattn_check {
     struct cp_case c;
     int rank;
-    bool placed;         // tokens have been named, on either side
+    bool placed;         // cpattn_check_place() has replaced the tokens of a side
     struct rows rows[2]; // by enum shard_side
-    int64_t *first[2];   // [batch]: tokens of the sequences before
+    int64_t *first[2];   // [batch]: number of tokens of the sequences before
     struct bias_lines bias;
     enum cpattn_sums sums;
     struct room room;
-    struct given *given;  // inputs of the caller's, that the case points to; NULL: they are drawn
-    uint64_t given_count; // how often they have been given
-    const struct check_device *device; // whose memory arrays are; NULL: the host's
+    struct given *given;  // inputs of the caller, to which the case points; NULL: inputs are drawn
+    uint64_t given_count; // number of calls that gave inputs
+    const struct check_device *device; // device of the arrays; NULL: host memory
     struct device_judge *device_judge;
 };
 
 // ---- tokens -------------------------------------------------------------------------------------
 
-// Orders the tokens. RESOURCE_EXHAUSTED when memory is short, INVALID_ARGUMENT with the row where a
-// token comes twice.
+// Orders the tokens. RESOURCE_EXHAUSTED: memory is short. INVALID_ARGUMENT with the row of a
+// duplicate token.
 enum status rows_order(const struct cp_case *c, enum shard_side side, struct rows *rows,
                        struct error *error) MUST_CHECK;
 enum status rows_alloc(const struct cp_case *c, enum shard_side side, int64_t count,
@@ -66,40 +66,39 @@ void rows_fini(struct rows *rows);
 enum status rows_of_rank(const struct cp_case *c, int rank, enum shard_side side, struct rows *rows,
                          struct error *error) MUST_CHECK;
 
-// The row of a token of the check; -1 where it has none.
+// The row of a token of the check; -1: it has no such token.
 int64_t row_of_token(const struct cpattn_check *check, enum shard_side side, int32_t sequence,
                      int64_t position);
 bool row_is_padding(const struct cpattn_check *check, enum shard_side side, int64_t row);
 
-// The tokens of a side as spans, which free() takes: those of the rank, or after
-// cpattn_check_place() of numbers in the order of the tokens, `row_step` apart. NULL when memory is
-// short.
+// The tokens of a side as spans, from malloc(): those of the rank, or after cpattn_check_place()
+// rows in the order of the tokens, `row_step` apart. NULL: memory is short.
 struct span *spans_of_check(const struct cpattn_check *check, enum shard_side side,
                             int64_t row_step, int *count);
 
-// The lines of the check's queries; none without a bias.
+// Computes the lines of the check's queries; none without a bias.
 enum status bias_lines_make(const struct cpattn_check *check, struct bias_lines *lines,
                             struct error *error) MUST_CHECK;
 void bias_lines_fini(struct bias_lines *lines);
-// The line of a query; -1 where the check has none for it. `row` is that of row_of_token().
+// The line of a query; -1: it has none. `row` is from row_of_token().
 int64_t bias_line_of(const struct cpattn_check *check, int32_t sequence, int64_t position,
                      int64_t row);
-// Sequence and position that a row of the bias is of, each 0 where it is of all.
+// Sequence and position of a row of the bias, each 0 if the row is for all.
 struct element bias_row_element(const struct cpattn_check *check, int64_t row);
 
 // ---- tensors ------------------------------------------------------------------------------------
 
 bool tensor_exists(enum cpattn_tensor tensor);
 bool tensor_is_input(enum cpattn_tensor tensor);
-// Whether the tensor has a row for each token of a side, and not for something else.
+// True if the tensor has a row for each token of a side.
 bool tensor_has_tokens(enum cpattn_tensor tensor);
 enum shard_side tensor_side(enum cpattn_tensor tensor);
 enum case_dtype tensor_dtype(const struct cp_case *c, enum cpattn_tensor tensor);
-enum report_tensor tensor_report(enum cpattn_tensor tensor); // of a result
-enum input_tensor tensor_input(enum cpattn_tensor tensor);   // of Q, K, V or dO
+enum report_tensor tensor_report(enum cpattn_tensor tensor); // for a result
+enum input_tensor tensor_input(enum cpattn_tensor tensor);   // for Q, K, V or dO
 
-// Whether the case has the tensor: INVALID_ARGUMENT for a gradient of a case without training, a
-// bias where there is none, and so on.
+// Checks that the case has the tensor: INVALID_ARGUMENT for a gradient without training, a bias of
+// a case without bias, and so on.
 enum status tensor_check(const struct cp_case *c, enum cpattn_tensor tensor,
                          struct error *error) MUST_CHECK;
 
@@ -108,7 +107,7 @@ void given_destroy(struct given *given); // takes NULL
 enum cpattn_status status_public(enum status status, const struct error *from,
                                  struct cpattn_error *error);
 
-// INVALID_ARGUMENT where rows or heads of an array overlap.
+// INVALID_ARGUMENT: rows or heads of an array overlap.
 enum status array_check(const struct cpattn_check *check, enum cpattn_tensor tensor,
                         const struct cpattn_array *array, struct error *error) MUST_CHECK;
 
@@ -118,10 +117,10 @@ void array_read(const struct cpattn_check *check, enum cpattn_tensor tensor,
 void array_write(const struct cpattn_check *check, enum cpattn_tensor tensor,
                  const struct cpattn_array *array, int64_t row, int head, const float *values);
 
-// Room for the elements of any row and head.
+// Maximum number of elements of a row and head.
 float *values_alloc(const struct cp_case *c, struct error *error);
 
-// Elements behind `data` of the first one of a row and head; bytes of an element.
+// Offset in elements of a row and head from `data`; bytes of an element.
 int64_t array_offset(const struct cpattn_array *array, int64_t row, int head);
 size_t tensor_element_bytes(const struct cp_case *c, enum cpattn_tensor tensor);
 
@@ -134,20 +133,20 @@ struct position_range {
     int64_t position, count;
 };
 
-// What is expected of a range: out or dv is `wide`, dq or dk is `other`.
+// Expected results of a range: out or dv in `wide`, dq or dk in `other`.
 struct expected_rows {
     double *wide, *other, *lse, *terms;
     float *wide_twin, *other_twin;
 };
 
-// What is known of the queries once they have been walked over.
+// Results of the walk over the queries.
 struct census {
     struct cpattn_check *check;
-    bool all;            // queries are walked over, not only those of the check
-    bool wants_sums;     // results that add up over queries are made
+    bool all;            // the walk covers all queries of the case, not only those of the check
+    bool wants_sums;     // sums over queries are computed
     double *statistics;  // [3][tokens of all sequences * heads]: LSE, delta, the twin's; NULL: none
-    struct totals heads; // its `heads` alone, by the rank that has the queries
-    double *numbers;     // the memory of these
+    struct totals heads; // only `heads`, by the rank of the queries
+    double *numbers;     // their memory
     double *bias, *bias_twin; // [heads of the bias][lines][seqlen_kv]; NULL: not wanted
     // Memory for one range.
     double *doubles;
@@ -156,17 +155,17 @@ struct census {
     double *delta, *delta_twin;
 };
 
-// What a walk is for, by tensor.
+// The tensors that a walk computes.
 enum status census_init(struct census *x, struct cpattn_check *check,
                         const bool wanted[CPATTN_TENSORS], struct error *error) MUST_CHECK;
 void census_fini(struct census *x);
 
-// Called for each range in which the check has tokens, in the same order every time: that of the
-// daemon's own verification. `e` is NULL where nothing is computed.
+// Called for each range with tokens of the check, always in the order of the daemon's verification.
+// `e` is NULL if nothing is computed.
 typedef enum status range_function(void *context, const struct position_range *s,
                                    const struct expected_rows *e, struct error *error);
 
-// Walks over a side; queries first. The function may be NULL. `compute`: the reference is made.
+// Walks over a side; queries first. The function may be NULL. `compute`: computes the reference.
 enum status census_walk(struct census *x, enum shard_side side, bool compute,
                         range_function *function, void *context, struct error *error) MUST_CHECK;
 
@@ -185,20 +184,20 @@ struct cpattn_check_verdict {
     struct rank_report report;
     struct cpattn_figures figures[REPORT_FIGURES_MAX];
     char text[CHECK_TEXT_BYTES];
-    uint64_t same; // digest of results that must be the same on all ranks
+    uint64_t same; // digest of results that must have the same bits on all ranks
 };
 
 void verdict_append(struct cpattn_check_verdict *v, const struct figures *figures);
 void verdict_write(struct cpattn_check_verdict *v);
 
-// Judges the results that add up over queries, after the walk over them.
+// Judges the sums over queries, after the walk over the queries.
 enum status sums_judge(const struct census *x, const struct cpattn_array *results,
                        struct cpattn_check_verdict *v, struct error *error) MUST_CHECK;
-// Fills one with what is expected.
+// Fills such a result with the expected values.
 enum status sums_fill(const struct census *x, enum cpattn_tensor tensor,
                       const struct cpattn_array *array, struct error *error) MUST_CHECK;
 
-// Looks for the sentence that explains a fail. `statistics` may be NULL.
+// Finds the diagnosis of a fail. `statistics` may be NULL.
 void verdict_diagnose(struct cpattn_check *check, const struct cpattn_array *results,
                       diagnosis_statistics *statistics, void *statistics_context,
                       struct rank_report *report);

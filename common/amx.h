@@ -2,13 +2,12 @@
 // Products of bf16 matrices with sums in fp32, on the matrix unit that processors with AMX have.
 //
 // Products of two bf16 numbers are exact in fp32, and sums are rounded to nearest. Denormals count
-// as zero. Results depend on the shapes and the numbers alone: not on threads, nor on where in
-// memory a matrix lies.
+// as zero. Results depend only on shapes and values, not on threads or addresses.
 //
-// A left factor is row-major. Its rows are read up to the next multiple of AMX_ROWS and its columns
-// up to the next multiple of AMX_DEPTH: memory must be there, and what is read of a row that counts
-// must be finite. A right factor is made of *tiles* of 32 rows and 16 columns, each a run of
-// AMX_TILE elements, which amx_pack() and amx_pack_transposed() write.
+// A left factor is row-major. Rows are read up to the next multiple of AMX_ROWS, and columns up to
+// the next multiple of AMX_DEPTH: this memory must exist, and elements behind a row that is used
+// must be finite. A right factor consists of *tiles* of 32 rows and 16 columns, each AMX_TILE
+// consecutive elements, which amx_pack() and amx_pack_transposed() write.
 #ifndef CPATTN_COMMON_AMX_H
 #define CPATTN_COMMON_AMX_H
 
@@ -19,12 +18,12 @@
 #define AMX_DEPTH 32  // columns of a left factor, rows of a right one
 #define AMX_TILE  512 // elements of a tile of a right factor
 
-// "no" in this variable of the environment, before the first call, does without AMX.
+// The value "no" of this environment variable, before the first call, disables AMX.
 #define AMX_VARIABLE "CPATTN_AMX"
 
-// Whether this process may use what follows: the processor has AMX for bf16 and AVX-512, Linux
-// permits its use, which it is asked for, and the environment does not forbid it. The same at each
-// call. Where it is false nothing else here may be called.
+// True if this process may use AMX: the processor has AMX for bf16 and AVX-512, Linux permits its
+// use on request, and the environment does not disable it. Every call returns the same. If it is
+// false, no other function of this header may be called.
 bool amx_usable(void);
 
 static inline int64_t amx_rows_padded(int64_t count)
@@ -37,44 +36,44 @@ static inline int64_t amx_depth_padded(int64_t count)
     return (count + AMX_DEPTH - 1) / AMX_DEPTH * AMX_DEPTH;
 }
 
-// A right factor: tiles, and how many elements apart they begin.
+// A right factor: tiles, and the distances between them in elements.
 struct amx_right {
     const uint16_t *tiles;
     int64_t next_columns; // of the next 16 columns
     int64_t next_rows;    // of the next 32 rows
 };
 
-// Elements of the tiles of a right factor [k][n].
+// Number of elements of the tiles of a right factor [k][n].
 int64_t amx_right_elements(int64_t k, int64_t n);
 
-// Packs B [k][n], `ld` elements between rows; elements of tiles that B does not have become 0. More
-// rows, from a multiple of AMX_DEPTH on, may be packed behind the tiles that are there.
+// Packs B [k][n], `ld` elements between rows; elements of tiles outside of B become 0. More rows,
+// from a multiple of AMX_DEPTH on, may be packed behind existing tiles.
 void amx_pack(int64_t k, int64_t n, const uint16_t *b, int64_t ld, uint16_t *tiles);
 struct amx_right amx_right(const uint16_t *tiles, int64_t n);
 
-// The same of the transpose of B [n][k]. More columns, from a multiple of AMX_ROWS on, may be
-// packed behind the tiles that are there.
+// The same for the transpose of B [n][k]. More columns, from a multiple of AMX_ROWS on, may be
+// packed behind existing tiles.
 void amx_pack_transposed(int64_t n, int64_t k, const uint16_t *b, int64_t ld, uint16_t *tiles);
 struct amx_right amx_right_transposed(const uint16_t *tiles, int64_t k);
 
 // C [m][n] = A [m][k] B [k][n], or with `add` C += A B. lda and ldc count elements between rows.
-// What is summed up in a row is at most 512 products long; such sums are added up in C.
+// Sums of at most 512 products are added to C.
 void amx_multiply(int64_t m, int64_t n, int64_t k, const uint16_t *a, int64_t lda,
                   struct amx_right b, float *c, int64_t ldc, bool add);
 
-// The same where a factor is the sum of two pieces, as amx_split() makes them: the second one lies
-// a_rest or b_rest elements behind the first. 0: there is none. Not both may be in pieces.
+// The same with one factor as the sum of two pieces from amx_split(): the second piece is a_rest or
+// b_rest elements behind the first; 0: there is none. Only one factor may be in pieces.
 void amx_multiply_pieces(int64_t m, int64_t n, int64_t k, const uint16_t *a, int64_t lda,
                          int64_t a_rest, struct amx_right b, int64_t b_rest, float *c, int64_t ldc,
                          bool add);
 
-// x is head + rest but for some 2^-17 of it: head is x rounded to bf16, to nearest and ties to
-// even, rest what is left, rounded likewise, or 0 where head is not finite. rest may be NULL. Any
-// count from 0 up.
+// Splits x into head + rest, with a relative error of about 2^-17: head is x rounded to bf16, to
+// nearest, ties to even; rest is the difference, rounded in the same way, or 0 if head is not
+// finite. rest may be NULL. Any count >= 0.
 void amx_split(int64_t count, const float *x, uint16_t *head, uint16_t *rest);
 
-// to [columns][rows] = the transpose of from [rows][columns], whose rows lie ld_to and ld_from
-// elements apart; neither overlaps the other.
+// to [columns][rows] = the transpose of from [rows][columns], with rows ld_to and ld_from elements
+// apart; they do not overlap.
 void amx_transpose(int64_t rows, int64_t columns, const float *from, int64_t ld_from, float *to,
                    int64_t ld_to);
 

@@ -89,7 +89,7 @@ enum status channel_send_fds(int fd, enum channel_type type, uint32_t generation
                              const void *payload, uint32_t length, const int *fds, int count,
                              struct error *error) MUST_CHECK;
 
-// Receives one frame; waits for it where the descriptor is blocking. `payload` has room for
+// Receives one frame; waits for it if the descriptor is blocking. `payload` has room for
 // CHANNEL_PAYLOAD_MAX bytes and is aligned for the structs it may hold. NOT_FOUND: nothing there
 // yet (non-blocking descriptor); UNAVAILABLE: the peer is gone; DATA_LOSS: not a frame, or one cut
 // short, too long or of an unknown type; FAILED_PRECONDITION: a frame of another channel version;

@@ -15,7 +15,7 @@
 // and at most 36 KiB as text.
 #define SEQUENCES_MAX           1024
 #define HEADS_MAX               4096
-#define HEAD_DIM_MAX            256 // what the kernels are built for
+#define HEAD_DIM_MAX            256 // supported by the kernels
 #define MODEL_NAME_MAX          64
 // Name of an implementation, with its NUL, and guests of one daemon.
 #define IMPLEMENTATION_NAME_MAX 32
@@ -33,42 +33,42 @@
 // file.
 #define TOKEN_BYTES_MIN   16
 #define TOKEN_BYTES_MAX   256
-// What unpacking one message may allocate. protobuf-c expands small input up to 49-fold.
+// Bytes that unpacking one message may allocate. protobuf-c expands small input up to 49-fold.
 #define DECODE_BYTES_MAX  (1024 * 1024)
-// The same of a reply. The largest has 1536 messages of figures, and for one with more than 16
-// fields protobuf-c takes more than 1 KiB beside it.
+// The same for a reply. The largest has 1536 messages of figures, and protobuf-c uses more than 1
+// KiB of additional memory for one with more than 16 fields.
 #define DECODE_REPLY_MAX  (4 * 1024 * 1024)
 
 // A frame between daemon and rank: one datagram of a SOCK_SEQPACKET pair.
 #define CHANNEL_PAYLOAD_MAX (64 * 1024)
 
-// Jobs the daemon holds at once, queued and running. Beyond: RESOURCE_EXHAUSTED at once.
+// Jobs of the daemon, queued and running. Further ones are RESOURCE_EXHAUSTED at once.
 #define JOBS_MAX         4096
-// Request ids remembered after their answer, so that the same request is not run a second time.
+// Stored ids of answered requests, so that a repeated request does not run again.
 #define ANSWERED_IDS_MAX 4096
-// What the answers to them take; the oldest go first. A verdict on 8 ranks has some 10 KiB.
+// Bytes of their stored answers; the oldest are freed first. A verdict on 8 ranks has some 10 KiB.
 #define RECALL_BYTES_MAX (32 * 1024 * 1024)
-// Requests that were made again while they were queued or running, and wait for the same answer.
+// Repeated requests that wait for the answer of a queued or running one.
 #define ATTACHED_MAX     1024
 // Connections of clients.
 #define CLIENTS_MAX      1024
-// Events that the daemon remembers for watchers, 1.5 MiB, and those of one answer to them.
+// Events that the daemon stores for watchers, 1.5 MiB, and events per answer.
 #define EVENTS_KEPT      1024
 #define EVENTS_REPLY_MAX 256
-// Watchers that wait for one, in all and of one user.
+// Waiting watchers, in total and of one user.
 #define WATCHERS_MAX     64
 #define WATCHERS_USER    16
 // Rank processes alive at once over all pools; the least recently used idle pool makes room.
 #define RANKS_MAX        256
 // Pools alive at once.
 #define POOLS_MAX        64
-// Exclusive compute units (GPUs, or cores on the CPU backend) of one host that pools are dealt.
+// Exclusive compute units (GPUs, or cores on the CPU backend) of one host.
 #define DEVICES_MAX      64
 // Hosts over which the pools of a daemon may be spread, and the name of one with its NUL.
 #define HOSTS_MAX        64
 #define HOST_NAME_BYTES  64
 
-// The stderr of each rank that the daemon keeps, and the part of it that travels in an answer.
+// The stored stderr of each rank, and the part of it in an answer.
 #define STDERR_RING_BYTES (64 * 1024)
 #define STDERR_TAIL_BYTES 4096
 

@@ -38,12 +38,13 @@ enum compiled_mutation {
 };
 
 #ifdef CPATTN_MUTATIONS
-// Roundings that are no errors: other honest kernels make them, the CPU's do not. A bit mask.
+// Roundings of other honest kernels that the CPU's kernels do not have; they are not errors. A bit
+// mask.
 enum rounding {
     ROUNDS_WEIGHTS = 1, // P and dS to the dtype before products, as on matrix units
     ROUNDS_STALE = 2,   // P against an older maximum of the row
     ROUNDS_PARTIAL = 4, // the result of a slice to the dtype before it is merged
-    ROUNDS_OUT = 8,     // O to the dtype before delta is made of it
+    ROUNDS_OUT = 8,     // O to the dtype before delta is computed
     ROUNDS_SUMS = 16,   // dK and dV to the dtype whenever a part is added: not honest
 };
 extern int mutation_rounds;

@@ -66,7 +66,7 @@ struct figures {
     double rmse_rel;      // RMS of the error / RMS of the reference
     double rmse_limit;    // what it may be
     double max_abs;       // largest absolute error
-    double worst_element; // largest error of an element / what it may be
+    double worst_element; // largest error of an element / its limit
     double worst_row_rel; // RMS of the error of the worst row in units of the twin's (a row is the
                           // vector of one token and one head)
     double worst_row_limit;
@@ -76,25 +76,25 @@ struct figures {
     double twin_rel;       // RMS of the twin's error / RMS of the reference; 0: not measured.
                            // rmse_rel / twin_rel is the error in units of the twin's
     double slope;          // <error, reference> / <reference, reference>: 0.01 is 1 % too large
-    double slope_limit;    // what its absolute value may be
+    double slope_limit;    // limit of its absolute value
     int64_t judged;        // elements that were compared; fewer than `elements` of a sample
-    int64_t te_mismatches; // elements outside TransformerEngine's elementwise rule; decides nothing
+    int64_t te_mismatches; // elements outside TransformerEngine's elementwise rule; for information
     int32_t remark;        // enum report_remark
     char name[TENSOR_NAME_MAX]; // letters, digits and underscores; "" with attention
 };
 
 struct timings {
     uint64_t plan_ns, inputs_ns, forward_ns, backward_ns;
-    uint64_t exchange_ns; // an exchange was under way
-    uint64_t exposed_ns;  // nothing but an exchange could go on
+    uint64_t exchange_ns; // an exchange was in progress
+    uint64_t exposed_ns;  // only an exchange was in progress
     uint64_t reference_ns, compare_ns;
-    uint64_t launch_ns; // the host put the plan on the device's streams; 0: it ran it itself
+    uint64_t launch_ns; // time to enqueue the plan on the device's streams; 0: the host ran it
 };
 
-// Why the ranks refused a case before it began; they are ready for the next. A rank that could have
-// run it has ABORTED and no text.
+// The reason of a refusal before a case begins; the ranks stay ready. A rank without a reason of
+// its own has ABORTED and no text.
 struct refusal {
-    int32_t status; // enum status; OK: it was run, and the rest of the report is valid
+    int32_t status; // enum status; OK: the case was run, and the rest of the report is valid
     char text[ERROR_TEXT_MAX];
 };
 
@@ -112,7 +112,8 @@ struct diagnosis {
 // the provider that the case names.
 struct provider_use {
     int32_t own_forward, own_backward, provider_forward, provider_backward;
-    char reason[ERROR_TEXT_MAX]; // why the provider did not compute the first of our own; or ""
+    char reason[ERROR_TEXT_MAX]; // why the provider did not compute the first operation of the
+                                 // project's own kernels; or ""
 };
 
 // When an operation of a plan ran, in nanoseconds after the rank began the plan.
@@ -125,7 +126,7 @@ struct op_time {
 #define OP_TIMES_MAX 512
 struct op_times {
     uint64_t begin_ns; // when the rank began the plan, on the machine's monotonic clock
-    int32_t count;     // 0: not asked for
+    int32_t count;     // 0: not wanted
     struct op_time list[OP_TIMES_MAX];
 };
 
@@ -173,7 +174,7 @@ const char *figures_name(const struct figures *f);
 
 enum failure_kind {
     FAILURE_OWN = 1,   // this rank is the cause
-    FAILURE_PEER_LOST, // another rank went away; the cause is elsewhere
+    FAILURE_PEER_LOST, // the rank lost a peer; the cause is another rank
 };
 
 struct rank_failure {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the files of the guest library share.
+// Shared declarations of the guest library.
 #ifndef CPATTN_GUEST_STATE_H
 #define CPATTN_GUEST_STATE_H
 
@@ -9,7 +9,7 @@
 struct cpattn_guest_job {
     const struct job *j;        // a case of attention; NULL: another kind
     const struct plan_run *run; // a job of another kind
-    struct engine *engine;      // that has the device
+    struct engine *engine;      // engine with the device
     const struct cpattn_guest_place *place;
     // Of either.
     uint64_t number;
@@ -19,8 +19,8 @@ struct cpattn_guest_job {
     struct timings *timings;
 
     bool has_lse, unsupported;
-    int with_lse;                   // ranks that have LSE, when all have returned
-    uint64_t start_ns, backward_ns; // of a call; backward_ns 0: not said
+    int with_lse;                   // number of ranks with LSE, after all have returned
+    uint64_t start_ns, backward_ns; // of a call; backward_ns 0: not marked
     char text[ERROR_TEXT_MAX];
 };
 
@@ -31,17 +31,17 @@ struct guest_function {
     void *context;
 };
 
-// The program that this process is; set by cpattn_guest_main() before an engine is made.
+// The guest of this process; set by cpattn_guest_main() before an engine is created.
 extern const struct cpattn_guest *guest_program;
 
-// Its function for a kind of job, attention included; its run is NULL where there is none.
+// Its function for a kind of job, including attention; run is NULL: there is none.
 struct guest_function guest_function_of(const char *kind);
 
 // Writes the phase into the progress word.
 void guest_phase(const struct cpattn_guest_job *job, enum report_phase phase);
 
-// An engine that has inputs, memory and judge of another kind of engine, and the guest's function
-// in the place of a plan. It takes that kind's arguments.
+// An engine with inputs, memory and judge of another engine, and the guest's function in place of a
+// plan. It accepts the arguments of that engine.
 extern const struct engine_kind engine_guest_cpu;
 
 // The kind of engine for a rank with a GPU; NULL: this library has none.

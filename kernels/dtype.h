@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The element types of a case, one element at a time: what every faster conversion has to agree
-// with.
+// Conversion of the element types of a case, one element at a time; faster conversions must give
+// the same bits.
 #ifndef CPATTN_KERNELS_DTYPE_H
 #define CPATTN_KERNELS_DTYPE_H
 

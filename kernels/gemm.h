@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who multiplies matrices for linear layers: providers, tried in their order.
+// Providers of matrix products for linear layers, tried in order.
 #ifndef CPATTN_KERNELS_GEMM_H
 #define CPATTN_KERNELS_GEMM_H
 

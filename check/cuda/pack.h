@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Elements between arrays of any strides and the dense order in which the judge reads them.
+// Copies elements between arrays with any strides and the dense order of the judge.
 #ifndef CPATTN_CHECK_CUDA_PACK_H
 #define CPATTN_CHECK_CUDA_PACK_H
 
@@ -14,8 +14,8 @@ extern "C" {
 // rows x heads x dim elements, all strides in elements. Both arrays are device memory.
 struct pack {
     void *array;            // the caller's
-    const int64_t *offsets; // [rows], device memory: of head 0 of a row in the array; -1: the array
-                            // has none, and the row is left as it is
+    const int64_t *offsets; // [rows], device memory: offset of head 0 of a row in the array; -1:
+                            // the array has no such row, and it is not copied
     int64_t head_stride;
     void *dense;
     int64_t dense_row, dense_head; // strides
@@ -24,7 +24,7 @@ struct pack {
     size_t element_bytes; // 2 or 4
 };
 
-// Copies from the array, or to it, on the queue's stream; what fails is remembered.
+// Copies from the array, or to it, on the queue's stream; the queue stores errors.
 void pack_read(struct cuda_queue *queue, const struct pack *pack);
 void pack_write(struct cuda_queue *queue, const struct pack *pack);
 

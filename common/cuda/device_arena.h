@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// All device memory that a case needs, from one allocation that outlives it: see common/arena.h, of
-// which this is the likeness on the device that is current.
+// All device memory of a case, from one allocation that is kept for the next case: common/arena.h
+// for the current device.
 #ifndef CPATTN_COMMON_CUDA_DEVICE_ARENA_H
 #define CPATTN_COMMON_CUDA_DEVICE_ARENA_H
 
@@ -9,47 +9,47 @@
 
 #include "common/status.h"
 
-#define DEVICE_ARENA_ALIGNMENT 256 // of every piece: what all kernels and copies like best
-// The least to take turns on: several times what the caches of a device hold.
+#define DEVICE_ARENA_ALIGNMENT 256 // of every piece, for fast kernels and copies
+// Minimum size for alternating memory: several times the caches of a device.
 #define DEVICE_ARENA_TURNS     ((size_t)256 << 20)
-// What an idle rank may keep whatever others have; the step above that fits.
+// Memory that an idle rank may always keep.
 #define DEVICE_ARENA_KEPT      ((size_t)512 << 20)
 
 struct device_arena {
     char *base;
     size_t capacity, used;
-    size_t turn;       // where what was taken last ended
-    size_t keep_bytes; // the most that an idle rank keeps
+    size_t turn;       // end of the last used part
+    size_t keep_bytes; // maximum that an idle rank keeps
 };
 
-// The memory of an idle rank is bounded by `keep_bytes`, and by what device_arena_trim() says.
+// `keep_bytes` and device_arena_trim() limit the memory of an idle rank.
 void device_arena_init(struct device_arena *a, size_t keep_bytes);
 void device_arena_fini(struct device_arena *a);
 
-// Adds to *total what a piece of `count` times `size` bytes takes. RESOURCE_EXHAUSTED when that
-// exceeds what can be addressed, or either is negative.
+// Adds the bytes of a piece of `count` times `size` bytes to *total. RESOURCE_EXHAUSTED: the sum
+// exceeds the address space, or one of them is negative.
 enum status device_arena_add(size_t *total, int64_t count, int64_t size,
                              struct error *error) MUST_CHECK;
 
-// Empties the arena and makes room for a sum that device_arena_add() made. What was taken before is
-// invalid. RESOURCE_EXHAUSTED, with what is wanted and what is free, when the device has no more:
-// at once if it never has as much, else after waiting up to a second for others to end.
+// Empties the arena and makes room for a total of device_arena_add(). Earlier pieces become
+// invalid. RESOURCE_EXHAUSTED with the needed and the free memory: at once if the device is too
+// small, else after waiting up to a second for memory of other processes.
 enum status device_arena_reserve(struct device_arena *a, size_t total,
                                  struct error *error) MUST_CHECK;
 
-// The same, but the room begins behind that of the time before, as long as there is room, so that a
-// case that is repeated to be timed finds nothing of the last run in the caches. Takes more memory
-// than is needed for that where there is some.
+// The same, but the room begins behind that of the previous call while it fits, so that a timed
+// repeat of a case does not find its data in the caches. Allocates more memory for this if the
+// device has enough.
 enum status device_arena_reserve_turn(struct device_arena *a, size_t total,
                                       struct error *error) MUST_CHECK;
 
 // The next piece, with undefined contents; never NULL. The caller has reserved it.
 void *device_arena_take(struct device_arena *a, int64_t count, int64_t size);
 
-// Gives memory back that an idle rank does not keep: all of it where it is more than the bound, or
-// where it is more than little and less than three quarters of the device are free. So pools that
-// share a device leave each other these, however many there are. What was taken is invalid; the
-// device is through with it.
+// Frees the memory that an idle rank may not keep: all of it if it exceeds keep_bytes, or if it
+// exceeds DEVICE_ARENA_KEPT and less than three quarters of the device are free. So three quarters
+// of a device stay free for the pools that share it. Pieces become invalid; the device must have
+// finished with them.
 void device_arena_trim(struct device_arena *a);
 
 #endif

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What forward and backward of the CPU backend share: scratch of a fixed size, and slices cut into
+// Shared by forward and backward of the CPU backend: scratch of a fixed size, and slices cut into
 // pieces that fit it.
 //
 // A *block* is consecutive queries of a slice, of heads that share a key head. Its rows are

@@ -2,9 +2,9 @@
 // The CUDA backend: the table of kernels/backend.h for tensors in device memory.
 //
 // Shapes and slices are host memory, read before a call returns; every tensor is device memory. A
-// call only puts work on the backend's stream and waits for nothing. What goes wrong on the device
-// or at a launch is remembered and returned, once, by the next call that returns a status:
-// forward, backward or attention_cuda_finish().
+// call only enqueues work on the backend's stream and does not wait. An error of the device or of a
+// launch is stored and returned once, by the next call that returns a status: forward, backward or
+// attention_cuda_finish().
 //
 // A backend belongs to one thread, which keeps its device current.
 #ifndef CPATTN_KERNELS_CUDA_BACKEND_H
@@ -21,16 +21,16 @@ extern "C" {
 
 struct backend_ops;
 
-// create() takes the device that is current. UNAVAILABLE where there is none that this build has
-// code for, RESOURCE_EXHAUSTED when its memory is short. destroy() waits for the stream.
+// create() uses the current device. UNAVAILABLE: there is no device that this build has code for;
+// RESOURCE_EXHAUSTED: its memory is short. destroy() waits for the stream.
 extern const struct backend_ops backend_cuda;
 
-// The queue that all work goes to, and its stream; both live as long as the backend.
+// The queue of all work, and its stream; both exist as long as the backend.
 struct cuda_queue *attention_cuda_queue(struct attention_backend *backend);
 cudaStream_t attention_cuda_stream(struct attention_backend *backend);
 
-// Waits for the stream and returns what went wrong since the last report. Then all scratch is free
-// again; results that were asked for (kernels/cuda/*_cuda.h) can be read until the next call.
+// Waits for the stream and returns the first error since the last report. Then all scratch is free;
+// requested results (kernels/cuda/*_cuda.h) can be read until the next call.
 enum status attention_cuda_finish(struct attention_backend *backend,
                                   struct error *error) MUST_CHECK;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products on a device: by cuBLASLt, which is loaded when the first is asked for, and by a kernel
-// of our own for what it does not take or where there is none.
+// Products on a device: by cuBLASLt, which is loaded at the first product, and by a kernel of the
+// project if cuBLASLt is missing or does not support the product.
 #ifndef CPATTN_KERNELS_CUDA_CUBLASLT_H
 #define CPATTN_KERNELS_CUDA_CUBLASLT_H
 
@@ -8,7 +8,7 @@
 
 extern const struct gemm_provider *const cuda_gemm_providers[];
 
-// Frees what products of the process have left: a rank has one backend. Nothing of it is under way.
+// Frees the state of products of the process, which has one backend. No product may be in progress.
 void cublaslt_release(void);
 
 #endif

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Time that passes on a stream, to see whether results depend on it.
+// Delays of a stream, for tests that results do not depend on timing.
 #ifndef CPATTN_KERNELS_CUDA_DELAY_CUDA_H
 #define CPATTN_KERNELS_CUDA_DELAY_CUDA_H
 
@@ -10,8 +10,8 @@
 extern "C" {
 #endif
 
-// Holds a stream of the current device up for that long, about. One block of one warp: what runs
-// beside it is hardly slowed down.
+// Delays a stream of the current device by about this time. One block of one warp, so that
+// concurrent work is hardly slowed down.
 cudaError_t delay_cuda(cudaStream_t stream, uint32_t ns);
 
 #ifdef __cplusplus

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the files of the CUDA backend share.
+// Shared declarations of the CUDA backend.
 #ifndef CPATTN_KERNELS_CUDA_INTERNAL_H
 #define CPATTN_KERNELS_CUDA_INTERNAL_H
 
@@ -14,10 +14,10 @@ extern "C" {
 struct attention_backend {
     struct cuda_queue queue;
     int capability;             // such as 90 for sm_90
-    struct memory_block tables; // of the plan at hand
+    struct memory_block tables; // of the current plan
 };
 
-// What common/cuda/queue.h says, of the backend's queue.
+// As in common/cuda/queue.h, for the backend's queue.
 static inline bool cuda_note(struct attention_backend *backend, cudaError_t error, const char *what)
 {
     return queue_note(&backend->queue, error, what);
@@ -82,7 +82,7 @@ void sink_grad_cuda(struct attention_backend *backend, const struct attention_sh
                     const float *lse, const float *d, float *dsink);
 size_t sink_grad_scratch_cuda(const struct attention_shape *shape, const struct packed_rows *rows);
 
-// smxx_forward.cu, smxx_backward.cu: what kernels/backend.h says of prepared attention. A launch
+// smxx_forward.cu, smxx_backward.cu: prepared attention, see kernels/backend.h. A launch
 // returns what cuda_report() gives at its end.
 struct attention_work {
     bool backward;

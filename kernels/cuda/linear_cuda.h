@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Linear layers on a device, as struct backend_ops says.
+// Linear layers on a device; see struct backend_ops.
 #ifndef CPATTN_KERNELS_CUDA_LINEAR_CUDA_H
 #define CPATTN_KERNELS_CUDA_LINEAR_CUDA_H
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What kernels/backend.h says of packed rows, on the device. Runs are host memory, read before a
-// call returns.
+// Operations on packed rows on the device; see kernels/backend.h. Runs are in host memory and are
+// read before a call returns.
 #ifndef CPATTN_KERNELS_CUDA_PACKED_CUDA_H
 #define CPATTN_KERNELS_CUDA_PACKED_CUDA_H
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The elements of collectives on a device, as struct backend_ops says.
+// Reductions of collectives on a device; see struct backend_ops.
 #ifndef CPATTN_KERNELS_CUDA_REDUCE_CUDA_H
 #define CPATTN_KERNELS_CUDA_REDUCE_CUDA_H
 

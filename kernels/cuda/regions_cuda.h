@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Regions of several pieces (plan/plan.h) in device memory, a launch for many of them.
+// Copies of regions in several pieces (plan/plan.h) in device memory, with one launch for many
+// regions.
 #ifndef CPATTN_KERNELS_CUDA_REGIONS_CUDA_H
 #define CPATTN_KERNELS_CUDA_REGIONS_CUDA_H
 
@@ -10,7 +11,7 @@ extern "C" {
 #endif
 
 // `rows` pieces of `bytes` bytes, the strides apart on either side; a stride of `bytes` is memory
-// without gaps. Nothing is copied where one of them is not positive. The sides do not overlap.
+// without gaps. Nothing is copied if one of them is not positive. The sides do not overlap.
 struct region_copy {
     const void *source;
     void *destination;
@@ -18,8 +19,8 @@ struct region_copy {
     int64_t source_stride, destination_stride;
 };
 
-// Puts copies on a stream of the backend's device, in no order among them. The list is read before
-// this returns. Errors are remembered in the backend.
+// Enqueues copies on a stream of the backend's device, without an order among them. The list is
+// read before this returns. The backend stores errors.
 void regions_cuda_copy(struct attention_backend *backend, cudaStream_t stream,
                        const struct region_copy *copies, int count);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A JUnit report of a matrix. Only junit.c uses libxml2.
+// A JUnit report of a matrix. Only junit.c uses Mini-XML.
 #ifndef CPATTN_CLIENT_SUBMIT_WRITE_JUNIT_H
 #define CPATTN_CLIENT_SUBMIT_WRITE_JUNIT_H
 
