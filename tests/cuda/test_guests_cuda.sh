@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Guests of a daemon with GPUs: PyTorch's attention and a ring are judged on the device, whatever a guest
 # does wrong is answered in a sentence, and the next case runs. Prints TAP; without a GPU, or without a
-# PyTorch that has it, it says so and tests nothing. With one GPU it tests worlds of one rank.
+# PyTorch that has it, it says so and tests nothing. One GPU suffices: two ranks share it.
 set -u
 : "${top_srcdir:=.}" "${top_builddir:=build}"
 # shellcheck source=tests/support/tap.sh
@@ -28,7 +28,7 @@ guests:
   faults: {command: [python3, "$top/tests/python/guest_faults.py"], world-sizes: "1-2"}
   numpy: {command: [python3, "$top/examples/guests/numpy_attention.py"], world-sizes: [1]}
 YAML
-daemon_start --config "$scratch/settings.yaml" --backend cuda --log-level warning
+daemon_start --config "$scratch/settings.yaml" --backend cuda --ranks-per-gpu 2 --log-level warning
 
 run() { # OPTIONS...
     out=$("$submit" case --timeout 120s "$@" 2>&1)
@@ -51,7 +51,7 @@ begins() { # IMPLEMENTATION WORLD-SIZE
     exit 99
 }
 begins ring 1
-[ "$gpus" -eq 1 ] || begins ring 2
+begins ring 2
 
 # ---- right ones ----
 
@@ -67,17 +67,15 @@ run --implementation sdpa --world-size 1 --softcap 5
 tap_has "what it does not take is refused in its words" "$out" "UNIMPLEMENTED: rank 0 of 1: has no sinks, softcap"
 run --implementation numpy --world-size 1
 tap_has "numpy has no GPUs" "$out" "numpy has no tensors on GPUs; the daemon has GPUs"
-if [ "$gpus" -gt 1 ]; then
-    ring="--implementation ring --world-size 2 --batch 2 --heads 8"
-    for options in "--seqlen 301 --mask causal" "--seqlen 256 --dtype fp16 --format sbhd --kv-heads 2 --softmax learnable" \
-        "--seqlen 200 --dtype fp32 --mask none --window-left 30"; do
-        # shellcheck disable=SC2086
-        passes "ring" $ring $options
-    done
-    for comm in p2p all_gather; do
-        passes "context_parallel" --implementation cp --world-size 2 --comm $comm --batch 2 --heads 8 --seqlen 512 --mask causal
-    done
-fi
+ring="--implementation ring --world-size 2 --batch 2 --heads 8"
+for options in "--seqlen 301 --mask causal" "--seqlen 256 --dtype fp16 --format sbhd --kv-heads 2 --softmax learnable" \
+    "--seqlen 200 --dtype fp32 --mask none --window-left 30"; do
+    # shellcheck disable=SC2086
+    passes "ring" $ring $options
+done
+for comm in p2p all_gather; do
+    passes "context_parallel" --implementation cp --world-size 2 --comm $comm --batch 2 --heads 8 --seqlen 512 --mask causal
+done
 
 # ---- wrong ones ----
 
@@ -135,21 +133,19 @@ tap_has "breaks the device" "$told" "rank 0 of 1 failed in forward, step 0: "
 tap_has "breaks the device: what" "$told" "device-side assert"
 fault "keeps the device busy" --world-size 1 --timeout 4s
 tap_has "keeps the device busy" "$told" "passed while rank 0 of 1 was in forward, step 0"
-if [ "$gpus" -gt 1 ]; then
-    fault dies --world-size 2
-    tap_has "dies" "$told" "rank 1 of 2 of guest faults was killed by signal 11 (SIGSEGV) in forward, step 0"
-    fault hangs --world-size 2 --timeout 4s
-    tap_has "hangs" "$told" "passed while rank 1 of 2 was in forward, step 0"
-    fault "raises alone" --world-size 2
-    tap_has "raises alone: who" "$told" "UNKNOWN: rank 1 of 2: ValueError: the ring is broken"
-    fault "raises while others wait" --world-size 2
-    tap_has "raises while others wait: the cause" "$told" "rank 1 of 2 failed in forward, step 0: ValueError"
-    tap_has "raises while others wait: the others" "$told" "rank 0 was still in its function then"
-    fault "raises while others exchange" --world-size 2
-    tap_has "raises while others exchange: the cause" "$told" "rank 1 of 2 failed in forward, step 0: ValueError"
-    fault "lse of one" --world-size 2
-    tap_has "lse of one" "$told" "lse"
-fi
+fault dies --world-size 2
+tap_has "dies" "$told" "rank 1 of 2 of guest faults was killed by signal 11 (SIGSEGV) in forward, step 0"
+fault hangs --world-size 2 --timeout 4s
+tap_has "hangs" "$told" "passed while rank 1 of 2 was in forward, step 0"
+fault "raises alone" --world-size 2
+tap_has "raises alone: who" "$told" "UNKNOWN: rank 1 of 2: ValueError: the ring is broken"
+fault "raises while others wait" --world-size 2
+tap_has "raises while others wait: the cause" "$told" "rank 1 of 2 failed in forward, step 0: ValueError"
+tap_has "raises while others wait: the others" "$told" "rank 0 was still in its function then"
+fault "raises while others exchange" --world-size 2
+tap_has "raises while others exchange: the cause" "$told" "rank 1 of 2 failed in forward, step 0: ValueError"
+fault "lse of one" --world-size 2
+tap_has "lse of one" "$told" "lse"
 kill -TERM "$daemon"
 wait "$daemon"
 tap_is "the daemon ends in peace" "$?" 0
