@@ -20,7 +20,7 @@ bool collective_reduces(const struct collective *c)
            c->operation == COLLECTIVE_REDUCE;
 }
 
-// From where on a ring's bandwidth is worth its many steps.
+// Size from which the bandwidth of a ring outweighs its many steps.
 #define RING_BYTES_MIN 65536
 
 bool collective_halves(int ranks)
@@ -48,7 +48,7 @@ enum collective_algorithm collective_algorithm(const struct collective *c)
     }
 }
 
-// Blocks of `count` elements that nccl-tests' size has.
+// Number of blocks of `count` elements in the size of nccl-tests.
 static int size_blocks(const struct collective *c)
 {
     switch (c->operation) {

@@ -148,7 +148,7 @@ static void needs_fill(const void *spec, struct job_needs *needs)
         needs->cost.drawn += (double)collective_send_count(c, rank);
 }
 
-// Elements of scratch memory, never fewer than the plan has.
+// Upper bound of the elements of scratch memory of the plan.
 static int64_t scratch_bound(const struct collective *c)
 {
     int64_t world = c->world_size;
@@ -175,7 +175,7 @@ static enum status memory(const void *spec, int64_t *rank_bytes, struct error *e
         int64_t own = collective_send_count(c, rank) + collective_receive_count(c, rank);
         most = own > most ? own : most;
     }
-    // Counts are below 2^33 and ranks up to 64, so that none of this comes near 2^63.
+    // Counts are below 2^33 and ranks up to 64, so sums stay far below 2^63.
     *rank_bytes =
         (most + scratch_bound(c) + 4 * COLLECTIVE_OFFSET_MAX) * collective_element_bytes(c->dtype) +
         65536;

@@ -24,7 +24,7 @@ struct region layout_part(const struct layout *l, struct region whole, int64_t f
     return region_part(whole, first * l->element, count * l->element);
 }
 
-// Where the k-th chunk begins.
+// The begin of the k-th chunk.
 static int64_t chunk_first(int64_t n, int k, int size)
 {
     return n / size * k + n % size * k / size;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Collectives that move elements, and the choice among all.
+// Plans of collectives that copy elements, and the choice of the algorithm.
 #include "plan/collective_layout.h"
 
 // ---- all_gather ----
@@ -41,7 +41,7 @@ static void gather_doubling(struct layout *l)
     layout_double_up(l, layout_received(l, 0, all), all, l->size);
 }
 
-// What the root sends comes from its send, so that its own copy is made meanwhile.
+// The root sends from its send buffer, while it copies to its own result.
 static void broadcast_direct(struct layout *l, struct region source, struct region data)
 {
     struct transfer transfers[WORLD_SIZE_MAX];
@@ -56,7 +56,7 @@ static void broadcast_direct(struct layout *l, struct region source, struct regi
     layout_exchange(l, transfers, k);
 }
 
-// Chunk by chunk down the ring: the rank that is `from` places behind the root has chunk k after
+// Sends chunk by chunk along the ring: the rank `from` places behind the root has chunk k after
 // step k + from - 1.
 static void broadcast_ring(struct layout *l, struct region source, struct region data)
 {
@@ -98,7 +98,7 @@ static void broadcast(struct layout *l, enum collective_algorithm algorithm)
 
 // ---- moves ----
 
-// In place what is sent is put aside first, because it is written over.
+// In place, sent elements are copied first, because they are overwritten.
 static void put_aside(struct layout *l)
 {
     int64_t n = collective_send_count(l->c, l->rank);

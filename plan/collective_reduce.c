@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Collectives that reduce.
+// Plans of collectives that reduce.
 #include "plan/collective_layout.h"
 
 // ---- partial results ----
@@ -14,7 +14,7 @@ static void sum_begin(struct layout *l, struct region own, struct region sum, in
     l->temporary[1] = layout_scratch(l, "part1", message_max);
 }
 
-// What the rank has of these elements so far.
+// The rank's partial result of these elements.
 static struct region sum_now(const struct layout *l, int64_t first, int64_t count)
 {
     return layout_part(l, l->started ? l->sum : l->own, first, count);
@@ -28,7 +28,7 @@ static struct region sum_place(struct layout *l, int64_t first, int64_t count)
     return layout_region(l, l->temporary[l->turn], 0, count);
 }
 
-// Adds what has come to sum_place() for these elements.
+// Adds the elements received in sum_place().
 static void sum_add(struct layout *l, int64_t first, int64_t count)
 {
     struct region to = layout_part(l, l->sum, first, count);
@@ -52,7 +52,7 @@ static struct layout_range chunk_of(const struct layout *l, int chunk)
     return layout_chunks(l->c->count, of, of + 1, l->size);
 }
 
-// The same of one of the segments that the elements are cut into.
+// The same for one of the segments into which the elements are cut.
 static struct layout_range segment_chunk(const struct layout *l, int segments, int segment,
                                          int chunk)
 {
@@ -62,8 +62,8 @@ static struct layout_range segment_chunk(const struct layout *l, int segments, i
     return (struct layout_range){whole.first + part.first, part.count};
 }
 
-// So many pieces that the sum of one is made while the next travels, and that what each costs is
-// little beside its bytes.
+// Number of pieces: the sum of one piece is computed while the next is sent, and the overhead of a
+// piece is small compared with its bytes.
 static int segments_of(const struct layout *l, int64_t elements)
 {
     int64_t bytes = elements * l->element;
@@ -76,7 +76,7 @@ static void ring_reduce(struct layout *l, int segments, int segment, int s)
     int next = layout_modulo(l->rank + 1, l->size), before = layout_modulo(l->rank - 1, l->size);
     struct layout_range out = segment_chunk(l, segments, segment, l->rank - s);
     struct layout_range in = segment_chunk(l, segments, segment, l->rank - s - 1);
-    l->started = s > 0; // the chunk that came in the step before
+    l->started = s > 0; // the chunk received in the step before
     struct region send = sum_now(l, out.first, out.count);
     l->started = false; // of each chunk the first
     layout_shift(l, next, send, before, sum_place(l, in.first, in.count));
@@ -95,8 +95,8 @@ static void ring_collect(struct layout *l, int segments, int segment, int s)
     layout_shift(l, next, done, before, layout_part(l, l->sum, in.first, in.count));
 }
 
-// A ring that reduces chunks, then one that collects them. Of the first, rank r has chunk r + 1 of
-// each segment. A chunk is received once, where the result is to be, but in place.
+// A ring that reduces chunks, then a ring that collects them. After the first, rank r has chunk r +
+// 1 of each segment. Unless in place, chunks are received directly into the result.
 static void all_reduce_ring(struct layout *l)
 {
     int64_t n = l->c->count;
@@ -111,8 +111,8 @@ static void all_reduce_ring(struct layout *l)
             ring_collect(l, segments, segment, s);
 }
 
-// Two ranks give each other all they have: as many bytes as a ring of two moves, in half the steps.
-// The sum of two is the same in either order.
+// Two ranks exchange all elements: the same bytes as in a ring of two, in half the steps. The sum
+// of two is the same in either order.
 static void all_reduce_pair(struct layout *l)
 {
     int64_t n = l->c->count;
@@ -129,7 +129,8 @@ static void all_reduce_pair(struct layout *l)
     }
 }
 
-// Adds what all others have sent to `sum`, which holds the own elements, in the order of ranks.
+// Adds the elements of all other ranks to `sum`, which has this rank's elements, in the order of
+// ranks.
 static void sum_all(struct layout *l, int32_t parts, int64_t count, struct region sum)
 {
     for (int i = 0; i + 1 < l->size; i++)
@@ -137,7 +138,7 @@ static void sum_all(struct layout *l, int32_t parts, int64_t count, struct regio
     average(l, sum);
 }
 
-// The place of a rank among the others.
+// The index of a rank among the others.
 static int among_others(const struct layout *l, int peer)
 {
     return peer - (peer > l->rank);
@@ -172,7 +173,7 @@ static void all_reduce_direct(struct layout *l)
 
 // ---- trees ----
 
-// Up a binomial tree whose root is `root`; `from` counts ranks from there.
+// Reduction along a binomial tree to `root`; `from` counts ranks from there.
 static void tree_reduce(struct layout *l, int root, int64_t n)
 {
     int from = layout_modulo(l->rank - root, l->size);
@@ -204,7 +205,7 @@ static void all_reduce_tree(struct layout *l)
 
 // ---- halving and doubling ----
 
-// Among `size` ranks, a power of 2: each ends up with the sum of the block of its own number.
+// Reduce-scatter among `size` ranks, a power of 2: rank i gets the sum of block i.
 static void halve(struct layout *l, int64_t n, int size)
 {
     bool idle = l->rank >= size;
@@ -225,7 +226,8 @@ static void halve(struct layout *l, int64_t n, int size)
     }
 }
 
-// Ranks beyond a power of 2 give all they have to one below it, and get the result from there.
+// Ranks beyond a power of 2 send their elements to a rank below it, and receive the result from
+// there.
 static void all_reduce_halving(struct layout *l)
 {
     int64_t n = l->c->count;
@@ -257,7 +259,7 @@ static void all_reduce_halving(struct layout *l)
 
 // ---- reduce_scatter ----
 
-// Partial sums travel round; what a rank gets, it adds its own block to and passes on.
+// Partial sums go round the ring; each rank adds its own block and sends the sum on.
 static void reduce_scatter_ring(struct layout *l)
 {
     int64_t n = l->c->count;
@@ -273,7 +275,7 @@ static void reduce_scatter_ring(struct layout *l)
         if (last && !l->c->in_place)
             place = layout_received(l, 0, n);
         layout_shift(l, next, send, before, place);
-        if (last && l->c->in_place) // the own block is where the result is to be
+        if (last && l->c->in_place) // this rank's block is at the place of the result
             builder_reduce(l->b, place, layout_received(l, 0, n));
         else
             builder_reduce(l->b, layout_block_sent(l, in), place);
@@ -331,8 +333,8 @@ static void reduce_direct(struct layout *l)
     sum_all(l, parts, n, layout_received(l, 0, n));
 }
 
-// Along a chain that ends at the root, segment by segment: in step s the rank that is `from` places
-// behind the root gets segment s - (size - 2 - from).
+// Reduction along a chain that ends at the root, segment by segment: in step s the rank `from`
+// places behind the root receives segment s - (size - 2 - from).
 static void reduce_chain(struct layout *l)
 {
     int64_t n = l->c->count;

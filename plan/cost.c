@@ -3,7 +3,7 @@
 
 #include "plan/slice.h"
 
-// Lower bound of the cost of a sample: half of what one rank spends on it.
+// Lower bound of the cost of a sample: half of one rank's work.
 #define COST_SAMPLE_LEAST 2e11
 
 _Static_assert(SEQLEN_MAX <= INT64_MAX / BATCH_MAX / SEQLEN_MAX, "the pairs of a case are counted");

@@ -66,7 +66,7 @@ static void finish(void *spec)
     l->activation = l->activation != ACTIVATION_NONE ? l->activation : ACTIVATION_GELU;
 }
 
-// What only an mlp has.
+// Checks the fields that only an mlp has.
 static enum status middle_check(const struct linear *l, struct error *error)
 {
     const char *layer = case_choice_name(layers, (int)l->layer);

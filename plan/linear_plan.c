@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Linear layers as plans. The tokens of a rank are cut into chunks. While the tokens of one chunk
-// travel, others are multiplied:
+// are sent, others are multiplied:
 //
-//   gathering  the own tokens go first; those of the others are multiplied chunk by chunk as they
-//              come.
-//   summing    the products for a chunk of the others' tokens are sent while the own of that chunk
-//              and those of the next are made. Each rank adds up its own tokens, in the order of
-//              ranks, and without sequence parallelism gives the sums to all.
+//   gathering  this rank's tokens are multiplied first, those of the others chunk by chunk as they
+//   arrive. summing    the products for a chunk of the others' tokens are sent while this rank's
+//   part of that chunk and the next products are computed. Each rank sums its own tokens, in the
+//   order of ranks, and without sequence parallelism sends the sums to all.
 #include "plan/builder.h"
 
 struct composer {
@@ -16,9 +15,9 @@ struct composer {
     struct linear_sizes sizes;
     int64_t middle;                 // of the rank
     int32_t tensor[LINEAR_TENSORS]; // buffers; -1: empty
-    int32_t x_all, dy_all;          // all tokens, where the rank's own are some; else the tensor
-    int32_t h, a, da, dh;           // of an mlp; else the tensor in their place
-    int32_t partial, parts;         // of what is summed
+    int32_t x_all, dy_all;  // buffers of all tokens with sequence parallelism; else the tensor
+    int32_t h, a, da, dh;   // of an mlp; else the corresponding tensor
+    int32_t partial, parts; // of the sums over ranks
     enum plan_phase phase;
     int step;
 };
@@ -74,7 +73,7 @@ static void exchange(struct composer *p, const struct transfer *transfers, int c
     builder_exchange(p->b, transfers, count);
 }
 
-// What is multiplied with weights, for any rows of tokens: buffers and their columns.
+// A product with weights for any rows of tokens: buffers and their columns.
 struct layer {
     int32_t from, weights, bias, to;
     int64_t k, n; // columns of `from` and of `to`
@@ -93,7 +92,7 @@ static void product_rows(struct composer *p, const struct layer *layer, int32_t 
     builder_matrix(p->b, OP_PRODUCT, shape, operand);
 }
 
-// For the tokens of other ranks: all, or a chunk of each; neighbours in one operation.
+// For the tokens of other ranks: all, or a chunk of each; adjacent tokens in one operation.
 static void product_others(struct composer *p, const struct layer *layer, int chunk)
 {
     struct linear_share run = {0, 0};
@@ -136,7 +135,7 @@ static void sum_tokens(struct composer *p, int32_t d, int64_t n, enum linear_ten
 
 // ---- tokens of all ranks ----
 
-// Brings all tokens of a tensor [tokens][columns] whose own ones lie in `own` to `all`.
+// Gathers all tokens of a tensor [tokens][columns] from `own`, this rank's tokens, in `all`.
 static void gather(struct composer *p, int32_t own, int32_t all, int64_t columns)
 {
     for (int chunk = 0; chunk < p->l->chunks; chunk++) {
@@ -170,7 +169,7 @@ static bool travels(const struct composer *p)
     return p->l->sequence_parallel && p->size > 1;
 }
 
-// The same for whatever tokens the ranks have.
+// The same with or without sequence parallelism.
 static void product_all(struct composer *p, const struct layer *layer, int32_t own, int64_t columns)
 {
     if (travels(p)) {
@@ -184,8 +183,8 @@ static void product_all(struct composer *p, const struct layer *layer, int32_t o
 
 // ---- sums of all ranks ----
 
-// Where the part of a peer comes to for the own tokens of a chunk: the parts of each chunk lie
-// together, in the order of ranks without the own.
+// The place of a peer's part for this rank's tokens of a chunk: the parts of a chunk are
+// consecutive, in the order of the other ranks.
 static struct linear_share part_rows(const struct composer *p, int chunk, int slot, int slots)
 {
     struct linear_share mine = within(p, p->rank, chunk_of(p, p->rank, chunk));
@@ -209,7 +208,7 @@ static void parts_exchange(struct composer *p, int chunk, int64_t columns)
     exchange(p, transfers, count);
 }
 
-// Adds up the own tokens of a chunk; without sequence parallelism all ranks get them.
+// Sums this rank's tokens of a chunk; without sequence parallelism sends them to all ranks.
 static void sum_finish(struct composer *p, int chunk, int32_t bias, int32_t to, int64_t columns)
 {
     struct linear_share mine = chunk_of(p, p->rank, chunk);
@@ -237,8 +236,8 @@ static void sum_finish(struct composer *p, int chunk, int32_t bias, int32_t to, 
 
 typedef void meanwhile_fn(struct composer *p, bool last);
 
-// layer->to = the sum over ranks of layer->from times weights, plus the bias. What `meanwhile` adds
-// does not need it: before the last sum, and while that is given to all.
+// layer->to = the sum over ranks of layer->from times weights, plus the bias. The operations that
+// `meanwhile` adds do not depend on it; they run before the last sum, and while that is sent.
 static void product_summed(struct composer *p, struct layer layer, meanwhile_fn *meanwhile)
 {
     int32_t bias = layer.bias, to = layer.to;
@@ -381,7 +380,7 @@ static void scratch_add(struct composer *p)
                                                   : p->tensor[LINEAR_DY];
     p->da = mlp && training ? scratch(p, "da", tokens, p->middle) : p->tensor[LINEAR_DX];
     p->dh = mlp && training ? scratch(p, "dh", tokens, wide) : p->tensor[LINEAR_DY];
-    // The sums of both passes take turns.
+    // The sums of both passes alternate.
     int64_t columns = training && in > out ? in : out;
     int64_t own = linear_share(tokens, p->rank, p->size).count;
     p->partial = p->parts = -1;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a case needs of memory, in terms of what the algorithms and the verification hold.
+// Upper bound of the memory of a case, from the buffers of the algorithms and of the verification.
 #include "plan/bias.h"
 #include "plan/plan.h"
 #include "plan/team_order.h"

@@ -70,8 +70,8 @@ static double bounded(const struct logits *l, double logit)
 }
 
 // The logits of a query are normal. Those of t * deviation^2 are as rare as
-// exp(-t^2 deviation^2 / 2), and where there is none so large among the keys, the sum ends before
-// them. Gives also the logits that make up most of it.
+// exp(-t^2 deviation^2 / 2); if none of the keys has so large a logit, the sum ends before. Also
+// returns the logits that contribute most.
 static double logsum(const struct logits *l, double *logit)
 {
     double variance = l->deviation * l->deviation, most = l->keys + bounded(l, -l->shift);
@@ -98,7 +98,8 @@ double weight_logsum(const struct cp_case *c)
 
 // ---- sinks --------------------------------------------------------------------------------------
 
-// The estimate assumes rows that see a power of two of keys; a little less is halfway.
+// The estimate assumes that rows see a power of two of keys; rows with fewer keys are between two
+// estimates.
 static int halfway(double sum)
 {
     return sum > 1 ? (int)floor(sum - 1) : 0;

@@ -76,7 +76,7 @@ static bool is_written(const struct plan *plan, const struct op *op, int32_t buf
     return false;
 }
 
-// D was made from it. It is still there if nothing has written to its buffer since.
+// D was computed from it. It still exists if no later operation writes to its buffer.
 static struct region output_find(const struct plan *plan, int32_t backward)
 {
     const struct region *d = &plan->ops[backward].operand[ATTEND_D];
@@ -212,7 +212,7 @@ static void attend_place(struct attend *a, void *host, const void *device, void 
     }
 }
 
-// All tables, then all memory that begins as zeros.
+// All tables, then all zeroed memory.
 static void tables_fill(struct attends *x, char *host, char *device, size_t table_bytes)
 {
     size_t table = 0, zeros = table_bytes;

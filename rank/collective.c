@@ -10,7 +10,7 @@
 
 extern const struct rank_kind rank_kind_collective;
 
-// What the bytes on either side of a collective's memory hold.
+// The value of the guard bytes around a collective's memory.
 #define GUARD     0xa5
 #define GUARD_MAX (COLLECTIVE_GUARD_BYTES + COLLECTIVE_OFFSET_MAX * 8)
 
@@ -19,11 +19,11 @@ struct work {
     const struct collective *c;
     struct engine *engine;
     const struct collective_judge *judge;
-    void *queue; // of the judge
+    void *queue; // for the judge
     int rank;
     struct plan *plan;
     struct plan_run run;
-    char *send, *receive; // first elements; NULL where a rank has none
+    char *send, *receive; // first elements; NULL: the rank has none
     void *tensors[COLLECTIVE_TENSORS];
 };
 
@@ -40,7 +40,7 @@ static bool is_scratch(const struct plan_buffer *buffer)
     return buffer->role == BUFFER_SCRATCH;
 }
 
-// Where send and receive begin.
+// The addresses of send and receive.
 static void ends_find(struct work *w, const struct plan_buffer *buffer, char *data)
 {
     struct collective_shared shared = collective_shared(w->c, w->rank);
@@ -55,7 +55,7 @@ static void ends_find(struct work *w, const struct plan_buffer *buffer, char *da
         w->receive = data + shared.receive * element;
 }
 
-// Guards, and what no element is; then the elements of the send.
+// Fills all memory with the guard byte, then the elements of the send.
 static enum status memory_fill(struct work *w, struct error *error)
 {
     enum status status = STATUS_OK;
@@ -102,7 +102,7 @@ static enum status guards_judge(const struct work *w, struct figures *guards, st
     return status;
 }
 
-// Looks at some elements of a receive that is wrong.
+// Examines some elements of a wrong receive.
 static enum status diagnose(const struct work *w, const struct figures *result, struct error *error)
 {
     struct collective_view v;
@@ -122,8 +122,8 @@ static enum status diagnose(const struct work *w, const struct figures *result, 
     return status;
 }
 
-// Every byte outside the result: the send, guards, and what is between. In place, blocks that are
-// neither sent nor received do not exist.
+// Compares every byte outside of the result: the send, guards, and the bytes between. In place
+// there are no other blocks.
 static enum status judge(const struct work *w, struct error *error)
 {
     struct rank_report *report = w->task->report;
@@ -144,7 +144,7 @@ static enum status judge(const struct work *w, struct error *error)
 
 // ---- work ----
 
-// Bytes that the digest of a device needs where the receive is not aligned.
+// Additional bytes for the digest on a device if the receive is not aligned.
 static int64_t spare_bytes(const struct work *w)
 {
     int64_t offset = (int64_t)w->c->offset * collective_element_bytes(w->c->dtype);

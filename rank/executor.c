@@ -11,7 +11,7 @@
 
 enum move_kind { MOVE_RUN, MOVE_START, MOVE_PROGRESS };
 
-// A step that could be taken now.
+// A possible next step.
 struct move {
     enum move_kind kind;
     int32_t op;
@@ -191,7 +191,7 @@ static enum status exchange_start(struct executor *x, int32_t index, struct erro
     return status;
 }
 
-// `wait`: there is nothing else to do.
+// `wait`: no other step is possible.
 static enum status exchange_progress(struct executor *x, bool wait, struct error *error)
 {
     struct transport *t = x->e->transport;
@@ -225,7 +225,7 @@ static bool waits_done(const struct executor *x, const struct op *op)
     return true;
 }
 
-// Lists the steps that can be taken now, at most one for each stream. Returns their number.
+// Lists the possible steps, at most one for each stream. Returns their number.
 static int moves_find(const struct executor *x, struct move moves[PLAN_STREAMS])
 {
     int count = 0;

@@ -56,7 +56,7 @@ enum status rank_kind_run(struct session *s, const struct job_spec *spec, uint64
     if (!kind)
         return error_set(error, STATUS_UNIMPLEMENTED, "no rank runs jobs '%s'", spec->kind->name);
     enum status status = STATUS_OK;
-    if (kind != &rank_kind_attention) // a session looks at its cases itself
+    if (kind != &rank_kind_attention) // a session checks its cases itself
         status = task_admit(s, spec, error);
     if (status == STATUS_OK)
         status = kind->run(&task, error);

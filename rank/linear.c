@@ -13,10 +13,10 @@
 
 extern const struct rank_kind rank_kind_linear;
 
-// What the bytes around a tensor hold.
+// The value of the guard bytes around a tensor.
 #define GUARD 0xa5
 
-// The exchange of digests, which no plan has.
+// The number of the exchange of digests, which is not part of the plan.
 #define COMPARE_EXCHANGE (REPORT_COMPARE << 16 | 1)
 
 struct work {
@@ -26,7 +26,7 @@ struct work {
     int rank;
     struct plan *plan;
     struct plan_run run;
-    void *queue;                      // of the judge; see struct linear_tools
+    void *queue;                      // for the judge; see struct linear_tools
     char *places[LINEAR_TENSORS];     // in the engine's memory; NULL: empty
     uint64_t digests[LINEAR_TENSORS]; // of results
     void *copies[LINEAR_TENSORS];     // of results of a device on the host, owned
@@ -60,7 +60,7 @@ static enum status memory_fill(struct work *w, struct error *error)
     return status == STATUS_OK && ops->wait ? ops->wait(w->engine, false, error) : status;
 }
 
-// Brings the results to the host; tensors[LINEAR_TENSORS].
+// Copies the results to the host; tensors[LINEAR_TENSORS].
 static enum status results_read(struct work *w, const void **tensors, struct error *error)
 {
     const struct engine_ops *ops = w->engine->ops;
@@ -111,8 +111,7 @@ static enum status judge_guards(const struct work *w, struct error *error)
     return status;
 }
 
-// What has to be the same on all ranks, to the last bit: rank 0's is what the others are compared
-// with.
+// Compares the results that must have the same bits on all ranks with those of rank 0.
 static enum status judge_same(const struct work *w, struct error *error)
 {
     uint64_t digests[WORLD_SIZE_MAX][LINEAR_TENSORS] = {{0}}, *own = digests[w->rank];
@@ -145,7 +144,7 @@ static enum status judge_same(const struct work *w, struct error *error)
     return status;
 }
 
-// Looks at all results of a rank that has a wrong one.
+// Diagnoses a rank with a wrong result.
 static enum status diagnose(struct work *w, const struct figures figures[LINEAR_TENSORS],
                             struct error *error)
 {
@@ -197,7 +196,7 @@ static enum status judge(struct work *w, struct error *error)
 
 // ---- work ----
 
-// Of each result, and of all.
+// Digests of each result, and of all.
 static enum status digests_make(struct work *w, struct error *error)
 {
     uint64_t *all = &w->task->report->digest;
@@ -239,7 +238,7 @@ static enum status job_do(void *context, struct error *error)
     report->timings.inputs_ns = clock_now_ns() - start_ns;
     report->flops = linear_flops(w->l, w->rank);
     rank_task_at(w->task, REPORT_FORWARD, 0);
-    if (status == STATUS_OK) // so that no rank's times hold what others take to draw their inputs
+    if (status == STATUS_OK) // so that times do not include the drawing of inputs on other ranks
         status = session_barrier(w->task->session, error);
     w->run.tensors = (void *const *)w->places;
     if (status == STATUS_OK)

@@ -42,7 +42,7 @@ static void kept_drop(struct session *s)
     s->kept.plan = NULL;
 }
 
-// Whether two cases are equal in every field. A client's inputs belong to one case only.
+// True if two cases are equal in every field. A client's inputs belong to one case only.
 static bool is_repeat(const struct cp_case *a, const struct cp_case *b)
 {
     return !a->source && !b->source && case_bytes(a) == case_bytes(b) &&
@@ -143,7 +143,7 @@ static enum status memory_reserve(struct session *s, struct job *j, struct error
     return status;
 }
 
-// Whether a status means that the case is impossible on this rank, and the rank is intact.
+// True if a status means that this rank cannot run the case and is intact.
 static bool can_refuse(const struct session *s, const struct job *j)
 {
     return s->engine->ops->admit || j->c->provider[0] || j->c->graph;
@@ -186,7 +186,7 @@ static enum status memory_agree(struct session *s, struct job *j, bool *refused,
     return status;
 }
 
-// What the engines have to agree on; may be refused likewise.
+// Agreements of the engines; the case may be refused here, too.
 static enum status engines_join(struct session *s, struct job *j, bool *refused,
                                 struct error *error)
 {
@@ -317,7 +317,7 @@ enum status session_run(struct session *s, const struct cp_case *c, uint64_t job
     struct rank_report result = {.rank = s->rank};
     s->c = *c;
     s->c.source = segments && segments->given ? &segments->source : NULL;
-    // Results of others' code are judged as a whole.
+    // Results of a guest are judged completely.
     if (s->engine->ops->brings_execution && c->verify == VERIFY_AUTO)
         s->c.verify = VERIFY_FULL;
     struct job j = {.c = &s->c,

@@ -10,21 +10,21 @@
 #include "common/clock.h"
 #include "common/limits.h"
 
-// How long a process that leaves waits for its peers to do the same.
+// Time limit for the peers when a process ends its communicator.
 #define FAREWELL_NS NS_PER_S
 
 // Names the exchange of the id on the control transport; cases have job numbers from 1.
 #define TAG_ID 1
 
-// What each rank sends to each other in the first exchange: enough for NCCL to connect all channels
-// that a pair ever uses.
+// Bytes between every two ranks in the first exchange: enough for NCCL to connect all channels of a
+// pair.
 #define FIRST_BYTES 256
 
 struct nccl_transport {
     struct transport base;
     struct transport *control;
     cudaStream_t stream;
-    cudaEvent_t last; // behind the newest exchange
+    cudaEvent_t last; // after the newest exchange
     ncclComm_t comm;  // NULL in a world of one rank
     bool failed;
 };
@@ -89,7 +89,7 @@ static enum status messages_check(const struct nccl_transport *n, const struct m
     return STATUS_OK;
 }
 
-// The first message from `at` on whose side moves bytes to or from the own rank.
+// The first local copy from `at` on.
 static int own_next(const struct nccl_transport *n, const struct message *messages, int count,
                     int at, bool sends)
 {

@@ -18,20 +18,20 @@
 
 // Counters in the memory of one rank, raised by the others; those of captured exchanges are 1 or 0.
 struct counters {
-    uint32_t arrived[WORLD_SIZE_MAX]; // exchanges whose bytes from this rank are there
-    uint32_t ready[WORLD_SIZE_MAX];   // exchanges whose places at this rank are free
+    uint32_t arrived[WORLD_SIZE_MAX]; // number of exchanges whose bytes from this rank have arrived
+    uint32_t ready[WORLD_SIZE_MAX]; // number of exchanges whose destinations at this rank are free
 };
 struct flags {
     struct counters eager, captured;
 };
 
 struct remote {
-    char *window; // mapped; NULL where there is none
+    char *window; // mapped; NULL: none
     struct flags *flags;
-    cudaStream_t stream; // of what is sent to it
+    cudaStream_t stream; // of copies to it
     cudaEvent_t sent;
-    uint32_t sends, receives; // exchanges with it so far
-    int64_t *places;          // in its window, of the messages that are sent to it
+    uint32_t sends, receives; // number of exchanges with it
+    int64_t *places;          // offsets in its window of the messages to it
     int place_count, place_next, place_max;
 };
 
@@ -42,12 +42,12 @@ struct peer_transport {
     cudaEvent_t fork, last;
     stream_words_run *run;
     bool capturing;   // the exchange at hand
-    uint64_t windows; // how often windows were opened or closed
+    uint64_t windows; // number of changes of windows
     char *window;
     size_t window_bytes; // of every rank
     struct flags *flags;
     struct remote remotes[WORLD_SIZE_MAX];
-    int64_t *heard; // what the others announce
+    int64_t *heard; // announcements of the other ranks
     int64_t *told;
     bool failed;
 };
@@ -91,7 +91,7 @@ static enum status memory_map(struct peer_transport *p, void *own, void *places[
         if (!mapped)
             places[peer] = NULL;
     }
-    (void)cudaGetLastError(); // a refusal is an answer
+    (void)cudaGetLastError(); // clears the error; a refusal is a valid outcome
     if (status == STATUS_OK)
         status = agree_all(p->control, mapped, all, error);
     for (int peer = 0; peer < p->base.world_size; peer++)
@@ -191,7 +191,7 @@ static bool numbers_grow(int64_t **numbers, size_t count)
     return *numbers;
 }
 
-// What goes to a peer: the bytes of the own window, then where its messages land.
+// The announcement to a peer: the bytes of this rank's window, then the offsets of its messages.
 static enum status landings_swap(struct peer_transport *p, const struct peer_landings *l,
                                  size_t *window_bytes, struct error *error)
 {
@@ -311,7 +311,7 @@ static void counter_await(const struct peer_transport *p, struct stream_words *w
     stream_words_write(w, place, 0);
 }
 
-// The number of the exchange at hand with a peer on one side; captured ones are not counted.
+// The number of the current exchange with a peer on one side; captured exchanges are not counted.
 static uint32_t exchange_next(const struct peer_transport *p, uint32_t *exchanges)
 {
     *exchanges += !p->capturing;
@@ -321,7 +321,7 @@ static uint32_t exchange_next(const struct peer_transport *p, uint32_t *exchange
 static cudaError_t message_put(struct remote *r, const struct message *m, size_t window_bytes)
 {
     if (r->place_next == r->place_count)
-        r->place_next = 0; // once more
+        r->place_next = 0; // repeats the announced exchanges
     int64_t place = r->place_next < r->place_count ? r->places[r->place_next++] : -1;
     if (place < 0 || (size_t)place > window_bytes || m->send_bytes > window_bytes - (size_t)place)
         return cudaErrorInvalidValue; // was not announced
@@ -471,7 +471,7 @@ static int peer_lost_peer(const struct transport *t)
 
 // ---- life ---------------------------------------------------------------------------------------
 
-// The process ends soon, and the driver cleans up what others have mapped.
+// The process ends soon, and the driver unmaps the windows.
 static void peer_destroy(struct transport *t)
 {
     if (!t)

@@ -17,7 +17,7 @@
 // wait for each other much more often.
 #define SOCKET_BUFFER_BYTES (4 * 1024 * 1024)
 
-// Messages of one peer that one system call moves, a header and a body each.
+// Maximum number of messages with one peer per system call, each with a header and a body.
 #define BATCH_PARTS 8
 
 // Precedes each message.
@@ -33,7 +33,7 @@ struct part {
     int next; // of the same lane, or -1
 };
 
-// The parts that still have to travel in one direction between this rank and a peer, in order.
+// The unfinished parts in one direction between this rank and a peer, in order.
 struct lane {
     int first, last; // -1: none
 };
@@ -46,7 +46,7 @@ struct socket_transport {
     struct lane lanes[DIRECTIONS][WORLD_SIZE_MAX];
     struct part *parts;
     int part_count, part_max;
-    int open; // parts not yet through
+    int open; // unfinished parts
     uint64_t tag;
     int lost; // peer, or -1
     int failed;
@@ -89,7 +89,7 @@ static void lane_append(struct socket_transport *s, enum direction direction, in
     s->open++;
 }
 
-// The first message from `at` on whose side moves bytes to or from the own rank.
+// The first local copy from `at` on.
 static int own_next(const struct socket_transport *s, const struct message *messages, int count,
                     int at, enum direction direction)
 {
@@ -223,7 +223,7 @@ static enum status lane_advance(struct socket_transport *s, enum direction direc
     return STATUS_OK;
 }
 
-// Moves as much of one lane as the socket takes or has. Sets *moved if that is more than nothing.
+// Moves as many bytes of one lane as the socket accepts or has. Sets *moved if this is more than 0.
 static enum status lane_pump(struct socket_transport *s, enum direction direction, int peer,
                              int *moved, struct error *error)
 {

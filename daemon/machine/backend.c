@@ -11,9 +11,9 @@
 #include "daemon/machine/host.h"
 #include "daemon/process/spawn.h"
 
-// The first contact with the driver of a large machine takes seconds.
+// Initializing the driver of a large machine takes seconds.
 #define PROBE_LIMIT_MS   30000
-// A GPU's memory for each rank of a pool, from which spares are kept without being asked for.
+// Minimum memory of every GPU for spares by default.
 #define SPARES_BYTES_MIN (INT64_C(32) << 30)
 
 static void choose_cpu(const struct settings *config, struct backend *b)
@@ -41,7 +41,7 @@ static void gpu_take(struct backend *b, const struct wire_device *gpu)
                gpu->arch, gpu->memory_bytes >> 20, log_quote(&(struct log_quoted){0}, gpu->name));
 }
 
-// Those that were named, or the first ones.
+// The named devices, or the first ones.
 static enum status gpus_take(const struct device_choice *choice, const struct wire_device *all,
                              int count, struct backend *b, struct error *error)
 {
@@ -67,8 +67,8 @@ static enum status gpus_take(const struct device_choice *choice, const struct wi
     return STATUS_OK;
 }
 
-// Two pools have their contexts, communicators and kernels on each GPU at a time; what a case needs
-// beside that only one of them does.
+// With spares two pools have contexts, communicators and kernels on each GPU; only one of them runs
+// a case.
 static bool spares_fit(const struct backend *b)
 {
     for (int i = 0; i < b->gpu_count; i++)
@@ -101,8 +101,8 @@ static enum status choose_cuda(const struct settings *config, const struct wire_
     return status;
 }
 
-// What a sanitizer does at the end of a process would be refused, and what a driver does is not
-// known.
+// The filter would refuse calls of a sanitizer at the end of a process; the calls of a driver are
+// not known.
 static bool filters_fit(const struct confinement *c)
 {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -118,12 +118,12 @@ static enum status filters_choose(enum filter_choice choice, struct confinement 
 {
     if (choice == FILTER_OFF || (choice == FILTER_AUTO && !filters_fit(c)))
         return STATUS_OK;
-    // NCCL and frameworks meet over networks.
+    // NCCL and frameworks use network sockets.
     enum status status = filter_create(c->uses_gpus, &c->filter, error);
     return status == STATUS_OK ? filter_create(true, &c->guest_filter, error) : status;
 }
 
-// The driver maps the memory of all devices, and what it shares with them, into each rank.
+// The driver maps the memory of all devices, and memory shared with them, into each rank.
 static enum status confinement_choose(const struct settings *config, struct backend *b,
                                       struct error *error)
 {

@@ -18,10 +18,10 @@
 #include "common/limits.h"
 #include "common/log.h"
 
-// Kernels without /proc/meminfo do not exist; a sandbox that hides it does.
+// A sandbox may hide /proc/meminfo.
 #define MEMORY_FALLBACK_BYTES (INT64_C(1) << 30)
 #define CGROUP_PATH_MAX       4096
-// The shortest turn that the scheduler gives.
+// The shortest time slice of the scheduler.
 #define TURN_NS               UINT64_C(100000)
 #define CLOSE_CLOEXEC         4 // CLOSE_RANGE_CLOEXEC of newer headers
 #define RESET_ON_FORK         1 // SCHED_FLAG_RESET_ON_FORK of linux/sched.h, which clashes with sched.h
@@ -35,7 +35,7 @@ int host_cores(void)
     return cores < 1 ? 1 : cores > DEVICES_MAX ? DEVICES_MAX : (int)cores;
 }
 
-// The number that follows `key` in a file of lines; -1 where there is none.
+// The number behind `key` in a file of lines; -1: none.
 static int64_t file_number(const char *path, const char *key)
 {
     char line[256];
@@ -57,8 +57,8 @@ static int64_t lower(int64_t a, int64_t b)
     return a < 0 || (b >= 0 && b < a) ? b : a;
 }
 
-// The lowest limit of a control group and those that it is in, up to the root of the hierarchy;
-// cuts the path.
+// The lowest limit of a control group and its parents, up to the root of the hierarchy; cuts the
+// path.
 static int64_t cgroup_chain_limit(char *path, size_t top, const char *name)
 {
     int64_t limit = -1;
@@ -73,7 +73,7 @@ static int64_t cgroup_chain_limit(char *path, size_t top, const char *name)
     }
 }
 
-// Whether "memory" is in a list such as "cpu,memory".
+// True if "memory" is in a list such as "cpu,memory".
 static bool controls_memory(const char *list, size_t size)
 {
     for (size_t begin = 0, end; begin < size; begin = end + 1) {
@@ -147,9 +147,9 @@ static int descriptors_raise(void)
     return limit.rlim_cur > INT32_MAX ? INT32_MAX : (int)limit.rlim_cur;
 }
 
-// Asks the scheduler for short turns, so that on a busy machine a rank gives way when this process
-// has something to do. Children have turns of the usual length. Without effect before Linux 6.12. A
-// process with another policy, such as a real-time one, keeps that.
+// Requests a short time slice, so that on a busy machine this process preempts ranks. Children have
+// the default slice. No effect before Linux 6.12. A process with another policy, such as a
+// real-time one, keeps it.
 static void turns_shorten(void)
 {
     const struct {

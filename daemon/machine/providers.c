@@ -8,7 +8,7 @@
 #include "common/log.h"
 #include "daemon/process/probe.h"
 
-// What the program said, by the words of rank/provider_probe.h.
+// The output of the program, by the words of rank/provider_probe.h.
 struct finding {
     bool loads, opens;
     char text[ERROR_TEXT_MAX]; // behind the last word
@@ -23,7 +23,7 @@ static bool word_take(const char *line, const char *word, const char **rest)
     return true;
 }
 
-// What it says begins with the file where the loader is asked, and is told behind it.
+// The loader's message begins with the file; the file is shown separately.
 static void out_read(char *out, const char *file, struct finding *f)
 {
     char *rest;
@@ -40,7 +40,7 @@ static void out_read(char *out, const char *file, struct finding *f)
         memmove(f->text, f->text + length + 2, strlen(f->text + length + 2) + 1);
 }
 
-// Why the program ended before it was through.
+// Why the program ended early.
 static void end_tell(struct probe *p, struct finding *f)
 {
     const char *at = f->loads ? "open()" : "loading it";

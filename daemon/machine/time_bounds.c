@@ -9,7 +9,7 @@
 
 // ---- cores --------------------------------------------------------------------------------------
 
-// No processor on sale runs faster than 6.2 GHz.
+// Upper bound of the clock of processors, in GHz: 6.2.
 #define CORE_HZ 6.5e9
 
 // Operations of a core in a cycle. x86-64 has at most two units that multiply and add 512 bits at a
@@ -23,12 +23,11 @@
 #define CORE_REFERENCE (256 * CORE_HZ)
 #endif
 
-// An element takes twenty products of 32 bits (judge/philox.h). 32 products in a cycle are twice
-// as many as two units of 512 bits make.
+// An element takes twenty products of 32 bits (judge/philox.h). 32 products per cycle are twice the
+// rate of two units of 512 bits.
 #define CORE_DRAWN (32.0 / 20 * CORE_HZ)
 
-// AMX multiplies 16 x 32 by 32 x 16 numbers of 16 bits in 16 cycles, for kernels and reference
-// alike.
+// AMX multiplies 16 x 32 by 32 x 16 numbers of 16 bits in 16 cycles, in kernels and reference.
 #define CORE_AMX (1024 * CORE_HZ)
 
 static struct device_rates rates_of_cores(int cores)
@@ -40,9 +39,9 @@ static struct device_rates rates_of_cores(int cores)
 
 // ---- GPUs ---------------------------------------------------------------------------------------
 
-// The largest figures of all products of an architecture, with a tenth to spare for clocks beyond
-// those that they are given for. attention: 16-bit matrix units, dense; fp32 is slower everywhere.
-// reference: fp64, on matrix units where there are such.
+// The largest figures of all products of an architecture, plus a tenth for higher clocks.
+// attention: 16-bit matrix units, dense; fp32 is slower everywhere. reference: fp64, on matrix
+// units where there are such.
 static const struct arch {
     const char *name;
     double attention, reference;
@@ -57,11 +56,11 @@ static const struct arch {
     {"sm_120", 560e12, 4e12},   // RTX PRO 6000: 504, 2
 };
 
-// Of those that are not listed: beyond any.
+// For architectures that are not listed: larger than any.
 static const struct arch arch_unknown = {"", 20e15, 1e15};
 
-// An element takes twenty products of 32 bits. sm_90 makes 132 x 64 of them in a cycle at 1.98 GHz,
-// 0.8e12 elements in a second; sm_120 188 x 128 at 2.6 GHz, 3.1e12, and none makes more.
+// An element takes twenty products of 32 bits. sm_90: 132 x 64 per cycle at 1.98 GHz, 0.8e12
+// elements per second; sm_120, the fastest: 188 x 128 at 2.6 GHz, 3.1e12.
 #define GPU_DRAWN 5e12
 
 static struct device_rates rates_of_gpu(const struct wire_device *gpu)
@@ -94,7 +93,7 @@ struct device_rates time_bounds_rates(const struct wire_description *d, int core
     return most;
 }
 
-// A rank computes in one thread of a core, or on one GPU.
+// A rank uses one thread of a core, or one GPU.
 uint64_t time_bounds_ns(const struct device_rates *rates, int world_size,
                         const struct case_cost *cost)
 {

@@ -85,7 +85,7 @@ static enum MHD_Result on_request(void *context, struct MHD_Connection *connecti
         *seen = &mark;
         return MHD_YES;
     }
-    *size = 0; // a body says nothing
+    *size = 0; // the body is ignored
     if (!h->handler.page(h->handler.context, path, &page))
         return refuse(connection, MHD_HTTP_NOT_FOUND, "there are /metrics, /healthz and /readyz\n");
     if (!page.text)

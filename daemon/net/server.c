@@ -51,7 +51,7 @@ struct server {
     ev_io accepting, port_accepting; // the second with fd -1 where there is no port
     ev_timer accept_again;
     ev_check round; // after all other watchers of a round of the loop
-    ev_idle awake;  // keeps the loop from sleeping while somebody waits for a turn
+    ev_idle awake;  // keeps the loop running while a connection waits for a turn
     struct list connections;
     struct turns turns;
     struct shakes shakes;
@@ -62,7 +62,7 @@ struct server {
     size_t out_total;
     uint64_t ticked_ns;
     struct log_quota lines;          // of the log, about connections
-    void (*finished)(void *context); // NULL: not asked for, or told
+    void (*finished)(void *context); // NULL: not set, or already called
     void *finished_context;
     bool finishing;
 };

@@ -14,7 +14,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-// Forward secrecy, and ciphers that authenticate what they encipher; those of TLS 1.3 all do.
+// Forward secrecy and authenticated encryption, which all ciphers of TLS 1.3 have.
 #define SUITES_12 "ECDHE+AESGCM:ECDHE+CHACHA20"
 // Key exchanges offered to clients; each takes a fraction of a millisecond.
 #define GROUPS    "X25519:P-256:P-384"
@@ -211,7 +211,7 @@ static bool context_set(SSL_CTX *context, enum tls_version version_min)
     return versions_set(context, version_min);
 }
 
-// NULL, with the sentence: memory is short.
+// NULL with the error: memory is short.
 static struct tls *tls_make(const SSL_METHOD *method, enum tls_version version_min,
                             struct error *error)
 {
@@ -373,7 +373,7 @@ static const char *certificate_fault(const struct tls_session *s)
     }
 }
 
-// Of the end that connects, which knows the other by name.
+// For the connecting end, which checks the name of the other.
 static const char *server_fault(struct tls_session *s, unsigned long code)
 {
     long result = SSL_get_verify_result(s->ssl);
@@ -421,7 +421,7 @@ static const char *fault_of(struct tls_session *s, unsigned long code)
 // Converts the result of a call that returns bytes or nothing.
 static enum tls_result result_of(struct tls_session *s, int result, const char **fault)
 {
-    unsigned long code = ERR_peek_last_error(); // behind those of what TLS is made of
+    unsigned long code = ERR_peek_last_error(); // errors of lower layers come before it
     switch (SSL_get_error(s->ssl, result)) {
     case SSL_ERROR_WANT_READ:
     case SSL_ERROR_WANT_WRITE:

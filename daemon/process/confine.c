@@ -15,22 +15,22 @@
 
 #include "daemon/process/proc.h"
 
-// Beside those that a rank starts with: its libraries' files, memory, events. The driver opens
-// dozens for each device, NCCL some for each peer and channel.
+// Descriptors in addition to those at the start: files, memory and events of libraries. The driver
+// opens dozens for each device, NCCL some for each peer and channel.
 #define DESCRIPTORS_ROOM     64
 #define DESCRIPTORS_ROOM_GPU 4096
-// Addresses beyond the data: programs, stacks, what is reserved and not used.
+// Address space in addition to the data: programs, stacks, reserved memory.
 #define ADDRESSES_ROOM       (INT64_C(1) << 30)
-// All processes and threads of a user that has ranks and nothing else: as many as the unit lets the
-// daemon have.
+// Processes and threads of a user that only runs ranks: the same number as the unit's limit of the
+// daemon.
 #define THREADS_MAX          4096
-// The kernel shall pick a rank before the daemon when memory runs out.
+// When memory runs out, the kernel kills a rank before the daemon.
 #define OOM_SCORE            500
 #define OOM_SCORE_ABOVE      250
 #define OOM_SCORE_MAX        1000
 
-// Ranks on the CPU leave the daemon the core that it needs for a moment. A daemon of raised
-// priority keeps that to itself.
+// Ranks on the CPU have a lower priority, so that the daemon gets a core at once. They do not
+// inherit a raised priority of the daemon.
 #define NICE_ABOVE 5
 
 #ifdef __SANITIZE_THREAD__
@@ -39,12 +39,12 @@
 #define THREAD_SANITIZER false
 #endif
 
-// The capabilities that it takes to become another user and to kill its processes.
+// The capabilities needed to become another user and to kill its processes.
 #define RIGHTS (1U << CAP_SETUID | 1U << CAP_SETGID | 1U << CAP_KILL)
 
 // ---- orders ------------------------------------------------------------------------------------
 
-// What is stricter already stays as it is.
+// A stricter limit stays unchanged.
 static void limit_add(struct confine_orders *o, int resource, rlim_t value)
 {
     struct rlimit limit;
@@ -82,14 +82,14 @@ void confine_plan(const struct confinement *c, int descriptors, struct confine_o
     rlim_t room = free ? DESCRIPTORS_ROOM_GPU : DESCRIPTORS_ROOM;
     limit_add(orders, RLIMIT_CORE, 0);
     limit_add(orders, RLIMIT_NOFILE, (rlim_t)descriptors + room);
-    // NCCL's shared memory and the driver's cache of kernels are files. A rank on the CPU has none
-    // to write, nor memory that is a file, unless the thread sanitizer makes one.
+    // NCCL's shared memory and the driver's kernel cache are files. A rank on the CPU writes no
+    // files; only the thread sanitizer does.
     if (!free && !THREAD_SANITIZER)
         limit_add(orders, RLIMIT_FSIZE, 0);
     if (c->memory_bytes > 0) {
         limit_add(orders, RLIMIT_DATA, (rlim_t)c->memory_bytes);
         limit_add(orders, RLIMIT_AS,
-                  (rlim_t)c->memory_bytes + ADDRESSES_ROOM); // what is shared, too
+                  (rlim_t)c->memory_bytes + ADDRESSES_ROOM); // includes shared memory
     }
     if (c->user.set)
         limit_add(orders, RLIMIT_NPROC, THREADS_MAX);
@@ -105,7 +105,7 @@ bool confine_limits(const struct confine_orders *o)
     for (int i = 0; i < o->limit_count; i++)
         if (syscall(SYS_prlimit64, 0, o->limits[i].resource, &o->limits[i].limit, NULL) != 0)
             return false;
-    // Where this is not possible, memory that runs out costs more than it should, and no more.
+    // A failure is not fatal: the kernel may then kill another process first.
     long fd = syscall(SYS_openat, AT_FDCWD, "/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC, 0);
     if (fd < 0)
         return true;
@@ -140,7 +140,7 @@ bool confine_user(const struct rank_user *user)
 
 // ---- checks ------------------------------------------------------------------------------------
 
-// Whether the line is that many times the number.
+// True if the line consists of this number, repeated this many times.
 static bool ids_are(const char *text, unsigned id)
 {
     unsigned ids[4];

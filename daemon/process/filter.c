@@ -15,12 +15,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-// By name, since the headers of a build may be older than the kernel that it meets; a name that the
-// library does not know is left out.
+// By name, because the headers of a build may be older than the running kernel; names unknown to
+// the library are skipped.
 static const char *const refused[] = {
     // other processes
     "ptrace", "process_vm_readv", "process_vm_writev", "process_madvise", "pidfd_getfd", "kcmp",
-    // another view of the system
+    // namespaces and mounts
     "chroot", "fsconfig", "fsmount", "fsopen", "fspick", "mount", "mount_setattr", "move_mount",
     "open_tree", "pivot_root", "setns", "umount", "umount2", "unshare",
     // the system itself
@@ -28,7 +28,7 @@ static const char *const refused[] = {
     "init_module", "ioperm", "iopl", "kexec_file_load", "kexec_load", "quotactl", "quotactl_fd",
     "reboot", "setdomainname", "sethostname", "settimeofday", "swapoff", "swapon", "syslog",
     "vhangup",
-    // parts of the kernel that had more than their share of faults
+    // parts of the kernel with a history of faults
     "add_key", "bpf", "fanotify_init", "io_uring_enter", "io_uring_register", "io_uring_setup",
     "keyctl", "lookup_dcookie", "modify_ldt", "name_to_handle_at", "open_by_handle_at",
     "perf_event_open", "request_key", "uselib", "userfaultfd", "ustat"};
@@ -36,7 +36,7 @@ static const char *const refused[] = {
 // It takes some milliseconds.
 #define MAKE_SECONDS 5
 
-// As flags of clone(); clone3() has them in memory, where no filter sees them.
+// Flags of clone(); clone3() has its flags in memory, where a filter cannot read them.
 static const unsigned namespaces[] = {CLONE_NEWNS,  CLONE_NEWUTS, CLONE_NEWIPC,   CLONE_NEWUSER,
                                       CLONE_NEWPID, CLONE_NEWNET, CLONE_NEWCGROUP};
 
@@ -57,7 +57,7 @@ static bool rules_add(scmp_filter_ctx rules, bool sockets)
     for (size_t i = 0; i < sizeof(namespaces) / sizeof(namespaces[0]); i++)
         good &= seccomp_rule_add(rules, SCMP_ACT_ERRNO(EPERM), SCMP_SYS(clone), 1,
                                  SCMP_A0(SCMP_CMP_MASKED_EQ, namespaces[i], namespaces[i])) == 0;
-    // The C library makes do with clone() then.
+    // The C library then uses clone().
     good &= seccomp_rule_add(rules, SCMP_ACT_ERRNO(ENOSYS), SCMP_SYS(clone3), 0) == 0;
     if (!sockets)
         good &= seccomp_rule_add(rules, SCMP_ACT_ERRNO(EPERM), SCMP_SYS(socket), 1,
@@ -65,7 +65,7 @@ static bool rules_add(scmp_filter_ctx rules, bool sockets)
     return good;
 }
 
-// The library writes what the kernel takes into a file.
+// The library writes the kernel's format only to a file.
 static bool rules_export(scmp_filter_ctx rules, struct filter *filter)
 {
     int fd = memfd_create("filter", MFD_CLOEXEC);
@@ -78,14 +78,14 @@ static bool rules_export(scmp_filter_ctx rules, struct filter *filter)
     return good;
 }
 
-// The library crashes, or does not come back, where memory is short, and is therefore used in a
-// process of its own, which fills in what both have.
+// If memory is short, the library crashes or loops. So it runs in a separate process, which writes
+// to shared memory.
 static void filter_make(bool sockets, struct filter *filter)
 {
     prctl(PR_SET_DUMPABLE, 0);
     signal(SIGALRM, SIG_DFL);
     alarm(MAKE_SECONDS);
-    setrlimit(RLIMIT_CPU, &(struct rlimit){1, 1}); // it loops, where it does not come back
+    setrlimit(RLIMIT_CPU, &(struct rlimit){1, 1}); // ends a loop
     scmp_filter_ctx rules = seccomp_init(SCMP_ACT_ALLOW);
     _exit(rules && rules_add(rules, sockets) && rules_export(rules, filter) ? 0 : 1);
 }

@@ -14,14 +14,14 @@
 #include "daemon/process/proc.h"
 #include "daemon/process/spawn.h"
 
-// How long its end is waited for, before SIGKILL and after it.
+// Time limits for its end, before and after SIGKILL.
 #define REAP_MAX_MS 1000
 #define REAP_TRIES  100
 
 struct stream {
     int fd; // -1: at its end
     size_t used;
-    char *text; // of PROBE_TEXT_MAX, with a final NUL; what is beyond is dropped
+    char *text; // of PROBE_TEXT_MAX, with a final NUL; the rest is dropped
 };
 
 struct running {
@@ -29,7 +29,7 @@ struct running {
     struct stream out, err;
 };
 
-// The first descriptors of the program: nothing to read, and the two streams.
+// The descriptors of the program: /dev/null, and two pipes.
 enum { FDS = 3 };
 
 static enum status fds_open(struct running *p, int fds[FDS], struct error *error)
@@ -89,7 +89,7 @@ static void stream_read(struct stream *s)
     }
 }
 
-// Reads until both streams are at their end; false when that takes too long.
+// Reads until both streams end; false: the time limit has passed.
 static bool streams_drain(struct running *p, uint64_t deadline_ns)
 {
     while (p->out.fd >= 0 || p->err.fd >= 0) {
@@ -119,7 +119,7 @@ static bool program_reap(struct running *p, int *status)
     return reaped != 0;
 }
 
-// A program that closes its streams is about to end, and is not waited for if it does not; nor is
+// After the end of its streams the program has a short time to end; then it is left behind, as is
 // one that a driver holds in the kernel.
 static int program_end(struct running *p)
 {

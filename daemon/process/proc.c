@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-// Reads the beginning of a file of the process; false when there is nothing.
+// Reads the beginning of a file of the process; false: it is empty or missing.
 static bool file_read(pid_t pid, const char *name, char *text, size_t size)
 {
     char path[48];
@@ -25,7 +25,7 @@ char proc_state(pid_t pid)
     char text[512];
     if (!file_read(pid, "stat", text, sizeof(text)))
         return 'X';
-    // The name in parentheses may hold anything, also parentheses.
+    // The name in parentheses may contain any characters, including parentheses.
     const char *end = strrchr(text, ')');
     return end && end[1] == ' ' && end[2] > ' ' ? end[2] : 'X';
 }

@@ -35,12 +35,11 @@ int spawn_fd_lift(int fd)
 
 // ---- the child ---------------------------------------------------------------------------------
 
-// The child is a copy of its maker until it runs its program, and the maker waits for that. Calls
-// of the system are made as such: the C library, and sanitizers in front of it, would act for what
-// the maker is and the child is not.
+// Until it executes its program, the child shares the memory of its creator, which waits. It uses
+// direct system calls, because the C library and sanitizers would change state of the creator.
 
 #define SIGNALS      64
-// What the kernel takes for a signal's action is smaller.
+// The kernel's struct of a signal action is smaller.
 #define ACTION_WORDS 8
 
 enum step {
@@ -54,10 +53,10 @@ enum step {
     STEP_PROGRAM
 };
 
-// In memory that both have.
+// In memory shared by both.
 struct outcome {
-    volatile enum step step; // the last that was begun
-    volatile int error;      // 0: it became the program
+    volatile enum step step; // the last step
+    volatile int error;      // 0: the program was executed
 };
 
 struct child {
@@ -67,15 +66,14 @@ struct child {
     struct outcome *outcome;
 };
 
-// The daemon's handlers and what it ignores are nothing to the program. Signals are blocked until
-// then.
+// Resets handlers and ignored signals. Signals are blocked until the program is executed.
 static bool signals_reset(void)
 {
     unsigned long none = 0, action[ACTION_WORDS];
     for (int i = 0; i < ACTION_WORDS; i++)
         action[i] = 0;
     for (int number = 1; number <= SIGNALS; number++)
-        syscall(SYS_rt_sigaction, number, action, NULL, sizeof(none)); // not of KILL, STOP
+        syscall(SYS_rt_sigaction, number, action, NULL, sizeof(none)); // fails for KILL and STOP
     return syscall(SYS_rt_sigprocmask, SIG_SETMASK, &none, NULL, sizeof(none)) == 0;
 }
 
@@ -85,12 +83,13 @@ static bool fds_place(const struct spawn_process *p)
         if ((p->fds[target] < 0 ? syscall(SYS_close, target) < 0 && errno != EBADF
                                 : syscall(SYS_dup3, p->fds[target], target, 0) < 0))
             return false;
-    // The daemon's are close-on-exec; this is for what it may have inherited itself.
+    // The daemon's own descriptors are close-on-exec; this closes those that the daemon has
+    // inherited.
     return syscall(SYS_close_range, p->fd_count, ~0U, 0) == 0 || errno == ENOSYS;
 }
 
-// It must not outlive the daemon. The request comes first: a daemon that ends between the two lines
-// is noticed by the second. And it comes last, as one who becomes another user has none any more.
+// The process must not outlive the daemon. The second line notices a daemon that ended before the
+// first. Both come after the change of user, which clears the signal.
 static bool parent_bind(const struct child *c)
 {
     if (syscall(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) != 0)
@@ -142,7 +141,7 @@ static void child_run(const struct child *c)
 
 // ---- the maker's side --------------------------------------------------------------------------
 
-// With all signals blocked: the child must not run the daemon's handlers.
+// All signals are blocked, so that the child does not run the daemon's handlers.
 static pid_t child_start(const struct child *c)
 {
     sigset_t all, old;
@@ -224,7 +223,7 @@ enum status spawn_try(const struct confinement *c, const char *program, struct e
     return status;
 }
 
-// The environment and one variable more.
+// The environment with one more variable.
 static void environment_extend(char *const *environment, char *variable,
                                char *extended[ENVIRONMENT_MAX])
 {
@@ -280,8 +279,8 @@ static bool names_have(const char *const *names, size_t count, const char *varia
     return false;
 }
 
-// Of the daemon's environment ranks get these: where libraries and the driver are, what sanitizers
-// read, and all that is meant for CUDA, NCCL and exchanges between devices.
+// Variables of the daemon's environment that ranks inherit: paths of libraries and the driver,
+// options of sanitizers, variables of CUDA, NCCL and exchanges.
 static bool variable_is_inherited(bool of_guests, const char *variable)
 {
     static const char *const names[] = {
@@ -300,7 +299,7 @@ static bool variable_is_inherited(bool of_guests, const char *variable)
         "CPATTN_FAULT=",
 #endif
     };
-    // Where Python and frameworks find themselves and keep what they compile.
+    // Paths of Python and frameworks, and of their caches.
     static const char *const guest_names[] = {
         "HOME=",   "TMPDIR=",      "USER=",           "CPATTN_LIBRARY_PATH=",
         "PYTHON",  "VIRTUAL_ENV=", "XDG_CACHE_HOME=", "TORCH",

@@ -8,7 +8,7 @@
 #include "common/log.h"
 #include "daemon/process/proc.h"
 
-// A rank that makes more at once is met again.
+// Maximum number per call; more are found in later calls.
 #define STRAYS_MAX 256
 
 bool strays_are_ours(void)
@@ -17,7 +17,7 @@ bool strays_are_ours(void)
     return getpid() != 1 && proc_children(getpid(), &pid, 1) == 0;
 }
 
-// Nobody but us reaps them, so that a number cannot have become another's.
+// Only this process reaps them, so their numbers cannot be reused meanwhile.
 static int strays_kill(bool (*is_rank)(const void *context, pid_t pid), const void *context)
 {
     pid_t pids[STRAYS_MAX];
@@ -31,8 +31,8 @@ static int strays_kill(bool (*is_rank)(const void *context, pid_t pid), const vo
     return strays;
 }
 
-// Looks before it reaps: a rank belongs to its pidfd. Behind a rank that is not reaped yet nothing
-// can be seen, but there is a next time.
+// Checks a child before it reaps it, because ranks are reaped through their pidfds. A rank that is
+// not reaped yet hides later children until the next call.
 static int strays_reap(bool (*is_rank)(const void *context, pid_t pid), const void *context)
 {
     siginfo_t info = {0};

@@ -152,7 +152,7 @@ static void ranks_describe(const struct action *action, struct crew *crew, int c
 {
     failure->ranks = calloc((size_t)crew->world_size, sizeof(*failure->ranks));
     if (!failure->ranks)
-        return; // the sentence is answered without them
+        return; // the answer then has only the message
     failure->world_size = crew->world_size;
     for (int rank = 0; rank < crew->world_size; rank++)
         rank_describe(&crew->ranks[rank], action, rank == culprit, &failure->ranks[rank]);
@@ -162,7 +162,7 @@ static void ranks_describe(const struct action *action, struct crew *crew, int c
 
 struct sentence {
     const struct action *action;
-    const struct crew *crew; // NULL where none was involved
+    const struct crew *crew; // NULL: no pool was involved
     int culprit;             // -1: unknown
     char place[64];          // "forward, step 1"
     char timeout[DURATION_TEXT_MAX];
@@ -238,7 +238,7 @@ static void deadline_running_write(const struct sentence *s, struct error *error
         s->timeout, s->culprit, s->action->world_size, s->place, r ? state_explain(r) : "");
 }
 
-// Fewer cases at once help only if the user waits for its own.
+// The advice to submit fewer cases is useful only if the user waits for its own cases.
 static void deadline_queued_write(const struct sentence *s, struct error *error)
 {
     const struct action *a = s->action;

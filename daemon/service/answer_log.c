@@ -8,13 +8,13 @@
 #include "daemon/net/log_quota.h"
 #include "daemon/service/reply.h"
 
-// Lines in a second about requests that have no effect.
+// Maximum number of lines per second about requests without effect.
 #define REFUSED_LINES_MAX 100
 
-// Room for pieces of a line.
+// Maximum length of parts of a line.
 #define CASE_TEXT_MAX 256
 
-// All that a client is refused takes from it. What is carried out is always logged.
+// The quota for refused requests. Accepted requests are always logged.
 static bool is_written(enum status status)
 {
     static struct log_quota refused = {.lines_max = REFUSED_LINES_MAX};

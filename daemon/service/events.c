@@ -11,17 +11,17 @@
 #include "daemon/service/answer_log.h"
 
 struct record {
-    struct wire_event event; // without `user`, which depends on who asks
+    struct wire_event event; // without `user`, which depends on the reader
     struct peer owner;       // of a case
 };
 
 struct events {
     uint64_t stream, last;
     struct record records[EVENTS_KEPT]; // event n lies at n % EVENTS_KEPT
-    struct wire_pool pools[POOLS_MAX];  // as they were looked at last
+    struct wire_pool pools[POOLS_MAX];  // at the last comparison
     int pool_count;
-    uint64_t drained, stuck; // devices of the first host, likewise
-    uint64_t hosts;          // that are there, likewise
+    uint64_t drained, stuck; // devices of the first host, at the last comparison
+    uint64_t hosts;          // connected hosts, at the last comparison
     bool draining;
 };
 
@@ -151,7 +151,7 @@ static void devices_tell(struct events *e, uint64_t devices, enum device_state s
     event->devices = devices;
 }
 
-// At the start only the first is there.
+// At the start only the first host is connected.
 static void hosts_compare(struct events *e, const struct wire_status *status)
 {
     for (int host = 1; host < status->host_count; host++) {
@@ -206,7 +206,7 @@ uint64_t events_begin(const struct events *e, const struct events_reader *reader
     if (watch->stream == e->stream)
         return watch->after < e->last ? watch->after : e->last;
     if (watch->stream != 0)
-        return 0; // the daemon was started again: all of it is new
+        return 0; // the daemon was restarted: all events are new
     for (int left = watch->recent; left > 0 && after > forgotten(e); after--)
         left -= is_asked_for(watch, &e->records[after % EVENTS_KEPT].event);
     return after;

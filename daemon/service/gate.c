@@ -75,7 +75,7 @@ static uint64_t memory_of(const struct job_spec *spec, int world_size)
     int64_t rank_bytes;
     struct error error;
     if (job_spec_memory(spec, &rank_bytes, &error) != STATUS_OK)
-        return 0; // refused for that
+        return 0; // it will be refused
     uint64_t bytes = (uint64_t)memory_over_ranks(world_size, rank_bytes);
     return bytes < CORE_MEMORY_MAX ? bytes : CORE_MEMORY_MAX;
 }
@@ -143,7 +143,7 @@ static enum status provider_check(const struct service_config *config, const cha
                      provider, names[0] ? names : "none but its own kernels");
 }
 
-// 0 for our own, i + 1 for the i-th guest, -1 where there is no such guest.
+// 0: the daemon's own ranks, i + 1: the i-th guest, -1: no such guest.
 static int implementation_find(const struct service_config *config, const char *name)
 {
     const struct guests *guests = config->guests;

@@ -40,7 +40,7 @@ static void place_fill(const struct task *task, struct crews *crews, struct wire
     const struct crew *crew = crews_get(crews, task->pool);
     if (task->run_ns == 0 || crew->generation != task->generation || crew->world_size == 0)
         return;
-    struct progress words[WORLD_SIZE_MAX]; // theirs may change while they are looked at
+    struct progress words[WORLD_SIZE_MAX]; // copies, because ranks change the originals
     for (int rank = 0; rank < crew->world_size; rank++)
         progress_store(&words[rank], progress_load(&crew->progress[rank]));
     open->rank_count = crew->world_size;

@@ -9,7 +9,7 @@ static int number_of(const struct wire_description *d, int place)
     return d->gpu_count > 0 ? d->gpus[place].index : place;
 }
 
-// Devices of other hosts are counted from 0, as agents choose which they are.
+// Devices of other hosts are numbered from 0; their agents choose the devices.
 static int host_number_of(const struct service_config *config, int host, int place)
 {
     return host == 0 ? number_of(&config->description, place) : place;

@@ -20,8 +20,8 @@ struct watcher {
 struct watchers {
     const struct events *events;
     struct alarm alarm;
-    uint64_t told;    // the last event that those who wait were told of
-    uint64_t tell_ns; // when they are told of later ones; UINT64_MAX: there are none
+    uint64_t told;    // the last event that waiting watchers got
+    uint64_t tell_ns; // time of the next reply; UINT64_MAX: no new events
     int count;
     bool closed;
     struct watcher list[WATCHERS_MAX];

@@ -13,7 +13,7 @@ enum precision expected_precision(const struct cp_case *c)
     return c->dtype == DTYPE_FP32 || rules_want_fp64(c) ? PRECISION_FP64 : PRECISION_FAST;
 }
 
-// What the twin's delta makes of the terms of the sink.
+// The twin's terms of the sink, with the twin's delta.
 static void add_sink_twin(const struct cp_case *c, int head, int64_t rows,
                           const struct expected_queries *e)
 {

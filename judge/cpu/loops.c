@@ -6,7 +6,7 @@
 
 #include "judge/dtype.h"
 
-// Elements that are summed up in fp32 before their sum enters one in fp64.
+// Number of elements that are summed in fp32 before the sum is added in fp64.
 #define SHORT_SUM 512
 
 #define LANES  8
@@ -75,8 +75,8 @@ INLINE double sum_of(const float *x, int64_t count)
     return sum;
 }
 
-// Blocks that overlap the range are computed as a whole; what is outside of it is replaced first,
-// so that no exponential of anything undefined is taken.
+// Blocks that overlap the range are computed as a whole; elements outside of the range are replaced
+// first, because they are undefined.
 double loop_exp(float *x, int64_t begin, int64_t end, int64_t padded, float shift, float base)
 {
     int64_t first = begin / LOOP_BLOCK * LOOP_BLOCK, behind = loop_padded(end);
@@ -127,7 +127,7 @@ void loop_scale(float *x, float factor, int64_t padded)
         scale_block(x + i, factor);
 }
 
-// `p` has the slope.
+// `p` includes the slope.
 static void gradient_block(const float *restrict p, const float *restrict dp, float delta,
                            float *restrict ds)
 {

@@ -20,22 +20,22 @@ bool matrix_fits(const struct cp_case *c)
 
 #ifdef __x86_64__
 
-// Rows that are computed together, and the scores that may exist at a time: fewer rows where the
-// columns are very many.
+// Maximum number of rows per block, and of scores in memory, which reduces the rows if there are
+// many columns.
 #define ROWS_MAX     64
 #define SCORES_MAX   (INT64_C(1) << 22)
-// Columns of P and dS that exist at a time.
+// Number of columns of P and dS in memory.
 #define PART         1024
-// Between rows: an odd number of cache lines, which do not share sets of a cache.
+// Row distance: an odd number of cache lines, so that rows use different cache sets.
 #define PART_STRIDE  (PART + 16)
 #define PIECE_STRIDE (PART + 32)
 
-// What a call works on. `a` is Q or K, `b` dO or V of the rows.
+// The memory of a call. `a` is Q or K, `b` dO or V of the rows.
 struct work {
     const struct cp_case *c;
     int sequence;
     struct mask mask;
-    bool rest; // the products with what rounding leaves are wanted
+    bool rest; // also compute the products of the rests
     float scale;
     double key_rms; // of the keys of a call on queries
     float products; // rules_product_squares()
@@ -51,7 +51,7 @@ struct work {
     uint16_t *pieces;  // [2 * ROWS_MAX][PIECE_STRIDE]: of P, then of dS; the rests behind the heads
     float *sums;       // [2 * ROWS_MAX][the larger d]: products with these
     float *sums_other; // the same, of keys
-    float *twin, *residual;            // [keys][d_v + d_qk]: what keys add up
+    float *twin, *residual;            // [keys][d_v + d_qk]: sums of the keys
     float *lse, *delta, *delta_twin;   // [columns], of keys
     const struct operand *key, *value; // K, V of queries; Q, dO of keys
 };
@@ -80,8 +80,8 @@ static struct range part_of(struct range columns, int64_t first)
     return clipped((struct range){first, first + PART}, columns);
 }
 
-// Lays the pieces out and returns their bytes; `keys` are those of the call on the side of keys,
-// `columns` their queries.
+// Sets the addresses of the arrays and returns their bytes; for a call on keys, `keys` are its keys
+// and `columns` their queries.
 static size_t work_lay_out(struct work *w, char *base, int64_t keys, int64_t columns)
 {
     int64_t scores = w->block * w->stride, d = w->d_qk > w->d_v ? w->d_qk : w->d_v;
@@ -140,7 +140,7 @@ static enum status work_init(struct work *w, const struct cp_case *c, int sequen
     return STATUS_OK;
 }
 
-// Rows of a left factor; as fp32, too, unless `wide` is NULL.
+// Loads rows of a left factor; also as fp32 if `wide` is not NULL.
 static void load(const struct work *w, enum input_tensor tensor, int head, struct range positions,
                  uint16_t *rows, int64_t stride, float *wide)
 {
@@ -155,7 +155,7 @@ static void load(const struct work *w, enum input_tensor tensor, int head, struc
 
 // ---- logits -------------------------------------------------------------------------------------
 
-// Whether products become logits by more than a factor.
+// True if the conversion of products to logits is more than a factor.
 static bool logits_are_made(const struct work *w)
 {
     return w->c->softcap != 0 || w->c->bias != BIAS_NONE;
@@ -232,7 +232,7 @@ static uint16_t *rest_of(const struct work *w, int64_t row)
     return w->rest ? w->pieces + (ROWS_MAX + row) * PIECE_STRIDE : NULL;
 }
 
-// sums = pieces * columns of a part, or sums +=. Rests follow the heads ROWS_MAX rows behind.
+// sums = pieces * columns of a part, or sums +=. Rests are ROWS_MAX rows behind the heads.
 static void pieces_multiply(const struct work *w, int64_t rows, const struct operand *o,
                             struct range part, float *sums, bool add)
 {
@@ -242,7 +242,7 @@ static void pieces_multiply(const struct work *w, int64_t rows, const struct ope
 
 // ---- the query side -----------------------------------------------------------------------------
 
-// The largest logit of a row of what it sees.
+// The largest visible logit of a row.
 static float row_max(const struct work *w, int64_t row, struct range seen, struct range keys,
                      float factor)
 {
@@ -264,7 +264,7 @@ static double row_exponentials(const struct work *w, int64_t row, struct range s
     return weights_exp(&e, loop_padded(length(part)));
 }
 
-// What is known of the rows of a block of queries.
+// Statistics of the rows of a block of queries.
 struct block {
     int head;
     struct range queries, keys;
@@ -318,7 +318,7 @@ static void block_out(const struct work *w, bool reference, struct block *b,
     }
 }
 
-// P (dP - delta) of a row, before the softcap's slope, is what the gradient of the bias adds up.
+// Adds P (dP - delta) of a row, before the softcap's slope, to the gradient of the bias.
 static void row_bias(const struct work *w, bool reference, int64_t row, struct range part, float *p,
                      double factor, const struct expected_queries *e)
 {
@@ -467,7 +467,7 @@ static void keys_gradient(const struct work *w, struct range keys, struct range 
     }
 }
 
-// Adds products of a block of keys, which is `skipped` behind the first of the call.
+// Adds products of a block of keys, `skipped` keys behind the first of the call.
 static void keys_add(const struct work *w, int64_t rows, int64_t skipped, int d, const float *sums,
                      int64_t first)
 {
@@ -479,7 +479,7 @@ static void keys_add(const struct work *w, int64_t rows, int64_t skipped, int d,
     }
 }
 
-// Adds what one head's queries contribute to a block of keys.
+// Adds the contribution of one head's queries to a block of keys.
 static void keys_block(const struct work *w, int head, struct range keys, struct range all,
                        double *terms)
 {

@@ -11,8 +11,8 @@
 #include "judge/mask.h"
 #include "judge/rules.h"
 
-// Queries that are computed together, and the scores that may exist at a time (8 MiB): fewer
-// queries where the keys are very many.
+// Maximum number of queries per block, and of scores in memory (8 MiB), which reduces the queries
+// if there are many keys.
 #define QUERIES_MAX 64
 #define SCORES_MAX  (INT64_C(1) << 20)
 
@@ -35,7 +35,7 @@ static int64_t range_length(struct range r)
     return r.end > r.begin ? r.end - r.begin : 0;
 }
 
-// The keys between the first and the last that one of the queries sees.
+// The range from the first to the last key that any of the queries sees.
 static struct range keys_seen(const struct scope *s, struct range queries, struct range keys)
 {
     struct range seen = mask_keys_of(&s->mask, queries);
@@ -90,13 +90,13 @@ struct work {
     double scale;
     double products; // rules_product_squares()
     int64_t d_qk, d_v;
-    struct range keys; // that k and v hold
+    struct range keys; // keys in k and v
     int64_t block;     // queries of a block
     double *k, *v;     // [keys][d]
     double *q, *d_out; // [block][d]
     double *p, *ds;    // [block][keys of the block]
     double *slope;     // the same: d logit / d scaled score, with a softcap only
-    double *all;       // the memory of all these
+    double *all;       // memory of these arrays
     float *bias;       // [keys]
 };
 
@@ -200,7 +200,7 @@ static void add_bias(struct work *w, int head, struct range queries, struct rang
     }
 }
 
-// Of the queries in w->q, into w->p.
+// Computes the logits of the queries in w->q into w->p.
 static void block_logits(struct work *w, int head, struct range queries, struct range keys)
 {
     int64_t rows = range_length(queries), columns = range_length(keys);
@@ -308,7 +308,7 @@ static void query_gradient(struct work *w, int64_t row, int64_t columns, const s
         r->terms[row] = w->scale * sqrt(squares);
 }
 
-// From the probabilities that block_out() leaves behind.
+// Uses the probabilities of block_out().
 static void block_gradient(struct work *w, int head, struct range queries, struct range keys,
                            const struct results *r)
 {
@@ -358,7 +358,7 @@ static void queries_block(struct work *w, int head, struct range queries, struct
     block_gradient(w, head, queries, keys, &r);
 }
 
-// The results of the queries `rows` further on.
+// The results `rows` queries further on.
 static struct results results_at(const struct work *w, struct results r, int64_t rows)
 {
     r.out += rows * w->d_v;
@@ -400,8 +400,8 @@ enum status reference_queries(const struct cp_case *c, int sequence, int head, i
 
 // ---- the key side -------------------------------------------------------------------------------
 
-// P and dS of a block of queries, whose LSE and delta begin where the pointers point. The squares
-// of the keys' terms are added to `terms`.
+// P and dS of a block of queries, with LSE and delta of its first query on. Adds the squares of the
+// keys' terms to `terms`.
 static void block_scores(struct work *w, int head, struct range queries, struct range keys,
                          const double *lse, const double *delta, double *terms)
 {
@@ -422,7 +422,7 @@ static void block_scores(struct work *w, int head, struct range queries, struct 
     cap_gradient(w, rows * columns);
 }
 
-// Adds what the queries of one head contribute.
+// Adds the contribution of the queries of one head.
 static void keys_head(struct work *w, int head, const double *lse, const double *delta, double *dk,
                       double *dv, double *terms)
 {

@@ -9,14 +9,14 @@
 
 #define ALIGNMENT 64
 
-// A whole sequence is kept where it takes no more than this, else what a call asks for. What is
-// kept in all is bounded, but for the operands of one call.
+// A whole sequence is packed and kept if it needs no more than this, else only the requested
+// positions. The total is limited, except for the operands of one call.
 #define OPERAND_BYTES_MAX  ((size_t)16 << 20)
 #define OPERANDS_BYTES_MAX ((size_t)96 << 20)
 #define OPERANDS_MAX       64
 
 struct operands {
-    struct cp_case c; // that all are of
+    struct cp_case c; // the case of the operands
     struct operand *all[OPERANDS_MAX];
     int count;
     size_t bytes;
@@ -85,7 +85,7 @@ static size_t operand_lay_out(struct operand *o)
     return (size_t)(across + along) * sizeof(uint16_t) + (size_t)o->capacity * sizeof(float);
 }
 
-// Decides for the whole sequence, or for the positions alone.
+// Chooses the whole sequence or only the positions.
 static void operand_size(struct operand *o, const struct cp_case *c, struct range positions)
 {
     bool key_side = o->tensor == INPUT_K || o->tensor == INPUT_V;
@@ -145,7 +145,8 @@ static struct operand *operand_find(struct operands *all, enum input_tensor tens
     return NULL;
 }
 
-// Drops those used least recently until there is room for one more, but never the last one used.
+// Frees the least recently used operands until there is room for one more, but never the last used
+// one.
 static void operands_shrink(struct operands *all, size_t bytes)
 {
     while (all->count == OPERANDS_MAX ||
@@ -169,7 +170,7 @@ static enum status operand_add(struct operands *all, const struct operand *wante
     operand_size(o, &all->c, positions);
     operands_shrink(all, o->bytes);
     o->memory = memory_of(o->bytes);
-    if (!o->memory) { // what is only kept for later calls makes room
+    if (!o->memory) { // retries after freeing operands that are only kept for later calls
         operands_shrink(all, OPERANDS_BYTES_MAX);
         o->memory = memory_of(o->bytes);
     }
@@ -190,12 +191,12 @@ static bool operand_has_room(const struct operand *o, struct range positions)
     return positions.begin >= o->base && positions.end <= o->base + o->capacity;
 }
 
-// The operands of the room, without those of another case.
+// The operands of the room, after freeing those of another case.
 static struct operands *operands_of(struct room *r, const struct cp_case *c)
 {
     if (!r->operands)
         r->operands = calloc(1, sizeof(*r->operands));
-    // Different padding bytes only cost a new start.
+    // If only padding bytes differ, the operands are packed again.
     // NOLINTNEXTLINE(bugprone-suspicious-memory-comparison)
     if (r->operands && memcmp(&r->operands->c, c, sizeof(*c)) != 0) {
         operands_clear(r->operands);

@@ -16,7 +16,7 @@ static int64_t group_size(const struct cp_case *c)
     return c->heads / c->kv_heads;
 }
 
-// Doubles of one part of a rank's statistics.
+// Number of doubles of one part of a rank's statistics.
 static int64_t part_count(const struct cp_case *c, int rank)
 {
     return shard_rows(c, SIDE_Q, rank) * c->heads;
@@ -45,8 +45,8 @@ void statistics_take(struct statistics *s, const struct cp_case *c, int rank, st
     s->delta_twin = arena_take(arena, group_size(c) * c->seqlen_q, 8);
 }
 
-// Where those of a sequence of a rank and of one head begin. Sequences must be asked for in
-// ascending order, or from 0 again.
+// The statistics of a sequence of a rank and one head. Call with ascending sequences, or again from
+// 0.
 static int64_t place_of(struct statistics *s, int rank, int32_t sequence, int head)
 {
     const struct cp_case *c = s->c;
@@ -60,7 +60,7 @@ static int64_t place_of(struct statistics *s, int rank, int32_t sequence, int he
     return s->before[rank] * c->heads + head * shard_tokens(c, SIDE_Q, rank, sequence);
 }
 
-// Tokens of a sequence on a rank that lie before a chunk.
+// Number of tokens of a sequence on a rank before a chunk.
 static int64_t tokens_before(const struct cp_case *c, int rank, int32_t sequence, int chunk)
 {
     int64_t begin = 0, end = 0;
@@ -71,7 +71,7 @@ static int64_t tokens_before(const struct cp_case *c, int rank, int32_t sequence
     return end - begin;
 }
 
-// The own ones of a span and head, from its first token on.
+// This rank's statistics of a span and head, from its first token on.
 static double *own_of(struct statistics *s, const struct span *span, int head)
 {
     return s->ranks[s->rank] + place_of(s, s->rank, span->sequence, head) +
@@ -121,8 +121,8 @@ void statistics_keep_results(struct statistics *s, const struct span *spans, int
         }
 }
 
-// delta is a sum of products with elements of out: of one that is rounded they err by half a step
-// at most, in all by some part of their RMS sum, for which delta itself stands.
+// delta is a sum of products with elements of out. Rounding of out changes each product by at most
+// half a step; the total is estimated by a fraction of delta.
 void statistics_add_sink(struct statistics *s, const struct span *span, int head,
                          const struct expected_sums *sums)
 {
@@ -147,7 +147,7 @@ struct message statistics_message(const struct statistics *s, int peer)
         .receive_bytes = (size_t)part_count(s->c, peer) * PARTS * sizeof(double)};
 }
 
-// Brings those of a rank's tokens of a sequence and head to their positions, which begin at `to`.
+// Copies the statistics of a rank's tokens of a sequence and head to their positions in `to`.
 static void rank_gather(struct statistics *s, int rank, int32_t sequence, int head, int64_t to)
 {
     const struct cp_case *c = s->c;

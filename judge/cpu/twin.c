@@ -14,8 +14,8 @@
 #include "judge/inputs.h"
 #include "judge/rules.h"
 
-// Queries that are computed together, and the scores of a matrix that may exist at a time: fewer
-// queries where the keys are very many.
+// Maximum number of queries per block, and of scores in memory, which reduces the queries if there
+// are many keys.
 #define QUERIES_MAX 64
 #define SCORES_MAX  (INT64_C(1) << 22)
 
@@ -25,17 +25,17 @@ struct work {
     const struct cp_case *c;
     int sequence;
     struct mask mask;
-    bool rest; // the products with what rounding leaves are wanted
+    bool rest; // also compute the products of the rests
     float scale;
-    float base; // ln of what logits are powers of: kernels compute in base 2, which fp32 notices
+    float base; // ln of the base of the exponentials: kernels use base 2, which matters in fp32
     int d_qk, d_v;
-    struct range keys;  // that k and v hold
+    struct range keys;  // keys in k and v
     int64_t block;      // queries of a block
     int64_t stride;     // of scores
     float *k, *v;       // [keys][d]
     float *q, *d_out;   // [block][d]
     float *s;           // [block][stride]: scores, then probabilities
-    float *head, *tail; // of P, then of dS: what the dtype holds, and the rest
+    float *head, *tail; // of P, then of dS: rounded to the dtype, and the rest
     float *dp;
     float *slope;           // with a softcap only
     float *twin, *residual; // products: [block] or [keys][the larger d], of dV and dK at a time
@@ -44,7 +44,7 @@ struct work {
     float products; // rules_product_squares()
 };
 
-// Lays the pieces out and returns their bytes. `products` are rows of results.
+// Sets the addresses of the arrays and returns their bytes. `products`: number of rows of results.
 static size_t work_lay_out(struct work *w, char *base, int64_t products)
 {
     int64_t count = w->keys.end - w->keys.begin, scores = w->block * w->stride;
@@ -104,7 +104,7 @@ static enum status work_init(struct work *w, const struct cp_case *c, int sequen
     return STATUS_OK;
 }
 
-// Returns the RMS of what it loads.
+// Returns the RMS of the loaded elements.
 static float load(const struct work *w, enum input_tensor tensor, int head, struct range positions,
                   float *rows)
 {
@@ -118,7 +118,7 @@ static float load(const struct work *w, enum input_tensor tensor, int head, stru
     return (float)sqrt(squares / (count > 0 ? count : 1));
 }
 
-// The rows of the keys that w->keys begin with, further on.
+// The rows from a given key on.
 static const float *key_rows(const struct work *w, struct range keys)
 {
     return w->k + (keys.begin - w->keys.begin) * w->d_qk;
@@ -197,7 +197,7 @@ static const float *slope_of(const struct work *w, int64_t row)
 
 // ---- the query side -----------------------------------------------------------------------------
 
-// Product of the rounded matrix, and of what is left of it: [m][d] = (head or tail) [m][n] * B.
+// Product of the rounded matrix, and of the rest: [m][d] = (head or tail) [m][n] * B.
 static void products_of(const struct work *w, int64_t m, int64_t n, int d, const float *head,
                         const float *b)
 {
@@ -230,9 +230,8 @@ static double row_exponentials(const struct work *w, int head, struct range seen
     return seen.begin < seen.end ? sum + exp(sink - *max * (double)w->base) : 0;
 }
 
-// What exponentials are multiplied by to become probabilities. Kernels that share a row merge what
-// they have by its LSE, and all of them compute P from it again: in fp32, whose rounding of it is
-// all that an exact kernel could do wrong.
+// The factor from exponentials to probabilities. Kernels that share a row merge by its LSE and
+// compute P from the LSE in fp32, so an exact kernel has the rounding error of this LSE.
 static double row_factor(const struct work *w, double sum, float max)
 {
     if (!(sum > 0))
@@ -265,7 +264,7 @@ static void block_out(const struct work *w, bool reference, int head, struct ran
         row_finish(w, i, w->d_v, factors[i], reference ? e->out : NULL, e->out_twin);
 }
 
-// P (dP - delta) of a row, before the softcap's slope, is what the gradient of the bias adds up.
+// Adds P (dP - delta) of a row, before the softcap's slope, to the gradient of the bias.
 static void row_bias(const struct work *w, bool reference, int64_t row, struct range keys,
                      const struct expected_queries *e)
 {
@@ -297,7 +296,7 @@ static void row_gradient(const struct work *w, bool reference, int64_t row, stru
     e->terms[row] = fabs(w->scale) * sqrt(squares) * w->key_rms;
 }
 
-// From the exponentials that block_out() leaves behind.
+// Uses the exponentials of block_out().
 static void block_gradient(struct work *w, bool reference, int head, struct range queries,
                            struct range keys, const double *factors,
                            const struct expected_queries *e)
@@ -367,7 +366,7 @@ static void add_product(const struct work *w, int64_t m, int64_t n, int d, const
                 d, 1, c, d);
 }
 
-// Statistics of one query head, from some query on.
+// Statistics of one query head, from a given query on.
 struct head_statistics {
     const double *lse, *delta, *delta_twin;
 };
@@ -409,7 +408,7 @@ static void block_key_gradients(const struct work *w, int64_t rows, const struct
     }
 }
 
-// Adds what a block of queries of one head contributes. `terms` [keys of the call].
+// Adds the contribution of a block of queries of one head. `terms` [keys of the call].
 static void keys_block(const struct work *w, int head, struct range queries, struct range keys,
                        const struct head_statistics *s, double *terms)
 {

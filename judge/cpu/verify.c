@@ -15,7 +15,7 @@
 #include "judge/tiles.h"
 #include "judge/totals.h"
 
-// Expected values of the rows in work. Rows of keys use the memory of rows of queries: dV that of
+// Expected values of the current rows. Rows of keys use the memory of rows of queries: dV that of
 // out, dK that of dQ.
 struct block {
     double *wide, *other; // out, dV; dQ, dK
@@ -23,7 +23,7 @@ struct block {
     double *lse, *delta, *delta_twin, *terms;
 };
 
-// Tensors whose rows are expected together, and which are judged together.
+// Tensors whose rows are computed and judged together.
 #define GROUP_TENSORS_MAX 3
 
 #define CHUNKS_MAX 2 // of a rank
@@ -52,7 +52,7 @@ static int64_t rank_tokens(const struct cp_case *c, int rank)
     return q > kv ? q : kv;
 }
 
-// Rows that are in memory at a time.
+// Number of rows in memory at a time.
 static int64_t block_rows(const struct cp_case *c, int rank)
 {
     int64_t tokens = rank_tokens(c, rank);
@@ -171,7 +171,7 @@ static void tiles_make(struct verifier *x)
     }
 }
 
-// A tensor as the rank holds it.
+// A tensor of the rank.
 struct tensor {
     enum report_tensor name;
     const void *data;
@@ -335,8 +335,8 @@ static enum status head_walk(struct verifier *x, struct group *g, const struct t
     return status;
 }
 
-// All ranges of tokens, sequence by sequence, head by head: the chunks of a head share what is
-// loaded of the other side.
+// Visits all ranges of tokens, sequence by sequence, head by head: the chunks of a head share the
+// loaded tokens of the other side.
 static enum status group_walk(struct verifier *x, struct group *g, bool keys,
                               range_function *function, struct error *error)
 {
@@ -410,7 +410,7 @@ static void padding_append(struct verifier *x, enum shard_side side, const struc
     uint64_t start_ns = clock_now_ns();
     const struct padded_tensor padded = {t->name, side, t->data, t->heads, t->dim};
     struct figures figures;
-    // Nobody reads the LSE of padding.
+    // The LSE of padding is not used.
     if (t->name != TENSOR_LSE && !MUTATED(VERIFY_SKIPS_PADDING) &&
         padding_judge(x->c, x->v->rank, &padded, &figures))
         figures_append(x, &figures);
@@ -486,7 +486,7 @@ static enum status keys_judge(struct verifier *x, struct error *error)
 
 // ---- what ranks tell each other -----------------------------------------------------------------
 
-// Sends the statistics of the own queries to all ranks and receives theirs.
+// Sends the statistics of this rank's queries to all ranks and receives theirs.
 static enum status queries_exchange(struct verifier *x, struct error *error)
 {
     const struct swap *swap = &x->v->swap;

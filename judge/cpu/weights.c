@@ -11,7 +11,7 @@
 #define INLINE static inline __attribute__((always_inline)) TARGET
 
 #define LANES     16
-// Elements that are summed up in fp32 before their sum enters one in fp64.
+// Number of elements that are summed in fp32 before the sum is added in fp64.
 #define SHORT_SUM 512
 
 // Lanes of the elements [first, first + 16) that lie in [begin, end).

@@ -11,8 +11,8 @@
 // UUIDs of GPUs are 40 characters long.
 #define NAMES_BYTES (64 * DEVICES_MAX)
 
-// Tells the own device to every peer and learns which ones are used on this host, and by how many
-// ranks the own one is.
+// Exchanges device numbers with every peer; finds the devices in use on this host, and the number
+// of ranks on this rank's device.
 static enum status devices_learn(struct transport *control, int device, bool used[DEVICES_MAX],
                                  struct device_place *place, struct error *error)
 {
@@ -36,7 +36,7 @@ static enum status devices_learn(struct transport *control, int device, bool use
     return status;
 }
 
-// The `index`-th name of a list, with its length; NULL where the list is shorter.
+// The `index`-th name of a list, with its length; NULL: the list is shorter.
 static const char *name_find(const char *list, int index, size_t *length)
 {
     for (; index > 0 && list; index--) {

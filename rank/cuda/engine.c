@@ -23,9 +23,9 @@
 #include "transport/nccl.h"
 #include "transport/peer.h"
 
-// What NCCL shall do unless the daemon's environment says otherwise. Ranks on one host find each
-// other there, whatever networks it has; over several hosts NCCL chooses one. Multicast is for
-// reductions, of which there are none.
+// Defaults of NCCL's variables; the daemon's environment overrides them. Ranks on one host connect
+// over loopback; over several hosts NCCL chooses a network. Multicast is only for reductions, which
+// are not used.
 static void nccl_set(const struct transport *control)
 {
     if (control->far == 0)
@@ -33,9 +33,9 @@ static void nccl_set(const struct transport *control)
     (void)setenv("NCCL_NVLS_ENABLE", "0", 0);
 }
 
-// Streams that wait for a peer must not hold up others, so that each has a queue of its own: one
-// for each peer, and these for compute, exchanges and NCCL. Each takes its time when a context is
-// made: where two ranks begin at once, 32 of them take 0.8 s longer than 8.
+// A stream that waits for a peer must not block others, so each has its own hardware queue: one per
+// peer, and these for compute, exchanges and NCCL. Each queue adds to the creation of a context:
+// with two ranks at once, 32 queues take 0.8 s longer than 8.
 #define STREAM_QUEUES     6
 #define STREAM_QUEUES_MAX 32
 
@@ -47,7 +47,8 @@ static void queues_set(const struct transport *control)
     (void)setenv("CUDA_DEVICE_MAX_CONNECTIONS", text, 0);
 }
 
-// Of NCCL where it carries nothing but what verdicts need. Each takes its time to connect.
+// Channels of NCCL if it only carries the exchanges of the verdict. Each channel takes time to
+// connect.
 #define NCCL_CHANNELS "4"
 
 static struct cuda *self(struct engine *e)
@@ -69,7 +70,7 @@ static enum status cuda_failed(cudaError_t result, const char *what, struct erro
 
 // ---- memory ----
 
-// Where a buffer of the plan lies in the window; -1: in the arena.
+// Offset of a buffer of the plan in the window; -1: in the arena.
 static int64_t window_offset(const struct cuda *cuda, int buffer)
 {
     return cuda->peer ? cuda->window.offsets[buffer] : -1;
@@ -109,7 +110,7 @@ static enum status cuda_reserve(struct engine *e, struct job *j, size_t *host_by
 static enum status cuda_admit(struct engine *e, const struct job *j, struct error *error)
 {
     struct cuda *cuda = self(e);
-    // What is not verified is run to be timed. A graph finds its memory where it was.
+    // A case without verification is timed. A graph needs the same memory as before.
     if (j->c->verify == VERIFY_OFF && !j->c->graph)
         return device_arena_reserve_turn(&cuda->arena, cuda->device_bytes, error);
     return device_arena_reserve(&cuda->arena, cuda->device_bytes, error);
@@ -125,8 +126,7 @@ static enum status cuda_join(struct engine *e, const struct job *j, bool *lacks,
     return transport_peer_announce(cuda->peer, &cuda->window.told, lacks, error);
 }
 
-// What ranks send each other lies in memory that others have mapped: large windows do not outlive
-// their case.
+// Windows are mapped by other ranks; large windows are freed after their case.
 static enum status windows_trim(struct cuda *cuda, struct error *error)
 {
     return cuda->peer ? transport_peer_trim(cuda->peer, DEVICE_ARENA_KEPT, error) : STATUS_OK;
@@ -218,7 +218,7 @@ static enum status device_wait(struct error *error)
     return result == cudaSuccess ? STATUS_OK : cuda_failed(result, "the device", error);
 }
 
-// The one place of a case where the host waits for the device.
+// The only place in a case where the host waits for the device.
 static enum status work_wait(struct cuda *cuda, struct job *j, struct error *error)
 {
     struct timings *timings = &j->report->timings;
@@ -258,7 +258,7 @@ static uint64_t digest_finish(const struct cuda *cuda, const struct job *j)
     return digest;
 }
 
-// The judge works behind the plan on the same streams.
+// The judge's work follows the plan on the same streams.
 static bool is_judged(const struct job *j)
 {
     return j->c->verify != VERIFY_OFF;
@@ -335,7 +335,7 @@ static enum status cuda_wait(struct engine *e, bool look, struct error *error)
     return cuda->broken ? cuda_failed(result, "the device", error) : STATUS_OK;
 }
 
-// Of a guest's results that are not judged.
+// For results of a guest that are not judged.
 static enum status digest_make(struct cuda *cuda, struct job *j, struct error *error)
 {
     digest_start(cuda, j);
@@ -348,7 +348,7 @@ static enum status cuda_verify(struct engine *e, struct job *j, struct error *er
 {
     struct cuda *cuda = self(e);
     struct verify_cuda *x = NULL;
-    if (!is_judged(j)) { // execute() has waited for it, but for that of a guest
+    if (!is_judged(j)) { // execute() has waited for it, except in a guest
         if (!cuda->executor && digest_make(cuda, j, error) != STATUS_OK)
             return error->status;
         j->report->digest = digest_finish(cuda, j);
@@ -402,7 +402,7 @@ static void cuda_release(struct engine *e)
 static void cuda_destroy(struct engine *e)
 {
     struct cuda *cuda = self(e);
-    // The process is about to end, and the driver cleans up behind it.
+    // The process will end, and the driver releases its resources.
     if (cuda->broken)
         return;
     cuda_executor_destroy(cuda->executor);
@@ -460,7 +460,7 @@ static enum status number_parse(const char *text, const char *name, long max, lo
     return STATUS_OK;
 }
 
-// NCCL refuses two ranks on one device of a host. It takes the second one for a rank of another
+// NCCL refuses two ranks on one device of a host, so the second rank pretends to be on another
 // host.
 static enum status host_name_set(const struct device_place *place, struct error *error)
 {
@@ -473,8 +473,8 @@ static enum status host_name_set(const struct device_place *place, struct error 
     return STATUS_OK;
 }
 
-// Makes the context by asking for the device's memory. `keep_mib`: -1 for a quarter of it, which
-// the ranks of the device share.
+// Creates the context by querying the device's memory. `keep_mib`: -1 for a quarter of it, shared
+// by the ranks of the device.
 static enum status device_open(struct cuda *cuda, struct transport *control, long device,
                                long keep_mib, struct error *error)
 {
@@ -496,7 +496,7 @@ static enum status device_open(struct cuda *cuda, struct transport *control, lon
     return STATUS_OK;
 }
 
-// Exchanges go first where both streams have work: everyone waits for them.
+// Exchanges have the higher priority, because other ranks wait for them.
 static enum status streams_open(struct cuda *cuda, struct error *error)
 {
     int least, greatest;
@@ -511,8 +511,7 @@ static enum status streams_open(struct cuda *cuda, struct error *error)
     return result == cudaSuccess ? STATUS_OK : cuda_failed(result, "a stream", error);
 }
 
-// Plans exchange through copy engines where devices can map each other's memory, which takes one
-// host, else through NCCL.
+// Plans use copy engines if all devices are on one host and can map each other's memory, else NCCL.
 static enum status peer_open(struct cuda *cuda, struct transport *control, struct error *error)
 {
     struct error reason;
@@ -526,7 +525,7 @@ static enum status peer_open(struct cuda *cuda, struct transport *control, struc
     return status;
 }
 
-// What a plan is run with.
+// The arguments of a plan's execution.
 static enum status exchanges_open(struct cuda *cuda, const struct engine_setup *setup,
                                   struct error *error)
 {

@@ -16,14 +16,13 @@
 #include "rank/cuda/window.h"
 #include "rank/operations.h"
 
-// A case that is not through after so long is looked at less often, so that it leaves the core to
-// others.
+// After this time a running case is polled less often, to leave the core to others.
 #define PATIENCE_NS (UINT64_C(5) * 1000000)
 #define NAP_NS      50000
-// How often the progress word is brought up to date while waiting.
+// Period of updates of the progress word while waiting.
 #define LOOK_NS     UINT64_C(500000)
 
-// Longest of the seeded delays; longer than most operations of the cases that are explored.
+// Longest seeded delay; longer than most operations of explored cases.
 #define DELAY_NS_MAX 300000
 
 struct cuda_executor {
@@ -33,15 +32,15 @@ struct cuda_executor {
     cudaStream_t streams[PLAN_STREAMS];
     struct marks marks;
     struct events events;
-    struct timeline eager; // of plans that are launched operation by operation
+    struct timeline eager; // for plans that are launched operation by operation
     struct graph graph;
-    cudaEvent_t last; // what cuda_executor_wait() waits for
+    cudaEvent_t last; // the event that cuda_executor_wait() awaits
 
-    // Of the plan at hand.
+    // Of the current plan.
     const struct cuda_execution *e;
     const struct plan *plan;
     struct operations operations;
-    int *event_of; // [op_count] of an operation that others wait for, once it is on its stream
+    int *event_of; // [op_count], of enqueued operations that others wait for
     bool *awaited; // [op_count]
     struct message *messages;
     struct region_copy *copies;
@@ -65,7 +64,7 @@ static enum status cuda_failed(const struct cuda_executor *x, cudaError_t result
 
 // ---- exploration ----
 
-// xorshift64*, as rank/executor.c has it.
+// xorshift64*, as in rank/executor.c.
 static uint64_t random_next(struct cuda_executor *x)
 {
     x->random ^= x->random >> 12;
@@ -92,7 +91,7 @@ static cudaError_t delay(struct cuda_executor *x, cudaStream_t stream)
     return delay_cuda(stream, (uint32_t)(random_next(x) % DELAY_NS_MAX));
 }
 
-// What is read before it has arrived shall show.
+// Makes reading before arrival visible.
 static cudaError_t region_poison(const struct cuda_executor *x, const struct region *r,
                                  cudaStream_t stream)
 {
@@ -110,8 +109,8 @@ static cudaError_t region_poison(const struct cuda_executor *x, const struct reg
 
 // ---- exchanges ----
 
-// Where the bytes of a region are while they travel: in place, or at the next free place of the
-// staging memory. Exchanges use that one after the other, on one stream.
+// The address of a region during its exchange: in place, or the next free place in the staging
+// memory, which exchanges use one after the other on one stream.
 static void *travelling(const struct cuda_executor *x, const struct region *r, int64_t *staged)
 {
     if (r->rows <= 1)
@@ -121,8 +120,8 @@ static void *travelling(const struct cuda_executor *x, const struct region *r, i
     return place;
 }
 
-// Puts the copies of a region in pieces, one for each block, behind the `count` there are. Returns
-// how many there are then.
+// Appends the copies of a region in pieces, one for each block, to a list of `count`. Returns the
+// new count.
 static int copies_add(struct cuda_executor *x, int count, const struct region *r, void *packed,
                       bool sends)
 {
@@ -221,8 +220,8 @@ static enum status compute_put(struct cuda_executor *x, const struct op *op, cud
     return STATUS_OK;
 }
 
-// Makes a stream wait for what an operation waits for. What the compute stream loses by that is
-// exposed.
+// Makes a stream wait for the operations that an operation waits for. Such waits of the compute
+// stream are exposed time.
 static cudaError_t waits_put(struct cuda_executor *x, const struct op *op, cudaStream_t stream)
 {
     bool timed = op->stream == STREAM_COMPUTE && op->wait_count > 0;
@@ -240,7 +239,7 @@ static cudaError_t waits_put(struct cuda_executor *x, const struct op *op, cudaS
     return result;
 }
 
-// Records where an operation starts or ends on its stream, if the case asks for that.
+// Records the start or end of an operation on its stream, with operation_times.
 static cudaError_t op_time_record(struct cuda_executor *x, int32_t index, cudaStream_t stream,
                                   bool end)
 {
@@ -279,7 +278,7 @@ static enum status op_put(struct cuda_executor *x, int32_t index, struct error *
 
 // ---- a whole plan ----
 
-// Most copies between pieces and staging memory that an exchange takes on one side.
+// Maximum number of copies between pieces and staging memory on one side of an exchange.
 static int copies_needed(const struct plan *plan)
 {
     int64_t most = 1;
@@ -349,7 +348,7 @@ static enum status plan_take(struct cuda_executor *x, struct error *error)
     return STATUS_OK;
 }
 
-// Lets one stream go on only when the other has come here.
+// Makes one stream wait for the current point of the other.
 static cudaError_t streams_join(struct cuda_executor *x, enum plan_stream from, enum plan_stream to)
 {
     int event;
@@ -390,7 +389,7 @@ static enum status ops_put(struct cuda_executor *x, struct error *error)
     return status;
 }
 
-// The exchanges are behind whatever filled the inputs, and what follows is behind the exchanges.
+// The exchanges run after the inputs are filled, and later work runs after the exchanges.
 static enum status plan_put(struct cuda_executor *x, struct error *error)
 {
     struct timeline *times = x->times;

@@ -90,7 +90,7 @@ cudaError_t given_fill(const struct job *j, cudaStream_t stream)
 
 // ---- what the judge reads ----
 
-// 0: nothing of the tensor is given.
+// 0: the tensor is not given.
 static int64_t whole_given(const struct job *j, int tensor)
 {
     return is_given(j, (enum whole_tensor)tensor)

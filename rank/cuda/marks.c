@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-// Numbers of different streams lie in cache lines of their own.
+// Marks of different streams are in different cache lines.
 #define MARK_STRIDE 32
 #define MARKS_BYTES (PLAN_STREAMS * MARK_STRIDE * sizeof(uint32_t))
 
@@ -43,7 +43,7 @@ void marks_reset(struct marks *m)
 void marks_put(const struct marks *m, enum plan_stream which, cudaStream_t stream, uint32_t value)
 {
     CUdeviceptr place = m->device + (CUdeviceptr)which * MARK_STRIDE * sizeof(uint32_t);
-    // Without it an answer to a hang is less precise, and nothing else.
+    // Without it only the answer to a hang is less precise.
     if (m->host) {
         struct stream_words mark;
         mark.count = 0;

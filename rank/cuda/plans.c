@@ -125,7 +125,7 @@ static enum nccl_reduction reduction_of(enum collective_reduction reduction)
     return reductions[reduction];
 }
 
-// What has a call of its own.
+// Operations with their own call in NCCL.
 static bool operation_of(enum collective_operation operation, enum nccl_operation *found)
 {
     static const enum nccl_operation operations[COLLECTIVE_OPERATIONS] = {
@@ -138,7 +138,7 @@ static bool operation_of(enum collective_operation operation, enum nccl_operatio
     return *found != 0;
 }
 
-// The others are groups of sends and receives, as those of nccl-tests.
+// The others are groups of sends and receives, as in nccl-tests.
 static enum status messages_put(struct cuda *cuda, const struct plan_run *run, struct error *error)
 {
     const struct collective *c = run->library;
@@ -179,7 +179,7 @@ static enum status call_put(struct cuda *cuda, const struct plan_run *run, struc
 
 // ---- a run --------------------------------------------------------------------------------------
 
-// Lets one stream go on only when the other has come here.
+// Makes one stream wait for the current point of the other.
 static cudaError_t join(struct cuda *cuda, cudaStream_t from, cudaStream_t to)
 {
     int event;
@@ -208,7 +208,7 @@ static enum status operations_put(struct cuda *cuda, const struct plan_run *run,
     return status;
 }
 
-// Exchanges of the last iteration stand for all.
+// The exchange times are those of the last iteration.
 static enum status timings_read(struct cuda *cuda, const struct plan_run *run, int begin, int end,
                                 struct error *error)
 {

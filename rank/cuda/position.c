@@ -20,8 +20,7 @@ bool position_is_marked(const struct op *op)
            op->kind == OP_ATTEND_BACKWARD;
 }
 
-// The first marked operation of a stream that the device is not known to be through with, or
-// op_count.
+// The first marked operation of a stream that is not known to be finished, or op_count.
 static int32_t operation_at(const struct position *p, enum plan_stream stream)
 {
     int32_t i = (int32_t)marks_get(p->marks, stream);
@@ -31,7 +30,7 @@ static int32_t operation_at(const struct position *p, enum plan_stream stream)
     return i;
 }
 
-// Whether what the compute stream is at waits for this exchange.
+// True if the current operation of the compute stream waits for this exchange.
 static bool compute_waits(const struct position *p, int32_t compute, int32_t exchange)
 {
     const struct plan *plan = p->plan;
@@ -53,7 +52,7 @@ static bool is_behind(struct progress_view a, const struct position *p, const st
     return a.phase != report_phase(op) ? a.phase < report_phase(op) : a.step < op->step;
 }
 
-// Whom an exchange is held up by: the only one that it receives from, else one that is behind.
+// The rank that delays an exchange: its only sender, else a rank that is behind.
 static int peer_awaited(const struct position *p, const struct op *op)
 {
     int only = -1, behind = -1, count = 0;

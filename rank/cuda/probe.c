@@ -47,8 +47,8 @@ static int nothing_shown(cudaError_t result)
     return EXIT_UNAVAILABLE;
 }
 
-// Whether a backend can be made on a device. That makes a context, which takes its time, so it is
-// done for one device of each kind.
+// True if a backend can be created on a device. This creates a slow context, so it is done for one
+// device of each kind.
 static bool is_usable(int device, struct error *error)
 {
     struct attention_backend *backend;
@@ -69,7 +69,7 @@ struct kind {
     bool usable;
 };
 
-// The device's verdict; that of an earlier one of its kind, where there is one.
+// The result of the device, or of an earlier device of the same kind.
 static bool kind_is_usable(int device, const struct cudaDeviceProp *properties, struct kind *kinds,
                            int *kind_count)
 {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "rank/cuda/swap_nccl.h"
 
-// Makes a stream wait for all that is on another.
+// Makes a stream wait for all work of another.
 static enum status stream_follow(struct cuda_queue *queue, cudaStream_t follower,
                                  cudaStream_t leader, struct error *error)
 {
@@ -11,7 +11,7 @@ static enum status stream_follow(struct cuda_queue *queue, cudaStream_t follower
         result = cudaEventRecord(event, leader);
         if (result == cudaSuccess)
             result = cudaStreamWaitEvent(follower, event, 0);
-        (void)cudaEventDestroy(event); // lives until what waits for it has gone on
+        (void)cudaEventDestroy(event); // the driver keeps it until its waits have finished
     }
     return queue_note(queue, result, "an event") ? STATUS_OK : queue_report(queue, error);
 }

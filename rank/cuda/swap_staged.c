@@ -14,7 +14,7 @@ static size_t bytes_of(const struct message *messages, int count)
     return bytes;
 }
 
-// The same messages, in the host's memory.
+// The same messages in host memory.
 static void place(const struct message *messages, int count, char *memory, struct message *staged)
 {
     for (int i = 0; i < count; i++) {

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Of every piece, as in the arena: what all kernels and copies like best.
+// Alignment of every piece, as in the arena, for fast kernels and copies.
 #define ALIGNMENT 256
 
 int64_t window_region_packed(const struct region *r)
@@ -81,7 +81,7 @@ static enum status layout_set(struct window *w, const struct plan *plan, struct 
 
 // ---- where messages land ------------------------------------------------------------------------
 
-// Counts what comes of each peer, and what goes to it.
+// Counts the messages from each peer, and to each peer.
 static void landings_count(struct window *w, const struct plan *plan)
 {
     memset(&w->told, 0, sizeof(w->told));
