@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A guest that runs collectives and linear layers in the plainest way: every rank gets everything
-// that any rank has, and computes its own results from that. Its argument names a mistake to make;
-// without one it is right. It knows fp32 and int32, sums, averages and minima, and layers of one
-// matrix.
+// that any rank has, and computes its own results from that. Its argument names a mistake to make,
+// the next a file for the numbers of the ranks that are called; without one it is right. It knows
+// fp32 and int32, sums, averages and minima, and layers of one matrix.
 #include <cpattn_guest.h>
 
 #include <arpa/inet.h>
@@ -16,6 +16,7 @@
 #define RANKS_MAX 64
 
 static const char *mistake = "";
+static const char *tally;      // a file that gets a letter for each call, of the rank; NULL: none
 static int sockets[RANKS_MAX]; // on rank 0 one to each rank, on the others [0] to rank 0
 static int calls;
 
@@ -115,6 +116,15 @@ static void gathered_free(struct gathered *all)
 {
     for (int rank = 0; rank < RANKS_MAX; rank++)
         free(all->data[rank]);
+}
+
+static void call_count(const struct cpattn_guest_job *job)
+{
+    FILE *file = tally ? fopen(tally, "a") : NULL;
+    if (!file)
+        return;
+    fprintf(file, "%d\n", cpattn_guest_place(job)->rank);
+    fclose(file);
 }
 
 // ---- collectives --------------------------------------------------------------------------------
@@ -248,6 +258,7 @@ static int collective(struct cpattn_guest_job *job, void *context)
         return 1;
     }
     calls++;
+    call_count(job);
     gather(cpattn_guest_place(job), from.data, from.bytes, &all);
     bool done = makes("nothing") || collective_do(job, &all, &to);
     gathered_free(&all);
@@ -313,6 +324,7 @@ static void sum_ranks(const struct cpattn_guest_job *job, struct matrix m)
 static int linear(struct cpattn_guest_job *job, void *context)
 {
     bool row = field_is(job, "layer", "row");
+    call_count(job);
     struct matrix x = matrix_of(job, "x"), w = matrix_of(job, "w"), b = matrix_of(job, "b");
     struct matrix y = matrix_of(job, "y"), dy = matrix_of(job, "dy"), dx = matrix_of(job, "dx");
     struct matrix dw = matrix_of(job, "dw"), db = matrix_of(job, "db");
@@ -355,6 +367,7 @@ static int linear(struct cpattn_guest_job *job, void *context)
 int main(int argc, char **argv)
 {
     mistake = argc > 1 ? argv[1] : "";
+    tally = argc > 2 ? argv[2] : NULL;
     if (!makes("attention alone") &&
         (!cpattn_guest_add("collective", collective, NULL) ||
          !cpattn_guest_add("linear", linear, NULL) || cpattn_guest_add("linear", linear, NULL) ||

@@ -40,6 +40,11 @@ tests_kinds_test_linears_SOURCES = tests/kinds/test_linears.c $(job_calls) \
     $(random_jobs)
 tests_kinds_test_linears_LDADD = $(daemon_fixture_libs)
 
+# What both have of a pool of workers.
+test_programs += tests/kinds/test_workers
+tests_kinds_test_workers_SOURCES = tests/kinds/test_workers.c $(job_calls)
+tests_kinds_test_workers_LDADD = $(daemon_fixture_libs)
+
 # A guest for collectives and linear layers, right and wrong.
 test_helpers += tests/kinds/guest_kinds
 tests_kinds_guest_kinds_SOURCES = tests/kinds/guest_kinds.c

@@ -15,7 +15,7 @@ for mistake in missing twice undivided factor swapped outside send unequal nothi
     set -- "$@" --guest "$mistake=$guest $mistake"
 done
 daemon_start --backend cpu --devices 4 --log-level warning \
-    --guest "right=$guest" --guest "bias=$guest 'bias of all'" --guest "attention=$guest 'attention alone'" "$@"
+    --guest "right=$guest none $scratch/calls" --guest "bias=$guest 'bias of all'" --guest "attention=$guest 'attention alone'" "$@"
 
 run() { # GUEST OPTIONS...
     name=$1
@@ -76,6 +76,7 @@ reduce="collective all_reduce --world-size 3 --count 1000"
         "UNIMPLEMENTED: rank 0 of 3: knows fp32 and int32 alone"
     run fails $reduce
     tap_has "a rank that fails is named" "$out" "rank 1 of 3 failed in forward, step 0: the ring is broken"
+    tap_is "its siblings are listed" "$(printf '%s\n' "$out" | grep -c 'aborted sibling')" 2
     run attention $reduce
     tap_has "a guest of attention alone says so" "$out" "the guest has no function for jobs 'collective'"
     run right case --world-size 2 --seqlen 32
@@ -85,6 +86,18 @@ reduce="collective all_reduce --world-size 3 --count 1000"
     run nobody $reduce
     tap_has "an unknown name is refused" "$out" "implementation is 'nobody'; accepted here is cpattn, right"
 }
+
+# The function runs once on each rank, which knows its number.
+calls() { # OPTIONS...
+    : >"$scratch/calls"
+    run right "$@"
+    tap_is "counted: $*" "$status" 0
+    tap_is "each rank is called once: $*" "$(sort "$scratch/calls" | tr '\n' ' ')" "0 1 2 "
+}
+calls collective all_reduce --world-size 3 --count 1000
+calls linear row --world-size 3 --dtype fp32 --tokens 24 --in-features 40 --out-features 20
+tap_is "a repeat calls each once more" "$(run right collective all_reduce --world-size 3 --repeat 2
+    sort "$scratch/calls" | uniq -c | tr -s ' \n' ' ')" " 3 0 3 1 3 2 "
 
 # ---- linear layers ----
 
