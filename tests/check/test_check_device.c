@@ -163,20 +163,20 @@ static void expectations_compare(void)
     }
 }
 
-START_TEST(expectations_go_there)
+START_TEST(expected_values_are_copied_to_the_device)
 {
     expectations_compare();
 }
 END_TEST
 
-START_TEST(given_inputs_come_from_there)
+START_TEST(given_inputs_are_read_from_the_device)
 {
     inputs_give();
     expectations_compare();
 }
 END_TEST
 
-START_TEST(the_bias_of_named_tokens_goes_there)
+START_TEST(the_bias_of_placed_tokens_is_copied_to_the_device)
 {
     const int32_t sequences[] = {1, 0, 1};
     const int64_t positions[] = {4, 12, 0};
@@ -196,7 +196,7 @@ START_TEST(the_bias_of_named_tokens_goes_there)
 }
 END_TEST
 
-START_TEST(the_gradient_of_their_bias_is_refused)
+START_TEST(the_gradient_of_a_placed_bias_is_refused)
 {
     const int64_t positions[] = {4, 12, 0};
     struct cpattn_array arrays[CPATTN_TENSORS] = {0};
@@ -217,10 +217,10 @@ static Suite *device_suite(void)
     Suite *suite = suite_create("memory of a device");
     TCase *tcase = tcase_create("check");
     tcase_add_checked_fixture(tcase, setup, teardown);
-    tcase_add_test(tcase, expectations_go_there);
-    tcase_add_test(tcase, given_inputs_come_from_there);
-    tcase_add_test(tcase, the_bias_of_named_tokens_goes_there);
-    tcase_add_test(tcase, the_gradient_of_their_bias_is_refused);
+    tcase_add_test(tcase, expected_values_are_copied_to_the_device);
+    tcase_add_test(tcase, given_inputs_are_read_from_the_device);
+    tcase_add_test(tcase, the_bias_of_placed_tokens_is_copied_to_the_device);
+    tcase_add_test(tcase, the_gradient_of_a_placed_bias_is_refused);
     suite_add_tcase(suite, tcase);
     return suite;
 }

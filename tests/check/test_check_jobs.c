@@ -258,7 +258,7 @@ static uint64_t digest_of(int r)
     return digest;
 }
 
-START_TEST(what_must_be_the_same_has_a_digest)
+START_TEST(equal_results_of_ranks_have_one_digest)
 {
     begin("linear", row_fields);
     row_layer(ROW_RIGHT);
@@ -278,7 +278,7 @@ static void expect_refused(enum cpattn_status status, const char *words)
     ck_assert_msg(strstr(error.text, words), "%s", error.text);
 }
 
-START_TEST(a_job_that_cannot_be)
+START_TEST(impossible_jobs_are_refused)
 {
     struct cpattn_check_job *job;
     struct cpattn_case *c = cpattn_case_create();
@@ -294,7 +294,7 @@ START_TEST(a_job_that_cannot_be)
 }
 END_TEST
 
-START_TEST(memory_that_is_none_of_a_tensor)
+START_TEST(wrong_buffers_are_refused)
 {
     struct cpattn_check_verdict *verdict;
     begin("collective", reduce_fields);
@@ -323,9 +323,9 @@ int main(void)
     tcase_add_test(tcase, blocks_of_ranks);
     tcase_add_test(tcase, every_element_type);
     tcase_add_test(tcase, layers);
-    tcase_add_test(tcase, what_must_be_the_same_has_a_digest);
-    tcase_add_test(tcase, a_job_that_cannot_be);
-    tcase_add_test(tcase, memory_that_is_none_of_a_tensor);
+    tcase_add_test(tcase, equal_results_of_ranks_have_one_digest);
+    tcase_add_test(tcase, impossible_jobs_are_refused);
+    tcase_add_test(tcase, wrong_buffers_are_refused);
     suite_add_tcase(suite, tcase);
     return runner_run(suite);
 }

@@ -309,7 +309,7 @@ END_TEST
 
 // ---- the device ---------------------------------------------------------------------------------
 
-START_TEST(what_the_device_reports_is_answered)
+START_TEST(errors_of_the_device_are_returned)
 {
     static const char *const fields[] = {"count", "8", NULL};
     struct cpattn_check_verdict *verdict;
@@ -339,7 +339,7 @@ int main(void)
     tcase_add_checked_fixture(tcase, NULL, teardown);
     tcase_add_test(tcase, a_collective_has_the_verdict_of_the_host);
     tcase_add_test(tcase, a_layer_has_the_verdict_of_the_host);
-    tcase_add_test(tcase, what_the_device_reports_is_answered);
+    tcase_add_test(tcase, errors_of_the_device_are_returned);
     suite_add_tcase(suite, tcase);
     return runner_run(suite);
 }

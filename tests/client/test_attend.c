@@ -191,7 +191,7 @@ static void numbers_fill(float *numbers, uint64_t seed)
         numbers[i] = (float)(generate_next(&seed) >> 40) / (float)(1 << 23) - 1;
 }
 
-START_TEST(own_numbers_have_their_attention)
+START_TEST(given_inputs_have_their_attention)
 {
     static float q[B * S * H * D], k[B * S * H * D], v[B * S * H * D], d_out[B * S * H * D],
         out[B * S * H * D], lse[B * S * H], dq[B * S * H * D];
@@ -262,7 +262,7 @@ int main(void)
     tcase_add_checked_fixture(tcase, setup, teardown);
     tcase_set_timeout(tcase, 120);
     tcase_add_test(tcase, given_tensors_have_the_results_of_drawn_ones);
-    tcase_add_test(tcase, own_numbers_have_their_attention);
+    tcase_add_test(tcase, given_inputs_have_their_attention);
     tcase_add_test(tcase, tensors_that_do_not_fit_the_case_are_refused);
     suite_add_tcase(suite, tcase);
     return runner_run(suite);

@@ -126,7 +126,7 @@ START_TEST(a_failure_comes_with_the_states_of_the_ranks)
 }
 END_TEST
 
-START_TEST(refusals_are_handed_through)
+START_TEST(refusals_are_returned)
 {
     ck_assert_int_eq(run("refuse"), CPATTN_INVALID_ARGUMENT);
     ck_assert_str_eq(error.text, "case.heads is wrong");
@@ -173,7 +173,7 @@ static void assert_lost(const char *label, enum cpattn_status expected, const ch
     cpattn_result_destroy(result);
 }
 
-START_TEST(answers_that_make_no_sense_are_told)
+START_TEST(invalid_answers_are_data_loss)
 {
     assert_lost("garbage", CPATTN_DATA_LOSS, "no message of this protocol (3 bytes)");
     assert_lost("empty", CPATTN_FAILED_PRECONDITION, "daemon speaks version 0");
@@ -185,7 +185,7 @@ START_TEST(answers_that_make_no_sense_are_told)
 }
 END_TEST
 
-START_TEST(questions_are_answered)
+START_TEST(describe_and_status_are_answered)
 {
     struct cpattn_description *description;
     struct cpattn_daemon_status *status;
@@ -220,7 +220,7 @@ END_TEST
 
 // ---- many in flight -----------------------------------------------------------------------------
 
-START_TEST(each_answer_is_given_once)
+START_TEST(each_answer_is_returned_once)
 {
     enum { MANY = 200 };
     int given[MANY] = {0};
@@ -246,7 +246,7 @@ START_TEST(each_answer_is_given_once)
 }
 END_TEST
 
-START_TEST(answers_are_given_in_their_order)
+START_TEST(answers_are_returned_in_their_order)
 {
     struct cpattn_request *slow = submit("delay:300"), *quick = submit("pass");
     ck_assert_ptr_eq(cpattn_wait_any(client, UINT64_MAX), quick);
@@ -325,7 +325,7 @@ END_TEST
 
 // ---- orders -------------------------------------------------------------------------------------
 
-START_TEST(orders_are_given)
+START_TEST(orders_are_sent)
 {
     uint64_t count = 0;
     ck_assert_int_eq(cpattn_order(client, CPATTN_ORDER_DRAIN, 5, 0, &count, &error), CPATTN_OK);
@@ -491,21 +491,21 @@ int main(void)
     tcase_add_test(answers, a_failed_verdict_is_an_answer);
     tcase_add_test(answers, the_largest_result_arrives);
     tcase_add_test(answers, a_failure_comes_with_the_states_of_the_ranks);
-    tcase_add_test(answers, refusals_are_handed_through);
+    tcase_add_test(answers, refusals_are_returned);
     tcase_add_test(answers, time_limits_reach_the_daemon);
-    tcase_add_test(answers, answers_that_make_no_sense_are_told);
-    tcase_add_test(answers, questions_are_answered);
+    tcase_add_test(answers, invalid_answers_are_data_loss);
+    tcase_add_test(answers, describe_and_status_are_answered);
     suite_add_tcase(suite, answers);
 
     TCase *flight = tcase_create("in flight");
     tcase_set_timeout(flight, 30);
     tcase_add_checked_fixture(flight, setup, teardown);
-    tcase_add_test(flight, each_answer_is_given_once);
-    tcase_add_test(flight, answers_are_given_in_their_order);
+    tcase_add_test(flight, each_answer_is_returned_once);
+    tcase_add_test(flight, answers_are_returned_in_their_order);
     tcase_add_test(flight, a_request_can_be_waited_for_alone);
     tcase_add_test(flight, requests_in_flight_are_limited);
     tcase_add_test(flight, a_silent_daemon_costs_the_time_limit);
-    tcase_add_test(flight, orders_are_given);
+    tcase_add_test(flight, orders_are_sent);
     tcase_add_test(flight, a_request_is_cancelled);
     tcase_add_test(flight, a_destroyed_request_is_cancelled);
     tcase_add_test(flight, any_request_is_cancelled_by_its_id);

@@ -124,13 +124,13 @@ static void assert_stranger_refused(const void *greeting, size_t size)
     unlink(fake.path);
 }
 
-START_TEST(a_stranger_garbles)
+START_TEST(a_server_with_garbage)
 {
     assert_stranger_refused("HTTP/1.1 400 Bad Request\r\n\r\n", 28);
 }
 END_TEST
 
-START_TEST(a_stranger_speaks_another_pattern)
+START_TEST(a_server_with_another_protocol)
 {
     assert_stranger_refused("\0SP\0\0\x20\0\0", 8); // a publisher
     ck_assert_ptr_nonnull(strstr(error.text, "closed the connection at once"));
@@ -188,7 +188,7 @@ START_TEST(the_environment_names_the_socket)
 }
 END_TEST
 
-START_TEST(permissions_are_told)
+START_TEST(missing_permissions_are_reported)
 {
     fake_start(&fake);
     chmod(fake.path, 0);
@@ -206,7 +206,7 @@ END_TEST
 
 // ---- a daemon that goes away --------------------------------------------------------------------
 
-START_TEST(all_in_flight_are_answered_when_the_daemon_dies)
+START_TEST(requests_in_flight_are_answered_when_the_daemon_dies)
 {
     enum { MANY = 50 };
     struct cpattn_case *c = fake_case("hold");
@@ -242,7 +242,7 @@ START_TEST(the_client_finds_the_next_daemon)
 END_TEST
 
 // The next daemon is not asked what the last one was.
-START_TEST(nothing_is_asked_twice)
+START_TEST(no_request_is_repeated)
 {
     struct cpattn_case *c = fake_case("hold");
     struct cpattn_request *request;
@@ -331,7 +331,7 @@ static void *ask_through_the_storm(void *arg)
     return NULL;
 }
 
-START_TEST(threads_live_through_dying_daemons)
+START_TEST(threads_survive_dying_daemons)
 {
     enum { THREADS = 4 };
     pthread_t threads[THREADS];
@@ -472,7 +472,7 @@ static int in_child(struct cpattn_request *request, struct cpattn_case *c)
     return 0;
 }
 
-START_TEST(a_forked_child_is_told)
+START_TEST(a_forked_child_is_refused)
 {
     struct cpattn_case *c = fake_case("delay:100");
     struct cpattn_request *request;
@@ -520,7 +520,7 @@ static void live_once(void)
     cpattn_client_destroy(client);
 }
 
-START_TEST(a_thousand_clients_leave_nothing_behind)
+START_TEST(a_thousand_clients_leak_nothing)
 {
     fake_start(&fake);
     live_once(); // what nng keeps for itself is there from now on
@@ -536,7 +536,7 @@ START_TEST(a_thousand_clients_leave_nothing_behind)
 END_TEST
 
 // A thread of the library takes no signal that the program waits for elsewhere.
-START_TEST(signals_stay_with_the_program)
+START_TEST(signal_handlers_are_unchanged)
 {
     sigset_t mine;
     siginfo_t info;
@@ -562,31 +562,31 @@ int main(void)
     tcase_add_checked_fixture(connecting, folder_setup, folder_teardown);
     tcase_add_test(connecting, without_a_daemon_the_error_tells_how_to_start_one);
     tcase_add_test(connecting, a_listener_that_hangs_costs_the_time_to_connect);
-    tcase_add_test(connecting, a_stranger_garbles);
-    tcase_add_test(connecting, a_stranger_speaks_another_pattern);
+    tcase_add_test(connecting, a_server_with_garbage);
+    tcase_add_test(connecting, a_server_with_another_protocol);
     tcase_add_test(connecting, options_are_checked);
     tcase_add_test(connecting, the_environment_names_the_socket);
-    tcase_add_test(connecting, permissions_are_told);
+    tcase_add_test(connecting, missing_permissions_are_reported);
     suite_add_tcase(suite, connecting);
 
     TCase *death = tcase_create("death");
     tcase_set_timeout(death, 30);
     tcase_add_checked_fixture(death, setup, teardown);
-    tcase_add_test(death, all_in_flight_are_answered_when_the_daemon_dies);
+    tcase_add_test(death, requests_in_flight_are_answered_when_the_daemon_dies);
     tcase_add_test(death, the_client_finds_the_next_daemon);
-    tcase_add_test(death, nothing_is_asked_twice);
+    tcase_add_test(death, no_request_is_repeated);
     tcase_add_test(death, after_a_lost_connection_the_idle_ones_are_not_used);
     tcase_add_test(death, a_stopped_daemon_costs_the_time_limit);
-    tcase_add_test(death, threads_live_through_dying_daemons);
-    tcase_add_test(death, a_forked_child_is_told);
+    tcase_add_test(death, threads_survive_dying_daemons);
+    tcase_add_test(death, a_forked_child_is_refused);
     suite_add_tcase(suite, death);
 
     TCase *lifetimes = tcase_create("lifetimes");
     tcase_set_timeout(lifetimes, 120);
     tcase_add_checked_fixture(lifetimes, folder_setup, folder_teardown);
-    tcase_add_test(lifetimes, a_thousand_clients_leave_nothing_behind);
+    tcase_add_test(lifetimes, a_thousand_clients_leak_nothing);
     tcase_add_test(lifetimes, any_allocation_may_fail);
-    tcase_add_test(lifetimes, signals_stay_with_the_program);
+    tcase_add_test(lifetimes, signal_handlers_are_unchanged);
     suite_add_tcase(suite, lifetimes);
     return runner_run(suite);
 }

@@ -138,7 +138,7 @@ static void expect_no_client(const struct cpattn_options *options, enum cpattn_s
 
 // ---- TCP ---------------------------------------------------------------------------------------
 
-START_TEST(token_file_opens_the_door)
+START_TEST(clients_with_the_token_are_served)
 {
     start_tcp();
     struct cpattn_options options = tcp_options();
@@ -146,7 +146,7 @@ START_TEST(token_file_opens_the_door)
 }
 END_TEST
 
-START_TEST(environment_names_the_same)
+START_TEST(the_environment_names_the_token_file)
 {
     start_tcp();
     ck_assert_int_eq(setenv("CPATTN_SOCKET", tcp_url, 1), 0);
@@ -169,7 +169,7 @@ START_TEST(environment_names_the_same)
 END_TEST
 
 // As often as one likes: the daemon ends connections in between.
-START_TEST(wrong_token_is_told_each_time)
+START_TEST(a_wrong_token_is_refused_each_time)
 {
     start_tcp();
     struct cpattn_options options = tcp_options();
@@ -194,7 +194,7 @@ START_TEST(wrong_token_is_told_each_time)
 }
 END_TEST
 
-START_TEST(bad_files_and_addresses_are_told)
+START_TEST(bad_files_and_addresses_are_refused)
 {
     struct cpattn_options options = tcp_options();
     expect_no_client(&options, CPATTN_UNAVAILABLE, "nothing listens there");
@@ -241,7 +241,7 @@ END_TEST
 
 // ---- TLS ---------------------------------------------------------------------------------------
 
-START_TEST(certificates_open_the_door)
+START_TEST(clients_with_certificates_are_served)
 {
     start_tls(&server);
     struct cpattn_options options = tls_options();
@@ -262,7 +262,7 @@ START_TEST(environment_names_certificates)
 }
 END_TEST
 
-START_TEST(token_goes_through_tls)
+START_TEST(the_token_is_sent_over_tls)
 {
     daemon_start(&d,
                  (const char *[]){"--listen", tls_url, "--tls-certificate", server.file,
@@ -275,7 +275,7 @@ START_TEST(token_goes_through_tls)
 }
 END_TEST
 
-START_TEST(daemon_that_is_another_is_refused)
+START_TEST(another_daemon_is_refused)
 {
     start_tls(&misnamed);
     struct cpattn_options options = tls_options();
@@ -289,7 +289,7 @@ START_TEST(daemon_that_is_another_is_refused)
 }
 END_TEST
 
-START_TEST(client_that_is_another_is_refused)
+START_TEST(another_client_is_refused)
 {
     start_tls(&server);
     struct cpattn_options options = tls_options();
@@ -321,7 +321,7 @@ START_TEST(files_of_tls_are_checked)
 }
 END_TEST
 
-START_TEST(tls_on_one_side_alone_is_told)
+START_TEST(tls_on_one_side_only_is_reported)
 {
     start_tls(&server);
     struct cpattn_options options = tcp_options();
@@ -339,18 +339,18 @@ int main(void)
     TCase *tcase = tcase_create("remote");
     tcase_add_checked_fixture(tcase, setup, teardown);
     tcase_set_timeout(tcase, 60);
-    tcase_add_test(tcase, token_file_opens_the_door);
-    tcase_add_test(tcase, environment_names_the_same);
-    tcase_add_test(tcase, wrong_token_is_told_each_time);
-    tcase_add_test(tcase, bad_files_and_addresses_are_told);
+    tcase_add_test(tcase, clients_with_the_token_are_served);
+    tcase_add_test(tcase, the_environment_names_the_token_file);
+    tcase_add_test(tcase, a_wrong_token_is_refused_each_time);
+    tcase_add_test(tcase, bad_files_and_addresses_are_refused);
     tcase_add_test(tcase, cancelling_works_over_a_network);
-    tcase_add_test(tcase, certificates_open_the_door);
+    tcase_add_test(tcase, clients_with_certificates_are_served);
     tcase_add_test(tcase, environment_names_certificates);
-    tcase_add_test(tcase, token_goes_through_tls);
-    tcase_add_test(tcase, daemon_that_is_another_is_refused);
-    tcase_add_test(tcase, client_that_is_another_is_refused);
+    tcase_add_test(tcase, the_token_is_sent_over_tls);
+    tcase_add_test(tcase, another_daemon_is_refused);
+    tcase_add_test(tcase, another_client_is_refused);
     tcase_add_test(tcase, files_of_tls_are_checked);
-    tcase_add_test(tcase, tls_on_one_side_alone_is_told);
+    tcase_add_test(tcase, tls_on_one_side_only_is_reported);
     suite_add_tcase(suite, tcase);
     return runner_run(suite);
 }

@@ -63,7 +63,7 @@ START_TEST(events_come_in_order)
 }
 END_TEST
 
-START_TEST(what_cannot_be_asked_is_refused)
+START_TEST(invalid_watches_are_refused)
 {
     ck_assert_int_eq(cpattn_watch_create(client, 0, 1025, &watch, &error), CPATTN_INVALID_ARGUMENT);
     ck_assert_str_eq(error.text, "recent is 1025; accepted is 0 to 1024");
@@ -97,7 +97,7 @@ int main(void)
     tcase_add_checked_fixture(all, setup, teardown);
     tcase_add_test(all, events_come_in_order);
     tcase_add_test(all, orders_name_a_host);
-    tcase_add_test(all, what_cannot_be_asked_is_refused);
+    tcase_add_test(all, invalid_watches_are_refused);
     tcase_add_test(all, a_watch_outlives_the_daemon);
     suite_add_tcase(suite, all);
     return runner_run(suite);

@@ -69,7 +69,7 @@ START_TEST(frames_arrive_whole_and_in_order)
 }
 END_TEST
 
-START_TEST(ends_are_as_promised)
+START_TEST(both_ends_have_the_documented_flags)
 {
     for (int i = 0; i < 2; i++)
         ck_assert_int_eq(fcntl(ends[i], F_GETFD) & FD_CLOEXEC, FD_CLOEXEC);
@@ -182,7 +182,7 @@ START_TEST(oversized_datagram_is_refused)
 END_TEST
 
 // A rank could send descriptors to exhaust the daemon's; they must not stay open here.
-START_TEST(descriptors_are_not_taken)
+START_TEST(unexpected_descriptors_are_closed)
 {
     struct channel_frame header = good_header(0);
     struct iovec part = {&header, sizeof(header)};
@@ -209,7 +209,7 @@ START_TEST(descriptors_are_not_taken)
 }
 END_TEST
 
-START_TEST(hello_is_held_against_rank_and_build)
+START_TEST(hello_is_compared_with_rank_and_build)
 {
     struct channel_hello hello;
     channel_hello_fill(&hello, 4711, 2);
@@ -228,7 +228,7 @@ START_TEST(hello_is_held_against_rank_and_build)
 }
 END_TEST
 
-START_TEST(expectation_names_both_sizes)
+START_TEST(a_wrong_size_is_refused_with_both_sizes)
 {
     frame = good_header(10);
     ck_assert_int_eq(channel_expect(&frame, 10, &error), STATUS_OK);
@@ -243,12 +243,12 @@ static Suite *suite(void)
     TCase *frames = tcase_create("frames");
     tcase_add_checked_fixture(frames, channel_open, NULL);
     tcase_add_test(frames, frames_arrive_whole_and_in_order);
-    tcase_add_test(frames, ends_are_as_promised);
+    tcase_add_test(frames, both_ends_have_the_documented_flags);
     tcase_add_test(frames, sending_never_waits);
     tcase_add_test(frames, sender_checks_what_it_sends);
     tcase_add_test(frames, a_closed_end_is_noticed_after_the_last_frame);
-    tcase_add_test(frames, hello_is_held_against_rank_and_build);
-    tcase_add_test(frames, expectation_names_both_sizes);
+    tcase_add_test(frames, hello_is_compared_with_rank_and_build);
+    tcase_add_test(frames, a_wrong_size_is_refused_with_both_sizes);
     suite_add_tcase(s, frames);
     TCase *hostile = tcase_create("hostile");
     tcase_add_checked_fixture(hostile, channel_open, NULL);
@@ -258,7 +258,7 @@ static Suite *suite(void)
     tcase_add_test(hostile, unknown_type_is_refused);
     tcase_add_test(hostile, wrong_length_is_refused);
     tcase_add_test(hostile, oversized_datagram_is_refused);
-    tcase_add_test(hostile, descriptors_are_not_taken);
+    tcase_add_test(hostile, unexpected_descriptors_are_closed);
     suite_add_tcase(s, hostile);
     return s;
 }

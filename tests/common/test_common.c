@@ -306,7 +306,7 @@ START_TEST(log_call_is_one_line)
 }
 END_TEST
 
-START_TEST(log_lets_characters_through_and_no_controls)
+START_TEST(log_escapes_control_characters)
 {
     log_capture(true);
     log_init(LOG_LEVEL_INFO);
@@ -320,7 +320,7 @@ START_TEST(log_lets_characters_through_and_no_controls)
 }
 END_TEST
 
-START_TEST(log_says_what_it_leaves_out)
+START_TEST(log_reports_omitted_bytes)
 {
     static char text[LOG_LINE_MAX + 8];
     memset(text, 'y', sizeof(text) - 1);
@@ -401,7 +401,7 @@ static int culprit(int count, const struct stand *stands)
     return progress_culprit(words, count);
 }
 
-START_TEST(culprit_is_whom_the_others_wait_for)
+START_TEST(the_culprit_is_the_rank_that_others_wait_for)
 {
     enum { F = REPORT_FORWARD, B = REPORT_BACKWARD, I = REPORT_IDLE };
     // 0 waits for 3, 3 for 2, 2 computes; 1 is done.
@@ -419,7 +419,7 @@ START_TEST(culprit_is_whom_the_others_wait_for)
 }
 END_TEST
 
-START_TEST(culprit_takes_words_of_any_content)
+START_TEST(the_culprit_is_found_in_any_words)
 {
     struct progress words[3];
     for (uint64_t i = 0; i < 4096; i++) {
@@ -452,16 +452,16 @@ static Suite *suite(void)
     tcase_add_test(log, log_writes_lines_up_to_its_level);
     tcase_add_test(log, log_marks_levels_for_the_journal);
     tcase_add_test(log, log_call_is_one_line);
-    tcase_add_test(log, log_lets_characters_through_and_no_controls);
-    tcase_add_test(log, log_says_what_it_leaves_out);
+    tcase_add_test(log, log_escapes_control_characters);
+    tcase_add_test(log, log_reports_omitted_bytes);
     tcase_add_test(log, log_quotes_values);
     tcase_add_test(log, log_level_names);
     suite_add_tcase(s, log);
     TCase *report = tcase_create("report");
     tcase_add_test(report, report_names);
     tcase_add_test(report, progress_survives_the_word);
-    tcase_add_test(report, culprit_is_whom_the_others_wait_for);
-    tcase_add_test(report, culprit_takes_words_of_any_content);
+    tcase_add_test(report, the_culprit_is_the_rank_that_others_wait_for);
+    tcase_add_test(report, the_culprit_is_found_in_any_words);
     suite_add_tcase(s, report);
     return s;
 }

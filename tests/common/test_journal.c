@@ -37,7 +37,7 @@ START_TEST(keys_become_fields)
 END_TEST
 
 // Whatever a line holds, each field is one, and the line is there as a whole.
-START_TEST(what_is_no_key_is_left_out)
+START_TEST(words_without_a_key_are_skipped)
 {
     char longest[200];
     memset(longest, 'k', sizeof(longest));
@@ -111,7 +111,7 @@ int main(void)
     Suite *suite = suite_create("journal");
     TCase *all = tcase_create("all");
     tcase_add_test(all, keys_become_fields);
-    tcase_add_test(all, what_is_no_key_is_left_out);
+    tcase_add_test(all, words_without_a_key_are_skipped);
     tcase_add_test(all, entries_are_sent_or_refused_at_once);
     tcase_add_test(all, the_log_sends_fields);
     suite_add_tcase(suite, all);

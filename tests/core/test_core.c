@@ -65,7 +65,7 @@ END_TEST
 
 // ---- lost ranks --------------------------------------------------------------------------------
 
-START_TEST(a_rank_that_exits_takes_the_pool_and_one_job)
+START_TEST(a_rank_that_exits_costs_the_pool_and_one_job)
 {
     struct ranks ranks = pool_up(4);
     struct action run = run_in(ranks);
@@ -143,7 +143,7 @@ START_TEST(a_victim_is_not_the_cause)
 }
 END_TEST
 
-START_TEST(without_a_better_cause_the_lost_peer_is_named)
+START_TEST(without_another_cause_the_lost_peer_is_named)
 {
     struct ranks ranks = pool_up(4);
     struct action run = run_in(ranks);
@@ -159,7 +159,7 @@ START_TEST(without_a_better_cause_the_lost_peer_is_named)
 }
 END_TEST
 
-START_TEST(when_all_have_lost_each_other_nothing_is_awaited)
+START_TEST(when_all_ranks_have_lost_a_peer_no_cause_is_awaited)
 {
     struct ranks ranks = pool_up(2);
     struct action run = run_in(ranks);
@@ -196,7 +196,7 @@ START_TEST(a_rank_that_breaks_the_protocol_has_failed)
 }
 END_TEST
 
-START_TEST(an_idle_pool_that_loses_a_rank_goes)
+START_TEST(an_idle_pool_that_loses_a_rank_is_killed)
 {
     for (int kind = 0; kind < 4; kind++) {
         struct ranks ranks = pool_up(2);
@@ -215,7 +215,7 @@ START_TEST(an_idle_pool_that_loses_a_rank_goes)
 }
 END_TEST
 
-START_TEST(what_a_dead_generation_says_is_ignored)
+START_TEST(events_of_a_dead_generation_are_ignored)
 {
     struct ranks old = pool_up(2);
     struct action run = run_in(old);
@@ -290,7 +290,7 @@ START_TEST(the_deadline_covers_the_start)
 }
 END_TEST
 
-START_TEST(waiting_behind_the_job_that_waits_for_a_start_is_waiting_in_the_queue)
+START_TEST(a_job_behind_the_one_that_waits_for_a_start_waits_in_the_queue)
 {
     int first = submit(4);
     struct ranks ranks = expect_start(4, 0);
@@ -302,7 +302,7 @@ START_TEST(waiting_behind_the_job_that_waits_for_a_start_is_waiting_in_the_queue
 }
 END_TEST
 
-START_TEST(between_two_attempts_a_pool_is_being_started)
+START_TEST(a_pool_between_two_attempts_counts_as_starting)
 {
     int slot = submit_for(4, 100 * MS);
     fail_starts(expect_start(4, 0), 2);
@@ -312,7 +312,7 @@ START_TEST(between_two_attempts_a_pool_is_being_started)
 }
 END_TEST
 
-START_TEST(a_result_that_comes_with_the_deadline_counts)
+START_TEST(a_result_at_the_deadline_counts)
 {
     struct ranks ranks = pool_up(1);
     int slot = submit_for(1, S);
@@ -323,7 +323,7 @@ START_TEST(a_result_that_comes_with_the_deadline_counts)
 }
 END_TEST
 
-START_TEST(any_event_brings_overdue_answers)
+START_TEST(every_event_handles_overdue_deadlines)
 {
     int slot = submit_for(4, S);
     struct ranks ranks = expect_start(4, 0);
@@ -334,7 +334,7 @@ START_TEST(any_event_brings_overdue_answers)
 }
 END_TEST
 
-START_TEST(a_clock_that_steps_back_stands_still)
+START_TEST(a_step_back_of_the_clock_is_no_step)
 {
     int slot = submit_for(4, S);
     struct ranks ranks = expect_start(4, 0);
@@ -406,25 +406,25 @@ int main(void)
     tcase_add_test(c, a_job_starts_its_pool_and_leaves_it_warm);
     tcase_add_test(c, only_the_part_of_a_start_that_a_job_waited_for_counts);
     c = fixture_case(suite, begin, "lost ranks");
-    tcase_add_test(c, a_rank_that_exits_takes_the_pool_and_one_job);
+    tcase_add_test(c, a_rank_that_exits_costs_the_pool_and_one_job);
     tcase_add_test(c, a_rank_that_fails_is_named_and_others_are_not);
     tcase_add_test(c, the_cause_behind_a_lost_peer_is_awaited);
     tcase_add_test(c, the_failure_behind_a_lost_peer_is_the_cause);
     tcase_add_test(c, a_victim_is_not_the_cause);
-    tcase_add_test(c, without_a_better_cause_the_lost_peer_is_named);
-    tcase_add_test(c, when_all_have_lost_each_other_nothing_is_awaited);
+    tcase_add_test(c, without_another_cause_the_lost_peer_is_named);
+    tcase_add_test(c, when_all_ranks_have_lost_a_peer_no_cause_is_awaited);
     tcase_add_test(c, a_rank_that_breaks_the_protocol_has_failed);
-    tcase_add_test(c, an_idle_pool_that_loses_a_rank_goes);
-    tcase_add_test(c, what_a_dead_generation_says_is_ignored);
+    tcase_add_test(c, an_idle_pool_that_loses_a_rank_is_killed);
+    tcase_add_test(c, events_of_a_dead_generation_are_ignored);
     c = fixture_case(suite, begin, "deadlines");
     tcase_add_test(c, the_deadline_of_a_running_job_ends_its_pool);
     tcase_add_test(c, the_deadline_counts_from_admission);
     tcase_add_test(c, the_deadline_covers_the_start);
-    tcase_add_test(c, waiting_behind_the_job_that_waits_for_a_start_is_waiting_in_the_queue);
-    tcase_add_test(c, between_two_attempts_a_pool_is_being_started);
-    tcase_add_test(c, a_result_that_comes_with_the_deadline_counts);
-    tcase_add_test(c, any_event_brings_overdue_answers);
-    tcase_add_test(c, a_clock_that_steps_back_stands_still);
+    tcase_add_test(c, a_job_behind_the_one_that_waits_for_a_start_waits_in_the_queue);
+    tcase_add_test(c, a_pool_between_two_attempts_counts_as_starting);
+    tcase_add_test(c, a_result_at_the_deadline_counts);
+    tcase_add_test(c, every_event_handles_overdue_deadlines);
+    tcase_add_test(c, a_step_back_of_the_clock_is_no_step);
     tcase_add_test(c, the_limit_of_a_run_counts_from_its_start);
     tcase_add_test(c, the_limit_of_a_run_gives_no_more_time);
     tcase_add_test(c, a_timeout_beyond_the_end_of_time_never_comes);

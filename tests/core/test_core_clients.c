@@ -75,7 +75,7 @@ START_TEST(an_answered_request_is_forgotten_after_so_many_others)
 }
 END_TEST
 
-START_TEST(a_known_request_id_for_something_else_is_refused)
+START_TEST(a_known_request_id_with_another_case_is_refused)
 {
     struct ranks ranks = pool_up(1);
     struct core_request request = request_make(1);
@@ -97,7 +97,7 @@ START_TEST(a_known_request_id_for_something_else_is_refused)
 }
 END_TEST
 
-START_TEST(every_outcome_is_remembered)
+START_TEST(every_outcome_is_stored)
 {
     struct ranks ranks = pool_up(4);
     struct core_request request = request_make(4);
@@ -125,7 +125,7 @@ START_TEST(a_refused_request_id_may_come_again)
 }
 END_TEST
 
-START_TEST(what_makes_no_sense_is_refused)
+START_TEST(invalid_requests_are_refused)
 {
     struct core_request request = request_make(2);
     int slot;
@@ -177,7 +177,7 @@ START_TEST(cancelling)
 }
 END_TEST
 
-START_TEST(only_ones_own_requests_can_be_cancelled)
+START_TEST(only_own_requests_can_be_cancelled)
 {
     struct ranks ranks = pool_up(4);
     struct core_request requests[2] = {request_make(4), request_make(4)};
@@ -208,7 +208,7 @@ static enum status submit_as(uint32_t user, int *slot)
     return submit_request(&request, slot);
 }
 
-START_TEST(nobody_takes_the_whole_queue)
+START_TEST(no_user_takes_the_whole_queue)
 {
     struct core_config config = fixture_config();
     config.user_queue_max = 3;
@@ -264,7 +264,7 @@ START_TEST(limits_change_while_it_runs)
 }
 END_TEST
 
-START_TEST(what_nobody_waits_for_is_dropped_from_the_queue)
+START_TEST(abandoned_jobs_are_dropped_from_the_queue)
 {
     struct ranks ranks = pool_up(4);
     struct core_request requests[4];
@@ -343,7 +343,7 @@ START_TEST(a_case_that_has_killed_two_pools_is_refused_for_an_hour)
 }
 END_TEST
 
-START_TEST(a_case_that_ran_to_its_end_is_innocent)
+START_TEST(a_complete_run_clears_the_kills_of_a_case)
 {
     struct ranks ranks = kill_with(666, pool_up(1));
     int slot;
@@ -355,7 +355,7 @@ START_TEST(a_case_that_ran_to_its_end_is_innocent)
 }
 END_TEST
 
-START_TEST(a_kill_from_outside_is_no_evidence)
+START_TEST(kills_from_outside_do_not_count_as_poison)
 {
     struct ranks ranks = pool_up(1);
     for (int i = 0; i < 4; i++) {
@@ -379,7 +379,7 @@ START_TEST(a_kill_from_outside_is_no_evidence)
 }
 END_TEST
 
-START_TEST(deadlines_and_cancellations_are_no_evidence)
+START_TEST(deadlines_and_cancellations_do_not_count_as_poison)
 {
     for (int i = 0; i < 3; i++) {
         struct ranks ranks = pool_up(1);
@@ -403,19 +403,19 @@ int main(void)
     tcase_add_test(c, a_full_queue_refuses_at_once);
     tcase_add_test(c, a_request_id_runs_once);
     tcase_add_test(c, an_answered_request_is_forgotten_after_so_many_others);
-    tcase_add_test(c, a_known_request_id_for_something_else_is_refused);
-    tcase_add_test(c, every_outcome_is_remembered);
+    tcase_add_test(c, a_known_request_id_with_another_case_is_refused);
+    tcase_add_test(c, every_outcome_is_stored);
     tcase_add_test(c, a_refused_request_id_may_come_again);
-    tcase_add_test(c, what_makes_no_sense_is_refused);
+    tcase_add_test(c, invalid_requests_are_refused);
     tcase_add_test(c, cancelling);
-    tcase_add_test(c, only_ones_own_requests_can_be_cancelled);
-    tcase_add_test(c, nobody_takes_the_whole_queue);
+    tcase_add_test(c, only_own_requests_can_be_cancelled);
+    tcase_add_test(c, no_user_takes_the_whole_queue);
     tcase_add_test(c, limits_change_while_it_runs);
-    tcase_add_test(c, what_nobody_waits_for_is_dropped_from_the_queue);
+    tcase_add_test(c, abandoned_jobs_are_dropped_from_the_queue);
     c = fixture_case(suite, begin, "poison");
     tcase_add_test(c, a_case_that_has_killed_two_pools_is_refused_for_an_hour);
-    tcase_add_test(c, a_case_that_ran_to_its_end_is_innocent);
-    tcase_add_test(c, a_kill_from_outside_is_no_evidence);
-    tcase_add_test(c, deadlines_and_cancellations_are_no_evidence);
+    tcase_add_test(c, a_complete_run_clears_the_kills_of_a_case);
+    tcase_add_test(c, kills_from_outside_do_not_count_as_poison);
+    tcase_add_test(c, deadlines_and_cancellations_do_not_count_as_poison);
     return runner_run(suite);
 }

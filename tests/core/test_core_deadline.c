@@ -48,7 +48,7 @@ static struct action occupy(void)
     return run_in(pool_up(4));
 }
 
-START_TEST(alone_it_must_fit)
+START_TEST(a_job_must_fit_its_own_deadline)
 {
     refuse(4, 11300 * MS, MS,
            "the case takes at least 11.3 s here, which its time limit of 1.00 ms does not allow; "
@@ -61,7 +61,7 @@ START_TEST(alone_it_must_fit)
 }
 END_TEST
 
-START_TEST(what_no_limit_allows_is_told)
+START_TEST(a_job_beyond_the_longest_timeout_is_refused)
 {
     refuse(4, TIMEOUT_MAX_NS + 1, TIMEOUT_MAX_NS,
            "the case takes at least 24 h 00 m here, which its time limit of 24 h 00 m does not "
@@ -69,7 +69,7 @@ START_TEST(what_no_limit_allows_is_told)
 }
 END_TEST
 
-START_TEST(the_limit_of_the_run_counts_alone)
+START_TEST(the_limit_of_the_run_is_checked_alone)
 {
     struct core_request request = request_bound(4, 250 * MS, 60 * S);
     int slot;
@@ -83,7 +83,7 @@ START_TEST(the_limit_of_the_run_counts_alone)
 }
 END_TEST
 
-START_TEST(those_before_it_count)
+START_TEST(earlier_jobs_count)
 {
     struct action busy = occupy();
     int first = admit(4, 2 * S, 60 * S);
@@ -105,7 +105,7 @@ START_TEST(those_before_it_count)
 END_TEST
 
 // Another user's jobs may have their turn later.
-START_TEST(only_those_of_its_user_count)
+START_TEST(only_jobs_of_the_same_user_count)
 {
     occupy();
     for (int i = 0; i < 4; i++)
@@ -143,7 +143,7 @@ START_TEST(pools_work_side_by_side)
 }
 END_TEST
 
-START_TEST(nobody_is_in_the_way_beyond_its_own_deadline)
+START_TEST(earlier_jobs_count_up_to_their_deadlines)
 {
     occupy();
     admit(4, 9 * S, 10 * S);
@@ -157,7 +157,7 @@ START_TEST(nobody_is_in_the_way_beyond_its_own_deadline)
 END_TEST
 
 // What leaves the queue by another way than running does not count either.
-START_TEST(those_that_go_do_not_count)
+START_TEST(jobs_that_leave_do_not_count)
 {
     occupy();
     struct core_request request = request_bound(4, 3 * S, 60 * S);
@@ -180,7 +180,7 @@ START_TEST(those_that_go_do_not_count)
 END_TEST
 
 // A refusal is counted, and the id may come again.
-START_TEST(a_refused_request_is_counted_and_not_remembered)
+START_TEST(a_refused_request_is_counted_and_not_stored)
 {
     struct wire_status status;
     struct wire_pool pools[POOLS_MAX];
@@ -214,16 +214,16 @@ int main(void)
     Suite *suite = suite_create("core deadline");
     TCase *all = tcase_create("all");
     tcase_add_checked_fixture(all, begin, fixture_end);
-    tcase_add_test(all, alone_it_must_fit);
-    tcase_add_test(all, what_no_limit_allows_is_told);
-    tcase_add_test(all, the_limit_of_the_run_counts_alone);
-    tcase_add_test(all, those_before_it_count);
-    tcase_add_test(all, only_those_of_its_user_count);
+    tcase_add_test(all, a_job_must_fit_its_own_deadline);
+    tcase_add_test(all, a_job_beyond_the_longest_timeout_is_refused);
+    tcase_add_test(all, the_limit_of_the_run_is_checked_alone);
+    tcase_add_test(all, earlier_jobs_count);
+    tcase_add_test(all, only_jobs_of_the_same_user_count);
     tcase_add_test(all, other_world_sizes_do_not_count);
     tcase_add_test(all, pools_work_side_by_side);
-    tcase_add_test(all, nobody_is_in_the_way_beyond_its_own_deadline);
-    tcase_add_test(all, those_that_go_do_not_count);
-    tcase_add_test(all, a_refused_request_is_counted_and_not_remembered);
+    tcase_add_test(all, earlier_jobs_count_up_to_their_deadlines);
+    tcase_add_test(all, jobs_that_leave_do_not_count);
+    tcase_add_test(all, a_refused_request_is_counted_and_not_stored);
     tcase_add_test(all, the_largest_bounds_add_up);
     suite_add_tcase(suite, all);
     return runner_run(suite);

@@ -37,7 +37,7 @@ static struct ranks expect_start_of(int implementation, int world_size)
     return (struct ranks){start.pool, world_size, start.generation};
 }
 
-START_TEST(a_guest_has_pools_of_its_own)
+START_TEST(a_guest_has_separate_pools)
 {
     struct ranks own = pool_up(2);
     int slot = submit_to(1, 2);
@@ -56,7 +56,7 @@ START_TEST(a_guest_has_pools_of_its_own)
 }
 END_TEST
 
-START_TEST(devices_have_one_job_at_a_time_whoever_runs_it)
+START_TEST(devices_have_one_job_at_a_time_with_guests_too)
 {
     struct ranks own = pool_up(4);
     struct action run = run_in(own);
@@ -73,7 +73,7 @@ START_TEST(devices_have_one_job_at_a_time_whoever_runs_it)
 }
 END_TEST
 
-START_TEST(a_guest_has_a_start_timeout_of_its_own)
+START_TEST(a_guest_has_its_own_start_timeout)
 {
     submit_to(2, 1);
     struct ranks quick = expect_start_of(2, 1);
@@ -91,7 +91,7 @@ START_TEST(a_guest_has_a_start_timeout_of_its_own)
 }
 END_TEST
 
-START_TEST(a_guest_takes_the_world_sizes_that_it_was_given)
+START_TEST(a_guest_supports_only_its_world_sizes)
 {
     struct core_request request = request_of(1, 3);
     struct admission admission;
@@ -103,7 +103,7 @@ START_TEST(a_guest_takes_the_world_sizes_that_it_was_given)
 }
 END_TEST
 
-START_TEST(what_happens_to_a_guest_happens_to_no_other)
+START_TEST(failures_of_a_guest_affect_no_other)
 {
     struct ranks own = pool_up(2);
     int slot = submit_to(1, 2);
@@ -137,11 +137,11 @@ int main(void)
     Suite *suite = suite_create("core guests");
     TCase *guests = tcase_create("guests");
     tcase_add_checked_fixture(guests, begin, fixture_end);
-    tcase_add_test(guests, a_guest_has_pools_of_its_own);
-    tcase_add_test(guests, devices_have_one_job_at_a_time_whoever_runs_it);
-    tcase_add_test(guests, a_guest_has_a_start_timeout_of_its_own);
-    tcase_add_test(guests, a_guest_takes_the_world_sizes_that_it_was_given);
-    tcase_add_test(guests, what_happens_to_a_guest_happens_to_no_other);
+    tcase_add_test(guests, a_guest_has_separate_pools);
+    tcase_add_test(guests, devices_have_one_job_at_a_time_with_guests_too);
+    tcase_add_test(guests, a_guest_has_its_own_start_timeout);
+    tcase_add_test(guests, a_guest_supports_only_its_world_sizes);
+    tcase_add_test(guests, failures_of_a_guest_affect_no_other);
     tcase_add_test(guests, guests_have_no_spares);
     suite_add_tcase(suite, guests);
     return runner_run(suite);

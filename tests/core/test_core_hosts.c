@@ -176,7 +176,7 @@ START_TEST(devices_of_other_hosts_are_free_when_their_ranks_are_reaped)
 }
 END_TEST
 
-START_TEST(what_is_heard_of_a_lost_host_is_ignored)
+START_TEST(events_of_a_lost_host_are_ignored)
 {
     int slot;
     struct ranks ranks = run_on(8, 3, 0xf, &slot);
@@ -192,7 +192,7 @@ START_TEST(what_is_heard_of_a_lost_host_is_ignored)
 }
 END_TEST
 
-START_TEST(while_a_host_is_away_its_devices_are_of_no_use)
+START_TEST(devices_of_a_lost_host_are_unusable)
 {
     int slot;
     lose(0);
@@ -208,7 +208,7 @@ START_TEST(while_a_host_is_away_its_devices_are_of_no_use)
 }
 END_TEST
 
-START_TEST(hosts_may_come_later)
+START_TEST(hosts_may_connect_later)
 {
     struct core_config config = hosts_config(3, (int[]){4, 4, 4});
     config.hosts[1].away = config.hosts[2].away = true;
@@ -259,7 +259,7 @@ START_TEST(a_start_may_fail_on_one_host)
 }
 END_TEST
 
-START_TEST(shared_devices_are_dealt_on_each_host)
+START_TEST(shared_devices_are_assigned_on_each_host)
 {
     struct core_config config = hosts_config(2, (int[]){2, 3});
     config.ranks_per_device = 2;
@@ -340,12 +340,12 @@ int main(void)
     tcase_add_test(hosts, a_request_may_name_nodes_or_ranks_per_node);
     tcase_add_test(hosts, a_lost_host_answers_its_jobs_at_once);
     tcase_add_test(hosts, devices_of_other_hosts_are_free_when_their_ranks_are_reaped);
-    tcase_add_test(hosts, what_is_heard_of_a_lost_host_is_ignored);
-    tcase_add_test(hosts, while_a_host_is_away_its_devices_are_of_no_use);
-    tcase_add_test(hosts, hosts_may_come_later);
+    tcase_add_test(hosts, events_of_a_lost_host_are_ignored);
+    tcase_add_test(hosts, devices_of_a_lost_host_are_unusable);
+    tcase_add_test(hosts, hosts_may_connect_later);
     tcase_add_test(hosts, a_job_that_may_run_anywhere_goes_to_other_hosts);
     tcase_add_test(hosts, a_start_may_fail_on_one_host);
-    tcase_add_test(hosts, shared_devices_are_dealt_on_each_host);
+    tcase_add_test(hosts, shared_devices_are_assigned_on_each_host);
     tcase_add_test(hosts, guests_stay_on_the_first_host);
     tcase_set_timeout(hosts, 60);
     tcase_add_loop_test(hosts, sixty_four_hosts_of_eight_devices, 0, 5);

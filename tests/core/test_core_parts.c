@@ -58,7 +58,7 @@ START_TEST(timers_come_in_order)
 }
 END_TEST
 
-START_TEST(no_timer_is_ever_due)
+START_TEST(a_timer_at_never_is_not_due)
 {
     struct timers t;
     ck_assert(timers_init(&t, 1));
@@ -91,7 +91,7 @@ static void expect_id(const struct ids *ids, const struct request_id *id, enum i
     ck_assert_uint_eq(claim->user, case_hash + 1);
 }
 
-START_TEST(ids_live_and_are_answered)
+START_TEST(ids_are_open_and_then_answered)
 {
     struct ids ids;
     struct request_id a = id_of(1, 0), b = id_of(0, 1);
@@ -139,13 +139,13 @@ static void ids_wrap(uint64_t spread)
     ids_fini(&ids);
 }
 
-START_TEST(the_oldest_answered_id_is_forgotten)
+START_TEST(the_oldest_answered_id_is_evicted)
 {
     ids_wrap(1);
 }
 END_TEST
 
-START_TEST(ids_that_collide_are_told_apart)
+START_TEST(colliding_ids_are_distinguished)
 {
     ids_wrap(0);
 }
@@ -195,7 +195,7 @@ static void user_uses(struct users *users, uint32_t user, uint64_t device_ns)
 }
 
 // Used device time, counted from the level; more than there can be users with jobs.
-START_TEST(accounts_are_remembered_and_forgotten)
+START_TEST(accounts_are_kept_and_evicted)
 {
     struct users users;
     ck_assert(users_init(&users, 1, 1000));
@@ -257,7 +257,7 @@ START_TEST(two_kills_are_poison_for_an_hour)
 }
 END_TEST
 
-START_TEST(old_evidence_does_not_count)
+START_TEST(old_kills_do_not_count)
 {
     struct poison p = {0};
     poison_convict(&p, S, 5);
@@ -268,7 +268,7 @@ START_TEST(old_evidence_does_not_count)
 }
 END_TEST
 
-START_TEST(a_stream_of_first_kills_does_not_wash_poison_out)
+START_TEST(many_first_kills_do_not_evict_poison)
 {
     struct poison p = {0};
     poison_convict(&p, S, 5);
@@ -301,7 +301,7 @@ void *__wrap_calloc(size_t count, size_t size)
     return __real_calloc(count, size);
 }
 
-START_TEST(short_memory_leaves_nothing_behind)
+START_TEST(failed_allocations_leak_nothing)
 {
     const struct core_config config = {.host_count = 1,
                                        .ranks_per_device = 1,
@@ -329,25 +329,25 @@ int main(void)
     Suite *suite = suite_create("core parts");
     TCase *c = tcase_create("timers");
     tcase_add_test(c, timers_come_in_order);
-    tcase_add_test(c, no_timer_is_ever_due);
+    tcase_add_test(c, a_timer_at_never_is_not_due);
     suite_add_tcase(suite, c);
     c = tcase_create("users");
     tcase_add_test(c, users_are_counted);
-    tcase_add_test(c, accounts_are_remembered_and_forgotten);
+    tcase_add_test(c, accounts_are_kept_and_evicted);
     tcase_add_test(c, accounts_stay_near_the_level);
     suite_add_tcase(suite, c);
     c = tcase_create("ids");
-    tcase_add_test(c, ids_live_and_are_answered);
-    tcase_add_test(c, the_oldest_answered_id_is_forgotten);
-    tcase_add_test(c, ids_that_collide_are_told_apart);
+    tcase_add_test(c, ids_are_open_and_then_answered);
+    tcase_add_test(c, the_oldest_answered_id_is_evicted);
+    tcase_add_test(c, colliding_ids_are_distinguished);
     suite_add_tcase(suite, c);
     c = tcase_create("poison");
     tcase_add_test(c, two_kills_are_poison_for_an_hour);
-    tcase_add_test(c, old_evidence_does_not_count);
-    tcase_add_test(c, a_stream_of_first_kills_does_not_wash_poison_out);
+    tcase_add_test(c, old_kills_do_not_count);
+    tcase_add_test(c, many_first_kills_do_not_evict_poison);
     suite_add_tcase(suite, c);
     c = tcase_create("memory");
-    tcase_add_test(c, short_memory_leaves_nothing_behind);
+    tcase_add_test(c, failed_allocations_leak_nothing);
     suite_add_tcase(suite, c);
     return runner_run(suite);
 }

@@ -53,7 +53,7 @@ START_TEST(jobs_that_share_a_device_take_turns)
 }
 END_TEST
 
-START_TEST(devices_are_free_when_the_killed_are_reaped)
+START_TEST(devices_are_free_when_killed_ranks_are_reaped)
 {
     struct ranks two = pool_up(2), four = pool_up(4);
     struct action run = run_in(two);
@@ -158,7 +158,7 @@ START_TEST(a_stream_of_small_jobs_does_not_starve_a_large_one)
 }
 END_TEST
 
-START_TEST(what_nobody_waits_for_is_used_by_later_jobs)
+START_TEST(devices_without_reservation_are_used_by_later_jobs)
 {
     struct ranks four = pool_up(4), one = pool_up(1);
     struct action run = run_in(one);
@@ -172,7 +172,7 @@ START_TEST(what_nobody_waits_for_is_used_by_later_jobs)
 }
 END_TEST
 
-START_TEST(devices_are_not_kept_for_a_pool_in_back_off)
+START_TEST(devices_are_not_reserved_for_a_pool_in_backoff)
 {
     submit(4);
     fail_starts(expect_start(4, 0), 2);
@@ -213,7 +213,7 @@ static void begin_with_room(int device_count, int ranks_max)
     fixture_again(&config);
 }
 
-START_TEST(the_pool_used_longest_ago_makes_room)
+START_TEST(the_least_recently_used_pool_makes_room)
 {
     begin_with_room(8, 7);
     struct ranks four = pool_up(4), two = pool_up(2);
@@ -228,7 +228,7 @@ START_TEST(the_pool_used_longest_ago_makes_room)
 }
 END_TEST
 
-START_TEST(as_many_pools_go_as_are_needed)
+START_TEST(only_as_many_pools_as_needed_are_stopped)
 {
     begin_with_room(8, 7);
     struct ranks one = pool_up(1), two = pool_up(2), three = pool_up(3);
@@ -245,7 +245,7 @@ START_TEST(as_many_pools_go_as_are_needed)
 }
 END_TEST
 
-START_TEST(a_pool_larger_than_the_limit_may_be_alone)
+START_TEST(a_pool_larger_than_the_limit_may_run_alone)
 {
     begin_with_room(8, 3);
     struct ranks two = pool_up(2);
@@ -265,7 +265,7 @@ START_TEST(a_pool_larger_than_the_limit_may_be_alone)
 }
 END_TEST
 
-START_TEST(room_that_an_earlier_job_waits_for_is_not_taken)
+START_TEST(room_for_an_earlier_job_is_not_taken)
 {
     begin_with_room(8, 5);
     struct ranks two = pool_up(2);
@@ -289,7 +289,7 @@ START_TEST(room_that_an_earlier_job_waits_for_is_not_taken)
 }
 END_TEST
 
-START_TEST(a_pool_that_an_earlier_job_waits_for_does_not_make_room)
+START_TEST(a_pool_reserved_by_an_earlier_job_does_not_make_room)
 {
     begin_with_room(6, 7);
     struct ranks four = pool_up(4), two = pool_up(2), one = pool_up(1);
@@ -306,7 +306,7 @@ END_TEST
 
 // ---- the end, and the view ---------------------------------------------------------------------
 
-START_TEST(draining_ends_what_is_idle_and_serves_what_waits)
+START_TEST(draining_stops_idle_pools_and_serves_queued_jobs)
 {
     struct ranks four = pool_up(4), two = pool_up(2), one = pool_up(1);
     struct action run = run_in(four);
@@ -382,7 +382,7 @@ START_TEST(a_short_idle_timeout_does_not_keep_the_daemon_awake)
 }
 END_TEST
 
-START_TEST(status_tells_pools_and_counts)
+START_TEST(status_has_pools_and_counts)
 {
     struct wire_status status = {.uptime_ns = 1, .passed = 2, .failed = 3};
     struct wire_pool pools[POOLS_MAX];
@@ -424,7 +424,7 @@ START_TEST(status_tells_pools_and_counts)
 }
 END_TEST
 
-START_TEST(destroying_nothing)
+START_TEST(destroy_accepts_null)
 {
     core_destroy(NULL);
 }
@@ -439,27 +439,27 @@ int main(void)
     tcase_add_test(c, pools_of_one_world_size_run_side_by_side);
     tcase_add_test(c, an_idle_pool_is_used_before_another_is_started);
     tcase_add_test(c, jobs_that_share_a_device_take_turns);
-    tcase_add_test(c, devices_are_free_when_the_killed_are_reaped);
+    tcase_add_test(c, devices_are_free_when_killed_ranks_are_reaped);
     tcase_add_test(c, a_pool_may_be_larger_than_the_devices_only_if_allowed);
     tcase_add_test(c, the_largest_machine);
     c = fixture_case(suite, begin, "fairness");
     tcase_add_test(c, jobs_run_in_order_of_admission);
     tcase_add_test(c, a_stream_of_small_jobs_does_not_starve_a_large_one);
-    tcase_add_test(c, what_nobody_waits_for_is_used_by_later_jobs);
-    tcase_add_test(c, devices_are_not_kept_for_a_pool_in_back_off);
+    tcase_add_test(c, devices_without_reservation_are_used_by_later_jobs);
+    tcase_add_test(c, devices_are_not_reserved_for_a_pool_in_backoff);
     tcase_add_test(c, no_more_pools_are_started_than_jobs_wait);
     c = fixture_case(suite, begin, "room");
-    tcase_add_test(c, the_pool_used_longest_ago_makes_room);
-    tcase_add_test(c, as_many_pools_go_as_are_needed);
-    tcase_add_test(c, a_pool_larger_than_the_limit_may_be_alone);
-    tcase_add_test(c, room_that_an_earlier_job_waits_for_is_not_taken);
-    tcase_add_test(c, a_pool_that_an_earlier_job_waits_for_does_not_make_room);
+    tcase_add_test(c, the_least_recently_used_pool_makes_room);
+    tcase_add_test(c, only_as_many_pools_as_needed_are_stopped);
+    tcase_add_test(c, a_pool_larger_than_the_limit_may_run_alone);
+    tcase_add_test(c, room_for_an_earlier_job_is_not_taken);
+    tcase_add_test(c, a_pool_reserved_by_an_earlier_job_does_not_make_room);
     c = fixture_case(suite, begin, "end and view");
-    tcase_add_test(c, draining_ends_what_is_idle_and_serves_what_waits);
+    tcase_add_test(c, draining_stops_idle_pools_and_serves_queued_jobs);
     tcase_add_test(c, an_empty_daemon_drains_at_once);
     tcase_add_test(c, an_idle_pool_is_stopped_after_its_time);
     tcase_add_test(c, a_short_idle_timeout_does_not_keep_the_daemon_awake);
-    tcase_add_test(c, status_tells_pools_and_counts);
-    tcase_add_test(c, destroying_nothing);
+    tcase_add_test(c, status_has_pools_and_counts);
+    tcase_add_test(c, destroy_accepts_null);
     return runner_run(suite);
 }

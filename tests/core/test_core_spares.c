@@ -43,7 +43,7 @@ START_TEST(a_spare_takes_over_at_once)
 END_TEST
 
 // The devices of what was killed are not anybody's.
-START_TEST(nobody_else_takes_the_devices_over)
+START_TEST(only_the_twin_takes_over_the_devices)
 {
     struct pair pair = pair_up(4);
     leader_dies(pair, run_in(pair.leader));
@@ -63,7 +63,7 @@ START_TEST(nobody_else_takes_the_devices_over)
 }
 END_TEST
 
-START_TEST(devices_that_were_taken_over_may_be_lost_again)
+START_TEST(a_spare_that_took_over_may_be_lost)
 {
     for (int first = 0; first < 2; first++) { // who is reaped first
         struct core_config config = fixture_config_with_spares();
@@ -82,7 +82,7 @@ START_TEST(devices_that_were_taken_over_may_be_lost_again)
 }
 END_TEST
 
-START_TEST(ranks_that_were_taken_over_from_may_get_stuck)
+START_TEST(ranks_of_a_replaced_pool_may_get_stuck)
 {
     struct pair pair = pair_up(4);
     leader_dies(pair, run_in(pair.leader));
@@ -188,7 +188,7 @@ START_TEST(an_idle_leader_that_dies_is_replaced)
 }
 END_TEST
 
-START_TEST(a_start_to_stand_by_takes_no_devices)
+START_TEST(the_start_of_a_spare_leases_no_devices)
 {
     struct pair pair = pair_starting(4);
     submit(1); // while the spare starts on all devices
@@ -219,7 +219,7 @@ END_TEST
 
 // ---- spares that come to nothing ---------------------------------------------------------------
 
-START_TEST(a_spare_that_dies_unused_comes_back_after_a_second)
+START_TEST(a_spare_that_dies_unused_restarts_after_a_second)
 {
     struct pair pair = pair_up(2);
     for (int i = 0; i < 7; i++) { // as often as one likes
@@ -236,7 +236,7 @@ START_TEST(a_spare_that_dies_unused_comes_back_after_a_second)
 }
 END_TEST
 
-START_TEST(a_spare_that_has_worked_comes_back_at_once)
+START_TEST(a_spare_that_has_worked_restarts_at_once)
 {
     struct pair pair = pair_up(2);
     rank_dies(pair.leader, 0);
@@ -251,7 +251,7 @@ START_TEST(a_spare_that_has_worked_comes_back_at_once)
 END_TEST
 
 // Of two pools on the same devices each has an end of its own to tell, whoever leads by then.
-START_TEST(each_pool_tells_how_it_was_lost_itself)
+START_TEST(each_pool_has_its_own_last_failure)
 {
     struct wire_pool pools[POOLS_MAX];
     struct wire_status status = {0};
@@ -271,7 +271,7 @@ START_TEST(each_pool_tells_how_it_was_lost_itself)
 }
 END_TEST
 
-START_TEST(spares_that_do_not_start_are_tried_less_and_less)
+START_TEST(pauses_of_failing_spares_grow)
 {
     struct pair pair = pair_starting(2);
     for (int i = 1; i < 5; i++) {
@@ -304,7 +304,7 @@ START_TEST(spares_that_do_not_start_are_tried_less_and_less)
 }
 END_TEST
 
-START_TEST(a_pool_is_down_after_five_starts_as_ever)
+START_TEST(a_pool_with_a_spare_is_down_after_five_starts)
 {
     int slot = submit(4);
     struct ranks ranks = expect_leader(4);
@@ -334,7 +334,7 @@ static void begin_without(void)
     fixture_begin(&config);
 }
 
-START_TEST(without_spares_there_are_none)
+START_TEST(without_the_setting_there_are_no_spares)
 {
     struct ranks ranks = pool_up(2);
     struct action run = run_in(ranks);
@@ -357,25 +357,25 @@ int main(void)
     tcase_add_checked_fixture(on, begin, fixture_end);
     tcase_add_test(on, the_older_works_and_the_younger_stands_by);
     tcase_add_test(on, a_spare_takes_over_at_once);
-    tcase_add_test(on, nobody_else_takes_the_devices_over);
-    tcase_add_test(on, devices_that_were_taken_over_may_be_lost_again);
-    tcase_add_test(on, ranks_that_were_taken_over_from_may_get_stuck);
+    tcase_add_test(on, only_the_twin_takes_over_the_devices);
+    tcase_add_test(on, a_spare_that_took_over_may_be_lost);
+    tcase_add_test(on, ranks_of_a_replaced_pool_may_get_stuck);
     tcase_add_test(on, a_spare_takes_over_after_a_deadline);
     tcase_add_test(on, a_spare_that_starts_is_waited_for);
     tcase_add_test(on, a_spare_that_starts_is_waited_for_rather_than_another_pool);
     tcase_add_test(on, a_job_that_waits_for_a_spare_waits_for_a_start);
     tcase_add_test(on, a_job_that_waits_for_the_leader_waits_in_the_queue);
     tcase_add_test(on, an_idle_leader_that_dies_is_replaced);
-    tcase_add_test(on, a_start_to_stand_by_takes_no_devices);
+    tcase_add_test(on, the_start_of_a_spare_leases_no_devices);
     tcase_add_test(on, two_kills_are_poison_with_spares_too);
-    tcase_add_test(on, a_spare_that_dies_unused_comes_back_after_a_second);
-    tcase_add_test(on, a_spare_that_has_worked_comes_back_at_once);
-    tcase_add_test(on, each_pool_tells_how_it_was_lost_itself);
-    tcase_add_test(on, spares_that_do_not_start_are_tried_less_and_less);
-    tcase_add_test(on, a_pool_is_down_after_five_starts_as_ever);
+    tcase_add_test(on, a_spare_that_dies_unused_restarts_after_a_second);
+    tcase_add_test(on, a_spare_that_has_worked_restarts_at_once);
+    tcase_add_test(on, each_pool_has_its_own_last_failure);
+    tcase_add_test(on, pauses_of_failing_spares_grow);
+    tcase_add_test(on, a_pool_with_a_spare_is_down_after_five_starts);
     suite_add_tcase(suite, on);
     tcase_add_checked_fixture(off, begin_without, fixture_end);
-    tcase_add_test(off, without_spares_there_are_none);
+    tcase_add_test(off, without_the_setting_there_are_no_spares);
     suite_add_tcase(suite, off);
     return runner_run(suite);
 }

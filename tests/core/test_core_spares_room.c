@@ -62,7 +62,7 @@ START_TEST(spares_leave_the_room_that_a_job_waits_for)
 }
 END_TEST
 
-START_TEST(where_there_is_no_room_there_is_no_spare)
+START_TEST(without_room_no_spare_is_started)
 {
     begin_with(4, 5, 0);
     struct pair one = pair_up(1);
@@ -75,7 +75,7 @@ START_TEST(where_there_is_no_room_there_is_no_spare)
 }
 END_TEST
 
-START_TEST(a_spare_stays_as_long_as_its_leader_and_no_longer)
+START_TEST(a_spare_stays_exactly_as_long_as_its_leader)
 {
     begin_with(4, 16, 10 * S);
     struct pair pair = pair_up(2);
@@ -220,8 +220,8 @@ int main(void)
     tcase_add_test(c, spares_make_room_first);
     tcase_add_test(c, spares_that_start_make_room_too);
     tcase_add_test(c, spares_leave_the_room_that_a_job_waits_for);
-    tcase_add_test(c, where_there_is_no_room_there_is_no_spare);
-    tcase_add_test(c, a_spare_stays_as_long_as_its_leader_and_no_longer);
+    tcase_add_test(c, without_room_no_spare_is_started);
+    tcase_add_test(c, a_spare_stays_exactly_as_long_as_its_leader);
     tcase_add_test(c, the_idle_time_of_a_spare_counts_from_when_it_leads);
     tcase_add_test(c, draining_ends_both);
     tcase_add_test(c, while_draining_a_spare_takes_over_and_no_other_is_started);

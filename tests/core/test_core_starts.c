@@ -53,7 +53,7 @@ static uint64_t pause_measure(void)
     return f.now_ns - failed_ns;
 }
 
-START_TEST(pauses_grow_with_the_trouble)
+START_TEST(pauses_grow_with_the_time_of_failures)
 {
     submit_patient(4, UINT64_MAX);
     struct ranks ranks = expect_start(4, 0);
@@ -95,7 +95,7 @@ START_TEST(a_pool_that_is_down_costs_patience)
 }
 END_TEST
 
-START_TEST(a_success_forgives_failed_starts)
+START_TEST(a_success_resets_failed_starts)
 {
     submit(4);
     fail_starts(expect_start(4, 0), 4);
@@ -113,7 +113,7 @@ START_TEST(a_success_forgives_failed_starts)
 }
 END_TEST
 
-START_TEST(a_start_fails_with_the_first_rank_that_does)
+START_TEST(the_first_failed_rank_fails_the_start)
 {
     for (int kind = 0; kind < 5; kind++) {
         struct core_request request = request_make(2);
@@ -172,7 +172,7 @@ START_TEST(a_start_may_fail_after_the_kill)
 }
 END_TEST
 
-START_TEST(a_broken_device_does_not_keep_a_job_from_the_others)
+START_TEST(a_broken_device_does_not_block_the_others)
 {
     int slot = submit(2);
     struct ranks ranks = expect_start(2, 0);
@@ -213,13 +213,13 @@ int main(void)
     TCase *c = tcase_create("starts");
     tcase_add_checked_fixture(c, begin, fixture_end);
     tcase_add_test(c, five_failed_starts_and_the_pool_is_down);
-    tcase_add_test(c, pauses_grow_with_the_trouble);
+    tcase_add_test(c, pauses_grow_with_the_time_of_failures);
     tcase_add_test(c, a_pool_that_is_down_costs_patience);
-    tcase_add_test(c, a_success_forgives_failed_starts);
-    tcase_add_test(c, a_start_fails_with_the_first_rank_that_does);
+    tcase_add_test(c, a_success_resets_failed_starts);
+    tcase_add_test(c, the_first_failed_rank_fails_the_start);
     tcase_add_test(c, ranks_that_are_not_ready_in_time_are_killed);
     tcase_add_test(c, a_start_may_fail_after_the_kill);
-    tcase_add_test(c, a_broken_device_does_not_keep_a_job_from_the_others);
+    tcase_add_test(c, a_broken_device_does_not_block_the_others);
     tcase_add_test(c, a_pool_that_is_down_leaves_the_jobs_to_another);
     suite_add_tcase(suite, c);
     return runner_run(suite);

@@ -53,7 +53,7 @@ static struct ranks pool_stuck(int world_size, int rank, uint64_t device)
 }
 
 // Its end is known before it is reaped; devices are free when all are.
-START_TEST(a_rank_that_is_ending_is_as_good_as_gone)
+START_TEST(a_rank_that_is_ending_counts_as_a_cause)
 {
     struct ranks ranks = pool_up(4);
     struct action run = run_in(ranks);
@@ -75,7 +75,7 @@ START_TEST(a_rank_that_is_ending_is_as_good_as_gone)
 }
 END_TEST
 
-START_TEST(after_a_while_it_is_stuck_and_not_before)
+START_TEST(a_rank_is_stuck_after_the_kill_timeout)
 {
     struct ranks two = pool_hangs(2, 1);
     int slot = submit(1); // for device 0, which may be at work until all are reaped
@@ -104,7 +104,7 @@ START_TEST(only_the_device_of_the_rank_is_out_of_use)
 }
 END_TEST
 
-START_TEST(a_larger_pool_waits_for_the_devices_that_can_be_had)
+START_TEST(a_larger_pool_waits_for_usable_devices)
 {
     pool_stuck(1, 0, 0x1);
     struct ranks one = pool_up(1); // on device 1
@@ -118,7 +118,7 @@ START_TEST(a_larger_pool_waits_for_the_devices_that_can_be_had)
 }
 END_TEST
 
-START_TEST(what_waits_for_pools_that_cannot_be_had_is_told_so)
+START_TEST(jobs_without_a_possible_pool_are_answered)
 {
     struct ranks four = pool_hangs(4, 3);
     int large = submit(4), three = submit(3), one = submit(1);
@@ -134,7 +134,7 @@ START_TEST(what_waits_for_pools_that_cannot_be_had_is_told_so)
 }
 END_TEST
 
-START_TEST(the_daemon_tells_who_is_to_blame)
+START_TEST(the_answer_names_the_stuck_rank)
 {
     struct core_stuck stuck = {.pool = -7};
     struct ranks four = pool_hangs(4, 1);
@@ -153,7 +153,7 @@ START_TEST(the_daemon_tells_who_is_to_blame)
 }
 END_TEST
 
-START_TEST(a_case_that_runs_there_goes_on)
+START_TEST(a_running_case_on_its_devices_continues)
 {
     struct ranks four = pool_up(4), two = pool_up(2);
     rank_dies(four, 0); // idle: it holds no devices
@@ -168,7 +168,7 @@ START_TEST(a_case_that_runs_there_goes_on)
 }
 END_TEST
 
-START_TEST(what_is_reaped_after_all_is_as_before)
+START_TEST(devices_are_usable_again_after_reaping)
 {
     struct ranks four = pool_hangs(4, 3);
     pass(KILL_TIMEOUT_NS);
@@ -181,7 +181,7 @@ START_TEST(what_is_reaped_after_all_is_as_before)
 }
 END_TEST
 
-START_TEST(devices_come_back_one_by_one)
+START_TEST(devices_return_one_by_one)
 {
     struct ranks two = pool_up(2);
     rank_fails(two, 0);
@@ -197,7 +197,7 @@ START_TEST(devices_come_back_one_by_one)
 }
 END_TEST
 
-START_TEST(a_drain_does_not_wait_for_it)
+START_TEST(a_drain_does_not_wait_for_a_stuck_rank)
 {
     struct ranks four = pool_stuck(4, 3, 0x8), one = pool_up(1);
     core_drain(f.core, f.now_ns);
@@ -211,7 +211,7 @@ START_TEST(a_drain_does_not_wait_for_it)
 }
 END_TEST
 
-START_TEST(a_drain_waits_until_it_is_stuck)
+START_TEST(a_drain_waits_until_a_killed_rank_is_stuck)
 {
     struct ranks four = pool_hangs(4, 3);
     core_drain(f.core, f.now_ns);
@@ -222,7 +222,7 @@ START_TEST(a_drain_waits_until_it_is_stuck)
 }
 END_TEST
 
-START_TEST(its_ranks_take_no_room)
+START_TEST(stuck_ranks_do_not_count_as_ranks)
 {
     struct core_config config = fixture_config();
     config.ranks_max = 3;
@@ -234,7 +234,7 @@ START_TEST(its_ranks_take_no_room)
 }
 END_TEST
 
-START_TEST(a_failed_start_counts_when_it_is_stuck_too)
+START_TEST(a_failed_start_counts_even_if_its_ranks_get_stuck)
 {
     int slot = submit(2);
     struct ranks two = expect_start(2, 0);
@@ -252,7 +252,7 @@ START_TEST(a_failed_start_counts_when_it_is_stuck_too)
 END_TEST
 
 // A pool that is being started on a device that gets out of use is not waited for.
-START_TEST(a_start_on_its_devices_is_in_vain)
+START_TEST(no_pool_starts_on_devices_of_stuck_ranks)
 {
     struct ranks four = pool_up(4);
     rank_dies(four, 0);
@@ -272,7 +272,7 @@ START_TEST(a_start_on_its_devices_is_in_vain)
 }
 END_TEST
 
-START_TEST(ranks_that_share_devices_sit_on_them_in_turn)
+START_TEST(stuck_ranks_on_shared_devices_are_assigned_in_turn)
 {
     struct core_config config = fixture_config();
     config.hosts[0].device_count = 2;
@@ -286,7 +286,7 @@ START_TEST(ranks_that_share_devices_sit_on_them_in_turn)
 }
 END_TEST
 
-START_TEST(status_shows_it)
+START_TEST(status_shows_stuck_pools)
 {
     struct wire_status status;
     struct wire_pool pools[POOLS_MAX];
@@ -300,7 +300,7 @@ START_TEST(status_shows_it)
 END_TEST
 
 // Neither the one nor the other pool can be had, for different reasons.
-START_TEST(down_here_and_stuck_there)
+START_TEST(one_pool_down_and_one_stuck)
 {
     pool_stuck(1, 0, 0x1); // keeps the pool of two ranks on 0 and 1
     int slot = submit(2);
@@ -322,23 +322,23 @@ int main(void)
     Suite *suite = suite_create("core stuck");
     TCase *c = tcase_create("stuck");
     tcase_add_checked_fixture(c, begin, fixture_end);
-    tcase_add_test(c, a_rank_that_is_ending_is_as_good_as_gone);
-    tcase_add_test(c, after_a_while_it_is_stuck_and_not_before);
+    tcase_add_test(c, a_rank_that_is_ending_counts_as_a_cause);
+    tcase_add_test(c, a_rank_is_stuck_after_the_kill_timeout);
     tcase_add_test(c, only_the_device_of_the_rank_is_out_of_use);
-    tcase_add_test(c, a_larger_pool_waits_for_the_devices_that_can_be_had);
-    tcase_add_test(c, what_waits_for_pools_that_cannot_be_had_is_told_so);
-    tcase_add_test(c, the_daemon_tells_who_is_to_blame);
-    tcase_add_test(c, a_case_that_runs_there_goes_on);
-    tcase_add_test(c, what_is_reaped_after_all_is_as_before);
-    tcase_add_test(c, devices_come_back_one_by_one);
-    tcase_add_test(c, a_drain_does_not_wait_for_it);
-    tcase_add_test(c, a_drain_waits_until_it_is_stuck);
-    tcase_add_test(c, its_ranks_take_no_room);
-    tcase_add_test(c, a_failed_start_counts_when_it_is_stuck_too);
-    tcase_add_test(c, a_start_on_its_devices_is_in_vain);
-    tcase_add_test(c, ranks_that_share_devices_sit_on_them_in_turn);
-    tcase_add_test(c, status_shows_it);
-    tcase_add_test(c, down_here_and_stuck_there);
+    tcase_add_test(c, a_larger_pool_waits_for_usable_devices);
+    tcase_add_test(c, jobs_without_a_possible_pool_are_answered);
+    tcase_add_test(c, the_answer_names_the_stuck_rank);
+    tcase_add_test(c, a_running_case_on_its_devices_continues);
+    tcase_add_test(c, devices_are_usable_again_after_reaping);
+    tcase_add_test(c, devices_return_one_by_one);
+    tcase_add_test(c, a_drain_does_not_wait_for_a_stuck_rank);
+    tcase_add_test(c, a_drain_waits_until_a_killed_rank_is_stuck);
+    tcase_add_test(c, stuck_ranks_do_not_count_as_ranks);
+    tcase_add_test(c, a_failed_start_counts_even_if_its_ranks_get_stuck);
+    tcase_add_test(c, no_pool_starts_on_devices_of_stuck_ranks);
+    tcase_add_test(c, stuck_ranks_on_shared_devices_are_assigned_in_turn);
+    tcase_add_test(c, status_shows_stuck_pools);
+    tcase_add_test(c, one_pool_down_and_one_stuck);
     suite_add_tcase(suite, c);
     return runner_run(suite);
 }

@@ -36,7 +36,7 @@ static struct action run_then(struct ranks ranks, struct action run, uint64_t ru
     return expect_run(ranks, slot);
 }
 
-START_TEST(hundreds_of_jobs_do_not_let_another_users_expire)
+START_TEST(a_long_queue_does_not_make_other_users_expire)
 {
     enum { MANY = 512 };
     begin_with_queue(MANY + 2);
@@ -101,7 +101,7 @@ START_TEST(device_time_counts_devices)
 END_TEST
 
 // Who comes back has not saved up the time of its absence.
-START_TEST(absence_is_no_credit)
+START_TEST(a_pause_gives_no_credit)
 {
     begin_with_queue(32);
     struct ranks ranks = pool_up(4);
@@ -122,7 +122,7 @@ END_TEST
 
 // A job whose turn it was, and which waits beside idle devices, is not put off by users who have
 // used less.
-START_TEST(who_waits_beside_idle_devices_keeps_the_turn)
+START_TEST(a_job_that_waits_beside_idle_devices_stays_first)
 {
     begin_with_queue(32);
     struct ranks four = pool_up(4), one = pool_up(1);
@@ -147,7 +147,7 @@ START_TEST(who_waits_beside_idle_devices_keeps_the_turn)
 END_TEST
 
 // Its devices are out of use: what waits behind it is kept from starving all the same.
-START_TEST(who_cannot_be_served_does_not_keep_the_turn)
+START_TEST(a_job_without_a_possible_pool_does_not_stay_first)
 {
     begin_with_queue(32);
     struct ranks four = pool_up(4), ones[3];
@@ -180,7 +180,7 @@ START_TEST(who_cannot_be_served_does_not_keep_the_turn)
 END_TEST
 
 // The advice to ask for less at once belongs to those who ask for much.
-START_TEST(who_expires_is_told_of_its_own_jobs)
+START_TEST(an_expired_job_counts_its_users_earlier_jobs)
 {
     begin_with_queue(32);
     struct ranks ranks = pool_up(4);
@@ -207,7 +207,7 @@ static void begin_with_limits(struct user_limits limits)
     fixture_again(&config);
 }
 
-START_TEST(a_user_runs_no_more_than_may_run)
+START_TEST(running_jobs_of_a_user_are_limited)
 {
     begin_with_limits((struct user_limits){.running_max = 1});
     int first = submit_as(1, 1, 60 * S);
@@ -234,7 +234,7 @@ START_TEST(a_user_runs_no_more_than_may_run)
 END_TEST
 
 // A job that no pool can be had for does not count.
-START_TEST(what_cannot_run_takes_no_share)
+START_TEST(jobs_that_cannot_run_do_not_use_the_limit)
 {
     begin_with_limits((struct user_limits){.running_max = 1});
     submit_as(1, 4, 60 * S);
@@ -344,7 +344,7 @@ static void begin_with_memory(uint64_t memory_max)
     fixture_again(&config);
 }
 
-START_TEST(memory_is_promised_in_sum)
+START_TEST(memory_of_running_jobs_is_limited_in_sum)
 {
     begin_with_memory(10);
     int first = submit_taking(1, 6);
@@ -364,7 +364,7 @@ START_TEST(memory_is_promised_in_sum)
 END_TEST
 
 // It was admitted with more, before a reload.
-START_TEST(what_needs_more_than_there_is_runs_alone)
+START_TEST(a_job_larger_than_the_memory_runs_alone)
 {
     begin_with_memory(10);
     int first = submit_taking(1, 6);
@@ -385,20 +385,20 @@ int main(void)
     Suite *suite = suite_create("core turns");
     TCase *all = tcase_create("all");
     tcase_add_checked_fixture(all, begin, fixture_end);
-    tcase_add_test(all, hundreds_of_jobs_do_not_let_another_users_expire);
+    tcase_add_test(all, a_long_queue_does_not_make_other_users_expire);
     tcase_add_test(all, turns_are_weighed_by_device_time);
     tcase_add_test(all, device_time_counts_devices);
-    tcase_add_test(all, absence_is_no_credit);
-    tcase_add_test(all, who_waits_beside_idle_devices_keeps_the_turn);
-    tcase_add_test(all, who_cannot_be_served_does_not_keep_the_turn);
-    tcase_add_test(all, who_expires_is_told_of_its_own_jobs);
-    tcase_add_test(all, a_user_runs_no_more_than_may_run);
-    tcase_add_test(all, what_cannot_run_takes_no_share);
+    tcase_add_test(all, a_pause_gives_no_credit);
+    tcase_add_test(all, a_job_that_waits_beside_idle_devices_stays_first);
+    tcase_add_test(all, a_job_without_a_possible_pool_does_not_stay_first);
+    tcase_add_test(all, an_expired_job_counts_its_users_earlier_jobs);
+    tcase_add_test(all, running_jobs_of_a_user_are_limited);
+    tcase_add_test(all, jobs_that_cannot_run_do_not_use_the_limit);
     tcase_add_test(all, device_time_is_limited);
     tcase_add_test(all, device_time_lapses_evenly);
     tcase_add_test(all, the_longest_time_limit_is_a_setting);
-    tcase_add_test(all, memory_is_promised_in_sum);
-    tcase_add_test(all, what_needs_more_than_there_is_runs_alone);
+    tcase_add_test(all, memory_of_running_jobs_is_limited_in_sum);
+    tcase_add_test(all, a_job_larger_than_the_memory_runs_alone);
     suite_add_tcase(suite, all);
     return runner_run(suite);
 }

@@ -102,7 +102,7 @@ static void totals_check(const struct sim_totals *t)
     ck_assert_uint_gt(t->early_ends, t->lives / 10);
 }
 
-START_TEST(every_life_keeps_the_promises)
+START_TEST(every_history_keeps_the_promises)
 {
     struct seeds seeds = seeds_wanted();
     struct sim_totals totals = {0};
@@ -112,7 +112,7 @@ START_TEST(every_life_keeps_the_promises)
 }
 END_TEST
 
-START_TEST(seeds_that_broke_something_once)
+START_TEST(seeds_of_past_failures)
 {
     struct sim_totals totals = {0};
     char path[4096], line[256];
@@ -131,7 +131,7 @@ START_TEST(seeds_that_broke_something_once)
 }
 END_TEST
 
-START_TEST(a_seed_is_one_life)
+START_TEST(a_seed_determines_the_history)
 {
     struct sim_totals first = {0}, second = {0};
     sim_play(4711, false, &first);
@@ -146,9 +146,9 @@ static int run_checks(void)
     Suite *suite = suite_create("simulator");
     TCase *c = tcase_create("lives");
     tcase_set_timeout(c, 0);
-    tcase_add_test(c, a_seed_is_one_life);
-    tcase_add_test(c, seeds_that_broke_something_once);
-    tcase_add_loop_test(c, every_life_keeps_the_promises, 0, SLICES);
+    tcase_add_test(c, a_seed_determines_the_history);
+    tcase_add_test(c, seeds_of_past_failures);
+    tcase_add_loop_test(c, every_history_keeps_the_promises, 0, SLICES);
     suite_add_tcase(suite, c);
     return runner_run(suite);
 }

@@ -322,7 +322,7 @@ static void totals_check(const struct totals *t)
         ck_assert_uint_gt(t->troubles[trouble], t->lives / 2);
 }
 
-START_TEST(every_life_keeps_the_promises)
+START_TEST(every_history_keeps_the_promises)
 {
     struct totals totals = {0};
     unsigned long long first = 0, last = SEEDS_DEFAULT - 1;
@@ -334,7 +334,7 @@ START_TEST(every_life_keeps_the_promises)
 }
 END_TEST
 
-START_TEST(a_rule_that_is_broken_is_noticed)
+START_TEST(broken_rules_are_noticed)
 {
     struct totals totals = {0};
     for (uint64_t seed = 0; seed < LIVES_BREACH; seed++)
@@ -376,9 +376,8 @@ int main(int argc, char **argv)
     Suite *suite = suite_create("simulator of hosts");
     TCase *lives = tcase_create("lives");
     tcase_set_timeout(lives, 0);
-    tcase_add_loop_test(lives, every_life_keeps_the_promises, 0, SLICES);
-    tcase_add_loop_test_raise_signal(lives, a_rule_that_is_broken_is_noticed, SIGABRT, 0,
-                                     BREACH_COUNT - 1);
+    tcase_add_loop_test(lives, every_history_keeps_the_promises, 0, SLICES);
+    tcase_add_loop_test_raise_signal(lives, broken_rules_are_noticed, SIGABRT, 0, BREACH_COUNT - 1);
     suite_add_tcase(suite, lives);
     return runner_run(suite);
 }

@@ -94,7 +94,7 @@ static size_t place(size_t bytes, bool turn)
     return (size_t)(piece - arena.base);
 }
 
-START_TEST(test_what_is_verified_stays_where_it_is)
+START_TEST(test_verified_cases_reuse_the_same_memory)
 {
     begin(1024 * MIB, 512 * MIB);
     ck_assert_uint_eq(place(20 * MIB, false), 0);
@@ -106,7 +106,7 @@ START_TEST(test_what_is_verified_stays_where_it_is)
 }
 END_TEST
 
-START_TEST(test_what_is_timed_takes_turns)
+START_TEST(test_timed_cases_alternate_memory)
 {
     begin(4096 * MIB, 512 * MIB);
     for (size_t i = 0; i < 30; i++)
@@ -166,7 +166,7 @@ START_TEST(test_pools_leave_each_other_room)
 }
 END_TEST
 
-START_TEST(test_those_who_end_give_theirs_back)
+START_TEST(test_memory_of_ended_processes_is_used)
 {
     struct error error;
     begin(1024 * MIB, 512 * MIB);
@@ -200,12 +200,12 @@ static Suite *suite(void)
 {
     Suite *s = suite_create("device_arena");
     TCase *turns = tcase_create("turns");
-    tcase_add_test(turns, test_what_is_verified_stays_where_it_is);
-    tcase_add_test(turns, test_what_is_timed_takes_turns);
+    tcase_add_test(turns, test_verified_cases_reuse_the_same_memory);
+    tcase_add_test(turns, test_timed_cases_alternate_memory);
     tcase_add_test(turns, test_turns_of_different_sizes_fit);
     tcase_add_test(turns, test_turns_need_no_more_than_there_is);
     tcase_add_test(turns, test_pools_leave_each_other_room);
-    tcase_add_test(turns, test_those_who_end_give_theirs_back);
+    tcase_add_test(turns, test_memory_of_ended_processes_is_used);
     tcase_add_test(turns, test_too_much_is_refused_with_the_figures);
     suite_add_tcase(s, turns);
     return s;

@@ -357,7 +357,7 @@ static bool word_names_an_operation(const struct plan *plan, struct progress_vie
     return view.phase == REPORT_REFERENCE;
 }
 
-START_TEST(a_device_that_breaks_is_told_with_its_place)
+START_TEST(a_broken_device_is_reported_with_the_operation)
 {
     struct cp_case c;
     struct error error;
@@ -381,7 +381,7 @@ START_TEST(a_device_that_breaks_is_told_with_its_place)
 END_TEST
 
 // Only one rank stands still: the words of the others lead to it.
-START_TEST(whoever_stands_still_is_found)
+START_TEST(the_rank_that_hangs_is_found)
 {
     struct cp_case c;
     struct error error;
@@ -422,7 +422,7 @@ START_TEST(devices_are_named_among_those_that_are_visible)
 }
 END_TEST
 
-START_TEST(a_rank_alone_sees_its_device_alone)
+START_TEST(a_single_rank_sees_only_its_device)
 {
     struct error error;
     struct transport *control;
@@ -492,12 +492,12 @@ static Suite *suite(void)
     suite_add_tcase(s, orders);
     TCase *progress = tcase_create("progress");
     tcase_set_timeout(progress, 60);
-    tcase_add_loop_test(progress, a_device_that_breaks_is_told_with_its_place, 0, CASES);
-    tcase_add_loop_test(progress, whoever_stands_still_is_found, 0, 2);
+    tcase_add_loop_test(progress, a_broken_device_is_reported_with_the_operation, 0, CASES);
+    tcase_add_loop_test(progress, the_rank_that_hangs_is_found, 0, 2);
     suite_add_tcase(s, progress);
     TCase *devices = tcase_create("devices");
     tcase_add_test(devices, devices_are_named_among_those_that_are_visible);
-    tcase_add_test(devices, a_rank_alone_sees_its_device_alone);
+    tcase_add_test(devices, a_single_rank_sees_only_its_device);
     tcase_add_loop_test(devices, ranks_see_the_devices_of_their_pool, 0, 2);
     suite_add_tcase(s, devices);
     return s;

@@ -109,7 +109,7 @@ static void *rank_run(void *number)
     return &good[rank];
 }
 
-START_TEST(what_is_sent_arrives)
+START_TEST(messages_arrive)
 {
     pthread_t threads[RANKS];
     int numbers[RANKS];
@@ -127,7 +127,7 @@ START_TEST(what_is_sent_arrives)
 }
 END_TEST
 
-START_TEST(an_error_of_the_device_is_told)
+START_TEST(errors_of_the_device_are_returned)
 {
     struct cuda_queue queue = {0};
     struct error error = {0};
@@ -145,8 +145,8 @@ int main(void)
 {
     Suite *suite = suite_create("swap_staged");
     TCase *tcase = tcase_create("swap_staged");
-    tcase_add_test(tcase, what_is_sent_arrives);
-    tcase_add_test(tcase, an_error_of_the_device_is_told);
+    tcase_add_test(tcase, messages_arrive);
+    tcase_add_test(tcase, errors_of_the_device_are_returned);
     suite_add_tcase(suite, tcase);
     return runner_run(suite);
 }

@@ -27,7 +27,7 @@ static bool kept(uint32_t n, size_t size)
     return true;
 }
 
-START_TEST(answers_are_kept_at_their_place)
+START_TEST(answers_are_stored_at_their_index)
 {
     ck_assert(!kept(0, 8));
     for (uint32_t n = 0; n < 3 * ANSWERED_IDS_MAX; n++) {
@@ -43,7 +43,7 @@ START_TEST(answers_are_kept_at_their_place)
 END_TEST
 
 // Wherever the ring stands.
-START_TEST(the_oldest_are_given_up_first)
+START_TEST(the_oldest_answers_are_freed_first)
 {
     uint32_t first = (uint32_t)_i * 1000;
     for (uint32_t n = 0; n < first; n++)
@@ -61,7 +61,7 @@ START_TEST(the_oldest_are_given_up_first)
 }
 END_TEST
 
-START_TEST(one_that_is_too_large_is_not_kept)
+START_TEST(a_too_large_answer_is_not_stored)
 {
     static uint8_t large[RECALL_BYTES_MAX + 1];
     keep(0, 8);
@@ -77,9 +77,9 @@ int main(void)
 {
     Suite *suite = suite_create("answer_cache");
     TCase *tcase = tcase_create("answer_cache");
-    tcase_add_test(tcase, answers_are_kept_at_their_place);
-    tcase_add_loop_test(tcase, the_oldest_are_given_up_first, 0, 9);
-    tcase_add_test(tcase, one_that_is_too_large_is_not_kept);
+    tcase_add_test(tcase, answers_are_stored_at_their_index);
+    tcase_add_loop_test(tcase, the_oldest_answers_are_freed_first, 0, 9);
+    tcase_add_test(tcase, a_too_large_answer_is_not_stored);
     suite_add_tcase(suite, tcase);
     return runner_run(suite);
 }

@@ -11,7 +11,7 @@
 
 #include "tests/daemon/tls_scene.h"
 
-START_TEST(certificates_open_the_door)
+START_TEST(clients_with_certificates_are_served)
 {
     struct tls_client t;
     start(true, false);
@@ -25,7 +25,7 @@ START_TEST(certificates_open_the_door)
 }
 END_TEST
 
-START_TEST(other_certificates_do_not)
+START_TEST(foreign_certificates_are_refused)
 {
     struct certificate expired, alone;
     certificate_make(&expired, d.folder, "expired", "a client", &ca,
@@ -49,7 +49,7 @@ START_TEST(other_certificates_do_not)
 }
 END_TEST
 
-START_TEST(poor_certificates_do_not)
+START_TEST(weak_certificates_are_refused)
 {
     static const struct {
         struct certificate_kind kind;
@@ -163,7 +163,7 @@ START_TEST(client_may_refuse_the_daemon)
 }
 END_TEST
 
-START_TEST(token_alone_opens_the_door)
+START_TEST(the_token_alone_is_enough)
 {
     const struct tls_client_options nameless = {.trusted = &ca};
     start(false, true);
@@ -176,7 +176,7 @@ START_TEST(token_alone_opens_the_door)
 }
 END_TEST
 
-START_TEST(both_are_needed_where_both_are_set)
+START_TEST(both_are_required_if_both_are_set)
 {
     start(true, true);
     expect(&proper, NET_TOKEN, STATUS_OK);
@@ -268,16 +268,16 @@ int main(void)
     TCase *tcase = tcase_create("tls");
     tcase_add_checked_fixture(tcase, tls_setup, tls_teardown);
     tcase_set_timeout(tcase, 60);
-    tcase_add_test(tcase, certificates_open_the_door);
-    tcase_add_test(tcase, other_certificates_do_not);
-    tcase_add_test(tcase, poor_certificates_do_not);
+    tcase_add_test(tcase, clients_with_certificates_are_served);
+    tcase_add_test(tcase, foreign_certificates_are_refused);
+    tcase_add_test(tcase, weak_certificates_are_refused);
     tcase_add_test(tcase, chains_of_certificates_are_bounded);
     tcase_add_test(tcase, chains_with_borrowed_names_are_refused);
     tcase_add_test(tcase, revoked_certificates_are_refused);
     tcase_add_test(tcase, nng_is_served);
     tcase_add_test(tcase, client_may_refuse_the_daemon);
-    tcase_add_test(tcase, token_alone_opens_the_door);
-    tcase_add_test(tcase, both_are_needed_where_both_are_set);
+    tcase_add_test(tcase, the_token_alone_is_enough);
+    tcase_add_test(tcase, both_are_required_if_both_are_set);
     tcase_add_test(tcase, third_refusal_costs_the_connection);
     tcase_add_test(tcase, certificates_are_read_again_on_sighup);
     tcase_add_test(tcase, files_that_cannot_be_used_are_refused);

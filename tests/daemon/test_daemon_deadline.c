@@ -87,7 +87,7 @@ START_TEST(nothing_is_started_for_a_deadline_that_cannot_be_met)
 }
 END_TEST
 
-START_TEST(the_limit_of_the_run_is_one_too)
+START_TEST(the_limit_of_the_run_is_checked_too)
 {
     struct wire_request request = huge_request(2);
     request.timeout_ns = 3600 * NS_PER_S;
@@ -98,7 +98,7 @@ START_TEST(the_limit_of_the_run_is_one_too)
 }
 END_TEST
 
-START_TEST(what_waits_before_it_counts)
+START_TEST(earlier_jobs_of_the_user_count)
 {
     struct device_rates rates = machine();
     struct wire_request running = huge_request(2), waiting = huge_request(2);
@@ -160,7 +160,7 @@ static void expect_longer_than_bound(const struct wire_request *request)
     wire_reply_fini(&reply);
 }
 
-START_TEST(no_drawn_case_beats_its_bound)
+START_TEST(no_random_case_beats_its_bound)
 {
     int run = 0;
     for (uint64_t seed = 0; run < 24; seed++) {
@@ -220,9 +220,9 @@ int main(void)
     tcase_set_timeout(tcase, 120);
     tcase_add_checked_fixture(tcase, setup, teardown);
     tcase_add_test(tcase, nothing_is_started_for_a_deadline_that_cannot_be_met);
-    tcase_add_test(tcase, the_limit_of_the_run_is_one_too);
-    tcase_add_test(tcase, what_waits_before_it_counts);
-    tcase_add_test(tcase, no_drawn_case_beats_its_bound);
+    tcase_add_test(tcase, the_limit_of_the_run_is_checked_too);
+    tcase_add_test(tcase, earlier_jobs_of_the_user_count);
+    tcase_add_test(tcase, no_random_case_beats_its_bound);
     tcase_add_loop_test(tcase, no_busy_case_beats_its_bound, 0,
                         (int)(sizeof(busy) / sizeof(busy[0])));
     suite_add_tcase(suite, tcase);

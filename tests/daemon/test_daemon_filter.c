@@ -66,7 +66,7 @@ START_TEST(real_ranks_are_filtered_and_work)
 }
 END_TEST
 
-START_TEST(calls_without_a_use_are_refused)
+START_TEST(unneeded_calls_are_refused)
 {
     const char *const arguments[] = {"--rank-filter", "on", "--rank-program", odd_rank, NULL};
     daemon_start(&d, arguments);
@@ -76,7 +76,7 @@ START_TEST(calls_without_a_use_are_refused)
 END_TEST
 
 // Else the test above would prove nothing.
-START_TEST(without_a_filter_they_are_carried_out)
+START_TEST(without_a_filter_they_succeed)
 {
     const char *const arguments[] = {"--rank-filter", "off", "--rank-program", odd_rank, NULL};
     daemon_start(&d, arguments);
@@ -93,8 +93,8 @@ int main(void)
     tcase_add_checked_fixture(tcase, setup, teardown);
     tcase_set_timeout(tcase, 60);
     tcase_add_test(tcase, real_ranks_are_filtered_and_work);
-    tcase_add_test(tcase, calls_without_a_use_are_refused);
-    tcase_add_test(tcase, without_a_filter_they_are_carried_out);
+    tcase_add_test(tcase, unneeded_calls_are_refused);
+    tcase_add_test(tcase, without_a_filter_they_succeed);
     suite_add_tcase(suite, tcase);
     return runner_run(suite);
 }

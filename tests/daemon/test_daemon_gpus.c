@@ -91,7 +91,7 @@ static void pass(int world_size)
     expect_pass(&reply);
 }
 
-START_TEST(devices_are_described_and_given_out)
+START_TEST(devices_are_described_and_assigned)
 {
     start(FOUR, "cuda", NULL);
     struct wire_request request = daemon_request(METHOD_DESCRIBE);
@@ -160,7 +160,7 @@ START_TEST(pools_share_devices_without_overlap)
 }
 END_TEST
 
-START_TEST(named_devices_are_used_alone)
+START_TEST(only_named_devices_are_used)
 {
     start(FOUR, "cuda", "1,5");
     pass(2);
@@ -213,7 +213,7 @@ START_TEST(ranks_share_gpus_if_allowed)
 }
 END_TEST
 
-START_TEST(ranks_hear_what_is_meant_for_nccl)
+START_TEST(ranks_get_the_variables_of_nccl)
 {
     setenv("NCCL_DEBUG", "INFO", 1);
     setenv("OTHER", "secret", 1);
@@ -296,7 +296,7 @@ static void assert_no_start(const char *probe, const char *backend, const char *
     expect_text(text, sentence);
 }
 
-START_TEST(what_was_asked_for_and_is_not_there_stops_the_start)
+START_TEST(a_missing_device_or_backend_stops_the_start)
 {
     assert_no_start(NULL, "cuda", NULL, "has no CUDA backend");
     assert_no_start(
@@ -327,15 +327,15 @@ int main(void)
     TCase *c = tcase_create("gpus");
     tcase_add_checked_fixture(c, setup, teardown);
     tcase_set_timeout(c, 120);
-    tcase_add_test(c, devices_are_described_and_given_out);
+    tcase_add_test(c, devices_are_described_and_assigned);
     tcase_add_test(c, pools_share_devices_without_overlap);
-    tcase_add_test(c, named_devices_are_used_alone);
+    tcase_add_test(c, only_named_devices_are_used);
     tcase_add_test(c, more_ranks_than_devices_are_refused);
     tcase_add_test(c, ranks_share_gpus_if_allowed);
-    tcase_add_test(c, ranks_hear_what_is_meant_for_nccl);
+    tcase_add_test(c, ranks_get_the_variables_of_nccl);
     tcase_add_loop_test(c, devices_are_those_that_cuda_may_see, 0, 3);
     tcase_add_test(c, without_devices_the_cpu_serves);
-    tcase_add_test(c, what_was_asked_for_and_is_not_there_stops_the_start);
+    tcase_add_test(c, a_missing_device_or_backend_stops_the_start);
     tcase_add_test(c, lists_of_devices_are_read_with_care);
     suite_add_tcase(suite, c);
     return runner_run(suite);

@@ -206,7 +206,7 @@ END_TEST
 
 // The daemon serves while somebody who is to be looked up is not found for long.
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-START_TEST(test_slow_lookups_hold_nothing_up)
+START_TEST(test_slow_lookups_do_not_block)
 {
     char path[128], mark[128], library[4096];
     snprintf(path, sizeof(path), "%s/settings.yaml", d.folder);
@@ -342,7 +342,7 @@ int main(void)
     tcase_add_test(tcase, test_sighup_ignored_at_the_start_stays_so);
     tcase_add_test(tcase, test_notifies_service_manager);
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-    tcase_add_test(tcase, test_slow_lookups_hold_nothing_up); // preloads before the sanitizer
+    tcase_add_test(tcase, test_slow_lookups_do_not_block); // preloads before the sanitizer
     tcase_add_test(tcase, test_idle_daemon_is_small);
 #endif
     suite_add_tcase(suite, tcase);

@@ -103,7 +103,7 @@ START_TEST(test_limits)
 END_TEST
 
 // Its ranks do not share a daemon's raised priority; who may not raise one tests a lowered one.
-START_TEST(test_priority_of_the_daemon_is_its_own)
+START_TEST(test_ranks_do_not_inherit_the_priority)
 {
     int own = nice_of(0);
     if (setpriority(PRIO_PROCESS, 0, -7) != 0)
@@ -123,7 +123,7 @@ static bool policy_set(int policy)
 }
 
 // A real-time daemon stays one, and its ranks are none.
-START_TEST(test_policy_of_the_daemon_is_its_own)
+START_TEST(test_ranks_do_not_inherit_the_policy)
 {
     ck_assert(policy_set(SCHED_RR));
     daemon_start(&d, NULL);
@@ -135,7 +135,7 @@ START_TEST(test_policy_of_the_daemon_is_its_own)
 END_TEST
 
 // A rank goes before its daemon also where that is not to be the last to go itself.
-START_TEST(test_memory_of_the_daemon_is_not_dear)
+START_TEST(test_ranks_are_killed_first_without_memory)
 {
     FILE *file = fopen("/proc/self/oom_score_adj", "we");
     ck_assert_ptr_nonnull(file);
@@ -188,7 +188,7 @@ END_TEST
 // Five starts fail before that is told; with the limit that there is otherwise not even three
 // would.
 // It is granted: a machine may get more memory, and what a case needs is counted on the safe side.
-START_TEST(test_memory_that_is_not_there_is_told)
+START_TEST(test_missing_memory_is_reported)
 {
     static const char *const none[] = {NULL}, *const much[] = {"--memory", "1000000G", NULL};
     daemon_start(&d, none);
@@ -270,13 +270,13 @@ int main(void)
     tcase_add_checked_fixture(c, setup, teardown);
     tcase_set_timeout(c, 120);
     tcase_add_test(c, test_limits);
-    tcase_add_test(c, test_priority_of_the_daemon_is_its_own);
+    tcase_add_test(c, test_ranks_do_not_inherit_the_priority);
     if (policy_set(SCHED_RR) && policy_set(SCHED_OTHER))
-        tcase_add_test(c, test_policy_of_the_daemon_is_its_own);
-    tcase_add_test(c, test_memory_of_the_daemon_is_not_dear);
+        tcase_add_test(c, test_ranks_do_not_inherit_the_policy);
+    tcase_add_test(c, test_ranks_are_killed_first_without_memory);
     tcase_add_test(c, test_gpus_have_no_limit_of_memory);
     tcase_add_test(c, test_values_are_checked);
-    tcase_add_test(c, test_memory_that_is_not_there_is_told);
+    tcase_add_test(c, test_missing_memory_is_reported);
     tcase_add_test(c, test_start_that_hangs);
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
     tcase_add_test(c, test_memory);

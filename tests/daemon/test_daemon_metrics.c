@@ -299,7 +299,7 @@ START_TEST(test_what_is_not_served)
 END_TEST
 
 // Connections that say nothing, and one that asks on and on.
-START_TEST(test_who_asks_badly_disturbs_nobody)
+START_TEST(test_bad_requests_disturb_no_other)
 {
     int silent[8], descriptors = daemon_descriptors(&d);
     const char *request = "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n";
@@ -353,7 +353,7 @@ int main(void)
     tcase_add_test(tcase, test_metrics_are_what_happened);
     tcase_add_test(tcase, test_liveness_and_readiness);
     tcase_add_test(tcase, test_what_is_not_served);
-    tcase_add_test(tcase, test_who_asks_badly_disturbs_nobody);
+    tcase_add_test(tcase, test_bad_requests_disturb_no_other);
     tcase_add_test(tcase, test_only_the_loopback_interface);
     suite_add_tcase(suite, tcase);
     return runner_run(suite);

@@ -127,7 +127,7 @@ static const struct {
     {"mute", "closed its channel"},
 };
 
-START_TEST(test_lie)
+START_TEST(test_invalid_report)
 {
     run_and_pass(&d, WORLD);
     expect_failure(lies[_i].label, STATUS_INTERNAL, lies[_i].message);
@@ -339,7 +339,7 @@ static void restart_with_idle_timeout(void)
     daemon_start(&d, arguments);
 }
 
-START_TEST(test_idle_ranks_end_as_they_please)
+START_TEST(test_idle_ranks_may_end_by_themselves)
 {
     restart_with_idle_timeout();
     while (!daemon_logged(&d, "asked to end")) // on a busy machine it may not be in time to say so
@@ -480,7 +480,7 @@ static bool is_down(void)
     return down;
 }
 
-START_TEST(test_a_trouble_that_passes)
+START_TEST(test_temporary_failure_of_starts)
 {
     char away[128];
     snprintf(away, sizeof(away), "%s/away", d.folder);
@@ -533,7 +533,7 @@ int main(void)
     tcase_add_checked_fixture(tcase, setup, teardown);
     tcase_set_timeout(tcase, 60);
     tcase_add_test(tcase, test_rank_starts_clean);
-    tcase_add_loop_test(tcase, test_lie, 0, sizeof(lies) / sizeof(lies[0]));
+    tcase_add_loop_test(tcase, test_invalid_report, 0, sizeof(lies) / sizeof(lies[0]));
     tcase_add_test(tcase, test_report_twice);
     tcase_add_test(tcase, test_stale_generation_is_dropped);
     tcase_add_test(tcase, test_mismatch_keeps_the_pool);
@@ -546,13 +546,13 @@ int main(void)
     tcase_add_test(tcase, test_silence_until_deadline);
     tcase_add_test(tcase, test_stopped_while_waiting);
     tcase_add_test(tcase, test_flood);
-    tcase_add_test(tcase, test_idle_ranks_end_as_they_please);
+    tcase_add_test(tcase, test_idle_ranks_may_end_by_themselves);
     tcase_add_test(tcase, test_idle_rank_that_is_stopped);
     tcase_add_test(tcase, test_lost_ranks_are_killed);
     tcase_add_test(tcase, test_kills_from_outside_are_no_poison);
     tcase_add_test(tcase, test_poison);
     tcase_add_test(tcase, test_rank_cannot_start);
-    tcase_add_test(tcase, test_a_trouble_that_passes);
+    tcase_add_test(tcase, test_temporary_failure_of_starts);
     tcase_add_test(tcase, test_rank_of_another_build);
     tcase_add_test(tcase, test_rank_never_ready);
     suite_add_tcase(suite, tcase);

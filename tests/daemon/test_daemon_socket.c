@@ -249,7 +249,7 @@ START_TEST(test_client_gone_cancels_its_queue)
 }
 END_TEST
 
-START_TEST(test_client_gone_cancels_what_runs_if_it_says_so)
+START_TEST(test_cancel_on_disconnect)
 {
     daemon_start(&d, NULL);
     struct wire_request mine = daemon_request_long(2), next = daemon_request(METHOD_RUN);
@@ -418,7 +418,7 @@ int main(void)
     tcase_add_test(tcase, test_1000_clients_die_early);
     tcase_add_test(tcase, test_1000_clients_die_in_a_request);
     tcase_add_test(tcase, test_client_gone_cancels_its_queue);
-    tcase_add_test(tcase, test_client_gone_cancels_what_runs_if_it_says_so);
+    tcase_add_test(tcase, test_cancel_on_disconnect);
     tcase_add_test(tcase, test_client_that_does_not_read);
     tcase_add_test(tcase, test_flood);
     tcase_add_test(tcase, test_replies_outlive_the_daemon);

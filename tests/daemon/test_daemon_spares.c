@@ -139,7 +139,7 @@ START_TEST(test_takes_over_after_a_deadline)
 }
 END_TEST
 
-START_TEST(test_takes_over_when_the_idle_die)
+START_TEST(test_takes_over_when_idle_ranks_die)
 {
     run_and_pass(&d, WORLD);
     pair_await(1);
@@ -248,7 +248,7 @@ int main(void)
     tcase_set_timeout(on, 120);
     tcase_add_test(on, test_takes_over_after_a_death);
     tcase_add_test(on, test_takes_over_after_a_deadline);
-    tcase_add_test(on, test_takes_over_when_the_idle_die);
+    tcase_add_test(on, test_takes_over_when_idle_ranks_die);
     tcase_add_test(on, test_a_spare_dies);
     tcase_add_test(on, test_status_for_people);
     suite_add_tcase(suite, on);

@@ -69,7 +69,7 @@ static void await_ranks(int count)
         usleep(500);
 }
 
-START_TEST(test_daemon_serves_while_ranks_are_made)
+START_TEST(test_daemon_serves_during_a_start)
 {
     start(NULL);
     struct wire_request request = request_wide();
@@ -85,7 +85,7 @@ START_TEST(test_daemon_serves_while_ranks_are_made)
 }
 END_TEST
 
-START_TEST(test_a_rank_in_the_middle_cannot_be_made)
+START_TEST(test_a_rank_in_the_middle_cannot_be_created)
 {
     start("clone 40");
     struct wire_request request = request_wide();
@@ -99,7 +99,7 @@ START_TEST(test_a_rank_in_the_middle_cannot_be_made)
 }
 END_TEST
 
-START_TEST(test_a_rank_dies_before_the_last_is_made)
+START_TEST(test_a_rank_dies_before_the_last_is_created)
 {
     start(NULL);
     struct wire_request request = request_wide();
@@ -115,7 +115,7 @@ START_TEST(test_a_rank_dies_before_the_last_is_made)
 }
 END_TEST
 
-START_TEST(test_the_daemon_ends_before_the_last_is_made)
+START_TEST(test_the_daemon_ends_before_the_last_is_created)
 {
     start(NULL);
     struct wire_request request = request_wide(), cancel = daemon_request(METHOD_CANCEL);
@@ -145,7 +145,7 @@ static void input_read(char target[64])
 
 // While it makes nothing, the daemon serves, and answers at the deadline. What a rank has not got
 // that is not made is not closed then.
-START_TEST(test_a_starter_that_stands_still)
+START_TEST(test_a_starter_that_stops_for_a_while)
 {
     char before[64], after[64];
     start(NULL);
@@ -172,7 +172,7 @@ START_TEST(test_a_starter_that_stands_still)
 END_TEST
 
 // Nobody continues it: it is given up, and another makes the ranks.
-START_TEST(test_a_starter_that_stays_still)
+START_TEST(test_a_starter_that_stops_for_good)
 {
     start(NULL);
     pid_t first = children_starter(d.pid);
@@ -238,12 +238,12 @@ int main(void)
     TCase *tcase = tcase_create("wide");
     tcase_set_timeout(tcase, 120);
     tcase_add_checked_fixture(tcase, NULL, teardown);
-    tcase_add_test(tcase, test_daemon_serves_while_ranks_are_made);
-    tcase_add_test(tcase, test_a_rank_in_the_middle_cannot_be_made);
-    tcase_add_test(tcase, test_a_rank_dies_before_the_last_is_made);
-    tcase_add_test(tcase, test_the_daemon_ends_before_the_last_is_made);
-    tcase_add_test(tcase, test_a_starter_that_stands_still);
-    tcase_add_test(tcase, test_a_starter_that_stays_still);
+    tcase_add_test(tcase, test_daemon_serves_during_a_start);
+    tcase_add_test(tcase, test_a_rank_in_the_middle_cannot_be_created);
+    tcase_add_test(tcase, test_a_rank_dies_before_the_last_is_created);
+    tcase_add_test(tcase, test_the_daemon_ends_before_the_last_is_created);
+    tcase_add_test(tcase, test_a_starter_that_stops_for_a_while);
+    tcase_add_test(tcase, test_a_starter_that_stops_for_good);
     tcase_add_test(tcase, test_a_start_is_cancelled_before_its_first_rank);
     tcase_add_test(tcase, test_the_starter_dies);
     suite_add_tcase(suite, tcase);

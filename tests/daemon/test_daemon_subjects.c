@@ -172,7 +172,7 @@ START_TEST(long_subjects_are_refused)
 END_TEST
 
 // Half of what all over a network may have.
-START_TEST(one_subject_leaves_connections_to_others)
+START_TEST(one_subject_cannot_take_all_connections)
 {
     enum { SHARE = 256 };
     const struct tls_client_options others = {.trusted = &ca, .own = &other};
@@ -213,7 +213,7 @@ static void expect_no_start(const char *subjects, const char *part)
     expect_text(text, part);
 }
 
-START_TEST(lists_that_are_none_are_refused)
+START_TEST(invalid_lists_are_refused)
 {
     expect_no_start("CN=a client", "subjects need client certificates");
     expect_no_start("a client", "expected up to 64 subjects");
@@ -234,8 +234,8 @@ int main(void)
     tcase_add_test(tcase, subjects_that_are_not_listed_are_refused);
     tcase_add_test(tcase, subjects_are_cleaned);
     tcase_add_test(tcase, long_subjects_are_refused);
-    tcase_add_test(tcase, one_subject_leaves_connections_to_others);
-    tcase_add_test(tcase, lists_that_are_none_are_refused);
+    tcase_add_test(tcase, one_subject_cannot_take_all_connections);
+    tcase_add_test(tcase, invalid_lists_are_refused);
     suite_add_tcase(suite, tcase);
     return runner_run(suite);
 }

@@ -50,7 +50,7 @@ static int greeted(void)
 
 // ---- the token ---------------------------------------------------------------------------------
 
-START_TEST(token_opens_the_door)
+START_TEST(requests_with_the_token_are_served)
 {
     start();
     int fd = greeted();
@@ -68,7 +68,7 @@ START_TEST(token_opens_the_door)
 }
 END_TEST
 
-START_TEST(unix_socket_asks_for_no_token)
+START_TEST(the_unix_socket_requires_no_token)
 {
     start();
     run_and_pass(&d, 2);
@@ -77,7 +77,7 @@ START_TEST(unix_socket_asks_for_no_token)
 END_TEST
 
 // Everything that is not the token, and nothing of what was presented is in the log.
-START_TEST(other_tokens_do_not)
+START_TEST(other_tokens_are_refused)
 {
     static char longer[TOKEN_BYTES_MAX + 64];
     memset(longer, 'x', sizeof(longer) - 1);
@@ -108,7 +108,7 @@ START_TEST(other_tokens_do_not)
 }
 END_TEST
 
-START_TEST(refusal_says_what_to_do_and_no_more)
+START_TEST(a_refusal_says_only_what_to_do)
 {
     start();
     int fd = greeted();
@@ -186,7 +186,7 @@ END_TEST
 // ---- who they are ------------------------------------------------------------------------------
 
 // This process runs the daemon, and so rules through the unix socket; over the network it does not.
-START_TEST(nobody_rules_over_a_network)
+START_TEST(network_clients_are_no_administrators)
 {
     start();
     struct wire_request request = daemon_request_long(2);
@@ -207,7 +207,7 @@ START_TEST(nobody_rules_over_a_network)
 }
 END_TEST
 
-START_TEST(allow_users_is_about_the_unix_socket)
+START_TEST(allow_users_applies_to_the_unix_socket)
 {
     daemon_start(&d,
                  (const char *[]){"--listen", url, "--token-file", net_file(&d, "token", NET_TOKEN),
@@ -435,7 +435,7 @@ static void expect_no_start(int status, const char *part, const char *const *arg
 #define NO_START(status, part, ...)                                                                \
     expect_no_start(status, part, (const char *[]){__VA_ARGS__, NULL})
 
-START_TEST(unguarded_ports_are_refused)
+START_TEST(ports_without_authentication_are_refused)
 {
     const char *token = net_file(&d, "token", NET_TOKEN);
     NO_START(64, "name a file with a token", "--listen", url);
@@ -453,7 +453,7 @@ START_TEST(unguarded_ports_are_refused)
 END_TEST
 
 // A token is no certificate, which is told where there is TLS to use one.
-START_TEST(tls_is_refused_where_it_is_not_built_in)
+START_TEST(tls_is_refused_without_tls_in_the_build)
 {
     const char *token = net_file(&d, "token", NET_TOKEN);
     NO_START(1, HAVE_TLS ? "tls-certificate: " : "built without TLS", "--listen",
@@ -462,7 +462,7 @@ START_TEST(tls_is_refused_where_it_is_not_built_in)
 }
 END_TEST
 
-START_TEST(urls_that_are_none_are_refused)
+START_TEST(invalid_urls_are_refused)
 {
     static const char *const wrong[] = {
         "127.0.0.1:80",       "tcp://:80",          "tcp://127.0.0.1",   "tcp://127.0.0.1:0",
@@ -515,7 +515,7 @@ START_TEST(sixteen_and_256_characters_are_a_token)
 }
 END_TEST
 
-START_TEST(taken_port_is_told)
+START_TEST(a_port_in_use_is_reported)
 {
     start();
     char other[128];
@@ -528,7 +528,7 @@ START_TEST(taken_port_is_told)
 }
 END_TEST
 
-START_TEST(ipv6_is_served_where_there_is_any)
+START_TEST(ipv6_is_served_if_available)
 {
     snprintf(url, sizeof(url), "tcp://[::]:%d", port);
     int probe = socket(AF_INET6, SOCK_STREAM, 0);
@@ -550,15 +550,15 @@ int main(void)
     TCase *tcase = tcase_create("tcp");
     tcase_add_checked_fixture(tcase, setup, teardown);
     tcase_set_timeout(tcase, 60);
-    tcase_add_test(tcase, token_opens_the_door);
-    tcase_add_test(tcase, unix_socket_asks_for_no_token);
-    tcase_add_test(tcase, other_tokens_do_not);
-    tcase_add_test(tcase, refusal_says_what_to_do_and_no_more);
+    tcase_add_test(tcase, requests_with_the_token_are_served);
+    tcase_add_test(tcase, the_unix_socket_requires_no_token);
+    tcase_add_test(tcase, other_tokens_are_refused);
+    tcase_add_test(tcase, a_refusal_says_only_what_to_do);
     tcase_add_test(tcase, third_refusal_costs_the_connection);
     tcase_add_test(tcase, what_follows_the_third_refusal_is_dropped);
     tcase_add_test(tcase, token_is_read_again_on_sighup);
-    tcase_add_test(tcase, nobody_rules_over_a_network);
-    tcase_add_test(tcase, allow_users_is_about_the_unix_socket);
+    tcase_add_test(tcase, network_clients_are_no_administrators);
+    tcase_add_test(tcase, allow_users_applies_to_the_unix_socket);
     tcase_add_test(tcase, cases_of_a_client_that_is_gone_are_cancelled);
     tcase_add_test(tcase, broken_bytes_cost_the_connection);
     tcase_add_test(tcase, nonsense_in_a_frame_is_answered);
@@ -567,13 +567,13 @@ int main(void)
 #endif
     tcase_add_test(tcase, latecomers_are_closed);
     tcase_add_test(tcase, flood_leaves_the_unix_socket_its_share);
-    tcase_add_test(tcase, unguarded_ports_are_refused);
-    tcase_add_test(tcase, tls_is_refused_where_it_is_not_built_in);
-    tcase_add_test(tcase, urls_that_are_none_are_refused);
+    tcase_add_test(tcase, ports_without_authentication_are_refused);
+    tcase_add_test(tcase, tls_is_refused_without_tls_in_the_build);
+    tcase_add_test(tcase, invalid_urls_are_refused);
     tcase_add_test(tcase, tokens_in_bad_files_are_refused);
     tcase_add_test(tcase, sixteen_and_256_characters_are_a_token);
-    tcase_add_test(tcase, taken_port_is_told);
-    tcase_add_test(tcase, ipv6_is_served_where_there_is_any);
+    tcase_add_test(tcase, a_port_in_use_is_reported);
+    tcase_add_test(tcase, ipv6_is_served_if_available);
     suite_add_tcase(suite, tcase);
     return runner_run(suite);
 }

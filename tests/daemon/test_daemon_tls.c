@@ -107,7 +107,7 @@ START_TEST(garbage_instead_of_a_handshake)
 }
 END_TEST
 
-START_TEST(plain_clients_are_told_nothing)
+START_TEST(clients_without_tls_get_no_answer)
 {
     start(true, false);
     int fd = net_connect(port);
@@ -136,7 +136,7 @@ START_TEST(old_versions_are_refused)
 }
 END_TEST
 
-START_TEST(version_1_3_alone_is_served_where_it_is_asked_for)
+START_TEST(tls_version_min_1_3_refuses_1_2)
 {
     struct tls_client_options options = proper;
     net_file(&d, "settings", "tls-version-min: 1.3\n");
@@ -182,7 +182,7 @@ END_TEST
 
 // A client that asks for one handshake after the other gets none; one that asks for new keys again
 // and again gets them. Neither keeps anybody from being served.
-START_TEST(handshakes_once_are_enough)
+START_TEST(renegotiation_is_refused)
 {
     struct tls_client t;
     struct tls_client_options older = proper;
@@ -319,11 +319,11 @@ int main(void)
     tcase_add_test(tcase, request_may_come_in_records_of_a_byte);
     tcase_add_test(tcase, large_requests_come_whole);
     tcase_add_test(tcase, garbage_instead_of_a_handshake);
-    tcase_add_test(tcase, plain_clients_are_told_nothing);
+    tcase_add_test(tcase, clients_without_tls_get_no_answer);
     tcase_add_test(tcase, old_versions_are_refused);
-    tcase_add_test(tcase, version_1_3_alone_is_served_where_it_is_asked_for);
+    tcase_add_test(tcase, tls_version_min_1_3_refuses_1_2);
     tcase_add_test(tcase, latecomers_are_closed);
-    tcase_add_test(tcase, handshakes_once_are_enough);
+    tcase_add_test(tcase, renegotiation_is_refused);
     tcase_add_test(tcase, flood_of_handshakes_leaves_the_unix_socket_its_share);
     tcase_add_test(tcase, flood_of_whole_handshakes_leaves_the_unix_socket_its_share);
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)

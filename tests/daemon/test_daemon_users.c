@@ -109,7 +109,7 @@ START_TEST(test_allow_users)
 END_TEST
 
 // Who asks again and again for an answer leaves others room to do so.
-START_TEST(test_share_of_those_who_ask_again)
+START_TEST(test_share_of_repeated_requests)
 {
     start_open(NULL);
     struct wire_request hers = daemon_request_long(2), his = daemon_request_long(2);
@@ -355,7 +355,7 @@ int main(void)
     tcase_set_timeout(tcase, 120);
     if (geteuid() == 0) {
         tcase_add_test(tcase, test_allow_users);
-        tcase_add_test(tcase, test_share_of_those_who_ask_again);
+        tcase_add_test(tcase, test_share_of_repeated_requests);
         tcase_add_test(tcase, test_administrators);
         tcase_add_test(tcase, test_status_shows_a_user_what_is_theirs);
         tcase_add_test(tcase, test_events_show_a_user_what_is_theirs);

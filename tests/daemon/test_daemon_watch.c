@@ -187,7 +187,7 @@ START_TEST(test_devices_and_kinds)
 }
 END_TEST
 
-START_TEST(test_who_waits_is_answered_in_time_and_at_the_end)
+START_TEST(test_waiting_watchers_are_answered_in_time)
 {
     ask();
     at.wait_ns = 1000000;
@@ -292,7 +292,7 @@ int main(void)
     tcase_add_test(tcase, test_a_case_from_admission_to_verdict);
     tcase_add_test(tcase, test_a_cancelled_case_and_a_lost_pool);
     tcase_add_test(tcase, test_devices_and_kinds);
-    tcase_add_test(tcase, test_who_waits_is_answered_in_time_and_at_the_end);
+    tcase_add_test(tcase, test_waiting_watchers_are_answered_in_time);
     tcase_add_test(tcase, test_a_slow_watcher_loses_events);
     tcase_add_test(tcase, test_watchers_have_a_share);
     suite_add_tcase(suite, tcase);

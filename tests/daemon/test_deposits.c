@@ -219,7 +219,7 @@ static const struct {
     {4, {fd_good}, "kinds is 4"},
 };
 
-START_TEST(descriptors_are_looked_at)
+START_TEST(descriptors_are_checked)
 {
     int before = daemon_descriptors(&d);
     for (size_t i = 0; i < sizeof(hand_ins) / sizeof(*hand_ins); i++) {
@@ -251,7 +251,7 @@ START_TEST(descriptors_are_looked_at)
 }
 END_TEST
 
-START_TEST(what_is_no_message_is_refused)
+START_TEST(invalid_messages_are_refused)
 {
     static const char garbage[300] = "GET / HTTP/1.1";
     static const size_t sizes[] = {1, 14, sizeof(struct deposit_request),
@@ -389,7 +389,7 @@ static void child_dies(bool runs)
     ck_assert_int_eq(waitpid(child, NULL, 0), child);
 }
 
-START_TEST(clients_that_die_leave_nothing)
+START_TEST(dead_clients_leave_no_deposits)
 {
     run_and_pass(&d, 2);
     int before = daemon_descriptors(&d);
@@ -410,12 +410,12 @@ int main(void)
     TCase *tcase = tcase_create("daemon");
     tcase_add_checked_fixture(tcase, setup, teardown);
     tcase_set_timeout(tcase, 120);
-    tcase_add_test(tcase, descriptors_are_looked_at);
-    tcase_add_test(tcase, what_is_no_message_is_refused);
+    tcase_add_test(tcase, descriptors_are_checked);
+    tcase_add_test(tcase, invalid_messages_are_refused);
     tcase_add_test(tcase, connections_are_bounded);
     tcase_add_test(tcase, requests_without_their_memory_are_refused);
     tcase_add_test(tcase, tensors_outside_of_their_memory_are_refused);
-    tcase_add_test(tcase, clients_that_die_leave_nothing);
+    tcase_add_test(tcase, dead_clients_leave_no_deposits);
     suite_add_tcase(suite, tcase);
     return runner_run(suite);
 }

@@ -49,7 +49,7 @@ static void assert_refused(const char *script, const char *sentence)
     ck_assert_msg(strstr(error.text, sentence), "'%s' is not in \"%s\"", sentence, error.text);
 }
 
-START_TEST(the_list_is_read)
+START_TEST(the_list_of_devices_is_read)
 {
     ck_assert_int_eq(probe("[ \"$1\" = --probe ] || exit 1\n"
                            "echo 'NCCL says something'\n"
@@ -67,7 +67,7 @@ START_TEST(the_list_is_read)
 }
 END_TEST
 
-START_TEST(its_reason_is_passed_on)
+START_TEST(the_reason_of_the_probe_is_reported)
 {
     assert_refused("echo 'the driver is not loaded' >&2; echo more >&2; exit 69",
                    "the driver is not loaded");
@@ -84,7 +84,7 @@ START_TEST(its_reason_is_passed_on)
 }
 END_TEST
 
-START_TEST(nonsense_is_refused)
+START_TEST(invalid_lists_of_devices_are_refused)
 {
     static const char *const lines[] = {"device 0 sm_90 143771 MiB",
                                         "device 0 sm_90 143771 GiB A",
@@ -112,7 +112,7 @@ START_TEST(nonsense_is_refused)
 END_TEST
 
 // Nothing that the program does holds the daemon up for longer than the limit, nor fills a pipe.
-START_TEST(it_is_not_waited_for)
+START_TEST(a_hanging_probe_is_killed)
 {
     ck_assert_int_eq(probe("echo 'device 0 sm_90 1 MiB A'; exec sleep 1000", 300),
                      STATUS_UNAVAILABLE);
@@ -142,10 +142,10 @@ int main(void)
     TCase *c = tcase_create("probe");
     tcase_add_checked_fixture(c, setup, teardown);
     tcase_set_timeout(c, 60);
-    tcase_add_test(c, the_list_is_read);
-    tcase_add_test(c, its_reason_is_passed_on);
-    tcase_add_test(c, nonsense_is_refused);
-    tcase_add_test(c, it_is_not_waited_for);
+    tcase_add_test(c, the_list_of_devices_is_read);
+    tcase_add_test(c, the_reason_of_the_probe_is_reported);
+    tcase_add_test(c, invalid_lists_of_devices_are_refused);
+    tcase_add_test(c, a_hanging_probe_is_killed);
     tcase_add_test(c, names_are_made_printable);
     suite_add_tcase(suite, c);
     return runner_run(suite);

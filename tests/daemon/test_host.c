@@ -82,7 +82,7 @@ START_TEST(the_first_version_counts)
 }
 END_TEST
 
-START_TEST(what_is_no_group_is_left_out)
+START_TEST(lines_without_a_group_are_skipped)
 {
     expect("", -1);
     expect("0\n::\n0:\n0::\n\n", -1);
@@ -99,7 +99,7 @@ int main(void)
     tcase_add_test(all, the_lowest_of_all_ancestors_counts);
     tcase_add_test(all, the_root_of_a_container_counts);
     tcase_add_test(all, the_first_version_counts);
-    tcase_add_test(all, what_is_no_group_is_left_out);
+    tcase_add_test(all, lines_without_a_group_are_skipped);
     suite_add_tcase(suite, all);
     return runner_run(suite);
 }

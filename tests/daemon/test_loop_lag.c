@@ -22,7 +22,7 @@ static void tell(uint64_t now_ns)
     loop_lag_tell(&lag, now_ns, &longest, &p99);
 }
 
-START_TEST(nothing_is_known_before_the_first_round)
+START_TEST(before_the_first_round_the_figures_are_zero)
 {
     tell(5 * S);
     ck_assert_uint_eq(longest, 0);
@@ -48,7 +48,7 @@ START_TEST(one_round_in_a_hundred_is_left_out)
 END_TEST
 
 // Whatever the time, what is told is not less than it was, and at most an eighth more.
-START_TEST(times_of_any_size_are_told)
+START_TEST(times_of_any_size_are_reported)
 {
     for (uint64_t ns = 1; ns < 400 * S; ns += 1 + ns / 37) {
         begin();
@@ -66,7 +66,7 @@ START_TEST(times_of_any_size_are_told)
 }
 END_TEST
 
-START_TEST(what_is_older_than_two_windows_is_forgotten)
+START_TEST(older_windows_are_dropped)
 {
     loop_lag_note(&lag, S, 5000 * US);
     tell(LAG_WINDOW_NS + S);
@@ -122,10 +122,10 @@ int main(void)
     Suite *suite = suite_create("loop_lag");
     TCase *all = tcase_create("all");
     tcase_add_checked_fixture(all, begin, NULL);
-    tcase_add_test(all, nothing_is_known_before_the_first_round);
+    tcase_add_test(all, before_the_first_round_the_figures_are_zero);
     tcase_add_test(all, one_round_in_a_hundred_is_left_out);
-    tcase_add_test(all, times_of_any_size_are_told);
-    tcase_add_test(all, what_is_older_than_two_windows_is_forgotten);
+    tcase_add_test(all, times_of_any_size_are_reported);
+    tcase_add_test(all, older_windows_are_dropped);
     tcase_add_test(all, a_loop_is_watched);
     suite_add_tcase(suite, all);
     return runner_run(suite);

@@ -148,7 +148,7 @@ START_TEST(every_kind_of_work_counts)
 }
 END_TEST
 
-START_TEST(a_gpu_that_is_not_known_is_fast)
+START_TEST(an_unknown_gpu_counts_as_fast)
 {
     struct cp_case c = large_case(1);
     static const char *const archs[] = {"sm_80", "sm_86",  "sm_87",  "sm_89",
@@ -163,7 +163,7 @@ START_TEST(a_gpu_that_is_not_known_is_fast)
 }
 END_TEST
 
-START_TEST(of_gpus_that_differ_the_fastest_counts)
+START_TEST(the_fastest_of_different_gpus_counts)
 {
     struct wire_description d = {.gpu_count = 2};
     struct cp_case c = large_case(2);
@@ -175,7 +175,7 @@ START_TEST(of_gpus_that_differ_the_fastest_counts)
 }
 END_TEST
 
-START_TEST(nothing_is_beyond_the_core)
+START_TEST(bounds_are_within_the_cores_limit)
 {
     struct device_rates machine = cores(64);
     struct cp_case c = cases_usual();
@@ -201,9 +201,9 @@ int main(void)
     suite_add_tcase(suite, measured);
     tcase_add_test(parts, work_is_divided_among_devices_that_work_at_a_time);
     tcase_add_test(parts, every_kind_of_work_counts);
-    tcase_add_test(parts, a_gpu_that_is_not_known_is_fast);
-    tcase_add_test(parts, of_gpus_that_differ_the_fastest_counts);
-    tcase_add_test(parts, nothing_is_beyond_the_core);
+    tcase_add_test(parts, an_unknown_gpu_counts_as_fast);
+    tcase_add_test(parts, the_fastest_of_different_gpus_counts);
+    tcase_add_test(parts, bounds_are_within_the_cores_limit);
     suite_add_tcase(suite, parts);
     return runner_run(suite);
 }

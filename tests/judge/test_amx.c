@@ -253,7 +253,7 @@ START_TEST(threads_have_tiles_of_their_own)
 }
 END_TEST
 
-START_TEST(processes_of_ours_may_use_it)
+START_TEST(this_process_may_use_amx)
 {
     pid_t child = fork();
     ck_assert_int_ge(child, 0);
@@ -283,7 +283,7 @@ static int asked_anew(const char *setting)
     return WEXITSTATUS(status);
 }
 
-START_TEST(environment_forbids_it)
+START_TEST(the_environment_disables_amx)
 {
     ck_assert_int_eq(asked_anew("no"), 0);
     ck_assert_int_ge(asked_anew("yes"), amx_usable());
@@ -315,7 +315,7 @@ static Suite *suite(void)
     Suite *s = suite_create("amx");
     TCase *t = tcase_create("amx");
     tcase_set_timeout(t, 120);
-    tcase_add_test(t, environment_forbids_it);
+    tcase_add_test(t, the_environment_disables_amx);
     suite_add_tcase(s, t);
     if (!amx_usable()) {
         puts("# products: SKIP, this process may use no AMX");
@@ -327,7 +327,7 @@ static Suite *suite(void)
     tcase_add_test(t, long_sums_do_not_stagnate);
     tcase_add_test(t, pieces_hold_a_number);
     tcase_add_test(t, threads_have_tiles_of_their_own);
-    tcase_add_test(t, processes_of_ours_may_use_it);
+    tcase_add_test(t, this_process_may_use_amx);
     return s;
 }
 

@@ -271,7 +271,7 @@ static void judge(const char *mutation, int variant, enum case_dtype dtype, stru
 
 // ---- tests --------------------------------------------------------------------------------------
 
-START_TEST(errors_are_called_by_their_names)
+START_TEST(errors_are_diagnosed)
 {
     struct counts counts = {0};
     const int part = test_part();
@@ -295,7 +295,7 @@ START_TEST(errors_are_called_by_their_names)
 END_TEST
 
 // Right results are called nothing, even if somebody insists that they are wrong.
-START_TEST(rounding_is_called_nothing)
+START_TEST(rounding_has_no_diagnosis)
 {
     static const enum case_dtype dtypes[] = {DTYPE_BF16, DTYPE_FP16, DTYPE_FP32};
     const int part = test_part();
@@ -321,7 +321,7 @@ START_TEST(rounding_is_called_nothing)
 }
 END_TEST
 
-START_TEST(spoiled_results_are_called_by_their_names)
+START_TEST(changed_results_are_diagnosed)
 {
     static const enum diagnosis_kind kinds[SPOILS] = {
         [SPOIL_FACTOR] = DIAGNOSIS_FACTOR,     [SPOIL_ELEMENT] = DIAGNOSIS_ELEMENT,
@@ -361,7 +361,7 @@ static int ranks_say_narrow(const struct cp_case *c)
 
 // Sums of dk and dv that are rounded at every step of a ring, and sums that are not. A client sees
 // the finding of the rank that explains most; some ranks have too few errors to tell.
-START_TEST(sums_in_16_bits_are_called_by_their_name)
+START_TEST(sums_in_16_bits_are_diagnosed)
 {
     static const struct {
         enum case_dtype dtype;
@@ -422,7 +422,7 @@ static void misread(struct cp_case *c, int i)
     }
 }
 
-START_TEST(other_cases_are_called_by_their_names)
+START_TEST(results_of_other_cases_are_diagnosed)
 {
     static const struct {
         int variant, misread;
@@ -459,7 +459,7 @@ static float truncated(double value)
     return x.value;
 }
 
-START_TEST(truncation_is_called_by_its_name)
+START_TEST(truncation_is_diagnosed)
 {
     enum { ROWS = 40, DIM = 64 };
     static double out[ROWS * DIM], lse[ROWS];
@@ -489,7 +489,7 @@ START_TEST(truncation_is_called_by_its_name)
 END_TEST
 
 // Wrong results that no hypothesis explains have no diagnosis.
-START_TEST(garbage_is_called_nothing)
+START_TEST(garbage_has_no_diagnosis)
 {
     static const int cases[] = {PLAIN_CAUSAL, PLAIN_FULL_4, SINKS, BIAS_OWN, PACKED_WINDOW};
     const int part = test_part();
@@ -517,15 +517,15 @@ static Suite *suite(void)
     Suite *s = suite_create("diagnosis");
     TCase *errors = tcase_create("errors"), *others = tcase_create("others");
     tcase_set_timeout(errors, 800);
-    tcase_add_test(errors, errors_are_called_by_their_names);
+    tcase_add_test(errors, errors_are_diagnosed);
     suite_add_tcase(s, errors);
     tcase_set_timeout(others, 400);
-    tcase_add_test(others, rounding_is_called_nothing);
-    tcase_add_test(others, spoiled_results_are_called_by_their_names);
-    tcase_add_test(others, sums_in_16_bits_are_called_by_their_name);
-    tcase_add_test(others, garbage_is_called_nothing);
-    tcase_add_test(others, truncation_is_called_by_its_name);
-    tcase_add_test(others, other_cases_are_called_by_their_names);
+    tcase_add_test(others, rounding_has_no_diagnosis);
+    tcase_add_test(others, changed_results_are_diagnosed);
+    tcase_add_test(others, sums_in_16_bits_are_diagnosed);
+    tcase_add_test(others, garbage_has_no_diagnosis);
+    tcase_add_test(others, truncation_is_diagnosed);
+    tcase_add_test(others, results_of_other_cases_are_diagnosed);
     suite_add_tcase(s, others);
     return s;
 }

@@ -135,7 +135,7 @@ static const struct {
                    {BIAS_B11S, true, false, false},  {BIAS_B1SS, true, false, true},
                    {BIAS_BH1S, true, true, false},   {BIAS_BHSS, true, true, true}};
 
-START_TEST(a_bias_is_shared_by_what_it_is_one_for)
+START_TEST(broadcast_dimensions_share_a_bias)
 {
     const int batch = 3, heads = 6, sequence = 2, head = 4;
     const int64_t rows = 7, columns = 1500, position = 5, first = 3, count = 1400;
@@ -337,7 +337,7 @@ START_TEST(sharp_logits_deviate_by_four)
 END_TEST
 
 // The least and the largest scale that are admitted with fp16 leave all inputs finite.
-START_TEST(what_is_admitted_is_finite)
+START_TEST(admitted_cases_have_finite_inputs)
 {
     static const int dims[] = {1, 64, 256};
     struct cp_case c;
@@ -554,14 +554,14 @@ static Suite *inputs_suite(void)
     TCase *tensor = tcase_create("tensors");
     tcase_add_loop_test(tensor, elements_are_indexed_globally, DTYPE_BF16, DTYPE_FP32 + 1);
     tcase_add_loop_test(tensor, a_row_holds_its_heads, DTYPE_BF16, DTYPE_FP32 + 1);
-    tcase_add_loop_test(tensor, a_bias_is_shared_by_what_it_is_one_for, DTYPE_BF16, DTYPE_FP32 + 1);
+    tcase_add_loop_test(tensor, broadcast_dimensions_share_a_bias, DTYPE_BF16, DTYPE_FP32 + 1);
     tcase_add_test(tensor, sinks_follow_the_softmax);
     tcase_add_test(tensor, tensors_and_seeds_differ);
     tcase_add_test(tensor, values_are_nearly_normal);
     tcase_add_test(tensor, values_of_the_te_setting_are_clamped);
     tcase_add_loop_test(tensor, logits_are_lowered_alike, 0, 3);
     tcase_add_loop_test(tensor, sharp_logits_deviate_by_four, 0, 5);
-    tcase_add_loop_test(tensor, what_is_admitted_is_finite, 0, 6);
+    tcase_add_loop_test(tensor, admitted_cases_have_finite_inputs, 0, 6);
     suite_add_tcase(suite, tensor);
     TCase *conversion = tcase_create("conversions");
     tcase_set_timeout(conversion, 60);

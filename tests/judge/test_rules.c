@@ -53,7 +53,7 @@ START_TEST(the_rms_is_measured_in_units)
 END_TEST
 
 // Of few rows the RMS error may be several times as much as of many.
-START_TEST(the_rms_of_few_rows_says_less)
+START_TEST(the_rms_of_few_rows_has_a_larger_limit)
 {
     static const struct {
         double rows, most; // 1.5 * min(1 + 6 / root, 1 + 100 / rows)
@@ -111,7 +111,7 @@ START_TEST(the_slope_has_a_sign_and_a_limit)
 END_TEST
 
 // Rows that are alike add up their errors with one sign, which the twin shows.
-START_TEST(alike_rows_have_the_slope_of_one)
+START_TEST(equal_rows_add_their_slopes)
 {
     struct cp_case c = of_length(DTYPE_FP16, 64);
     struct rules rules = rules_of(&c, TENSOR_OUT);
@@ -181,7 +181,7 @@ START_TEST(rows_elements_and_exact_rules_break_by_themselves)
 END_TEST
 
 // The reference has no say in rows that must be zero, however many they are.
-START_TEST(empty_rows_make_no_unit_smaller)
+START_TEST(empty_rows_do_not_reduce_the_unit)
 {
     struct cp_case c = of_length(DTYPE_BF16, 1024);
     struct rules rules = rules_of(&c, TENSOR_DQ);
@@ -204,7 +204,7 @@ START_TEST(empty_rows_make_no_unit_smaller)
 }
 END_TEST
 
-START_TEST(rows_whose_terms_cancel_have_a_unit_of_their_own)
+START_TEST(rows_whose_terms_cancel_have_their_own_unit)
 {
     struct cp_case c = of_length(DTYPE_BF16, 1024);
     struct rules rules = rules_of(&c, TENSOR_DQ);
@@ -254,7 +254,7 @@ START_TEST(the_longest_sum_is_what_a_window_lets_see)
 }
 END_TEST
 
-START_TEST(logarithms_have_the_rule_of_elements_alone)
+START_TEST(logarithms_have_only_the_element_rule)
 {
     struct cp_case c = of_length(DTYPE_BF16, 1024);
     ck_assert_int_eq(judged(&c, TENSOR_LSE, 1000, 1).broken, 0);
@@ -302,17 +302,17 @@ static Suite *rules_suite(void)
     Suite *suite = suite_create("rules");
     TCase *tcase = tcase_create("rules");
     tcase_add_test(tcase, the_rms_is_measured_in_units);
-    tcase_add_test(tcase, the_rms_of_few_rows_says_less);
+    tcase_add_test(tcase, the_rms_of_few_rows_has_a_larger_limit);
     tcase_add_test(tcase, few_rows_have_a_step_of_their_terms_as_unit);
     tcase_add_test(tcase, the_slope_has_a_sign_and_a_limit);
-    tcase_add_test(tcase, alike_rows_have_the_slope_of_one);
+    tcase_add_test(tcase, equal_rows_add_their_slopes);
     tcase_add_test(tcase, products_of_dp_may_cancel);
     tcase_add_test(tcase, rows_elements_and_exact_rules_break_by_themselves);
-    tcase_add_test(tcase, empty_rows_make_no_unit_smaller);
-    tcase_add_test(tcase, rows_whose_terms_cancel_have_a_unit_of_their_own);
+    tcase_add_test(tcase, empty_rows_do_not_reduce_the_unit);
+    tcase_add_test(tcase, rows_whose_terms_cancel_have_their_own_unit);
     tcase_add_test(tcase, long_sums_may_be_too_small_with_a_remark);
     tcase_add_test(tcase, the_longest_sum_is_what_a_window_lets_see);
-    tcase_add_test(tcase, logarithms_have_the_rule_of_elements_alone);
+    tcase_add_test(tcase, logarithms_have_only_the_element_rule);
     tcase_add_test(tcase, sinks_are_judged_head_by_head);
     suite_add_tcase(suite, tcase);
     return suite;

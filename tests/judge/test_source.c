@@ -93,7 +93,7 @@ static void shard_compare(const struct cp_case *drawn, const struct cp_case *c,
     free(got);
 }
 
-START_TEST(given_inputs_are_dealt_as_drawn_ones)
+START_TEST(given_inputs_are_sharded_as_drawn_ones)
 {
     for (uint64_t seed = 0; seed < CASES; seed++) {
         struct cp_case drawn;
@@ -158,7 +158,7 @@ START_TEST(the_reference_computes_with_given_inputs)
 }
 END_TEST
 
-START_TEST(what_lies_outside_is_zero)
+START_TEST(elements_outside_are_zero)
 {
     struct cp_case drawn = cases_usual();
     struct given g;
@@ -188,9 +188,9 @@ int main(void)
 {
     Suite *suite = suite_create("source");
     TCase *tcase = tcase_create("source");
-    tcase_add_test(tcase, given_inputs_are_dealt_as_drawn_ones);
+    tcase_add_test(tcase, given_inputs_are_sharded_as_drawn_ones);
     tcase_add_test(tcase, the_reference_computes_with_given_inputs);
-    tcase_add_test(tcase, what_lies_outside_is_zero);
+    tcase_add_test(tcase, elements_outside_are_zero);
     suite_add_tcase(suite, tcase);
     return runner_run(suite);
 }

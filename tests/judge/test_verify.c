@@ -314,7 +314,7 @@ START_TEST(long_chunks_are_judged_in_blocks)
 }
 END_TEST
 
-START_TEST(forward_alone_is_judged_alone)
+START_TEST(forward_only_is_judged)
 {
     static struct desk d;
     desk_case(&d, FORMAT_BSHD, SHARDING_ZIGZAG);
@@ -437,7 +437,7 @@ START_TEST(sums_are_judged)
 END_TEST
 
 // A sink that weighs a thousandth of another, and one that weighs nothing.
-START_TEST(no_sink_hides_behind_another)
+START_TEST(each_sink_is_judged)
 {
     struct cp_case c;
     struct figures f;
@@ -470,7 +470,7 @@ START_TEST(no_sink_hides_behind_another)
 END_TEST
 
 // Of every tensor, and of its padding.
-START_TEST(figures_that_lack_something_are_an_error)
+START_TEST(incomplete_figures_are_an_error)
 {
     static struct desk d;
     struct error error;
@@ -558,11 +558,11 @@ static Suite *suite(void)
     tcase_add_test(t, a_sample_is_judged_by_the_same_rules);
     tcase_add_test(t, every_element_of_uneven_sequences_is_found);
     tcase_add_test(t, long_chunks_are_judged_in_blocks);
-    tcase_add_test(t, forward_alone_is_judged_alone);
+    tcase_add_test(t, forward_only_is_judged);
     tcase_add_test(t, padding_must_be_zero);
     tcase_add_test(t, sums_are_judged);
-    tcase_add_test(t, no_sink_hides_behind_another);
-    tcase_add_test(t, figures_that_lack_something_are_an_error);
+    tcase_add_test(t, each_sink_is_judged);
+    tcase_add_test(t, incomplete_figures_are_an_error);
     suite_add_tcase(s, t);
     return s;
 }

@@ -111,7 +111,7 @@ START_TEST(sinks_weigh_as_much_as_all_keys)
 }
 END_TEST
 
-START_TEST(nothing_else_is_lowered)
+START_TEST(only_off_by_one_logits_are_lowered)
 {
     struct cp_case c = cases_usual();
     ck_assert_int_eq(weight_shift(&c), 0);
@@ -276,7 +276,7 @@ static const struct {
 static const char *const dtypes[] = {"bf16", "fp16", "fp32"};
 #define FEATURES ((int)(sizeof features / sizeof features[0]))
 
-START_TEST(what_is_left_out_is_noticed)
+START_TEST(missing_features_are_noticed)
 {
     char fields[256];
     struct trial t;
@@ -326,7 +326,7 @@ static const struct {
     {"seqlen_kv=0", "no query sees a key"},
 };
 
-START_TEST(what_weighs_too_little_is_said)
+START_TEST(features_with_little_weight_are_named)
 {
     struct cp_case c = cases_usual();
     char text[CASE_BLIND_MAX], part[10];
@@ -341,7 +341,7 @@ START_TEST(what_weighs_too_little_is_said)
 END_TEST
 
 // What is said is true: out and gradients do not show it, LSE does.
-START_TEST(what_is_said_is_true)
+START_TEST(named_features_do_not_show)
 {
     static const struct {
         const char *fields, *without;
@@ -376,12 +376,12 @@ static Suite *suite(void)
     tcase_set_timeout(out, 60);
     tcase_add_loop_test(estimates, sums_are_as_estimated, 0, 3);
     tcase_add_loop_test(estimates, sinks_weigh_as_much_as_all_keys, 0, 3);
-    tcase_add_test(estimates, nothing_else_is_lowered);
+    tcase_add_test(estimates, only_off_by_one_logits_are_lowered);
     tcase_add_test(estimates, estimates_are_far_from_edges);
-    tcase_add_loop_test(out, what_is_left_out_is_noticed, 0, 3 * FEATURES);
-    tcase_add_loop_test(said, what_weighs_too_little_is_said, 0,
+    tcase_add_loop_test(out, missing_features_are_noticed, 0, 3 * FEATURES);
+    tcase_add_loop_test(said, features_with_little_weight_are_named, 0,
                         (int)(sizeof sayings / sizeof sayings[0]));
-    tcase_add_loop_test(said, what_is_said_is_true, 0, 5);
+    tcase_add_loop_test(said, named_features_do_not_show, 0, 5);
     suite_add_tcase(s, said);
     suite_add_tcase(s, estimates);
     suite_add_tcase(s, out);

@@ -340,7 +340,7 @@ START_TEST(kernels_follow_the_definition)
 END_TEST
 
 // Bias that no visible pair uses may be anything.
-START_TEST(hidden_bias_is_not_looked_at)
+START_TEST(hidden_bias_is_not_read)
 {
     struct trial t;
     trial_init(&t, &samples[2]);
@@ -387,7 +387,7 @@ static Suite *logits_suite(void)
     TCase *tcase = tcase_create("kernels");
     tcase_set_timeout(tcase, 120);
     tcase_add_loop_test(tcase, kernels_follow_the_definition, 0, SAMPLE_COUNT);
-    tcase_add_test(tcase, hidden_bias_is_not_looked_at);
+    tcase_add_test(tcase, hidden_bias_is_not_read);
     tcase_add_test(tcase, maximum_of_two_lists);
     suite_add_tcase(suite, tcase);
     return suite;

@@ -27,7 +27,7 @@ static struct scene_errors errors_of(enum compiled_mutation mutation)
     return errors;
 }
 
-START_TEST(nothing_moves_without_one)
+START_TEST(without_a_mutation_results_are_unchanged)
 {
     struct scene_errors errors = errors_of(MUTATION_NONE);
     ck_assert_double_le(errors.o, TOLERANCE);
@@ -37,7 +37,7 @@ START_TEST(nothing_moves_without_one)
 }
 END_TEST
 
-START_TEST(averaging_moves_the_output)
+START_TEST(averaging_changes_the_output)
 {
     struct scene_errors errors = errors_of(MUTATION_MERGE_WITHOUT_LSE);
     ck_assert_double_ge(errors.o, NOTICED);
@@ -45,7 +45,7 @@ START_TEST(averaging_moves_the_output)
 }
 END_TEST
 
-START_TEST(a_wrong_scale_moves_everything)
+START_TEST(a_wrong_scale_changes_all_results)
 {
     struct scene_errors errors = errors_of(MUTATION_SCALE_5_PERCENT);
     ck_assert_double_ge(errors.o, NOTICED);
@@ -56,7 +56,7 @@ START_TEST(a_wrong_scale_moves_everything)
 }
 END_TEST
 
-START_TEST(a_neighbouring_head_moves_everything)
+START_TEST(a_neighbouring_head_changes_all_results)
 {
     struct scene_errors errors = errors_of(MUTATION_GQA_WRONG_HEAD);
     ck_assert_double_ge(errors.o, NOTICED);
@@ -70,10 +70,10 @@ static Suite *mutated_kernels_suite(void)
 {
     Suite *suite = suite_create("mutated_kernels");
     TCase *tcase = tcase_create("mutations");
-    tcase_add_test(tcase, nothing_moves_without_one);
-    tcase_add_test(tcase, averaging_moves_the_output);
-    tcase_add_test(tcase, a_wrong_scale_moves_everything);
-    tcase_add_test(tcase, a_neighbouring_head_moves_everything);
+    tcase_add_test(tcase, without_a_mutation_results_are_unchanged);
+    tcase_add_test(tcase, averaging_changes_the_output);
+    tcase_add_test(tcase, a_wrong_scale_changes_all_results);
+    tcase_add_test(tcase, a_neighbouring_head_changes_all_results);
     suite_add_tcase(suite, tcase);
     return suite;
 }

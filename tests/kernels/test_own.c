@@ -117,7 +117,7 @@ static void setup(void)
 
 // ---- tests ----
 
-START_TEST(what_is_prepared_is_launched_and_given_back)
+START_TEST(operations_are_prepared_launched_and_discarded)
 {
     const struct provider_ops *ops;
     struct attention_op op = {.shape = {.heads = 2}, .slice_count = 7};
@@ -147,7 +147,7 @@ START_TEST(what_is_prepared_is_launched_and_given_back)
 }
 END_TEST
 
-START_TEST(where_nothing_is_prepared_kernels_run_at_once)
+START_TEST(without_preparation_kernels_run_at_once)
 {
     const struct provider_ops *ops;
     struct attention_op op = {.slice_count = 7};
@@ -167,7 +167,7 @@ START_TEST(where_nothing_is_prepared_kernels_run_at_once)
 }
 END_TEST
 
-START_TEST(what_cannot_be_prepared_is_refused)
+START_TEST(failed_preparation_is_refused)
 {
     const struct attention_op op = {.shape = {.heads = 13}};
     struct prepared_op *prepared;
@@ -184,9 +184,9 @@ static Suite *own_suite(void)
     Suite *suite = suite_create("own kernels");
     TCase *tcase = tcase_create("provider");
     tcase_add_checked_fixture(tcase, setup, NULL);
-    tcase_add_test(tcase, what_is_prepared_is_launched_and_given_back);
-    tcase_add_test(tcase, where_nothing_is_prepared_kernels_run_at_once);
-    tcase_add_test(tcase, what_cannot_be_prepared_is_refused);
+    tcase_add_test(tcase, operations_are_prepared_launched_and_discarded);
+    tcase_add_test(tcase, without_preparation_kernels_run_at_once);
+    tcase_add_test(tcase, failed_preparation_is_refused);
     suite_add_tcase(suite, tcase);
     return suite;
 }

@@ -101,7 +101,7 @@ START_TEST(covers_what_is_visible)
 }
 END_TEST
 
-START_TEST(nothing_makes_no_tile)
+START_TEST(empty_slices_make_no_tile)
 {
     struct worklist list = {0};
     struct drawn_slices scene = {.shape.row_step = 1, .count = 3};
@@ -227,7 +227,7 @@ int main(void)
     Suite *suite = suite_create("worklist");
     TCase *tcase = tcase_create("worklist");
     tcase_add_test(tcase, covers_what_is_visible);
-    tcase_add_test(tcase, nothing_makes_no_tile);
+    tcase_add_test(tcase, empty_slices_make_no_tile);
     tcase_add_test(tcase, one_tile_for_many_slices);
     tcase_add_test(tcase, long_sequences);
     tcase_add_loop_test(tcase, sequences_near_each_other, 0, 2);

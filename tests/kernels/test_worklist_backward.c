@@ -254,7 +254,7 @@ START_TEST(every_tile_meets_a_sequence_from_its_end)
 }
 END_TEST
 
-START_TEST(nothing_makes_no_tile)
+START_TEST(empty_slices_make_no_tile)
 {
     struct backward_worklist list = {0};
     struct error error;
@@ -286,7 +286,7 @@ int main(void)
     tcase_add_test(tcase, covers_what_is_visible);
     tcase_add_test(tcase, chains_are_no_longer_than_needed);
     tcase_add_test(tcase, every_tile_meets_a_sequence_from_its_end);
-    tcase_add_test(tcase, nothing_makes_no_tile);
+    tcase_add_test(tcase, empty_slices_make_no_tile);
     tcase_add_test(tcase, more_queries_than_fit_are_refused);
     suite_add_tcase(suite, tcase);
     return runner_run(suite);

@@ -75,7 +75,7 @@ START_TEST(every_operation_passes_with_figures)
 END_TEST
 
 // What is exact does not depend on who adds up first.
-START_TEST(whole_numbers_have_the_same_bits_with_every_algorithm)
+START_TEST(integers_have_the_same_bits_with_every_algorithm)
 {
     struct collective c = usual();
     c.dtype = ELEMENT_INT32;
@@ -114,7 +114,7 @@ START_TEST(minima_have_the_same_bits_with_every_algorithm)
 }
 END_TEST
 
-START_TEST(other_kinds_in_between_change_no_bit)
+START_TEST(other_kinds_in_between_do_not_change_results)
 {
     struct wire_request attention = daemon_request(METHOD_RUN);
     struct collective c = usual();
@@ -133,7 +133,7 @@ START_TEST(other_kinds_in_between_change_no_bit)
 }
 END_TEST
 
-START_TEST(runs_one_behind_the_other_change_no_bit)
+START_TEST(consecutive_runs_give_the_same_bits)
 {
     struct collective c = usual();
     uint64_t digest = run(&c);
@@ -154,7 +154,7 @@ START_TEST(a_size_is_the_count_of_nccl_tests)
 }
 END_TEST
 
-START_TEST(one_that_is_not_verified_does_not_pass)
+START_TEST(an_unverified_job_does_not_pass)
 {
     struct collective c = usual();
     c.verify = false;
@@ -171,7 +171,7 @@ static void expect_refused(const struct collective *c, enum status status, const
     job_refused(&d, &request, status, text);
 }
 
-START_TEST(what_cannot_be_is_refused)
+START_TEST(invalid_jobs_are_refused)
 {
     struct collective c = usual();
     c.root = 3;
@@ -246,13 +246,13 @@ int main(void)
     tcase_add_checked_fixture(tcase, setup, teardown);
     tcase_set_timeout(tcase, 600);
     tcase_add_test(tcase, every_operation_passes_with_figures);
-    tcase_add_test(tcase, whole_numbers_have_the_same_bits_with_every_algorithm);
+    tcase_add_test(tcase, integers_have_the_same_bits_with_every_algorithm);
     tcase_add_loop_test(tcase, minima_have_the_same_bits_with_every_algorithm, 0, 3);
-    tcase_add_test(tcase, other_kinds_in_between_change_no_bit);
-    tcase_add_test(tcase, runs_one_behind_the_other_change_no_bit);
+    tcase_add_test(tcase, other_kinds_in_between_do_not_change_results);
+    tcase_add_test(tcase, consecutive_runs_give_the_same_bits);
     tcase_add_test(tcase, a_size_is_the_count_of_nccl_tests);
-    tcase_add_test(tcase, one_that_is_not_verified_does_not_pass);
-    tcase_add_test(tcase, what_cannot_be_is_refused);
+    tcase_add_test(tcase, an_unverified_job_does_not_pass);
+    tcase_add_test(tcase, invalid_jobs_are_refused);
     tcase_add_test(tcase, a_rank_that_is_killed_is_the_root_cause);
     tcase_add_test(tcase, a_rank_that_is_stopped_is_named_at_the_time_limit);
     suite_add_tcase(suite, tcase);

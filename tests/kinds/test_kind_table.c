@@ -38,7 +38,7 @@ START_TEST(every_field_counts_in_the_hash)
 }
 END_TEST
 
-START_TEST(a_description_has_what_is_special)
+START_TEST(a_description_has_the_changed_fields)
 {
     char text[64], cut[8];
     struct job_spec usual = parsed(NULL, NULL), other = parsed("seed", "77");
@@ -100,7 +100,7 @@ int main(void)
     Suite *suite = suite_create("kind_table");
     TCase *tcase = tcase_create("kind_table");
     tcase_add_test(tcase, every_field_counts_in_the_hash);
-    tcase_add_test(tcase, a_description_has_what_is_special);
+    tcase_add_test(tcase, a_description_has_the_changed_fields);
     tcase_add_test(tcase, names_may_be_written_with_hyphens);
     tcase_add_test(tcase, frames_carry_a_spec_whole);
     tcase_add_test(tcase, frames_carry_a_case_whole);

@@ -132,7 +132,7 @@ static void expect_refused(const struct wire_request *request, enum status statu
     wire_reply_fini(&reply);
 }
 
-START_TEST(what_cannot_be_is_refused_with_a_reason)
+START_TEST(invalid_jobs_are_refused_with_a_reason)
 {
     struct wire_request request = sum_of(2, 10);
     strcpy(request.job.kind, "product");
@@ -191,7 +191,7 @@ START_TEST(a_rank_that_is_killed_is_the_root_cause)
 }
 END_TEST
 
-START_TEST(a_time_limit_ends_it_and_names_where_it_stood)
+START_TEST(a_time_limit_names_phase_and_step)
 {
     struct wire_request request = sum_of(WORLD, 10);
     field_add(&request, "rounds", 2000000000);
@@ -206,7 +206,7 @@ START_TEST(a_time_limit_ends_it_and_names_where_it_stood)
 }
 END_TEST
 
-START_TEST(it_can_be_cancelled)
+START_TEST(a_job_can_be_cancelled)
 {
     struct wire_request request, cancel = daemon_request(METHOD_CANCEL);
     struct call call = endless_begin(&request);
@@ -220,7 +220,7 @@ START_TEST(it_can_be_cancelled)
 END_TEST
 
 // A sum that has killed two pools is refused; attention, and another sum, are not.
-START_TEST(one_that_kills_its_pools_is_poison)
+START_TEST(a_job_that_kills_its_pools_is_poison)
 {
     struct wire_request request = sum_of(WORLD, 10), other = sum_of(WORLD, 11);
     field_add(&request, "rounds", 2000000000);
@@ -275,11 +275,11 @@ int main(void)
     tcase_add_test(tcase, a_sum_passes_with_figures_by_name);
     tcase_add_test(tcase, sizes_from_nothing_up_pass);
     tcase_add_test(tcase, a_wrong_sum_fails_and_keeps_its_ranks);
-    tcase_add_test(tcase, what_cannot_be_is_refused_with_a_reason);
+    tcase_add_test(tcase, invalid_jobs_are_refused_with_a_reason);
     tcase_add_test(tcase, a_rank_that_is_killed_is_the_root_cause);
-    tcase_add_test(tcase, a_time_limit_ends_it_and_names_where_it_stood);
-    tcase_add_test(tcase, it_can_be_cancelled);
-    tcase_add_test(tcase, one_that_kills_its_pools_is_poison);
+    tcase_add_test(tcase, a_time_limit_names_phase_and_step);
+    tcase_add_test(tcase, a_job_can_be_cancelled);
+    tcase_add_test(tcase, a_job_that_kills_its_pools_is_poison);
     tcase_add_test(tcase, kinds_in_turns_give_the_same_bits_on_the_same_ranks);
     suite_add_tcase(suite, tcase);
     return runner_run(suite);

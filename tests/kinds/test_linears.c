@@ -90,7 +90,7 @@ START_TEST(every_layer_passes_with_figures)
 }
 END_TEST
 
-START_TEST(other_kinds_in_between_change_no_bit)
+START_TEST(other_kinds_in_between_do_not_change_results)
 {
     struct wire_request attention = daemon_request(METHOD_RUN);
     struct wire_request collective = daemon_request(METHOD_RUN);
@@ -115,7 +115,7 @@ START_TEST(other_kinds_in_between_change_no_bit)
 }
 END_TEST
 
-START_TEST(one_that_is_not_verified_does_not_pass)
+START_TEST(an_unverified_job_does_not_pass)
 {
     struct linear l = usual();
     l.verify = false;
@@ -132,7 +132,7 @@ static void expect_refused(const struct linear *l, enum status status, const cha
     job_refused(&d, &request, status, text);
 }
 
-START_TEST(what_cannot_be_is_refused)
+START_TEST(invalid_jobs_are_refused)
 {
     struct linear l = usual();
     l.tokens = 0;
@@ -147,7 +147,7 @@ START_TEST(what_cannot_be_is_refused)
 }
 END_TEST
 
-START_TEST(what_only_an_mlp_has_is_refused_elsewhere)
+START_TEST(fields_of_an_mlp_are_refused_in_other_layers)
 {
     struct linear l = of_layer(usual(), LINEAR_COLUMN);
     l.hidden = 71;
@@ -191,10 +191,10 @@ int main(void)
     tcase_add_checked_fixture(tcase, setup, teardown);
     tcase_set_timeout(tcase, 60);
     tcase_add_test(tcase, every_layer_passes_with_figures);
-    tcase_add_test(tcase, other_kinds_in_between_change_no_bit);
-    tcase_add_test(tcase, one_that_is_not_verified_does_not_pass);
-    tcase_add_test(tcase, what_cannot_be_is_refused);
-    tcase_add_test(tcase, what_only_an_mlp_has_is_refused_elsewhere);
+    tcase_add_test(tcase, other_kinds_in_between_do_not_change_results);
+    tcase_add_test(tcase, an_unverified_job_does_not_pass);
+    tcase_add_test(tcase, invalid_jobs_are_refused);
+    tcase_add_test(tcase, fields_of_an_mlp_are_refused_in_other_layers);
     tcase_add_test(tcase, an_mlp_has_defaults_between_its_layers);
     tcase_add_test(tcase, a_rank_that_is_killed_is_the_root_cause);
     suite_add_tcase(suite, tcase);

@@ -36,7 +36,7 @@ START_TEST(greeting_comes_in_pieces)
 }
 END_TEST
 
-START_TEST(wrong_greeting_is_told_at_its_first_wrong_byte)
+START_TEST(a_wrong_greeting_is_refused_at_its_first_wrong_byte)
 {
     for (size_t at = 0; at < FRAME_GREETING_BYTES; at++) {
         uint8_t wrong[] = {0, 'S', 'P', 0, 0, 0x30, 0, 0};
@@ -101,7 +101,7 @@ START_TEST(body_may_be_empty)
 }
 END_TEST
 
-START_TEST(unknown_type_is_told_at_once)
+START_TEST(an_unknown_type_is_refused_at_once)
 {
     for (int type = 0; type < 256; type++) {
         uint8_t first = (uint8_t)type;
@@ -112,7 +112,7 @@ START_TEST(unknown_type_is_told_at_once)
 END_TEST
 
 // A type byte makes a length of at least 2^56.
-START_TEST(frame_of_the_other_kind_is_told)
+START_TEST(a_frame_of_the_other_framing_is_refused)
 {
     static uint8_t data[64];
     framing = FRAMING_IPC;
@@ -125,7 +125,7 @@ START_TEST(frame_of_the_other_kind_is_told)
 }
 END_TEST
 
-START_TEST(length_is_judged_before_anything_comes)
+START_TEST(the_length_is_checked_before_the_body)
 {
     static const uint64_t too_long[] = {FRAME_HEADER_MAX + REQUEST_BYTES_MAX + 1, UINT64_C(1) << 32,
                                         UINT64_C(1) << 63, UINT64_MAX};
@@ -192,16 +192,15 @@ int main(void)
     Suite *suite = suite_create("frame");
     TCase *tcase = tcase_create("frame");
     tcase_add_test(tcase, greeting_comes_in_pieces);
-    tcase_add_test(tcase, wrong_greeting_is_told_at_its_first_wrong_byte);
+    tcase_add_test(tcase, a_wrong_greeting_is_refused_at_its_first_wrong_byte);
     tcase_add_test(tcase, our_greeting_is_that_of_a_reply_socket);
     tcase_add_test(tcase, lead_has_type_and_length);
     tcase_add_test(tcase, lead_over_tcp_has_the_length_alone);
     tcase_add_loop_test(tcase, frame_is_whole_at_its_last_byte, FRAMING_IPC, FRAMING_TCP + 1);
     tcase_add_loop_test(tcase, body_may_be_empty, FRAMING_IPC, FRAMING_TCP + 1);
-    tcase_add_test(tcase, unknown_type_is_told_at_once);
-    tcase_add_test(tcase, frame_of_the_other_kind_is_told);
-    tcase_add_loop_test(tcase, length_is_judged_before_anything_comes, FRAMING_IPC,
-                        FRAMING_TCP + 1);
+    tcase_add_test(tcase, an_unknown_type_is_refused_at_once);
+    tcase_add_test(tcase, a_frame_of_the_other_framing_is_refused);
+    tcase_add_loop_test(tcase, the_length_is_checked_before_the_body, FRAMING_IPC, FRAMING_TCP + 1);
     tcase_add_loop_test(tcase, header_holds_hops, FRAMING_IPC, FRAMING_TCP + 1);
     tcase_add_loop_test(tcase, header_must_end, FRAMING_IPC, FRAMING_TCP + 1);
     tcase_add_loop_test(tcase, body_has_its_bound_with_any_header, FRAMING_IPC, FRAMING_TCP + 1);

@@ -237,7 +237,7 @@ static void client_fill(int fd, int count)
     ck_assert_int_eq(send(fd, bytes, size, MSG_NOSIGNAL), (ssize_t)size);
 }
 
-START_TEST(test_flood_leaves_others_their_turn)
+START_TEST(test_flood_does_not_block_other_clients)
 {
     server_begin(REQUESTS_MAX, 8);
     // Whichever end the turns begin at.
@@ -270,7 +270,7 @@ static void on_each_round(struct ev_loop *l, ev_prepare *watcher, int events)
     between_last = told_count;
 }
 
-START_TEST(test_flood_leaves_the_loop_its_rounds)
+START_TEST(test_flood_does_not_block_the_loop)
 {
     ev_prepare each;
     server_begin(REQUESTS_MAX, 32);
@@ -303,8 +303,8 @@ int main(void)
     tcase_add_test(tcase, test_too_many_connections);
     tcase_add_test(tcase, test_too_many_connections_of_one_user);
     tcase_add_test(tcase, test_no_descriptors);
-    tcase_add_test(tcase, test_flood_leaves_others_their_turn);
-    tcase_add_test(tcase, test_flood_leaves_the_loop_its_rounds);
+    tcase_add_test(tcase, test_flood_does_not_block_other_clients);
+    tcase_add_test(tcase, test_flood_does_not_block_the_loop);
     suite_add_tcase(suite, tcase);
     return runner_run(suite);
 }

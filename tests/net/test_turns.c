@@ -95,7 +95,7 @@ START_TEST(handshakes_can_be_left_out)
 END_TEST
 
 // A connection that is closed takes itself off.
-START_TEST(who_goes_leaves_nothing)
+START_TEST(removed_nodes_leave_no_group)
 {
     for (uint64_t user = 0; user < 3 * TURN_CLASSES * CLIENTS_MAX; user++) {
         ask(TURN_UNIX, user, 0);
@@ -168,7 +168,7 @@ int main(void)
     tcase_add_test(all, users_take_turns);
     tcase_add_test(all, classes_take_turns);
     tcase_add_test(all, handshakes_can_be_left_out);
-    tcase_add_test(all, who_goes_leaves_nothing);
+    tcase_add_test(all, removed_nodes_leave_no_group);
     tcase_add_test(all, handshakes_at_a_time_are_bounded);
     tcase_add_test(all, handshakes_of_a_host_are_bounded);
     suite_add_tcase(suite, all);

@@ -346,7 +346,7 @@ START_TEST(test_connection_is_cut_and_heals)
 }
 END_TEST
 
-START_TEST(test_agent_with_another_secret_is_refused)
+START_TEST(test_agent_with_another_token_is_refused)
 {
     hosts_agent_signal(&h, 2, SIGTERM);
     hosts_agent_spawn(&h, 2, h.port, h.other_token);
@@ -390,7 +390,7 @@ static int mesh_port_of(const char *host)
     return port;
 }
 
-START_TEST(test_strangers_are_dropped)
+START_TEST(test_unknown_connections_are_closed)
 {
     char bytes[4096];
     for (size_t i = 0; i < sizeof(bytes); i++)
@@ -480,8 +480,8 @@ int main(void)
     tcase_add_test(cases, test_agent_waits_for_ranks_of_the_one_before);
     tcase_add_test(cases, test_daemon_is_killed);
     tcase_add_test(cases, test_connection_is_cut_and_heals);
-    tcase_add_test(cases, test_agent_with_another_secret_is_refused);
-    tcase_add_test(cases, test_strangers_are_dropped);
+    tcase_add_test(cases, test_agent_with_another_token_is_refused);
+    tcase_add_test(cases, test_unknown_connections_are_closed);
     suite_add_tcase(s, cases);
     TCase *settings = tcase_create("settings");
     tcase_add_test(settings, test_settings_that_do_not_go_together);

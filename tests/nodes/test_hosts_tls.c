@@ -114,7 +114,7 @@ START_TEST(test_daemon_without_tls)
 }
 END_TEST
 
-START_TEST(test_another_secret)
+START_TEST(test_another_token)
 {
     hosts_start(&h);
     hosts_agent_spawn(&h, 1, h.port, h.other_token);
@@ -208,7 +208,7 @@ static bool secret_is_seen(const char *scheme)
     return seen;
 }
 
-START_TEST(test_secret_is_not_sent_in_clear)
+START_TEST(test_token_is_not_sent_in_clear)
 {
     h.scheme = "tls+tcp://127.0.0.1"; // of IPv4, as the relay
     hosts_start(&h);
@@ -216,7 +216,7 @@ START_TEST(test_secret_is_not_sent_in_clear)
 }
 END_TEST
 
-START_TEST(test_relay_sees_a_secret_that_is)
+START_TEST(test_relay_sees_a_token_without_tls)
 {
     h.scheme = "tcp://127.0.0.1";
     h.daemon_options[0] = h.agent_options[0] = NULL;
@@ -257,11 +257,11 @@ int main(void)
     tcase_add_test(cases, test_daemon_with_the_name_of_another);
     tcase_add_test(cases, test_agent_without_tls);
     tcase_add_test(cases, test_daemon_without_tls);
-    tcase_add_test(cases, test_another_secret);
+    tcase_add_test(cases, test_another_token);
     tcase_add_test(cases, test_agents_with_certificates);
     tcase_add_test(cases, test_certificate_is_renewed);
-    tcase_add_test(cases, test_secret_is_not_sent_in_clear);
-    tcase_add_test(cases, test_relay_sees_a_secret_that_is);
+    tcase_add_test(cases, test_token_is_not_sent_in_clear);
+    tcase_add_test(cases, test_relay_sees_a_token_without_tls);
     suite_add_tcase(s, cases);
     TCase *settings = tcase_create("settings");
     tcase_add_test(settings, test_settings_that_do_not_go_together);

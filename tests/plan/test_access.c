@@ -43,7 +43,7 @@ static bool of_layers(int kind)
     return kind >= OP_PRODUCT && kind <= OP_SUM_PARTS;
 }
 
-START_TEST(the_table_is_what_the_words_say)
+START_TEST(the_table_agrees_with_the_comments)
 {
     int seen[OP_KINDS] = {0};
     for (uint64_t seed = 0; seed < PLANS; seed++) {
@@ -67,7 +67,7 @@ START_TEST(the_table_is_what_the_words_say)
 }
 END_TEST
 
-START_TEST(so_it_is_for_collectives)
+START_TEST(the_table_agrees_for_collectives)
 {
     int seen[OP_KINDS] = {0};
     for (int i = 0; i < COLLECTIVE_OPERATIONS * ALGORITHMS * REDUCTIONS; i++) {
@@ -97,7 +97,7 @@ START_TEST(so_it_is_for_collectives)
 }
 END_TEST
 
-START_TEST(so_it_is_for_linear_layers)
+START_TEST(the_table_agrees_for_linear_layers)
 {
     int seen[OP_KINDS] = {0};
     for (int i = 0; i < 200; i++) {
@@ -306,7 +306,7 @@ static void expect_all_seen(const struct plan *plan, const struct op *op)
 }
 
 // In fp32, so that any four bytes are a number.
-START_TEST(operations_do_what_the_words_say)
+START_TEST(operations_access_what_the_table_says)
 {
     struct attention_backend *backend;
     struct cp_case c;
@@ -340,10 +340,10 @@ static Suite *suite(void)
     Suite *s = suite_create("access");
     TCase *t = tcase_create("access");
     tcase_set_timeout(t, 60);
-    tcase_add_test(t, the_table_is_what_the_words_say);
-    tcase_add_test(t, so_it_is_for_collectives);
-    tcase_add_test(t, so_it_is_for_linear_layers);
-    tcase_add_test(t, operations_do_what_the_words_say);
+    tcase_add_test(t, the_table_agrees_with_the_comments);
+    tcase_add_test(t, the_table_agrees_for_collectives);
+    tcase_add_test(t, the_table_agrees_for_linear_layers);
+    tcase_add_test(t, operations_access_what_the_table_says);
     suite_add_tcase(s, t);
     return s;
 }

@@ -136,7 +136,7 @@ static void check_team(const struct cp_case *c, struct team team)
     free(spans);
 }
 
-START_TEST(no_row_is_for_two)
+START_TEST(no_row_is_shared_by_two_tokens)
 {
     for (uint64_t seed = 0; seed < 3000; seed++) {
         struct cp_case c;
@@ -152,7 +152,7 @@ START_TEST(no_row_is_for_two)
 END_TEST
 
 // Shares are consecutive and leave nothing out; what is not shared is as many rows as tokens.
-START_TEST(shares_are_all_there_is)
+START_TEST(shares_cover_the_gradient)
 {
     for (uint64_t seed = 0; seed < 3000; seed++) {
         struct cp_case c;
@@ -184,8 +184,8 @@ static Suite *suite(void)
     tcase_add_test(tcase, a_member_without_heads_needs_none);
     tcase_add_test(tcase, a_rank_of_a_guest_has_the_bias_of_its_own_queries);
     tcase_add_test(tcase, no_bias_has_no_dimension);
-    tcase_add_test(tcase, no_row_is_for_two);
-    tcase_add_test(tcase, shares_are_all_there_is);
+    tcase_add_test(tcase, no_row_is_shared_by_two_tokens);
+    tcase_add_test(tcase, shares_cover_the_gradient);
     suite_add_tcase(s, tcase);
     return s;
 }

@@ -147,7 +147,7 @@ START_TEST(random_plans_need_every_wait)
 }
 END_TEST
 
-START_TEST(nothing_empty_is_added)
+START_TEST(empty_operations_are_not_added)
 {
     int32_t buffers[BUFFERS];
     struct builder *b = begin(buffers);
@@ -174,7 +174,7 @@ START_TEST(nothing_empty_is_added)
 END_TEST
 
 // Messages between the same two ranks meet in list order.
-START_TEST(second_message_is_compared_too)
+START_TEST(every_message_is_compared)
 {
     int32_t buffers[BUFFERS];
     struct builder *b = begin(buffers);
@@ -215,8 +215,8 @@ static Suite *suite(void)
     tcase_set_timeout(t, 60);
     tcase_add_test(t, random_plans_have_no_race);
     tcase_add_test(t, random_plans_need_every_wait);
-    tcase_add_test(t, nothing_empty_is_added);
-    tcase_add_test(t, second_message_is_compared_too);
+    tcase_add_test(t, empty_operations_are_not_added);
+    tcase_add_test(t, every_message_is_compared);
     tcase_add_test(t, long_names_are_cut);
     suite_add_tcase(s, t);
     return s;

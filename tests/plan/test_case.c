@@ -115,7 +115,7 @@ START_TEST(fields_that_contradict_each_other_are_refused)
 }
 END_TEST
 
-START_TEST(scales_that_no_logit_survives_are_refused)
+START_TEST(scales_without_finite_logits_are_refused)
 {
     REFUSED(c.scale = NAN, "scale is 'nan'; accepted is a number from 0 to 1000000");
     REFUSED(c.scale = INFINITY, "scale is 'inf'; accepted is a number from 0 to 1000000");
@@ -125,7 +125,7 @@ START_TEST(scales_that_no_logit_survives_are_refused)
 }
 END_TEST
 
-START_TEST(scales_that_no_verdict_survives_are_refused)
+START_TEST(scales_without_a_verdict_are_refused)
 {
     REFUSED((c.inputs = INPUTS_TE, c.scale = 1000),
             "scale is 1000 with inputs te and head_dim_qk 128; accepted is up to 67.991 there, or "
@@ -146,7 +146,7 @@ START_TEST(scales_that_no_verdict_survives_are_refused)
 }
 END_TEST
 
-START_TEST(soft_caps_that_leave_no_logit_are_refused)
+START_TEST(soft_caps_without_logits_are_refused)
 {
     REFUSED(c.softcap = 1e-4, "softcap is 0.0001; accepted is 0 (none) or 1e-3 to 1e6");
     REFUSED(c.softcap = NAN, "softcap is 'nan'; accepted is a number from 0 to 1000000");
@@ -224,7 +224,7 @@ START_TEST(lengths_that_fit_no_sequence_are_refused)
 }
 END_TEST
 
-START_TEST(padding_that_nothing_uses_is_refused)
+START_TEST(padding_without_effect_is_refused)
 {
     struct cp_case listed = cases_thd("9,8", "", "12,8", ""), outside = listed;
     ck_assert_int_eq(case_check(&listed, NULL), STATUS_OK);
@@ -348,7 +348,7 @@ START_TEST(scale_and_element_have_defaults)
 }
 END_TEST
 
-START_TEST(hash_is_of_what_is_computed)
+START_TEST(the_hash_covers_the_computation)
 {
     struct cp_case c = cases_usual(), same = c;
     ck_assert_uint_eq(case_hash(&c), UINT64_C(0x8124ee4fabd54bd9));
@@ -497,11 +497,11 @@ static Suite *suite(void)
     tcase_add_test(check, fields_outside_their_range_are_refused);
     tcase_add_test(check, choices_outside_their_list_are_refused);
     tcase_add_test(check, fields_that_contradict_each_other_are_refused);
-    tcase_add_test(check, scales_that_no_logit_survives_are_refused);
-    tcase_add_test(check, scales_that_no_verdict_survives_are_refused);
-    tcase_add_test(check, soft_caps_that_leave_no_logit_are_refused);
+    tcase_add_test(check, scales_without_finite_logits_are_refused);
+    tcase_add_test(check, scales_without_a_verdict_are_refused);
+    tcase_add_test(check, soft_caps_without_logits_are_refused);
     tcase_add_test(check, lengths_that_fit_no_sequence_are_refused);
-    tcase_add_test(check, padding_that_nothing_uses_is_refused);
+    tcase_add_test(check, padding_without_effect_is_refused);
     tcase_add_test(check, lists_without_an_end_are_refused);
     tcase_add_test(check, auto_stays_inside_hosts);
     tcase_add_test(check, labels_that_would_garble_a_terminal_are_refused);
@@ -513,7 +513,7 @@ static Suite *suite(void)
     tcase_add_test(facts, lengths_follow_the_definition);
     tcase_add_test(facts, band_is_the_mask);
     tcase_add_test(facts, scale_and_element_have_defaults);
-    tcase_add_test(facts, hash_is_of_what_is_computed);
+    tcase_add_test(facts, the_hash_covers_the_computation);
     tcase_add_test(facts, windows_are_measured_from_either_diagonal);
     tcase_add_test(facts, hash_is_of_lengths_not_of_lists);
     tcase_add_test(facts, hash_sees_every_field);

@@ -224,7 +224,7 @@ START_TEST(names_take_a_dash_for_an_underscore)
 }
 END_TEST
 
-START_TEST(names_of_others_are_read_but_not_written)
+START_TEST(additional_names_are_read_but_not_written)
 {
     static const char *const names[][3] = {
         {"mask", "no_mask", "none_bottom_right"},
@@ -403,7 +403,7 @@ static Suite *suite(void)
     tcase_add_test(fields, set_cuts_and_cleans_what_it_quotes);
     tcase_add_test(fields, set_names_the_nearest_field);
     tcase_add_test(fields, names_take_a_dash_for_an_underscore);
-    tcase_add_test(fields, names_of_others_are_read_but_not_written);
+    tcase_add_test(fields, additional_names_are_read_but_not_written);
     tcase_add_test(fields, every_field_survives_as_text);
     tcase_add_test(fields, every_field_is_described);
     suite_add_tcase(s, fields);

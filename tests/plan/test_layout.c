@@ -77,7 +77,7 @@ static void expect_side(enum shard_side side)
             EXPECT(met[s][i] == (i < layout.occupied[s]));
 }
 
-START_TEST(every_token_lies_where_the_words_say)
+START_TEST(every_token_is_at_its_documented_place)
 {
     for (seed = 0; seed < SEEDS; seed++) {
         generate_case(seed, LAYOUT_RANKS_MAX, LAYOUT_LENGTH_MAX, &c);
@@ -109,7 +109,7 @@ static Suite *suite(void)
 {
     Suite *s = suite_create("layout");
     TCase *t = tcase_create("layout");
-    tcase_add_test(t, every_token_lies_where_the_words_say);
+    tcase_add_test(t, every_token_is_at_its_documented_place);
     tcase_add_test(t, the_definition_uses_each_row_once);
     suite_add_tcase(s, t);
     return s;

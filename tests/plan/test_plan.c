@@ -179,7 +179,7 @@ static int64_t places(const struct region *r, int64_t *list)
     return count;
 }
 
-START_TEST(regions_are_made_as_they_are_told)
+START_TEST(regions_are_built_as_documented)
 {
     for (int n = 0; n < 5 * 5 * 5 * 3 * 3; n++) {
         int64_t told[256] = {0}, made[256] = {0}, count = 0;
@@ -467,7 +467,7 @@ static Suite *suite(void)
     tcase_add_test(others, dealt_sequences_are_one_slice);
     tcase_add_test(others, dealt_teams_have_few_slices);
     tcase_add_test(others, many_uneven_sequences_pass);
-    tcase_add_test(others, regions_are_made_as_they_are_told);
+    tcase_add_test(others, regions_are_built_as_documented);
     suite_add_tcase(s, others);
     TCase *text = tcase_create("text");
     tcase_add_test(text, explain_shows_what_happens);

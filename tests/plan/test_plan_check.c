@@ -548,7 +548,7 @@ START_TEST(pieces_that_meet_are_found)
 }
 END_TEST
 
-START_TEST(worlds_of_no_size_are_refused)
+START_TEST(empty_worlds_are_refused)
 {
     struct plan *plans[1] = {NULL};
     ck_assert_int_eq(plan_check(plans, 0, NULL), STATUS_INTERNAL);
@@ -567,7 +567,7 @@ static Suite *suite(void)
     tcase_add_loop_test(one, fault_is_reported, 0, sizeof faults / sizeof faults[0]);
     tcase_add_loop_test(one, fault_of_the_extras_is_reported, 0,
                         sizeof full_faults / sizeof full_faults[0]);
-    tcase_add_test(one, worlds_of_no_size_are_refused);
+    tcase_add_test(one, empty_worlds_are_refused);
     tcase_add_test(one, pieces_that_meet_are_found);
     suite_add_tcase(s, one);
     return s;

@@ -338,7 +338,7 @@ START_TEST(unprintable_texts_go_out_printable)
 }
 END_TEST
 
-START_TEST(what_does_not_exist_is_not_encoded)
+START_TEST(invalid_values_are_not_encoded)
 {
     void *data;
     size_t size;
@@ -524,7 +524,7 @@ int main(void)
     tcase_add_test(trips, other_replies_survive);
     tcase_add_test(trips, the_largest_replies_fit);
     tcase_add_test(trips, unprintable_texts_go_out_printable);
-    tcase_add_test(trips, what_does_not_exist_is_not_encoded);
+    tcase_add_test(trips, invalid_values_are_not_encoded);
     suite_add_tcase(suite, trips);
 
     TCase *memory = tcase_create("memory");

@@ -44,7 +44,7 @@ static Cpattn__V1__Request *message_of(const struct wire_request *request)
     return message;
 }
 
-START_TEST(what_is_sent_is_read)
+START_TEST(sent_tensors_are_read)
 {
     for (uint64_t seed = 0; seed < CASES; seed++) {
         struct cp_case c;
@@ -219,7 +219,7 @@ int main(void)
 {
     Suite *suite = suite_create("wire attend");
     TCase *tcase = tcase_create("attend");
-    tcase_add_test(tcase, what_is_sent_is_read);
+    tcase_add_test(tcase, sent_tensors_are_read);
     tcase_add_loop_test(tcase, tensors_of_another_case_are_refused, 0,
                         (int)(sizeof(changes) / sizeof(*changes)));
     tcase_add_test(tcase, a_tensor_comes_once);

@@ -99,7 +99,7 @@ static void tree_setup(void)
 
 // ---- jobs of other kinds ----
 
-START_TEST(a_job_that_cannot_be_is_refused_by_its_field)
+START_TEST(an_invalid_job_is_refused_with_its_field)
 {
     static char text[] = "0123456789012345678901234567890123456789";
     Cpattn__V1__Job job = CPATTN__V1__JOB__INIT;
@@ -451,7 +451,7 @@ int main(void)
     TCase *requests = tcase_create("requests");
     tcase_add_checked_fixture(requests, tree_setup, NULL);
     tcase_add_test(requests, the_good_request_is_taken);
-    tcase_add_test(requests, a_job_that_cannot_be_is_refused_by_its_field);
+    tcase_add_test(requests, an_invalid_job_is_refused_with_its_field);
     tcase_add_test(requests, verify_says_on_the_wire_whether_and_how_much);
     tcase_add_test(requests, envelopes_are_refused);
     tcase_add_test(requests, cases_are_refused);

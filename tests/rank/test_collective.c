@@ -67,7 +67,7 @@ START_TEST(every_operation_and_algorithm_is_right)
 END_TEST
 
 // Of 100 MiB and a bit, which are cut into segments.
-START_TEST(large_ones_go_in_segments)
+START_TEST(large_collectives_use_segments)
 {
     struct collective c = scene_usual();
     c.dtype = ELEMENT_INT64;
@@ -93,7 +93,7 @@ static int random_below(int bound)
     return (int)((random_state >> 33) % (uint64_t)bound);
 }
 
-START_TEST(random_ones_are_right)
+START_TEST(random_jobs_are_right)
 {
     random_state = 77;
     for (int made = 0; made < 400;) {
@@ -207,7 +207,7 @@ static bool memory_spoil(struct scene *s, int rank, enum wrong wrong)
     return false;
 }
 
-START_TEST(what_is_done_wrong_is_noticed)
+START_TEST(wrong_results_are_noticed)
 {
     int noticed[WRONGS] = {0};
     random_state = 5;
@@ -244,7 +244,7 @@ START_TEST(what_is_done_wrong_is_noticed)
 END_TEST
 
 // A wait, or the counterpart of a message, that is missing.
-START_TEST(plans_that_are_wrong_are_refused)
+START_TEST(wrong_plans_are_refused)
 {
     int waits = 0;
     for (int a = ALGORITHM_RING; a < ALGORITHM_NCCL; a++) {
@@ -301,10 +301,10 @@ int main(void)
     tcase_set_timeout(tcase, 120);
     tcase_add_loop_test(tcase, every_operation_and_algorithm_is_right, COLLECTIVE_ALL_REDUCE,
                         COLLECTIVE_OPERATIONS);
-    tcase_add_test(tcase, large_ones_go_in_segments);
-    tcase_add_test(tcase, random_ones_are_right);
-    tcase_add_test(tcase, what_is_done_wrong_is_noticed);
-    tcase_add_test(tcase, plans_that_are_wrong_are_refused);
+    tcase_add_test(tcase, large_collectives_use_segments);
+    tcase_add_test(tcase, random_jobs_are_right);
+    tcase_add_test(tcase, wrong_results_are_noticed);
+    tcase_add_test(tcase, wrong_plans_are_refused);
     tcase_add_test(tcase, a_rank_that_is_missing_shows_at_any_size);
     suite_add_tcase(suite, tcase);
     return runner_run(suite);

@@ -257,7 +257,7 @@ START_TEST(every_error_is_noticed_and_named)
 END_TEST
 
 // What is right has no mistake.
-START_TEST(what_is_right_is_not_named)
+START_TEST(right_results_have_no_diagnosis)
 {
     struct collective c = asked(COLLECTIVE_ALL_REDUCE, ALGORITHM_RING);
     struct collective_view v;
@@ -287,7 +287,7 @@ int main(void)
     Suite *suite = suite_create("collective_mistakes");
     TCase *tcase = tcase_create("mistakes");
     tcase_add_loop_test(tcase, every_error_is_noticed_and_named, 0, MISTAKES);
-    tcase_add_test(tcase, what_is_right_is_not_named);
+    tcase_add_test(tcase, right_results_have_no_diagnosis);
     suite_add_tcase(suite, tcase);
     return runner_run(suite);
 }

@@ -232,7 +232,7 @@ START_TEST(minima_and_maxima_of_every_standard_pass)
 }
 END_TEST
 
-START_TEST(what_is_moved_keeps_its_bits)
+START_TEST(copied_elements_keep_their_bits)
 {
     struct collective c = special(worlds[_i / 3], elements[_i % 3]);
     int zeros = 0, nans = 0;
@@ -292,7 +292,7 @@ int main(void)
     tcase_add_loop_test(tcase, minima_and_maxima_are_those_of_ieee_754, 0, 9);
     tcase_add_loop_test(tcase, all_are_right, 0, 9);
     tcase_add_loop_test(tcase, minima_and_maxima_of_every_standard_pass, 0, 3);
-    tcase_add_loop_test(tcase, what_is_moved_keeps_its_bits, 0, 9);
+    tcase_add_loop_test(tcase, copied_elements_keep_their_bits, 0, 9);
     tcase_add_loop_test(tcase, sums_have_their_infinities_and_nans, 0, 9);
     suite_add_tcase(suite, tcase);
     return runner_run(suite);

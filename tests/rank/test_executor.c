@@ -357,7 +357,7 @@ START_TEST(the_progress_word_tells_where_it_stands)
 }
 END_TEST
 
-START_TEST(a_plan_that_cannot_go_on_is_told)
+START_TEST(a_stuck_plan_is_an_error)
 {
     static struct sketch s;
     struct error error;
@@ -412,7 +412,7 @@ static Suite *suite(void)
     TCase *surroundings = tcase_create("surroundings");
     tcase_add_test(surroundings, exchanges_are_named_and_poisoned);
     tcase_add_test(surroundings, the_progress_word_tells_where_it_stands);
-    tcase_add_test(surroundings, a_plan_that_cannot_go_on_is_told);
+    tcase_add_test(surroundings, a_stuck_plan_is_an_error);
     tcase_add_test(surroundings, failures_are_passed_on);
     suite_add_tcase(s, surroundings);
     return s;

@@ -252,7 +252,7 @@ static struct linear random_linear(void)
 
 static int cases = 1000;
 
-START_TEST(random_ones_are_right)
+START_TEST(random_jobs_are_right)
 {
     random_state = 77;
     for (int i = 0; i < cases; i++) {
@@ -426,7 +426,7 @@ static void scene_spoil(struct scene *s, enum wrong wrong)
         s->factor = 4;
 }
 
-START_TEST(what_is_done_wrong_is_named)
+START_TEST(wrong_results_are_diagnosed)
 {
     enum wrong wrong = (enum wrong)_i;
     struct linear l = usual();
@@ -489,8 +489,8 @@ int main(int argc, char **argv)
     TCase *tcase = tcase_create("linear");
     tcase_set_timeout(tcase, 300);
     tcase_add_loop_test(tcase, every_layer_is_right, LINEAR_COLUMN, LINEAR_LAYERS);
-    tcase_add_test(tcase, random_ones_are_right);
-    tcase_add_loop_test(tcase, what_is_done_wrong_is_named, 0, WRONGS);
+    tcase_add_test(tcase, random_jobs_are_right);
+    tcase_add_loop_test(tcase, wrong_results_are_diagnosed, 0, WRONGS);
     tcase_add_test(tcase, a_single_element_is_noticed);
     suite_add_tcase(suite, tcase);
     return runner_run(suite);

@@ -77,7 +77,7 @@ static const struct {
                      "--mask none --training false"},
 };
 
-START_TEST(what_the_failure_does_not_need_goes)
+START_TEST(fields_without_effect_on_the_failure_are_removed)
 {
     int cases = 0;
     for (uint64_t seed = 0; cases < 20; seed++) {
@@ -184,7 +184,8 @@ static Suite *suite(void)
 {
     Suite *s = suite_create("minimize");
     TCase *t = tcase_create("known");
-    tcase_add_loop_test(t, what_the_failure_does_not_need_goes, 0, sizeof known / sizeof *known);
+    tcase_add_loop_test(t, fields_without_effect_on_the_failure_are_removed, 0,
+                        sizeof known / sizeof *known);
     tcase_add_test(t, the_search_has_an_end);
     suite_add_tcase(s, t);
     TCase *errors = tcase_create("deliberate errors");

@@ -216,7 +216,7 @@ START_TEST(any_number_of_heads_can_be_dealt)
 END_TEST
 
 // Ranks share the work: what each says it computed adds up to the case, whatever the world size.
-START_TEST(work_is_dealt)
+START_TEST(the_work_is_divided)
 {
     struct cp_case c;
     struct case_cost cost;
@@ -238,7 +238,7 @@ END_TEST
 
 // ---- the same bits ----
 
-START_TEST(neighbours_leave_no_trace)
+START_TEST(cases_do_not_affect_later_ones)
 {
     struct cp_case c, other;
     model_case(&c, 2, 2, DTYPE_BF16);
@@ -279,7 +279,7 @@ END_TEST
 
 // ---- failures ----
 
-START_TEST(a_case_for_others_is_refused)
+START_TEST(a_case_of_another_world_size_is_refused)
 {
     struct cp_case c;
     struct error error = {0};
@@ -347,7 +347,7 @@ static bool somebody_waits_for(const struct world *w, int world_size, int rank)
 
 // A rank that stands still is found by the progress words, whether the others meet it in an
 // exchange or before, where ranks agree on memory; one that is killed is named.
-START_TEST(whoever_holds_up_the_others_is_found)
+START_TEST(the_rank_that_delays_the_others_is_found)
 {
     world_engine(_i == 0 ? &engine_cpu : &engine_lean);
     for (int victim = 0; victim < 4; victim++) {
@@ -416,7 +416,7 @@ static uint64_t digest_run(struct session *s, const struct cp_case *c, uint64_t 
 }
 
 // The plan of a case serves its repeats, and no other case.
-START_TEST(a_repeat_takes_the_plan_that_is_there)
+START_TEST(a_repeat_uses_the_stored_plan)
 {
     struct session s;
     struct transport *transport;
@@ -441,7 +441,7 @@ START_TEST(a_repeat_takes_the_plan_that_is_there)
 }
 END_TEST
 
-START_TEST(a_lost_peer_is_no_failure_of_ones_own)
+START_TEST(a_lost_peer_is_not_an_own_failure)
 {
     struct half_world h;
     struct error error = {0};
@@ -508,7 +508,7 @@ START_TEST(a_case_that_one_rank_lacks_memory_for_is_refused_by_all)
 }
 END_TEST
 
-START_TEST(a_graph_is_refused_where_there_are_none)
+START_TEST(a_graph_is_refused_without_support)
 {
     struct cp_case c;
     struct error error;
@@ -541,20 +541,20 @@ static Suite *suite(void)
     tcase_add_loop_test(verdicts, any_bias_passes, 0, COMMS);
     tcase_add_loop_test(verdicts, lengths_that_have_failed_elsewhere_pass, 0, COMMS);
     tcase_add_loop_test(verdicts, any_number_of_heads_can_be_dealt, 0, HEAD_COUNTS);
-    tcase_add_test(verdicts, work_is_dealt);
+    tcase_add_test(verdicts, the_work_is_divided);
     suite_add_tcase(s, verdicts);
     TCase *bits = tcase_create("bits");
     tcase_set_timeout(bits, 60);
-    tcase_add_loop_test(bits, neighbours_leave_no_trace, 0, COMMS);
+    tcase_add_loop_test(bits, cases_do_not_affect_later_ones, 0, COMMS);
     suite_add_tcase(s, bits);
     TCase *failures = tcase_create("failures");
     tcase_set_timeout(failures, 60);
-    tcase_add_test(failures, a_case_for_others_is_refused);
-    tcase_add_loop_test(failures, whoever_holds_up_the_others_is_found, 0, 2);
+    tcase_add_test(failures, a_case_of_another_world_size_is_refused);
+    tcase_add_loop_test(failures, the_rank_that_delays_the_others_is_found, 0, 2);
     tcase_add_test(failures, a_case_that_one_rank_lacks_memory_for_is_refused_by_all);
-    tcase_add_test(failures, a_graph_is_refused_where_there_are_none);
-    tcase_add_test(failures, a_lost_peer_is_no_failure_of_ones_own);
-    tcase_add_test(failures, a_repeat_takes_the_plan_that_is_there);
+    tcase_add_test(failures, a_graph_is_refused_without_support);
+    tcase_add_test(failures, a_lost_peer_is_not_an_own_failure);
+    tcase_add_test(failures, a_repeat_uses_the_stored_plan);
     tcase_add_test(failures, a_peer_of_another_schedule_is_a_failure);
     suite_add_tcase(s, failures);
     return s;

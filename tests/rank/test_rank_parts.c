@@ -119,7 +119,7 @@ START_TEST(impossible_sizes_are_refused)
 END_TEST
 
 // What is refused or admitted beforehand by its size must be what it then takes.
-START_TEST(memory_is_what_was_foreseen)
+START_TEST(memory_is_within_its_bound)
 {
     for (uint64_t seed = 0; seed < 600; seed++) {
         struct cp_case c;
@@ -239,7 +239,7 @@ static void times_check(const struct cp_case *c, int rank, const struct rank_rep
     plan_destroy(plan);
 }
 
-START_TEST(operations_are_timed_where_a_case_asks)
+START_TEST(operations_are_timed_on_request)
 {
     struct rank_report reports[4];
     struct cp_case c = cases_usual();
@@ -272,9 +272,9 @@ static Suite *suite(void)
     tcase_add_test(parts, pieces_are_aligned_and_apart);
     tcase_add_test(parts, memory_is_kept_up_to_a_limit);
     tcase_add_test(parts, impossible_sizes_are_refused);
-    tcase_add_test(parts, memory_is_what_was_foreseen);
+    tcase_add_test(parts, memory_is_within_its_bound);
     tcase_add_test(parts, shards_hold_the_inputs);
-    tcase_add_test(parts, operations_are_timed_where_a_case_asks);
+    tcase_add_test(parts, operations_are_timed_on_request);
     suite_add_tcase(s, parts);
     return s;
 }

@@ -247,7 +247,7 @@ static void assert_gives_up(struct pool *p, int rank)
     ck_assert(WIFEXITED(status) && WEXITSTATUS(status) == 70);
 }
 
-START_TEST(tells_what_it_cannot_do)
+START_TEST(reports_what_it_cannot_do)
 {
     struct pool p;
     struct cp_case c;
@@ -265,7 +265,7 @@ START_TEST(tells_what_it_cannot_do)
 }
 END_TEST
 
-START_TEST(tells_a_frame_that_makes_no_sense)
+START_TEST(reports_an_invalid_frame)
 {
     struct pool p;
     struct rank_failure failure;
@@ -287,7 +287,7 @@ START_TEST(tells_a_frame_that_makes_no_sense)
 }
 END_TEST
 
-START_TEST(tells_whom_it_has_lost)
+START_TEST(reports_the_lost_peer)
 {
     struct pool p;
     struct cp_case c;
@@ -306,7 +306,7 @@ START_TEST(tells_whom_it_has_lost)
 END_TEST
 
 // A peer that ends before it is ready.
-START_TEST(tells_whom_it_waits_for_in_vain)
+START_TEST(reports_the_awaited_peer)
 {
     struct pool p;
     struct rank_failure failure;
@@ -359,7 +359,7 @@ START_TEST(wrong_arguments_are_refused)
 }
 END_TEST
 
-START_TEST(a_missing_descriptor_is_told)
+START_TEST(a_missing_descriptor_is_reported)
 {
     char name[] = "cpattn-rank", zero[] = "0", one[] = "1", parent[16];
     snprintf(parent, sizeof(parent), "%d", (int)getpid());
@@ -384,7 +384,7 @@ static long status_field(pid_t pid, const char *file, const char *name)
 
 // No core, killed before the daemon when memory is short, and no descriptor for a process that a
 // library may start.
-START_TEST(is_a_modest_process)
+START_TEST(has_few_descriptors_and_little_memory)
 {
     struct pool p;
     char path[64], line[128];
@@ -461,16 +461,16 @@ static Suite *suite(void)
     suite_add_tcase(s, life);
     TCase *failures = tcase_create("failures");
     tcase_set_timeout(failures, 60);
-    tcase_add_test(failures, tells_what_it_cannot_do);
-    tcase_add_test(failures, tells_a_frame_that_makes_no_sense);
-    tcase_add_test(failures, tells_whom_it_has_lost);
-    tcase_add_test(failures, tells_whom_it_waits_for_in_vain);
+    tcase_add_test(failures, reports_what_it_cannot_do);
+    tcase_add_test(failures, reports_an_invalid_frame);
+    tcase_add_test(failures, reports_the_lost_peer);
+    tcase_add_test(failures, reports_the_awaited_peer);
     suite_add_tcase(s, failures);
     TCase *surroundings = tcase_create("surroundings");
     tcase_set_timeout(surroundings, 60);
     tcase_add_test(surroundings, wrong_arguments_are_refused);
-    tcase_add_test(surroundings, a_missing_descriptor_is_told);
-    tcase_add_test(surroundings, is_a_modest_process);
+    tcase_add_test(surroundings, a_missing_descriptor_is_reported);
+    tcase_add_test(surroundings, has_few_descriptors_and_little_memory);
     tcase_add_test(surroundings, holds_its_channel_by_the_last_descriptor);
     tcase_add_test(surroundings, dies_with_its_parent);
     suite_add_tcase(s, surroundings);

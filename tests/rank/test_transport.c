@@ -287,7 +287,7 @@ START_TEST(a_peer_may_run_ahead)
 }
 END_TEST
 
-START_TEST(ranks_out_of_step_are_told)
+START_TEST(ranks_out_of_step_are_an_error)
 {
     struct mesh m;
     struct error error;
@@ -354,7 +354,7 @@ START_TEST(a_lost_bystander_is_named)
 END_TEST
 
 // The wire by hand, a byte at a time: a header must be understood however it is cut.
-START_TEST(messages_may_arrive_in_crumbs)
+START_TEST(messages_may_arrive_byte_by_byte)
 {
     int pair[2], done = 0;
     struct transport *t;
@@ -467,10 +467,10 @@ static Suite *suite(void)
     tcase_add_test(exchanges, progress_does_not_wait_unless_asked);
     tcase_add_test(exchanges, peers_of_other_hosts_are_told_by_their_sockets);
     tcase_add_test(exchanges, a_peer_may_run_ahead);
-    tcase_add_test(exchanges, ranks_out_of_step_are_told);
+    tcase_add_test(exchanges, ranks_out_of_step_are_an_error);
     tcase_add_test(exchanges, a_lost_peer_is_named);
     tcase_add_test(exchanges, a_lost_bystander_is_named);
-    tcase_add_test(exchanges, messages_may_arrive_in_crumbs);
+    tcase_add_test(exchanges, messages_may_arrive_byte_by_byte);
     tcase_add_test(exchanges, a_wrong_header_is_refused_at_once);
     tcase_add_test(exchanges, local_copies_need_no_peer);
     tcase_add_test(exchanges, senseless_messages_are_refused);

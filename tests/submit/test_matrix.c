@@ -242,7 +242,7 @@ static const struct {
     {"{scale: {min: 0.5}}", ""},
 };
 
-START_TEST(conditions_exclude_what_they_say)
+START_TEST(conditions_exclude_matching_cases)
 {
     char text[1024];
     snprintf(text, sizeof(text), SMALL "exclude:\n  - {when: %s, reason: because}\n",
@@ -274,7 +274,7 @@ START_TEST(the_first_rule_that_matches_gives_the_reason)
 }
 END_TEST
 
-START_TEST(a_case_that_cannot_be_is_refused_with_the_reason)
+START_TEST(an_invalid_case_is_refused_with_the_reason)
 {
     struct matrix *matrix = read_matrix("models: {good: {}, bad: {heads: 12, kv_heads: 5}}\n"
                                         "axes: {dtype: [bf16]}\n");
@@ -337,7 +337,7 @@ static const struct {
     {"[!a]*", "b/bf16/w2\nb/bf16/w4\nb/fp16/w2\nb/fp16/w4\n"},
 };
 
-START_TEST(filters_choose_what_they_say)
+START_TEST(filters_select_matching_cases)
 {
     struct matrix *matrix = read_matrix(SMALL);
     struct matrix_choice choice = {.filters = &filters[_i].filter, .filter_count = 1};
@@ -558,11 +558,11 @@ int main(void)
     tcase_add_test(product, lists_are_filtered_as_texts);
     tcase_add_test(product, the_product_is_bounded);
     tcase_add_test(product, axes_are_bounded);
-    LOOP(choice, conditions_exclude_what_they_say, conditions);
+    LOOP(choice, conditions_exclude_matching_cases, conditions);
     tcase_add_test(choice, the_first_rule_that_matches_gives_the_reason);
-    tcase_add_test(choice, a_case_that_cannot_be_is_refused_with_the_reason);
+    tcase_add_test(choice, an_invalid_case_is_refused_with_the_reason);
     tcase_add_test(choice, subsets_and_filters_choose);
-    LOOP(choice, filters_choose_what_they_say, filters);
+    LOOP(choice, filters_select_matching_cases, filters);
     LOOP(wrong, every_mistake_of_a_file_has_its_place, mistakes);
     LOOP(wrong, every_wrong_choice_is_named, wrong_choices);
     suite_add_tcase(suite, product);

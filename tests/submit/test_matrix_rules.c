@@ -117,7 +117,7 @@ END_TEST
 
 // ---- kinds ------------------------------------------------------------------------------------
 
-START_TEST(unskip_lifts_what_a_backend_does_not_do_and_nothing_else)
+START_TEST(unskip_lifts_only_rules_of_the_backend)
 {
     static const char text[] = "axes: {seqlen: [1, 2, 3, 4, 5, 6]}\n"
                                "exclude:\n"
@@ -265,7 +265,7 @@ START_TEST(lengths_are_divided_rounding_up)
 }
 END_TEST
 
-START_TEST(what_was_padded_stays_padded_and_what_was_not_does_not)
+START_TEST(padded_sequences_stay_padded_and_others_do_not)
 {
     struct cp_case c;
     struct error error = {.text = ""};
@@ -497,7 +497,7 @@ START_TEST(every_exclusion_of_it_has_a_kind)
 }
 END_TEST
 
-START_TEST(shipped_matrices_are_what_they_promise)
+START_TEST(shipped_matrices_have_their_documented_cases)
 {
     static const struct {
         const char *name;
@@ -538,19 +538,19 @@ int main(void)
     tcase_add_test(rules, changes_apply_in_order_where_they_match);
     tcase_add_test(rules, the_command_line_is_seen_by_changes_and_has_the_last_word);
     tcase_add_test(rules, exclusions_see_what_changes_made);
-    tcase_add_test(rules, unskip_lifts_what_a_backend_does_not_do_and_nothing_else);
+    tcase_add_test(rules, unskip_lifts_only_rules_of_the_backend);
     LOOP(rules, products_of_fields_can_be_compared, products);
     tcase_add_test(rules, a_product_can_be_a_filter);
     LOOP(rules, every_mistake_has_its_place, mistakes);
     LOOP(shorter, lengths_are_divided_rounding_up, lengths);
-    tcase_add_test(shorter, what_was_padded_stays_padded_and_what_was_not_does_not);
+    tcase_add_test(shorter, padded_sequences_stay_padded_and_others_do_not);
     tcase_add_test(shorter, rules_decide_on_the_lengths_of_the_file);
     tcase_add_test(shipped, the_matrix_of_transformer_engine_is_the_one_derived_from_its_rules);
     tcase_add_test(shipped, its_essential_part_is);
     tcase_add_test(shipped, its_deterministic_session_is);
     tcase_add_test(shipped, all_of_it_is_computed_here);
     tcase_add_test(shipped, every_exclusion_of_it_has_a_kind);
-    tcase_add_test(shipped, shipped_matrices_are_what_they_promise);
+    tcase_add_test(shipped, shipped_matrices_have_their_documented_cases);
     suite_add_tcase(suite, rules);
     suite_add_tcase(suite, shorter);
     suite_add_tcase(suite, shipped);

@@ -31,7 +31,7 @@ static void file_write(const void *data, size_t bytes)
     close(fd);
 }
 
-START_TEST(what_is_written_is_read)
+START_TEST(written_files_are_read)
 {
     static const float numbers[6] = {1, 2, 3, 4, 5, 6};
     static const unsigned short halves[2] = {0x3f80, 0x4000};
@@ -200,7 +200,7 @@ int main(void)
     Suite *suite = suite_create("safetensors");
     TCase *tcase = tcase_create("files");
     tcase_add_checked_fixture(tcase, setup, teardown);
-    tcase_add_test(tcase, what_is_written_is_read);
+    tcase_add_test(tcase, written_files_are_read);
     tcase_add_test(tcase, malformed_files_are_refused);
     tcase_add_test(tcase, a_file_that_becomes_shorter_is_noticed);
     tcase_add_test(tcase, a_file_that_cannot_be_written_is_told);

@@ -225,7 +225,7 @@ START_TEST(an_exchange_takes_what_its_bytes_take)
 END_TEST
 
 // The same ring over two nodes, and a case whose ranks are all on one.
-START_TEST(what_goes_to_another_node_takes_its_link)
+START_TEST(messages_to_another_node_use_its_link)
 {
     struct plans p;
     struct cp_case c;
@@ -393,7 +393,7 @@ START_TEST(boxes_lie_inside_the_lanes)
 }
 END_TEST
 
-START_TEST(what_waits_for_a_peer_is_striped)
+START_TEST(exchanges_that_wait_are_striped)
 {
     struct plans p;
     struct cp_case c;
@@ -478,12 +478,12 @@ int main(void)
     tcase_add_test(work, an_operation_takes_what_its_work_takes);
     tcase_add_test(work, bytes_are_what_is_read_and_written);
     tcase_add_test(work, an_exchange_takes_what_its_bytes_take);
-    tcase_add_test(work, what_goes_to_another_node_takes_its_link);
+    tcase_add_test(work, messages_to_another_node_use_its_link);
     tcase_add_loop_test(work, a_faster_machine_is_not_slower, 0, ways);
     tcase_add_test(work, the_forward_phase_ends_before_the_backward_one);
     tcase_add_loop_test(picture, the_picture_has_every_operation_and_every_message, 0, ways);
     tcase_add_loop_test(picture, boxes_lie_inside_the_lanes, 0, ways);
-    tcase_add_test(picture, what_waits_for_a_peer_is_striped);
+    tcase_add_test(picture, exchanges_that_wait_are_striped);
     tcase_add_test(picture, a_large_world_has_no_messages);
     tcase_add_test(picture, texts_of_the_case_cannot_break_the_picture);
     tcase_add_test(picture, a_case_without_tokens_can_be_drawn);

@@ -28,7 +28,7 @@ static const struct {
     {"something else", NULL},
 };
 
-START_TEST(nearest_finds_what_was_meant)
+START_TEST(nearest_finds_the_closest_name)
 {
     static const char *const names[] = {"heads", "kv_heads", "seqlen_q", "seqlen_kv", "matrix"};
     struct nearest nearest;
@@ -144,7 +144,7 @@ static const struct {
     {UINT64_MAX, "19000000000s"},
 };
 
-START_TEST(times_to_ask_for_are_enough)
+START_TEST(times_to_ask_for_are_rounded_up)
 {
     char text[DURATION_TEXT_MAX];
     uint64_t ns;
@@ -188,11 +188,11 @@ int main(void)
     Suite *suite = suite_create("words");
     TCase *nearest = tcase_create("nearest"), *duration = tcase_create("duration"),
           *progress = tcase_create("progress");
-    LOOP(nearest, nearest_finds_what_was_meant, words);
+    LOOP(nearest, nearest_finds_the_closest_name, words);
     tcase_add_test(nearest, nearest_takes_any_length);
     LOOP(duration, times_are_read, times);
     LOOP(duration, times_are_shown, shown);
-    LOOP(duration, times_to_ask_for_are_enough, asked);
+    LOOP(duration, times_to_ask_for_are_rounded_up, asked);
     tcase_add_test(progress, progress_tells_rate_and_time_left);
     suite_add_tcase(suite, nearest);
     suite_add_tcase(suite, duration);
