@@ -41,6 +41,7 @@ struct work {
     float products; // rules_product_squares()
     int d_qk, d_v;
     int64_t d_a, d_b;  // elements between rows of a and b
+    int64_t rows;      // of a call, padded, as far as they are computed together
     int64_t block;     // rows of a block
     int64_t stride;    // of scores
     uint16_t *a, *b;   // [block or keys][d_a], [d_b]
@@ -48,8 +49,8 @@ struct work {
     float *s;          // [block][stride]: scores, then probabilities
     float *slope;      // the same, with a softcap only
     float *dp;         // [block][PART_STRIDE]
-    uint16_t *pieces;  // [2 * ROWS_MAX][PIECE_STRIDE]: of P, then of dS; the rests behind the heads
-    float *sums;       // [2 * ROWS_MAX][the larger d]: products with these
+    uint16_t *pieces;  // [2 * rows][PIECE_STRIDE]: of P, then of dS; the rests behind the heads
+    float *sums;       // [2 * rows][the larger d]: products with these
     float *sums_other; // the same, of keys
     float *twin, *residual;            // [keys][d_v + d_qk]: sums of the keys
     float *lse, *delta, *delta_twin;   // [columns], of keys
@@ -85,7 +86,7 @@ static struct range part_of(struct range columns, int64_t first)
 static size_t work_lay_out(struct work *w, char *base, int64_t keys, int64_t columns)
 {
     int64_t scores = w->block * w->stride, d = w->d_qk > w->d_v ? w->d_qk : w->d_v;
-    int64_t rows = amx_rows_padded(keys > 0 ? keys : ROWS_MAX) + AMX_ROWS;
+    int64_t rows = (keys > 0 ? amx_rows_padded(keys) : w->rows) + AMX_ROWS;
     size_t used = 0;
     struct {
         void *place;
@@ -96,9 +97,9 @@ static size_t work_lay_out(struct work *w, char *base, int64_t keys, int64_t col
                   {&w->s, scores * 4},
                   {&w->slope, w->c->softcap != 0 ? scores * 4 : 0},
                   {&w->dp, w->block * PART_STRIDE * 4},
-                  {&w->pieces, (int64_t)2 * ROWS_MAX * PIECE_STRIDE * 2},
-                  {&w->sums, 2 * ROWS_MAX * d * 4},
-                  {&w->sums_other, 2 * ROWS_MAX * d * 4},
+                  {&w->pieces, 2 * w->rows * PIECE_STRIDE * 2},
+                  {&w->sums, 2 * w->rows * d * 4},
+                  {&w->sums_other, 2 * w->rows * d * 4},
                   {&w->twin, keys * (w->d_v + w->d_qk) * 4},
                   {&w->residual, keys * (w->d_v + w->d_qk) * 4},
                   {&w->lse, columns * 4},
@@ -112,12 +113,13 @@ static size_t work_lay_out(struct work *w, char *base, int64_t keys, int64_t col
     return used;
 }
 
+// For so many queries, or keys; the other count is 0.
 static enum status work_init(struct work *w, const struct cp_case *c, int sequence, bool rest,
-                             int64_t stride, int64_t keys, struct room *room, struct error *error)
+                             int64_t stride, int64_t queries, int64_t keys, struct room *room,
+                             struct error *error)
 {
-    int64_t rows = ROWS_MAX;
-    if (stride > SCORES_MAX / ROWS_MAX)
-        rows = stride < SCORES_MAX ? SCORES_MAX / stride : 1;
+    int64_t rows = queries + keys < ROWS_MAX ? amx_rows_padded(queries + keys) : ROWS_MAX;
+    int64_t block = stride < SCORES_MAX ? SCORES_MAX / stride : 1;
     *w = (struct work){.c = c,
                        .sequence = sequence,
                        .mask = mask_of(c, sequence),
@@ -128,7 +130,8 @@ static enum status work_init(struct work *w, const struct cp_case *c, int sequen
                        .products = (float)rules_product_squares(c),
                        .d_a = amx_depth_padded(c->head_dim_qk),
                        .d_b = amx_depth_padded(c->head_dim_v),
-                       .block = rows,
+                       .rows = rows,
+                       .block = block < rows ? block : rows,
                        .stride = stride};
     int64_t columns = keys > 0 ? amx_depth_padded(w->mask.queries) + AMX_DEPTH : 0;
     size_t bytes = work_lay_out(w, NULL, keys, columns);
@@ -229,14 +232,14 @@ static uint16_t *head_of(const struct work *w, int64_t row)
 
 static uint16_t *rest_of(const struct work *w, int64_t row)
 {
-    return w->rest ? w->pieces + (ROWS_MAX + row) * PIECE_STRIDE : NULL;
+    return w->rest ? w->pieces + (w->rows + row) * PIECE_STRIDE : NULL;
 }
 
-// sums = pieces * columns of a part, or sums +=. Rests are ROWS_MAX rows behind the heads.
+// sums = pieces * columns of a part, or sums +=. Rests are w->rows rows behind the heads.
 static void pieces_multiply(const struct work *w, int64_t rows, const struct operand *o,
                             struct range part, float *sums, bool add)
 {
-    amx_multiply(w->rest ? ROWS_MAX + rows : rows, o->d, length(part), w->pieces, PIECE_STRIDE,
+    amx_multiply(w->rest ? w->rows + rows : rows, o->d, length(part), w->pieces, PIECE_STRIDE,
                  operand_along(o, part.begin), sums, o->d, add);
 }
 
@@ -298,7 +301,7 @@ static void row_finish(const struct work *w, const float *sums, int64_t row, int
                        double *reference, float *twin)
 {
     static const float none[HEAD_DIM_MAX];
-    rows_finish(DTYPE_BF16, d, factor, sums + row * d, w->rest ? sums + (ROWS_MAX + row) * d : none,
+    rows_finish(DTYPE_BF16, d, factor, sums + row * d, w->rest ? sums + (w->rows + row) * d : none,
                 reference ? reference + row * d : NULL, twin + row * d);
 }
 
@@ -410,8 +413,8 @@ enum status matrix_queries(const struct cp_case *c, bool reference, int sequence
     struct range keys = mask_keys_of(&mask, queries);
     int kv_head = head / (c->heads / c->kv_heads);
     struct work w;
-    enum status status =
-        work_init(&w, c, sequence, reference, stride_of(length(keys)), 0, room, error);
+    enum status status = work_init(&w, c, sequence, reference, stride_of(length(keys)),
+                                   length(queries), 0, room, error);
     if (status == STATUS_OK)
         status = room_operand(room, c, INPUT_K, sequence, kv_head, keys, &w.key, error);
     if (status == STATUS_OK)
@@ -475,7 +478,7 @@ static void keys_add(const struct work *w, int64_t rows, int64_t skipped, int d,
     for (int64_t i = 0; i < rows * d; i++) {
         twin[i] += sums[i];
         if (w->rest)
-            residual[i] += sums[(int64_t)ROWS_MAX * d + i];
+            residual[i] += sums[w->rows * d + i];
     }
 }
 
@@ -547,7 +550,7 @@ enum status matrix_keys(const struct cp_case *c, bool reference, int sequence, i
     int64_t count = length(keys);
     int group = c->heads / c->kv_heads;
     struct work w;
-    enum status status = work_init(&w, c, sequence, reference, PART_STRIDE, count, room, error);
+    enum status status = work_init(&w, c, sequence, reference, PART_STRIDE, 0, count, room, error);
     if (status != STATUS_OK)
         return status;
     memset(e->terms, 0, (size_t)count * sizeof(double));
