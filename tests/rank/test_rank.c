@@ -286,7 +286,7 @@ START_TEST(a_case_of_another_world_size_is_refused)
     struct world *w = world_create(2);
     model_case(&c, 0, 3, DTYPE_BF16);
     ck_assert_int_eq(world_run_on(w, &c, reports, &error), STATUS_INVALID_ARGUMENT);
-    ck_assert_str_eq(error.text, "world_size 3 reached a pool of 2 ranks");
+    ck_assert_str_eq(error.text, "a job with world_size 3 was sent to a pool of 2 ranks");
     ck_assert_int_eq(world_failure(w)->kind, FAILURE_OWN);
     world_destroy(w);
     w = world_create(2);
