@@ -174,7 +174,7 @@ bias_block_load(const struct forward_work &work, const struct work_fragment &fra
 // Where a fragment's bias is in the map.
 struct bias_box {
     int column, row; // of the tile's row 0 and key 0
-    bool mapped;
+    bool mapped;     // boxes may begin there
 };
 
 static __device__ __forceinline__ struct bias_box bias_box_of(const struct sm90_forward &args,
@@ -183,7 +183,8 @@ static __device__ __forceinline__ struct bias_box bias_box_of(const struct sm90_
     if (!args.bias_mapped)
         return {0, 0, false};
     const int64_t stride = args.work.bias_query_stride, row = at / stride;
-    return {(int)(at - row * stride), (int)row, at >= 0 && row < SM90_MATRIX_MOST};
+    const int column = (int)(at - row * stride);
+    return {column, (int)row, at >= 0 && row < SM90_MATRIX_MOST && column % CHUNK_ELEMENTS == 0};
 }
 
 // Whether all rows of a tile see all keys of the block, and a copy of boxes can have it.

@@ -44,7 +44,8 @@ struct sm90_matrix {
 bool sm90_matrix_fits(const struct sm90_matrix *matrix);
 
 // A map with the dimensions column and row, and boxes of 64 columns, 32 of fp32, and `box_rows`
-// rows, 1..256, in swizzled rows of 128 bytes.
+// rows, 1..256, in swizzled rows of 128 bytes. A copy of a box that does not begin at a multiple of
+// 16 bytes is an illegal instruction.
 cudaError_t sm90_matrix_map(const struct sm90_matrix *matrix, int32_t box_rows, CUtensorMap *map);
 
 // The rows that slices name on one side, as positions and residues of their row step.

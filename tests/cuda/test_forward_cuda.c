@@ -358,12 +358,13 @@ static void many_tiles(void)
     }
 }
 
-// The same with a bias, a cap, and both. Rows of the bias begin at multiples of 16 bytes or do not.
+// The same with a bias, a cap, and both. Rows of the bias begin at multiples of 16 bytes or do not,
+// and with windows what tiles see of them begins anywhere.
 static void many_tiles_with_features(void)
 {
-    for (int i = 0; i < (harness_small() ? 3 : 12); i++) {
-        struct trial t =
-            trial_of_many(many_widths[i / 3], 8, SLICE_UNBOUNDED, i % 2 ? SLICE_UNBOUNDED : 0);
+    for (int i = 0; i < (harness_small() ? 3 : 24); i++) {
+        struct trial t = trial_of_many(many_widths[i / 3 % 4], 8, i < 12 ? SLICE_UNBOUNDED : 300,
+                                       i % 2 ? SLICE_UNBOUNDED : 0);
         struct problem *p = &t.problem;
         t.wants_max = true;
         if (i % 3 != 0)
