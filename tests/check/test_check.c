@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A check says of the same results what the ranks of a daemon say, to the last bit: figures, and
-// the sentence that explains a fail.
+// A check gives the same figures, bit for bit, and the same diagnosis as the ranks of a daemon.
 #include "tests/support/runner.h"
 
 #include <math.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a check does on the host for memory of a device: given inputs come from there, expectations
-// and the bias of named tokens go there. The device is made up: its pointers lead nowhere.
+// The host's part of a check in device memory: it copies given inputs from the device, and expected
+// values and the bias of placed tokens to it. The device is simulated, with invalid pointers.
 #include "tests/support/runner.h"
 
 #include <stdint.h>

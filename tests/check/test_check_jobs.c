@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checks of collectives and linear layers that the caller has computed: right ones pass, mistakes
-// are named, and what is no memory of a tensor is refused.
+// Checks of collectives and linear layers that the caller has computed: right results pass,
+// mistakes are diagnosed, wrong buffers are refused.
 #include "tests/support/runner.h"
 
 #include <stdio.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checks of collectives and layers on memory of a device say what they say on the host. The device
-// is made up: its pointers lead nowhere but through the judges that it names.
+// Checks of collectives and layers in device memory give the same verdicts as on the host. The
+// device is simulated: only its judges can use its pointers.
 #include "tests/support/runner.h"
 
 #include <stdint.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a program outside this tree does with the installed library; built by `make installcheck`.
+// A program outside of this tree that uses the installed library; built by `make installcheck`.
 #include <cpattn.h>
 #include <stdio.h>
 #include <string.h>

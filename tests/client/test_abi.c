@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A program that was compiled against an earlier <cpattn.h> goes on working: members stay where
-// they are, and numbers keep their meaning. What is added comes behind, and into these lists. On
-// machines of 64 bits; others have no programs that run already.
+// Binary compatibility of <cpattn.h>: members keep their offsets, and numbers their meaning. New
+// members are added at the end of their struct and to these lists. For 64-bit machines.
 #include <check.h>
 #include <stddef.h>
 #include <stdlib.h>

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention of a client's own tensors through the real daemon: what comes back is what was asked
-// for.
+// Attention of a client's tensors through the real daemon: all requested results arrive.
 #include "tests/support/runner.h"
 
 #include <math.h>

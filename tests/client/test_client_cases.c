@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the library knows without a daemon: cases, their fields, the names of codes.
+// The library without a daemon: cases, their fields, the names of codes.
 #include <string.h>
 
 #include "client/cpattn.h"

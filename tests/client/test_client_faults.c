@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The library when things go wrong around it: no daemon, a hanging one, one that dies, forks, and
-// clients that come and go by the thousand.
+// Faults around the library: no daemon, a hanging daemon, a dying daemon, forks, and thousands of
+// short-lived clients.
 #include <dirent.h>
 #include <fcntl.h>
 #include <pthread.h>

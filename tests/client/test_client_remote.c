@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The library and a daemon on a network, with TLS and without: what it takes, and what is said when
-// something is missing.
+// The library and a daemon on a network, with and without TLS: required credentials, and the
+// messages if one is missing.
 #include "tests/support/runner.h"
 
 #include <stdio.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The library follows events: all of them in order, with what was lost, over a new life of the
+// The library follows events: in order, with the number of lost ones, across a restart of the
 // daemon.
 #include <string.h>
 

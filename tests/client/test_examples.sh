@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# The examples do what they promise, against a daemon with real ranks: the harnesses in C and in Python
-# pass, end as they say without a daemon and on an interrupt, and live through a daemon that is killed.
-# The program of cpattn(3) runs. Prints TAP.
+# The examples work against a daemon with real ranks: the harnesses in C and in Python pass, have the documented exit
+# status without a daemon and after an interrupt, and survive a daemon that is killed. The program of cpattn(3) runs.
+# Prints TAP.
 set -u
 : "${top_srcdir:=.}" "${top_builddir:=build}"
 # shellcheck source=tests/support/tap.sh

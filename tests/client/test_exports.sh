@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# libcpattn.so gives away what <cpattn.h> and <cpattn_watch.h> declare, all of it and nothing else, and still all that a
-# program may have been linked with; what is added goes into tests/client/exported.txt. libcpattn-check.so gives
-# away what <cpattn_check.h> declares, libcpattn-guest.so what <cpattn_guest.h>. Prints TAP.
+# libcpattn.so exports exactly the functions of <cpattn.h> and <cpattn_watch.h>, and all of tests/client/exported.txt,
+# which lists every function ever exported. libcpattn-check.so exports those of <cpattn_check.h>, libcpattn-guest.so
+# those of <cpattn_guest.h>. Prints TAP.
 set -u
 : "${top_srcdir:=.}" "${top_builddir:=build}"
 library=$top_builddir/client/.libs/libcpattn.so

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# The client of doc/protocol.md does as written what it promises, and the page names every method and every
-# code to retry by as the .proto has them. Prints TAP.
+# The client of doc/protocol.md works as printed, and the page names every method and every code of the .proto. Prints
+# TAP.
 # shellcheck disable=SC2016 # backquotes are Markdown's
 set -u
 : "${top_srcdir:=.}" "${top_builddir:=build}"

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory that runs out, at every place where it can: the first allocation fails, then the second
-// and so on, those of the libraries below included, until one life of a part needs no more. Each
-// time the part has to say RESOURCE_EXHAUSTED, or do without, and to give back what it has. The
-// server and the client's library have the same in tests of their own.
+// Failing allocations at every place: the first allocation of a part fails, then the second, and so
+// on, including those of libraries. Each time the part must return RESOURCE_EXHAUSTED or continue
+// without the memory, and must free everything. Server and client library have tests of their own.
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A pool core under a test's hand: events are given one by one, actions are expected one by one,
-// the clock stands still unless it is moved. Every event ends with core_assert().
+// A pool core for tests: the test sends single events, expects single actions, and moves the clock.
+// Every event ends with core_assert().
 #ifndef CPATTN_TESTS_CORE_CORE_FIXTURE_H
 #define CPATTN_TESTS_CORE_CORE_FIXTURE_H
 

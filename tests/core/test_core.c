@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the pool core does about each event: jobs, ranks, deadlines.
+// The pool core: events of jobs and ranks, deadlines.
 #include <string.h>
 
 #include "tests/core/core_fixture.h"

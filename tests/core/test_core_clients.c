@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the pool core does about clients: a full queue, ids, cancelling, cases that kill.
+// The pool core: a full queue, request ids, cancelling, cases that kill their pools.
 #include <string.h>
 
 #include "tests/core/core_fixture.h"

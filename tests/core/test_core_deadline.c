@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the pool core refuses because it cannot be done in time, by the bounds of the jobs.
+// The pool core: refusal of deadlines that cannot be met, by the lower bounds of jobs.
 #include <string.h>
 
 #include "tests/core/core_fixture.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pools of guests in the core: their own, on the devices of all.
+// The pool core: pools of guests, which share the devices.
 #include <string.h>
 
 #include "tests/core/core_fixture.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pools over several hosts, and hosts that are lost.
+// The pool core: pools over several hosts, and lost hosts.
 #include <stdio.h>
 #include <string.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The parts of the pool core that stand alone: timers, the table of ids, poison; and short
-// memory.
+// Single modules of the pool core: timers, the table of ids, users, poison; and failing
+// allocations.
 #include <stdlib.h>
 #include <string.h>
 

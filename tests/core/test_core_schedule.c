@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the pool core does about many: devices, fairness, room; the end and the view.
+// The pool core: scheduling of many jobs on devices, fairness, limits of ranks and pools, draining,
+// status.
 #include <string.h>
 
 #include "tests/core/core_fixture.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Hot spares in the pool core: when one takes over, and what comes of those that are lost.
+// The pool core: hot spares take over, and lost ones are replaced.
 #include <signal.h>
 
 #include "tests/core/core_fixture.h"

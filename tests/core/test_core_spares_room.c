@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Hot spares in the pool core: whom they make way for, when they go, and who is told of them.
+// The pool core: hot spares make room for other pools, idle out, and appear in the status.
 #include "tests/core/core_fixture.h"
 #include "tests/support/runner.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the pool core does about starts that fail: pauses, patience, another pool.
+// The pool core: failing starts, pauses, patience, other pools.
 #include <string.h>
 
 #include "tests/core/core_fixture.h"

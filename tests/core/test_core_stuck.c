@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks that were killed and are not reaped: what the pool core still does, and for whom not.
+// The pool core: ranks that were killed and are not reaped.
 #include <string.h>
 
 #include "tests/core/core_fixture.h"

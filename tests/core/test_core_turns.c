@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Users take turns, weighed by the device time that they have used.
+// The pool core: turns of users by used device time.
 #include <string.h>
 
 #include "tests/core/core_fixture.h"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The simulator of the pool core, by itself or under Check; see tests/core/sim/sim.h and usage().
+// The simulator of the pool core, as a program or under Check; see tests/core/sim/sim.h and
+// usage_text.
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>

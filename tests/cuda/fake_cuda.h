@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// As much of CUDA, of the CUDA backend and of the transport over NCCL as the executor of plans on a
-// device needs, on the host: streams are queues whose heads run, when the test lets them, in any
-// order that streams, events and messages leave open. What runs are the operations of the CPU
-// backend.
+// A simulated runtime on the host: the parts of CUDA, of the CUDA backend and of the NCCL transport
+// that the executor needs. Streams are queues; the test runs their heads in any order that streams,
+// events and messages permit. The operations are those of the CPU backend.
 #ifndef CPATTN_TESTS_CUDA_FAKE_CUDA_H
 #define CPATTN_TESTS_CUDA_FAKE_CUDA_H
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Graphs of the made-up runtime: what is put on captured streams is kept, and put on streams of the
-// graph's own each time that it is launched, with copies of its arguments. Exchanges stay on their
-// transport's stream.
+// Graphs of the simulated runtime: work on captured streams is stored with copies of its arguments,
+// and enqueued on streams of the graph at each launch. Exchanges stay on their transport's stream.
 #include <stdlib.h>
 
 #include "tests/cuda/fake_stream.h"

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The frame of test programs that run on a device. They need no more than the C library and the
-// driver, so that they run on a bare GPU node.
+// The main part of test programs that run on a device. They need only the C library and the driver,
+// so that they run on a bare GPU node.
 //
-// A program prints TAP and ends with status 0, 1 where a test failed, or 77 where there is no
-// device. Arguments choose the tests whose names contain one of them. In the environment:
+// A program prints TAP and ends with status 0, 1 if a test failed, or 77 without a device.
+// Arguments select the tests whose names contain one of them. In the environment:
 //     CPATTN_TEST_SEED   of all random numbers; else another one each time, printed first
 //     CPATTN_TEST_SMALL  not empty: sizes for tools that slow the device down a hundred times
 #ifndef CPATTN_TESTS_CUDA_HARNESS_H

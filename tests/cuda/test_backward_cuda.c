@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Backward on the device against the CPU backend: drawn problems of every type, width, mask, bias
-// and layout, with NaN wherever neither may read.
+// Backward on the device against the CPU backend: random problems of every type, width, mask, bias
+// and layout, with NaN in memory that must not be read.
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A check of results in device memory says what the ranks of a daemon say on the device, to the
-// last bit, however the results lie; and what it says of named tokens.
+// A check of results in device memory gives the same figures, bit for bit, as the ranks of a daemon
+// on the device, with any strides; and checks of placed tokens.
 #include <math.h>
 #include <pthread.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A check with given inputs says on the device what it says on the host, and hands out the same
-// inputs and expectations there.
+// A check with given inputs gives the same verdict, inputs and expected values on the device as on
+// the host.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checks of collectives and layers in device memory: inputs have the bits of the host's, and
-// results the verdict of the host, wherever they lie and whatever stream they come from.
+// Checks of collectives and layers in device memory: inputs have the same bits as on the host, and
+// results the same verdict, at any address and on any stream.
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Collectives on a device: the elements' operations against those of the CPU, bit for bit, and the
-// judge against that of the host.
+// Collectives on a device: reductions compared with the CPU, bit for bit, and the judge compared
+// with the host's.
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The arena of a device on a made-up allocator: needs the toolkit's headers and no device.
+// The arena of a device with a simulated allocator: needs the toolkit's headers and no device.
 #include <cuda_runtime_api.h>
 #include <stdbool.h>
 #include <stdlib.h>

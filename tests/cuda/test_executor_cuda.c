@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The executor of plans on a device, on a runtime that is made up (tests/cuda/fake_cuda.h):
-// whatever order streams and events leave open, the bits are those of the CPU's executor.
+// The executor of plans on a device, with a simulated runtime (tests/cuda/fake_cuda.h): in every
+// order that streams and events permit, the bits are those of the CPU's executor.
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>

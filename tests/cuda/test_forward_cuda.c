@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Forward on the device against the CPU backend: drawn problems of every type, width, mask and
-// layout, with NaN wherever neither may read nor write.
+// Forward on the device against the CPU backend: random problems of every type, width, mask and
+// layout, with NaN in memory that must not be read or written.
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

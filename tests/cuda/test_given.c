@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Given inputs on a device, with a runtime that is made up: its memory is the host's. A rank of the
-// CPU whose inputs are filled as those of a device are has the figures of one that does it by
-// itself, and the judge gets the tensors as they are given.
+// Given inputs on a device, with a simulated runtime in host memory. A CPU rank whose inputs are
+// filled by the device's code has the same figures as a plain CPU rank, and the judge gets the
+// given tensors.
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cases of a client's inputs on a device: given what would have been drawn they have the bits and
-// the figures of the drawn case, and other inputs pass, too.
+// Cases with a client's inputs on a device: with the drawn inputs as given ones, bits and figures
+// are those of the drawn case; other inputs pass, too.
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>

@@ -3,8 +3,8 @@
 // random, give the same bits, verified ones pass, and the ranks serve on.
 //
 // Prints TAP; status 77 where there are not two devices. Arguments: rounds [20], the first seed
-// [drawn], the longest sequence [300], repeats in a row [4]. CPATTN_TRANSPORT=nccl has exchanges
-// captured that NCCL does. With CPATTN_TEST_RANKS_PER_GPU=2 one device suffices.
+// [drawn], the longest sequence [300], repeats in a row [4]. With CPATTN_TRANSPORT=nccl exchanges
+// of NCCL are captured. With CPATTN_TEST_RANKS_PER_GPU=2 one device suffices.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Guests of a daemon with GPUs: PyTorch's attention and a ring are judged on the device, whatever a guest
-# does wrong is answered in a sentence, and the next case runs. Prints TAP; without a GPU, or without a
-# PyTorch that has it, it says so and tests nothing. One GPU suffices: two ranks share it.
+# Guests of a daemon with GPUs: PyTorch's attention and a ring are judged on the device, mistakes of a guest are
+# answered with a message, and the next case runs. Prints TAP; skipped without a GPU or without a PyTorch for it. One
+# GPU suffices: two ranks share it.
 set -u
 : "${top_srcdir:=.}" "${top_builddir:=build}"
 # shellcheck source=tests/support/tap.sh

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a rank draws, moves and judges on the device, byte by byte against the host.
+// Inputs, copies and padding on the device, compared with the host byte by byte.
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

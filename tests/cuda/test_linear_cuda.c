@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What linear layers do on a device, against the CPU: as near as roundings of the dtype and the
-// functions of fp32 allow.
+// Operations of linear layers on a device, compared with the CPU within the rounding of the dtype
+// and of fp32 functions.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The judge of linear layers on a device against that of the host: inputs bit for bit, references
-// as near as sums in fp64 in another order are, results as they were read.
+// The judge of linear layers on a device compared with the host's: inputs bit for bit, references
+// up to the order of fp64 sums.
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The small operations of the table, against those of the CPU.
+// The elementwise operations of the backend, compared with the CPU's.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

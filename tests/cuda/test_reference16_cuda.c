@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The fast reference of 16-bit cases against that in fp64: what it is off by must be small beside
-// the errors of the twin, in whose units results are judged.
+// The fast reference of 16-bit cases compared with fp64: its errors must be small compared with the
+// twin's.
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Messages of a device's memory over the sockets of ranks, with a runtime that is made up: its
-// memory is the host's. Ranks are threads.
+// Messages in device memory over the sockets of ranks, with a simulated runtime in host memory.
+// Ranks are threads.
 #include <pthread.h>
 #include <string.h>
 #include <sys/socket.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Verification on the device: right results of any case pass, wrong ones are noticed where they
-// are. Ranks are threads that share the device.
+// Verification on the device: right results of any case pass, wrong ones are found at their place.
+// Ranks are threads that share the device.
 #include <math.h>
 #include <pthread.h>
 #include <stdio.h>

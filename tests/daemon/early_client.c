@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Clients that go away early, or never: early_client SOCKET COUNT WHEN.
-// dial: in the middle of connecting, each in a process of its own, in turn: a bare connect and
-// close, the same non-blocking, and clients of the library that close, exit or are killed while
-// they dial. request: in the middle of a request. flood: one that asks and reads without end.
+// Clients that leave early: early_client SOCKET COUNT WHEN. dial: while connecting, each in its own
+// process, in turn: connect and close, the same non-blocking, and clients of the library that
+// close, exit or are killed. request: in the middle of a request. flood: one client that sends
+// requests and reads endlessly.
 #include <errno.h>
 #include <nng/nng.h>
 #include <nng/protocol/reqrep0/req.h>

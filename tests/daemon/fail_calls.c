@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Loaded in front of the C library (LD_PRELOAD): CPATTN_FAIL="NAME N" makes the N-th call of that
-// name fail, once, as the system would, and creates the file CPATTN_FAIL_FILE then. Names that
-// stand for several functions: "memory" for malloc, calloc and realloc, except those of libev,
-// which ends the process, and those of libseccomp; "filter" for the ones of libseccomp alone;
-// "unpack" for what decodes messages of the wire. With CPATTN_SLOW_CLONE=N each clone takes N
-// microseconds longer.
+// name fail once, like a failure of the system, and creates the file CPATTN_FAIL_FILE. Names of
+// several functions: "memory" for malloc, calloc and realloc, except those of libev, which ends the
+// process, and those of libseccomp; "filter" for those of libseccomp only; "unpack" for the
+// decoding of wire messages. With CPATTN_SLOW_CLONE=N each clone takes N microseconds longer.
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A daemon that listens on 127.0.0.1, and clients of it made by hand. Every function fails the
+// A daemon that listens on 127.0.0.1, and clients that send raw bytes. Every function fails the
 // running test when it cannot do its work.
 #ifndef CPATTN_TESTS_DAEMON_NET_CLIENT_H
 #define CPATTN_TESTS_DAEMON_NET_CLIENT_H

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stands in for cpattn-rank in tests of the daemon: computes nothing, and misbehaves on request.
-// What the last rank of a pool does with a case stands in the case's label; a world of 5 to 7 ranks
-// does not come up at all. Whoever is of its user may trace it.
+// Replaces cpattn-rank in tests of the daemon: computes nothing, and misbehaves on request. The
+// label of a case tells what the last rank of the pool does; pools of 5 to 7 ranks do not start.
+// Processes of the same user may trace it.
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>

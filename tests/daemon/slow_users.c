@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// For LD_PRELOAD: looking a user up takes until the file that CPATTN_SLOW_USERS names is gone, as
+// For LD_PRELOAD: looking up a user waits until the file named by CPATTN_SLOW_USERS is removed, as
 // with a directory service that does not answer.
 #include <dlfcn.h>
 #include <pwd.h>

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The real daemon with the real ranks: cases, ranks that die under them, deadlines, queue, cancel,
-// and what is left behind.
+// The real daemon with the real ranks: cases, dying ranks, deadlines, queue, cancelling, and leaks.
 #include "tests/support/runner.h"
 
 #include <signal.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A request that is made again, by the same client or another: it is not run a second time, and
-// whoever asks gets the one answer there is.
+// A request that is repeated by the same client or another: it does not run again, and every client
+// gets the same answer.
 #include "tests/support/runner.h"
 
 #include <signal.h>

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who comes in to a daemon on a network with TLS: certificates, tokens, and what is refused for
-// them.
+// Access to a daemon on a network with TLS: certificates, tokens, and refusals.
 #include "tests/support/runner.h"
 
 #include <signal.h>

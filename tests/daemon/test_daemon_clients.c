@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Requests that err or lie, and settings that are wrong: the daemon answers with what is wrong.
+// Invalid requests and wrong settings: the daemon's messages name the mistake.
 #include "tests/support/runner.h"
 
 #include <fcntl.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What cannot be done in time is refused at once; what could be is not.
+// Deadlines that cannot be met are refused at once; others are not.
 #include "tests/support/runner.h"
 
 #include <stdio.h>

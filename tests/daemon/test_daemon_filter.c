@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks whose system calls are filtered: real ones do their work, and one that tries what it has no
-// use for is refused.
+// Filtered system calls of ranks: real ranks work, and unneeded calls fail.
 #include "tests/support/runner.h"
 
 #include <stdio.h>

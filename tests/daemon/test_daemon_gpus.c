@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The daemon with GPUs: a script stands in for their rank program. It lists devices that are not
-// there and runs ranks of the CPU backend, after it has noted which device each was given.
+// The daemon with simulated GPUs: a script replaces their rank program. It lists devices, and runs
+// ranks of the CPU backend after it has recorded their devices.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

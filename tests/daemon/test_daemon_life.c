@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The life of the real daemon: drain, stop, restart over what a killed one left, two on one socket,
-// what it tells the service manager, how small it is.
+// Start and end of the real daemon: drain, stop, restart after a kill, two daemons on one socket,
+// messages to the service manager, memory.
 #include "tests/support/runner.h"
 
 #include <poll.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a rank is limited to from outside, before it runs its first instruction.
+// Limits of a rank that the daemon sets before the rank's first instruction.
 #include "tests/support/runner.h"
 
 #include <sched.h>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Metrics, liveness and readiness over HTTP: the text is what Prometheus reads, checked strictly;
-// only the loopback interface serves it; who asks badly, or without end, disturbs nobody.
+// Metrics, liveness and readiness over HTTP: the text is strictly checked against the format of
+// Prometheus; only the loopback interface serves it; invalid or endless requests disturb no other
+// client.
 #include "tests/support/runner.h"
 
 #include <ctype.h>

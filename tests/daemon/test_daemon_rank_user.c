@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks that run as another user than the daemon. It takes root to make them.
+// Ranks that run as another user than the daemon. Needs root.
 #include "tests/support/runner.h"
 
 #include <grp.h>

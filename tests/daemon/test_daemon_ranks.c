@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The real daemon with ranks that misbehave in every way they can (tests/daemon/odd_rank.c): each
-// costs one case and one pool, the answer says what happened, and the next case runs.
+// The real daemon with ranks that misbehave in many ways (tests/daemon/odd_rank.c): each costs one
+// case and one pool, the answer tells the cause, and the next case runs.
 #include "tests/support/runner.h"
 
 #include <errno.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Clients that lie, hang, flood or die, as connections to the real daemon: it drops them, and
-// serves the others all the while.
+// Connections to the real daemon that send invalid bytes, hang, flood or die: it drops them, and
+// serves the others meanwhile.
 #include "tests/support/runner.h"
 
 #include <errno.h>

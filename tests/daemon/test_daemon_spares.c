@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The real daemon with hot spares: who works, who stands by, and what becomes of both.
+// The real daemon with hot spares: leading and standby pools, and their losses.
 #include "tests/support/runner.h"
 
 #include <signal.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The start of a pool of 64 ranks, with processes that take long to make: the daemon serves
-// meanwhile, and copes with what happens before the last of them is there.
+// The start of a pool of 64 ranks with slow process creation: the daemon serves meanwhile, and
+// handles faults before the last rank exists.
 #include "tests/support/runner.h"
 
 #include <signal.h>

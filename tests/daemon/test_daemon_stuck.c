@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks that do not end when they are killed. A process that is traced stands for one that a driver
-// holds: it is dead, but its tracer's to reap, and the tracer never looks. The daemon answers in
-// time, works on with the devices that are left, waits for nothing, and is as before when the rank
-// is let go.
+// Ranks that do not end when they are killed. A traced process plays one that a driver holds: it is
+// dead, but its tracer does not wait for it. The daemon answers in time, continues with the other
+// devices, does not wait, and uses the device again when the rank is released.
 #include "tests/support/runner.h"
 
 #include <errno.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Subjects of certificates as users of a daemon on a network: in the log, in the status, in whose
-// requests are whose, and in who is served.
+// Subjects of certificates as users of a daemon on a network: log, status, ownership of requests,
+// allowed subjects.
 #include "tests/support/runner.h"
 
 #include <endian.h>

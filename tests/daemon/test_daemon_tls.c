@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The daemon on a network with TLS: the wire, and clients that mean it no good.
+// The daemon on a network with TLS: the wire, hostile clients.
 #include "tests/support/runner.h"
 
 #include <endian.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who may use the daemon, and how much of it. Other users are played by a child of this process,
-// which takes root; without it these tests are left out.
+// Allowed users, administrators and shares of users. A child process plays other users, which needs
+// root; without root these tests are skipped.
 #include "tests/support/runner.h"
 
 #include <stdio.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the daemon tells those who watch: cases, pools, devices, in order, and nothing twice; how
-// many may wait, and what becomes of who is slow.
+// Watchers of the daemon: events of cases, pools and devices in order, each once; limits of
+// watchers; slow watchers.
 #include "tests/support/runner.h"
 
 #include <signal.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Descriptors that are not what they should be, requests whose tensors do not fit, clients that
-// die: each is answered in a sentence, and nobody is harmed.
+// Wrong descriptors, tensors that do not fit, dying clients: each is answered with a message and
+// affects no other client.
 #include "tests/support/runner.h"
 
 #include <fcntl.h>

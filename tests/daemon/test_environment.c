@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The real daemon where the system has run out of something: it says so, goes on serving, and is as
-// before once there is enough again.
+// The real daemon without a system resource: it reports that, continues to serve, and recovers when
+// the resource is available.
 #include "tests/support/runner.h"
 
 #include <errno.h>

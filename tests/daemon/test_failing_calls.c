@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The real daemon while one system call or one allocation fails: the first of its kind, the second
-// and so on (tests/daemon/fail_calls.c). Either the daemon does not start, says why, and leaves
-// nothing behind; or it serves: an answer that is refused says so, a client may lose its
-// connection, the next case passes, and the daemon ends with status 0. One line of TAP for each
-// kind of call.
+// and so on (tests/daemon/fail_calls.c). Either the daemon does not start, reports the reason, and
+// leaves nothing behind; or it serves: a refusal has a reason, a client may lose its connection,
+// the next case passes, and the daemon ends with status 0. One line of TAP for each kind of call.
 #include <dirent.h>
 #include <fcntl.h>
 #include <signal.h>

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every state of a rank, and in each every way to misbehave (common/fault.h). A cell: a pool of two
-// is warm, rank 1 has an order, one case meets the fault and a second waits behind it. The first is
-// answered once, as it must be, with the rank that was the cause; the second runs; the pool is back
-// and the daemon holds no more descriptors and children than before. A few processes, each with
-// a daemon of its own, take the cells one after the other. One line of TAP a cell.
+// Every kind of misbehaviour (common/fault.h) in every state of a rank. A cell: a pool of two is
+// warm, rank 1 has a fault, one case meets the fault and a second case waits. The first is answered
+// once, as expected, with the causing rank; the second runs; the pool is up again and the daemon
+// has no more descriptors and children than before. Several processes with one daemon each run the
+// cells. One line of TAP a cell.
 #include <string.h>
 #include <unistd.h>
 

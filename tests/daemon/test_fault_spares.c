@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What can happen to a pool that stands by. A cell: a pool of two is warm and so is its spare; the
-// spare is started anew, and its rank 1 meets the fault: while it starts, or when it has nothing to
-// do. The pool that works does not notice. Then that is killed, and the spare, or whatever has
-// become of it, has to stand in: a case is answered as it must be, the next one passes, and there
-// is a pool and a spare again. tests/daemon/test_fault_matrix.c has the states of a pool that
-// works.
+// Faults of a standby pool. A cell: a pool of two and its spare are warm; the spare is restarted,
+// and its rank 1 meets the fault during the start or when idle. The working pool is not affected.
+// Then the working pool is killed, and the spare or its replacement takes over: a case is answered
+// as expected, the next one passes, and there is a pool with a spare again.
+// tests/daemon/test_fault_matrix.c has the states of a pool that works.
 #include <signal.h>
 #include <string.h>
 #include <unistd.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the daemon believes of the program that lists GPUs: scripts stand in for it.
+// The daemon reads the list of GPUs: scripts replace the program that prints it.
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>

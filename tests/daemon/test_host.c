@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What control groups leave of the machine's memory.
+// Memory limits of control groups.
 #include "daemon/machine/host.h"
 
 #include <stdio.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rounds of the daemon's loop: how long they were.
+// The durations of the rounds of the daemon's loop.
 #include "daemon/service/loop_lag.h"
 
 #include <time.h>

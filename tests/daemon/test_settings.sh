@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# The file of settings that is installed: it has every setting of the daemon and no other, changes
-# nothing as it is, and each of its lines is understood. Prints TAP.
+# The installed settings file: it has exactly the settings of the daemon, changes nothing, and each of its lines is
+# valid. Prints TAP.
 set -u
 : "${top_srcdir:=.}" "${top_builddir:=build}"
 # shellcheck source=tests/support/tap.sh

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The bound of a case's run time, against times that were measured.
+// The lower bound of a case's running time, compared with measured times.
 #include "daemon/machine/time_bounds.h"
 
 #include <string.h>

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# The systemd unit: understood by systemd, and no more exposed than 2.5 of 10. Prints TAP.
+# The systemd unit: valid for systemd, with an exposure level of at most 2.5 of 10. Prints TAP.
 set -u
 : "${top_srcdir:=.}" "${top_builddir:=build}"
 unit=$top_builddir/systemd/cpattnd.service

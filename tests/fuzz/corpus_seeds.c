@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes messages as they really travel, for the fuzzers to begin with:
+// Writes valid messages as a start for the fuzzers:
 //     corpus_seeds tests/fuzz/corpus
 // Fills request/ and reply/ there; the files are named by what is in them.
 #include <stdio.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Any datagram a rank may send: received as a frame or refused with a sentence.
+// Any datagram of a rank is received as a frame or refused with a reason.
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Any text as the daemon's settings file, read as the daemon reads it: settings that are in their
-// ranges and come out the same when they are read again, or a refusal with a sentence that a
-// terminal may show.
+// Any text as the daemon's settings file: settings within their ranges, the same when they are read
+// again, or a refusal without control characters.
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Any bytes as the life of a pool core: the first four say how it is set up, the rest are events.
-// The world keeps to what daemon/core/core.h asks of a shell and of ranks, and to nothing else:
-// ranks say what they like and when. After each event the core's invariants hold, what it did is
-// what it may do, and in the end every admitted job was answered exactly once.
+// Any bytes as a history of a pool core: the first four bytes are the configuration, the others are
+// events. The world only follows the contract of daemon/core/core.h; ranks send any messages at any
+// time. After each event the core's invariants hold and its actions are legal; at the end every
+// admitted job was answered exactly once.
 #include <string.h>
 
 #include "common/report.h"

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Any bytes a client may send, through a unix socket and over TCP, the first of which cuts the rest
-// into pieces: what is told of a
-// stream does not depend on how it comes, frames are within their bounds and inside the stream, and
-// a stream that was broken once stays so.
+// Any bytes of a client on a unix socket and over TCP; the first byte tells how the rest is split.
+// The result does not depend on the split, frames are within their bounds and inside the stream,
+// and a broken stream stays broken.
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>

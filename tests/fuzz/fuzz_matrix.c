@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Any text as a matrix file: a tree, a matrix and a list of cases that hold together, or a refusal
-// with a sentence.
+// Any text as a matrix file: a consistent tree, matrix and list of cases, or a refusal with a
+// reason.
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

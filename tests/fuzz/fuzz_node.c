@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Any bytes on the connection between daemon and agent: messages are within their bounds and as
-// they were sent, or the connection ends with a sentence; a START that is taken names only ranks,
-// hosts and devices that can be.
+// they were sent, or the connection ends with a reason; an accepted START has only valid ranks,
+// hosts and devices.
 #include <ev.h>
 #include <stdbool.h>
 #include <stdint.h>

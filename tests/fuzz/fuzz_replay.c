@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Feeds a fuzz target the files of its corpus, so that whatever a fuzzer found once is tried by
-// every `make check`. Linked in libFuzzer's place. The corpus of fuzz_NAME lies in
-// tests/fuzz/corpus/NAME; files named on the command line are tried instead.
+// Runs a fuzz target on the files of its corpus, so that every `make check` repeats the inputs that
+// a fuzzer has found. Replaces libFuzzer. The corpus of fuzz_NAME is tests/fuzz/corpus/NAME; files
+// on the command line are used instead.
 #include <dirent.h>
 #include <errno.h>
 #include <stdint.h>

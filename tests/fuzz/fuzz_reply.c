@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Any bytes a daemon may answer: a reply that survives being sent on, or refused with a sentence.
+// Any bytes of a daemon's answer: a reply that is unchanged after encoding and decoding, or a
+// refusal with a reason.
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

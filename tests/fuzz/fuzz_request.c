@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Any bytes a client may send: a request that survives being sent on, or refused with a sentence.
+// Any bytes of a client: a request that is unchanged after encoding and decoding, or a refusal with
+// a reason.
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

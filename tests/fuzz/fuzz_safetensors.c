@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Any text as the header of a safetensors file: tensors that share the file's bytes among them, or
-// a refusal with a sentence. The first two bytes say how many bytes of elements follow the header.
+// Any text as the header of a safetensors file: tensors that divide the file's bytes, or a refusal
+// with a reason. The first two bytes are the number of bytes of elements behind the header.
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>

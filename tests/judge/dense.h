@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention by its definition a second time: dense arrays, one loop per index, the mask stated
-// another way than in the reference.
+// A second implementation of attention from its definition: dense arrays, one loop per index, with
+// the mask written differently from the reference.
 #ifndef CPATTN_TESTS_JUDGE_DENSE_H
 #define CPATTN_TESTS_JUDGE_DENSE_H
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // One case of 512 tokens, 4 heads of 64 and no mask on one rank, whose tensors are judged one by
-// one, each by nothing but its own rules: what verdicts notice of an error, and what they do not.
+// one, each by its own rules: which errors verdicts notice, and which they do not.
 #ifndef CPATTN_TESTS_JUDGE_POWER_H
 #define CPATTN_TESTS_JUDGE_POWER_H
 

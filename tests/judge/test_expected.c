@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The fast reference against the one in fp64, with AMX where there is one and without: what it is
-// off by is next to nothing beside the errors of the twin, which it is the measure of.
+// The fast reference compared with fp64, with AMX if available and without: its errors are
+// negligible compared with the twin's.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether verdicts can be believed: each deliberate error of tests/mutations must be noticed by a
-// whole case, in the tensors where it is expected and in no other. Prints what noticed it, and what
-// the elementwise tolerances and inputs of TransformerEngine's tests would have noticed alone.
+// Each deliberate error of tests/mutations must be noticed by the verdict of a whole case, in
+// exactly the expected tensors. Prints the rules that noticed it, and whether the elementwise
+// tolerances and inputs of TransformerEngine's tests would have noticed it.
 #include "tests/support/runner.h"
 
 #include <stdio.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a verdict has to notice in every tensor by itself, for each dtype and each kind of inputs:
-// one key of 512 that is left out, one pair of a thousand that is left out, a tile of keys that a
-// tile of queries does not see, and with bf16 an RMS error of 0.6 %. Exact results pass.
+// Errors that the verdict must notice in every single tensor, for each dtype and each kind of
+// inputs: one missing key of 512, one missing pair of a thousand, a tile of keys that a tile of
+// queries does not see, and with bf16 an RMS error of 0.6 %. Exact results pass.
 #include "tests/support/runner.h"
 
 #include <math.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The reference against the definition written a second time (tests/judge/dense.h), and its
-// gradients against finite differences of that one's forward loop.
+// The reference compared with a second implementation (tests/judge/dense.h), and its gradients with
+// finite differences of that implementation's forward.
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

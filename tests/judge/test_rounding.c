@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Kernels on matrix units round P and dS to the dtype before they multiply by them; others round P
 // against an older row maximum, partial results before they are merged, or O before delta. None of
-// that is an error: with the CPU's kernels made to do so, every case passes. CPATTN_ROUNDING_CASES
-// is the number of cases for each kind of kernel.
+// this is an error: CPU kernels that round in these ways pass every case. CPATTN_ROUNDING_CASES is
+// the number of cases for each kind of kernel.
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Each rule by itself: a chunk of given sums keeps its limits, and breaks one where it is exceeded.
+// Each rule by itself: a chunk with given sums passes, and fails if one limit is exceeded.
 #include "tests/support/runner.h"
 
 #include <math.h>

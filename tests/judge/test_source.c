@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Inputs that are given: whoever gives the numbers that would be drawn gets the same shards and the
-// same reference, and other numbers are taken from where they lie.
+// Given inputs: if they equal the drawn inputs, shards and reference are the same; other inputs are
+// read from their places.
 #include <stdlib.h>
 #include <string.h>
 

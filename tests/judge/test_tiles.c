@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who sees whom, and which rows a sample takes.
+// Visible ranges of the mask, and the rows of a sample.
 #include "tests/support/runner.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Verification: the walk over a rank's rows, its padding and what sums up.
+// Verification: rows of a rank, its padding, and sums over ranks.
 #include "tests/support/runner.h"
 
 #include <math.h>

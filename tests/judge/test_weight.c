@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a case asks for matters: results of a computation that leaves it out do not pass. And what
-// does not matter is said.
+// Each feature of a case has weight: results of a computation without it fail. Features without
+// weight are named.
 #include "plan/weight.h"
 
 #include <math.h>

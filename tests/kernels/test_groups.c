@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Slices as foreign providers get them: every slice of a plan is in one group, groups share neither
-// queries nor keys, bands and strides say what the slices said.
+// Slices in the form of foreign providers: every slice of a plan is in one group, rectangles of a
+// group share neither queries nor keys, and bands and strides agree with the slices.
 #include <check.h>
 
 #include "kernels/groups.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the CPU kernels do to logits besides the scale - softcap, bias, sinks, the maximum - against
-// loops that spell out the definition in fp64.
+// Softcap, bias, sinks and largest logits of the CPU kernels compared with fp64 loops from the
+// definition.
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The deliberate errors of common/mutation.h that live in the kernels: each moves what it should
-// far beyond the tolerance of test_attention.c, and nothing moves without one.
+// The deliberate errors of common/mutation.h in the kernels: each changes the expected results far
+// beyond the tolerance of test_attention.c; without an error nothing changes.
 #include <string.h>
 
 #include "tests/kernels/scene.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The backend's own kernels as a provider: what a backend prepares is launched and given back, and
-// where it prepares nothing its kernels run at once.
+// The backend's own kernels as a provider: prepared operations are launched and discarded, and
+// without preparation the kernels run at once.
 #include "tests/support/runner.h"
 
 #include <string.h>

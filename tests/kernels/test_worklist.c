@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tiles of a forward call cover what the slices admit, each pair as often as slices hold it.
+// The tiles of a forward call cover the visible pairs of the slices, each pair as often as it
+// occurs in the slices.
 #include <stdlib.h>
 #include <string.h>
 

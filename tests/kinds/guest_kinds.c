@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A guest that runs collectives and linear layers in the plainest way: every rank gets everything
-// that any rank has, and computes its own results from that. Its argument names a mistake to make,
-// the next a file for the numbers of the ranks that are called; without one it is right. It knows
-// fp32 and int32, sums, averages and minima, and layers of one matrix.
+// A simple guest for collectives and linear layers: every rank gets the data of all ranks and
+// computes its own results from that. The first argument names a deliberate mistake (none: right
+// results), the second a file for the numbers of the called ranks. It supports fp32 and int32,
+// sums, averages and minima, and layers of one matrix.
 #include <cpattn_guest.h>
 
 #include <arpa/inet.h>

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Guests that run collectives and linear layers: right ones pass, those with a mistake are refused, the
-# diagnosis that the command prints names the mistake, and what fails is answered in the guest's words. Prints TAP.
+# Guests for collectives and linear layers: right results pass, wrong ones fail with a diagnosis of the mistake, and
+# failures are answered with the guest's message. Prints TAP.
 set -u
 : "${top_srcdir:=.}" "${top_builddir:=build}"
 # shellcheck source=tests/support/tap.sh

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A kind of job that the project does not have, from the socket through daemon and ranks and back:
-// verdicts, time limits, ranks that die, and attention before and after it on the same ranks.
+// A new kind of job through socket, daemon and ranks: verdicts, time limits, dying ranks, and
+// attention before and after it on the same ranks.
 #include "tests/support/runner.h"
 
 #include <signal.h>

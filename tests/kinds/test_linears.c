@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Linear layers through the real daemon and its ranks: right results, the same bits in every order
-// and on ranks that have done something else, and ranks that die.
+// and after other jobs, and dying ranks.
 #include "tests/support/runner.h"
 
 #include <stdio.h>

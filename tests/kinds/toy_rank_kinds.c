@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// In the place of rank/kinds.c.
+// Replaces rank/kinds.c.
 #include "rank/kind.h"
 
 extern const struct rank_kind rank_kind_toy_sum;

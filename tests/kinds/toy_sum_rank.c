@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a rank does for a sum: it fills its vector, gets those of the others, adds them up, and
-// compares with what it draws itself.
+// The ranks' side of a sum: a rank fills its vector, receives those of the others, adds them, and
+// compares the sum with the drawn values.
 #include "rank/kind.h"
 
 #include <stdio.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// cpattn-rank on the CPU, but that plans of other kinds of jobs have a mistake: a reduction lacks
-// one rank, and the parts of a layer are summed without the bias.
+// cpattn-rank on the CPU with a mistake in plans of other kinds: a reduction lacks one rank, and
+// the parts of a layer are summed without the bias.
 #include "plan/collective.h"
 #include "plan/linear.h"
 #include "plan/plan.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Errors in what rows begin with, and in sinks, bias and the largest logit.
+// Errors in the initial values of rows, and in sinks, bias and the largest logit.
 #include <math.h>
 
 #include "tests/mutations/changes.h"

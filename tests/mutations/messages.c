@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Errors in what travels where.
+// Errors in messages between ranks.
 #include <string.h>
 
 #include "tests/mutations/changes.h"

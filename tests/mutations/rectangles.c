@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Errors in who sees whom: each is made with the span of queries and the span of keys that meet.
+// Errors of visibility: each is applied with a span of queries and a span of keys.
 #include "tests/mutations/changes.h"
 #include "tests/mutations/edit.h"
 

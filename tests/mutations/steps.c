@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Errors in what is computed in the steps of an algorithm.
+// Errors in the operations of an algorithm's steps.
 #include <math.h>
 #include <string.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// For programs whose cases fail by the hundred and that want verdicts alone: the linker puts this
-// in the place of the search for what a fail looks like, which takes longer than the case.
+// For programs with hundreds of failing cases that need only verdicts: the linker replaces the slow
+// diagnosis with this.
 #include "rank/diagnose.h"
 
 void __wrap_job_diagnose(struct job *j, evidence_read *read, void *read_context,

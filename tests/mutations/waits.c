@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Errors in waits alone.
+// Errors in waits only.
 #include "tests/mutations/changes.h"
 #include "tests/mutations/edit.h"
 #include "tests/mutations/mutations.h"

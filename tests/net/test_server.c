@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the server makes of bytes, and its end. tests/daemon/test_daemon_socket.c has the daemon
+// The server's handling of bytes, and its end. tests/daemon/test_daemon_socket.c has the daemon
 // around it.
 #include "tests/net/server_scene.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whose turn it is to be read: classes, users, connections; and which handshakes are under way.
+// Turns of classes, users and connections; and concurrent handshakes.
 #include "daemon/net/turns.h"
 
 #include <stdio.h>

@@ -1,9 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# The daemon and clients of others: pynng and nng with newer nngs than the one that this is built with, nanomsg,
-# Python's ssl, OpenSSL's s_client, and our own through the nng that is here. Prints TAP; what is not there
-# is skipped with a sentence. PYTHON names a python3 that has pynng and nng (nng-ssl for
-# TLS).
+# The daemon with other clients: pynng and nng of other versions, nanomsg, Python's ssl, OpenSSL's s_client, and the
+# project's client with the installed nng. Prints TAP; missing libraries are skipped with a reason. PYTHON names a
+# python3 that has pynng and nng (nng-ssl for TLS).
 set -u
 : "${top_srcdir:=.}" "${top_builddir:=build}" "${PYTHON:=python3}"
 # shellcheck source=tests/support/tap.sh

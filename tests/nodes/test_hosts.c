@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cases over several hosts: the same bits as on one, and faults of hosts. Agents and daemon share
-// this machine and meet over loopback.
+// Cases over several hosts: the same bits as on one, and faults of hosts. Agents and daemon run on
+// this machine and connect over loopback.
 #include "tests/support/runner.h"
 
 #include <arpa/inet.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Daemon and agents over TLS: who is let in, who is not, and that nothing is sent in clear.
+// Daemon and agents over TLS: accepted and refused agents; nothing is sent in clear.
 #include "tests/support/runner.h"
 
 #include <arpa/inet.h>

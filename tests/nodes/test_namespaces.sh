@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# A daemon and two agents, each in a network namespace of its own with a cable to a bridge: cases over
-# the three, a cable that is cut and heals. Needs the rights to make namespaces, and ip(8). Prints TAP.
+# A daemon and two agents in three network namespaces, each with a link to a bridge: cases over the three, and a link
+# that is cut and restored. Needs the right to create namespaces, and ip(8). Prints TAP.
 set -u
 : "${top_srcdir:=.}" "${top_builddir:=build}"
 # shellcheck source=tests/support/tap.sh

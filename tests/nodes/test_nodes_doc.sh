@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# The commands of doc/nodes.md do what it says, and what it says of settings is understood. Prints TAP.
+# The commands of doc/nodes.md work as printed, and its settings are valid. Prints TAP.
 set -u
 : "${top_srcdir:=.}" "${top_builddir:=build}"
 # shellcheck source=tests/support/tap.sh

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What operations read and write, over the plans of random cases: the table that waits are derived
-// from and checked by against the second definition of tests/plan/touches.h, and that against what
-// the CPU's operations do to memory.
+// The accesses of operations in plans of random cases: the table for waits is compared with a
+// second definition (tests/plan/touches.h), and that with the actual accesses of the CPU's
+// operations.
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the bias lies: shapes by hand, and that every row belongs to what it should.
+// Layout of the bias: some shapes, and the token of every row.
 #include "plan/bias.h"
 
 #include <stdlib.h>

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The builder under algorithms that make no sense: random operations on random byte ranges of a few
-// buffers, with local copies as exchanges. The checker, which knows nothing of the builder,
-// decides.
+// The builder with random algorithms: random operations on random byte ranges of a few buffers,
+// with local copies as exchanges. The independent checker decides.
 #include "plan/builder.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is admitted, and what is derived from a case.
+// Admission of cases, and values derived from a case.
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

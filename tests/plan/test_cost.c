@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The work of a case, against counting pair by pair.
+// The work of a case compared with a count of all pairs.
 #include "plan/cost.h"
 
 #include "tests/support/cases.h"

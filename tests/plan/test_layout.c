@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Shards of random cases against the second definition of tests/plan/layout.h: every token and
-// every position of padding is on the rank, in the chunk and in the row that the words say, and
-// nowhere else.
+// every position of padding is exactly on the documented rank, chunk and row.
 #include <string.h>
 
 #include "plan/shard.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plans as they are built: checked, executed with symbols, counted, explained.
+// Built plans: checked, executed with symbols, counted, explained.
 #include "plan/plan.h"
 
 #include <math.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The checker against plans with one fault each.
+// The checker on plans with one fault each.
 #include <stdlib.h>
 #include <string.h>
 

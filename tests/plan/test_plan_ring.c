@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The plans of a ring: what waits for what, what moves, what is left out.
+// Plans of a ring: waits, messages, omitted exchanges.
 #include <string.h>
 
 #include "plan/shard.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The list of what is refused: each rule refuses its own example alone, the manual has every word
-// of it, and nothing else is ever refused.
+// The list of refused cases: only its own rule refuses each example, the manual has the same words,
+// and no other case is refused.
 #include "plan/support.h"
 
 #include <errno.h>

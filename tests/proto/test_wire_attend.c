@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tensors of a client on the wire: what is sent is read, and a tensor that is not the case's is
-// refused with its name, its shape and that of the case.
+// Tensors of a client on the wire: sent tensors are read, and a tensor that does not fit the case
+// is refused with its name, its shape and that of the case.
 #include <stdlib.h>
 #include <string.h>
 

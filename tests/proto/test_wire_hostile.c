@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The codec against everything that is no proper message: refused with the status and the sentence
-// that fit, never more.
+// The codec with invalid messages: refused with the right status and message.
 #include <stdlib.h>
 #include <string.h>
 

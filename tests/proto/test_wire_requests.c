@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Requests on the wire as any client may make them: refused with the status and the sentence that
-// fit, and what is missing is told from what is zero.
+// Requests of any client on the wire: refused with the right status and message; missing fields are
+// distinguished from zeros.
 #include <stdlib.h>
 #include <string.h>
 

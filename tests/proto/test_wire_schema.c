@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The schema is what its rules promise, and agrees with the structs and enums inside.
+// The schema follows its rules and agrees with the internal structs and enums.
 #include <ctype.h>
 #include <string.h>
 

@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Attention kernels in shared objects: a right one passes under every schedule, a wrong one fails with
-# its diagnosis, what one does not support is refused or left to our own kernels, and what one breaks
-# costs its case and no other. Prints TAP.
+# Attention kernels in shared objects: a right one passes under every schedule, a wrong one fails with its diagnosis,
+# unsupported operations are refused or computed by the daemon's own kernels, and a crash costs only its case. Prints
+# TAP.
 set -u
 : "${top_srcdir:=.}" "${top_builddir:=build}"
 # shellcheck source=tests/support/tap.sh

@@ -1,7 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# The commands of doc/test-your-collective.md, run as they are written, come to what the page says. Prints TAP;
-# without PyTorch it says so and tests nothing.
+# The commands of doc/test-your-collective.md have the printed results. Prints TAP; skipped without PyTorch.
 set -u
 : "${top_srcdir:=.}" "${top_builddir:=build}"
 # shellcheck source=tests/support/tap.sh

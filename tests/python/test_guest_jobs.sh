@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Collectives and linear layers over PyTorch's process group as guests: those to copy pass, and the diagnosis names
-# what is wrong with others. Prints TAP; without PyTorch it says so and tests nothing.
+# Guests for collectives and linear layers over PyTorch's process group: the examples pass, and wrong ones are
+# diagnosed. Prints TAP; skipped without PyTorch.
 set -u
 : "${top_srcdir:=.}" "${top_builddir:=build}"
 # shellcheck source=tests/support/tap.sh

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Rings over PyTorch's process group as guests: the one to copy and twenty unusual ones pass, those with a
-# mistake are refused, and the diagnosis names it. Prints TAP; without PyTorch it says so and tests nothing.
+# Guests with rings over PyTorch's process group: the example and twenty variants pass, wrong ones fail with a
+# diagnosis. Prints TAP; skipped without PyTorch.
 set -u
 : "${top_srcdir:=.}" "${top_builddir:=build}"
 # shellcheck source=tests/support/tap.sh

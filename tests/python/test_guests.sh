@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Guests of the daemon: an attention in numpy is judged, whatever a guest does wrong is answered in a
-# sentence, and the next case runs. Prints TAP; without numpy it says so and tests nothing.
+# Guests of the daemon: attention in numpy is judged, mistakes of a guest are answered with a message, and the next
+# case runs. Prints TAP; skipped without numpy.
 set -u
 : "${top_srcdir:=.}" "${top_builddir:=build}"
 # shellcheck source=tests/support/tap.sh

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# The Python package and its pytest plug-in, on the libraries of this build. Prints TAP; without numpy or
-# pytest it says so and tests nothing.
+# The Python package and its pytest plug-in, on the libraries of this build. Prints TAP; skipped without numpy or
+# pytest.
 set -u
 : "${top_srcdir:=.}" "${top_builddir:=build}"
 # shellcheck source=tests/support/tap.sh

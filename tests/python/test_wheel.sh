@@ -1,8 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# The wheel holds all that it needs, and doc/test-your-kernel.md is true: its programs and commands, as
-# they stand there, in an empty folder with a bare PATH. Prints TAP; where Python cannot make a virtual
-# environment, or has no numpy to lend to it, it says so and tests nothing.
+# The wheel is self-contained, and the programs and commands of doc/test-your-kernel.md work as printed, in an empty
+# folder with a minimal PATH. Prints TAP; skipped if Python cannot create a virtual environment or has no numpy.
 set -u
 : "${top_srcdir:=.}" "${top_builddir:=build}"
 # shellcheck source=tests/support/tap.sh

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Collectives in one process: every plan is proven free of races and deadlocks, executed for all
-// ranks, and judged; what is done wrong on purpose is noticed.
+// ranks, and judged; deliberate errors are noticed.
 #include "tests/support/runner.h"
 
 #include <math.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Deliberate errors of collectives: each breaks a rule, and is called by its name.
+// Deliberate errors of collectives: each breaks a rule and is diagnosed.
 #include "tests/support/runner.h"
 
 #include <stdio.h>

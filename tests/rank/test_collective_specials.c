@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Collectives of zeros of either sign, infinities, NaN and denormals: what the plans compute is
-// IEEE 754-2019 to the last bit, and the judge takes what a standard gives and nothing else.
+// Collectives of zeros of either sign, infinities, NaN and denormals: plans compute the bits of
+// IEEE 754-2019, and the judge accepts exactly the results that a standard permits.
 #include "tests/support/runner.h"
 
 #include <math.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The executor against operations and a transport that only take notes.
+// The executor with operations and a transport that only record calls.
 #include "tests/support/runner.h"
 
 #include <stdio.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A guest on a device that is made up: the engine beneath is the CPU's, with something to wait for.
+// A guest on a simulated device: the engine is the CPU's, with a device to wait for.
 #include <stdlib.h>
 #include <string.h>
 

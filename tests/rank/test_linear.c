@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Linear layers in one process: every plan is proven free of races and deadlocks, executed for all
-// ranks, and judged; what is done wrong on purpose is noticed and named.
+// ranks, and judged; deliberate errors are noticed and diagnosed.
 #include "tests/support/runner.h"
 
 #include <stdio.h>

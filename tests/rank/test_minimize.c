@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether a failing case gets small: for failures that are known, and for deliberate errors that
-// random cases have to find.
+// Reduction of failing cases: with known failures, and with deliberate errors that random cases
+// must find.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The program cpattn-rank, seen from where the daemon sits.
+// The program cpattn-rank from the daemon's side.
 #include "tests/support/runner.h"
 
 #include <errno.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// libcpattn's functions of looking at a daemon, without one: the same pools, cases and events each
-// time.
+// libcpattn's functions for status and events without a daemon: always the same pools, cases and
+// events.
 #include <stdio.h>
 #include <stdlib.h>
 

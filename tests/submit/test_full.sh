@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# File systems that are full: that of a report, /dev/shm, and the folder of the socket. Where this
-# may not mount anything, the last two are skipped. Prints TAP.
+# Full file systems: that of a report, /dev/shm, and the folder of the socket. Without the right to mount, the last
+# two are skipped. Prints TAP.
 set -u
 : "${top_srcdir:=.}" "${top_builddir:=build}"
 # shellcheck source=tests/support/tap.sh

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# A matrix over two daemons: the verdicts and bits of one, each case once, also where one daemon goes away.
-# Prints TAP.
+# A matrix over two daemons: the same verdicts and bits as on one, each case once, also if one daemon ends. Prints
+# TAP.
 set -u
 : "${top_srcdir:=.}" "${top_builddir:=build}"
 # shellcheck source=tests/support/tap.sh

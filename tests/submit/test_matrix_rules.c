@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Matrix files: changes under conditions, kinds of exclusion, products, shorter sequences; and the
-// shipped matrix of TransformerEngine's tests against what was derived from its rules otherwise.
+// shipped matrix of TransformerEngine's tests compared with a list derived independently from its
+// rules.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

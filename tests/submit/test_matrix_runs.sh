@@ -1,7 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Runs of a matrix that are cut into parts, recorded, resumed, shuffled, repeated and tried again. Prints
-# TAP.
+# Runs of a matrix: shards, records, resume, shuffle, repeat and retry. Prints TAP.
 set -u
 : "${top_srcdir:=.}" "${top_builddir:=build}"
 # shellcheck source=tests/support/tap.sh

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# The page of a recorded run: what it shows, what it escapes, what it refuses. Prints TAP.
+# The HTML page of a recorded run: contents, escaping, refusals. Prints TAP.
 set -u
 : "${top_srcdir:=.}" "${top_builddir:=build}"
 # shellcheck source=tests/support/tap.sh

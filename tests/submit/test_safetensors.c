@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files of tensors: what is written is read, and what is malformed is refused with a sentence.
+// Files of tensors: written files are read, and malformed files are refused with a reason.
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>

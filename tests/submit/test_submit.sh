@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# The command without a daemon: what it refuses and with which exit status, what it shows of answers of
-# every kind, listing, reports, the truth of its help. Prints TAP.
+# The command without a daemon: refusals with their exit status, output for answers of every kind, lists, reports, and
+# help. Prints TAP.
 set -u
 : "${top_srcdir:=.}" "${top_builddir:=build}"
 # shellcheck source=tests/support/tap.sh

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# The command against a daemon with real ranks: the demonstration passes, and what goes wrong is shown
-# with its cause and its exit status while everything else goes on. Prints TAP.
+# The command against a daemon with real ranks: the demonstration passes; failures are shown with their cause and exit
+# status, and other cases continue. Prints TAP.
 set -u
 : "${top_srcdir:=.}" "${top_builddir:=build}"
 # shellcheck source=tests/support/tap.sh

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# The command and a daemon on a network: every subcommand takes what such a daemon asks for, as options
-# and from the environment. Prints TAP.
+# The command and a daemon on a network: every subcommand accepts the credentials, as options and from the
+# environment. Prints TAP.
 set -u
 : "${top_srcdir:=.}" "${top_builddir:=build}"
 # shellcheck source=tests/support/tap.sh

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# attend, dump and --dump-fails against a daemon with real ranks, also one whose ranks compute wrongly.
-# Prints TAP.
+# attend, dump and --dump-fails with a daemon with real ranks, and with one whose ranks compute wrong results. Prints
+# TAP.
 set -u
 : "${top_srcdir:=.}" "${top_builddir:=build}"
 # shellcheck source=tests/support/tap.sh

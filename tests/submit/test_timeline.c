@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The predicted timeline of plans: order, meeting of exchanges, durations, sums; and the picture
-// that is drawn of it.
+// The predicted timeline of plans: order, matching exchanges, durations, sums; and its picture.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

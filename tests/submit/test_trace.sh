@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Traces: the events have what the trace-event format asks for, and say what the plan says. Prints TAP.
+# Traces: the events follow the trace-event format and agree with the plan. Prints TAP.
 set -u
 : "${top_srcdir:=.}" "${top_builddir:=build}"
 # shellcheck source=tests/support/tap.sh

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# The commands of doc/tutorial.md, run as they are printed, come to what the page says. Prints TAP. The page takes
-# an example from where packages put it: that is the source tree here.
+# The commands of doc/tutorial.md have the printed results. Prints TAP. The page uses the example installed by the
+# packages; this test takes it from the source tree.
 set -u
 : "${top_srcdir:=.}" "${top_builddir:=build}"
 # shellcheck source=tests/support/tap.sh

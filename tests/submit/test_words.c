@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What people mistype and how they write times; the progress line.
+// Mistyped words, times as text, and the progress line.
 #include <stdlib.h>
 #include <string.h>
 

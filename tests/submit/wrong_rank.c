@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A rank that computes wrongly: dV of the last key head gets nothing. All else is that of
-// cpattn-rank.
+// cpattn-rank with a mistake: dV of the last key head is zero.
 #include "common/mutation.h"
 #include "rank/process.h"
 

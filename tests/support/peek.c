@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Looks into what the command writes, for script tests. Reads stdin.
+// Extracts values from the output of the command, for script tests. Reads stdin.
 //     peek json PATH    each line has to be a JSON object; prints the value at PATH
 //     ("ranks.1.fate"),
 //                       "-" where there is none
 //     peek xml XPATH    the whole has to be well-formed XML; prints what the expression gives
-// Exits with 1, and says why, where the input is not what it has to be.
+// Exits with 1 and a reason if the input is not valid.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

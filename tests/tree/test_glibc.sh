@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# What is installed asks the C library for nothing that glibc 2.34 lacks, so that it runs where that is
-# all there is (RHEL 9, Ubuntu 22.04). Looks at the versions of symbols in what was built. Prints TAP.
+# Installed files need no symbol newer than glibc 2.34, so that they run on RHEL 9 and Ubuntu 22.04. Checks the
+# versions of symbols in the build. Prints TAP.
 set -u
 : "${top_srcdir:=.}" "${top_builddir:=build}"
 # shellcheck source=tests/support/tap.sh

@@ -1,7 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# The checks of the tree notice what they are there for: each is shown a copy of the tree with one fault.
-# Prints TAP.
+# The checks of the tree find faults: each check runs on a copy of the tree with one fault. Prints TAP.
 set -u
 : "${top_srcdir:=.}"
 folders="common plan yaml proto judge kernels transport rank daemon client check guest examples tests bench"

@@ -1,7 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# The operator's guide has a row for each event that the daemon logs, with its levels, and for no other.
-# Prints TAP.
+# doc/operating.md has a row for each event of the daemon's log, with its levels, and no other rows. Prints TAP.
 set -u
 : "${top_srcdir:=.}"
 # shellcheck source=tests/support/tap.sh

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Agents, their rank processes, and their connections, as they are.
+// The simulated agents, rank processes and connections.
 #include <string.h>
 
 #include "tests/core/hosts/sim_hosts.h"

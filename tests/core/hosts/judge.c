@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the daemon knows, and the promises of core.h about hosts.
+// The daemon's knowledge, and the promises of core.h about hosts.
 #include "tests/core/hosts/sim_hosts.h"
 
 static uint64_t all_of(int count)

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The simulator of several hosts: one thread, one seed, one life. agents.c is the world as it is:
-// agents with rank processes, which die, hang, are cut off and come back, and the connections
-// between them and the daemon. judge.c is what the daemon may believe, and the promises of core.h
-// that are about hosts. What holds on one host, too, is the matter of tests/core/sim.
+// The simulator of several hosts: one thread; a seed determines one life. agents.c simulates agents
+// with rank processes, which die, hang, are cut off and return, and their connections to the
+// daemon. judge.c has the daemon's knowledge and checks the promises of core.h about hosts.
+// tests/core/sim checks the promises for one host.
 #ifndef CPATTN_TESTS_CORE_HOSTS_SIM_HOSTS_H
 #define CPATTN_TESTS_CORE_HOSTS_SIM_HOSTS_H
 
@@ -23,10 +23,10 @@
 #define SIM_BACKLOG   512
 #define SILENCE_NS    (3 * S) // after which the daemon takes an agent for lost, and it the daemon
 
-// A rule that the steward of agents breaks on purpose.
+// A rule that the simulated agents or the shell break deliberately.
 enum breach {
     BREACH_NONE,
-    BREACH_EARLY_BACK,  // an agent comes back while ranks of before are alive
+    BREACH_EARLY_BACK,  // an agent returns while former ranks are alive
     BREACH_SILENT_LOSS, // the daemon does not tell the core of a host that is silent
     BREACH_KEPT_RANKS,  // an agent does not kill
     BREACH_COUNT,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The promises of core.h, against the record of what the core was told.
+// Checks the promises of core.h against the record of the core's events.
 #include "tests/core/sim/record.h"
 
 static const enum status cause_statuses[SIM_CAUSE_MAX] = {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A second book-keeping: what the core was told, and what follows from it.
+// The record: the core's events, and the state that follows from them.
 #include "tests/core/sim/record.h"
 
 #define DOWN_FAILURES 5

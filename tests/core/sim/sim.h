@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The simulator of the pool core: one thread, one seed, one life. A fake world (world.c, ranks.c:
-// clients, ranks, a shell, a clock) gives the core events in an order drawn from the seed; a judge
-// (judge.c, record.c) that knows the promises of core.h, and nothing of the core's inside, watches
-// every event and action.
+// The simulator of the pool core: one thread; a seed determines one life, a random history. A fake
+// world (world.c, ranks.c: clients, ranks, a shell, a clock) sends events to the core in an order
+// drawn from the seed. A judge (judge.c, record.c) checks every event and action against the
+// promises of core.h, without access to the core's state.
 #ifndef CPATTN_TESTS_CORE_SIM_SIM_H
 #define CPATTN_TESTS_CORE_SIM_SIM_H
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The promises about spares: a pool stands by for each that is up, as far as there is room, leads
-// when that is gone, and is in nobody's way until then.
+// The promises about spares: a pool stands by for each that is up, as far as there is room; it
+// leads when the other is lost; until then it delays no job.
 #include "tests/core/sim/record.h"
 
 // Ranks that are up, with a pool for each world size that has none and for which a job waits.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The promises about ranks that were killed and are not reaped: after a while they keep their own
-// devices and nothing else, and whoever cannot be served without these is told so at once.
+// The promises about stuck ranks: they block only their own devices, and jobs that need these
+// devices are answered at once.
 #include "tests/core/sim/record.h"
 
 void judge_stuck(struct sim *s, const struct action *a)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Saying what goes on in a life.
+// Prints the events and actions of a history.
 #include "tests/core/sim/sim.h"
 
 #include <stdarg.h>

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Users take turns: whose jobs have used least device time goes first, and of one user's jobs, or
-// of users who have used the same, the one that was
-// admitted first. One that is first and does not run, while devices are idle, stays first as long
-// as there is a pool for it.
+// Turns of users: the user with the least used device time is first; among jobs of one user, or of
+// users with the same used time, the oldest job is first. A job that is first and does not run
+// although devices are idle stays first while a pool for it is possible.
 #include "tests/core/sim/record.h"
 
 static uint64_t window_ns(const struct sim *s)
