@@ -370,7 +370,7 @@ static enum status check_defined(struct examined *x, int32_t buffer, struct erro
             return touch_fault(x, t, "reads what nothing has written", error);
         if ((t->access & ACCESS_WRITE) && is_input(info->role))
             return touch_fault(x, t, "writes to an input", error);
-        if (t->access & ACCESS_WRITE)
+        if (t->access == ACCESS_WRITE) // what was read is in the set
             last = t->region;
     }
     set_add(&written, &room, &last);
