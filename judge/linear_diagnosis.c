@@ -10,6 +10,7 @@
 #include "judge/linear_view.h"
 
 #define SOME_MAX     32  // tokens or features
+#define SOME_MIN     4   // of a large layer
 #define WORK_MAX     3e9 // FLOPs of one mistake
 #define PAIRS_MAX    8   // ranks of which all pairs are tried
 #define SINGLES_MAX  16
@@ -62,6 +63,8 @@ static bool fits(const struct linear *l, struct linear_twist t)
     case MISTAKE_TOKENS_DY:
     case MISTAKE_TOKENS_BOTH:
         return t.a != t.b;
+    case MISTAKE_RANK_ALONE: // of two ranks the other one is missing
+        return l->world_size > 2;
     case MISTAKE_NO_ACTIVATION:
     case MISTAKE_NO_SLOPE:
         return mlp;
@@ -83,6 +86,7 @@ static bool concerns(const struct search *s, enum linear_mistake mistake)
     case MISTAKE_BIAS_OF_ALL:
     case MISTAKE_RANK_MISSING:
     case MISTAKE_RANK_TWICE:
+    case MISTAKE_RANK_ALONE:
     case MISTAKE_SHARDS_SWAPPED:
         return sum;
     case MISTAKE_OTHER_SHARD:
@@ -126,8 +130,8 @@ static enum status mistakes_try(struct search *s)
         bool pair = m == MISTAKE_SHARDS_SWAPPED || m == MISTAKE_TOKENS_X ||
                     m == MISTAKE_TOKENS_DY || m == MISTAKE_TOKENS_BOTH;
         bool single = m == MISTAKE_RANK_MISSING || m == MISTAKE_RANK_TWICE ||
-                      m == MISTAKE_OTHER_SHARD || m == MISTAKE_TOKENS_MISSING ||
-                      m == MISTAKE_TOKENS_OF_ONE;
+                      m == MISTAKE_RANK_ALONE || m == MISTAKE_OTHER_SHARD ||
+                      m == MISTAKE_TOKENS_MISSING || m == MISTAKE_TOKENS_OF_ONE;
         int firsts = pair ? PAIRS_MAX : single ? SINGLES_MAX : 1;
         for (int a = 0; a < firsts && a < ranks; a++)
             for (int b = pair ? a + 1 : 0; b < (pair ? PAIRS_MAX : 1) && b < ranks; b++)
@@ -182,12 +186,36 @@ static void tell_factor(const struct search *s, const char *name, char text[DIAG
                                               : "");
 }
 
+// What is wrong with the part of a rank in a sum.
+static void tell_part(const struct search *s, const char *name, char text[DIAGNOSIS_TEXT_MAX])
+{
+    int a = s->best.a;
+    switch (s->best.mistake) {
+    case MISTAKE_RANK_MISSING:
+        snprintf(text, DIAGNOSIS_TEXT_MAX, "%s lacks the part of rank %d in the sum", name, a);
+        return;
+    case MISTAKE_RANK_TWICE:
+        snprintf(text, DIAGNOSIS_TEXT_MAX, "%s counts the part of rank %d twice in the sum", name,
+                 a);
+        return;
+    default:
+        snprintf(text, DIAGNOSIS_TEXT_MAX, "%s is the part of rank %d alone, without the sum", name,
+                 a);
+        return;
+    }
+}
+
 static void tell(const struct search *s, char text[DIAGNOSIS_TEXT_MAX])
 {
     const char *name = linear_tensor_name(s->l, s->view.tensor);
     const char *x = linear_tensor_name(s->l, LINEAR_X), *dy = linear_tensor_name(s->l, LINEAR_DY);
     int a = s->best.a, b = s->best.b;
     switch (s->best.mistake) {
+    case MISTAKE_RANK_MISSING:
+    case MISTAKE_RANK_TWICE:
+    case MISTAKE_RANK_ALONE:
+        tell_part(s, name, text);
+        return;
     case MISTAKE_BIAS_OF_ALL:
         snprintf(text, DIAGNOSIS_TEXT_MAX, "%s has the bias %d times: every rank adds it", name,
                  s->l->world_size);
@@ -198,13 +226,6 @@ static void tell(const struct search *s, char text[DIAGNOSIS_TEXT_MAX])
     case MISTAKE_NO_FIRST_BIAS:
         snprintf(text, DIAGNOSIS_TEXT_MAX, "%s is computed without the bias of the first layer",
                  name);
-        return;
-    case MISTAKE_RANK_MISSING:
-        snprintf(text, DIAGNOSIS_TEXT_MAX, "%s lacks the part of rank %d in the sum", name, a);
-        return;
-    case MISTAKE_RANK_TWICE:
-        snprintf(text, DIAGNOSIS_TEXT_MAX, "%s counts the part of rank %d twice in the sum", name,
-                 a);
         return;
     case MISTAKE_SHARDS_SWAPPED:
         snprintf(text, DIAGNOSIS_TEXT_MAX,
@@ -255,18 +276,26 @@ static void tell(const struct search *s, char text[DIAGNOSIS_TEXT_MAX])
 
 // ---- the search ----
 
-static struct linear_some fewer(struct linear_some some)
-{
-    some.count = some.length < SOME_MAX ? some.length : SOME_MAX;
-    return some;
-}
+// Drawing an element takes the time of so many FLOPs.
+#define DRAW_WORK 30
 
-static double work_of(const struct search *s)
+// FLOPs of one mistake for `count` tokens or features.
+static double work_of(const struct search *s, int64_t count)
 {
     struct linear_sizes z = linear_sizes(s->l);
-    bool sum = linear_view_is_sum(s->l, s->view.tensor);
-    return 8 * (double)s->view.some.count * (double)(sum ? z.middle : s->l->tokens) *
-           (double)(z.in * z.gates + z.out);
+    double wide = (double)(z.in * z.gates + z.out), tokens = (double)s->l->tokens;
+    if (linear_view_is_sum(s->l, s->view.tensor))
+        return (8 * (double)count + DRAW_WORK) * (double)z.middle * wide;
+    return 8 * (double)count * tokens * wide + DRAW_WORK * tokens * (double)(z.in + z.out);
+}
+
+// As many tokens or features as WORK_MAX allows; none where it does not allow the least.
+static int64_t count_of(const struct search *s, int64_t length)
+{
+    int64_t count = length < SOME_MAX ? length : SOME_MAX;
+    while (count > SOME_MIN && work_of(s, count) > WORK_MAX)
+        count /= 2;
+    return work_of(s, count) > WORK_MAX ? 0 : count;
 }
 
 static enum status search(struct search *s, char text[DIAGNOSIS_TEXT_MAX])
@@ -317,9 +346,10 @@ enum status linear_diagnose(const struct linear *l, int rank,
     if (!linear_view_is_sum(l, *tensor))
         some = (struct linear_some){
             0, linear_share(linear_sizes(l).middle, rank, l->world_size).count, 0};
-    s.view = (struct linear_view){l, rank, *tensor, fewer(some), tensors[t]};
+    s.view = (struct linear_view){l, rank, *tensor, some, tensors[t]};
+    s.view.some.count = count_of(&s, some.length);
     enum status status = STATUS_OK;
-    if (work_of(&s) <= WORK_MAX)
+    if (s.view.some.count > 0)
         status = search(&s, text);
     *explained = text[0] ? s.explained : 0;
     free(s.right.value);

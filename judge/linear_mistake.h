@@ -11,6 +11,7 @@ enum linear_mistake {
     MISTAKE_NO_BIAS,        // none in the row layer
     MISTAKE_RANK_MISSING,   // the part of rank a is not in the sum
     MISTAKE_RANK_TWICE,     // the part of rank a is in it twice
+    MISTAKE_RANK_ALONE,     // it is the part of rank a alone
     MISTAKE_SHARDS_SWAPPED, // ranks a and b have each other's weights of the row layer
     MISTAKE_OTHER_SHARD,    // weights are those of rank a
     MISTAKE_TOKENS_X,       // tokens of ranks a and b change places in x,

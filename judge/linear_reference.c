@@ -19,9 +19,10 @@ static void part_add(const struct reference *r, int rank, struct triple *part, s
 {
     int ranks = r->l->world_size;
     bool mine = r->twist.a == rank;
-    double times = r->twist.mistake == MISTAKE_RANK_MISSING && mine ? 0
-                   : r->twist.mistake == MISTAKE_RANK_TWICE && mine ? 2
-                                                                    : 1;
+    double times = r->twist.mistake == MISTAKE_RANK_MISSING && mine  ? 0
+                   : r->twist.mistake == MISTAKE_RANK_ALONE && !mine ? 0
+                   : r->twist.mistake == MISTAKE_RANK_TWICE && mine  ? 2
+                                                                     : 1;
     if (ranks > 1 && !r->plain)
         triple_round(r->l, part);
     for (int64_t i = 0; i < part->rows * part->columns; i++) {

@@ -298,7 +298,8 @@ static const struct {
     [WRONG_RANK_MISSING] = {LINEAR_MLP, 2, true, "y lacks the part of rank 2 in the sum"},
     [WRONG_RANK_TWICE] = {LINEAR_COLUMN, 1, false, "dx counts the part of rank 2 twice in the sum"},
     [WRONG_FACTOR] = {LINEAR_ROW, 1, true, "y is 4 times what it should be: the number of ranks"},
-    [WRONG_ONLY_OWN_PART] = {LINEAR_COLUMN, 1, true, ""}, // three ranks are missing
+    [WRONG_ONLY_OWN_PART] = {LINEAR_COLUMN, 1, true,
+                             "dx is the part of rank 1 alone, without the sum"},
     [WRONG_SHARDS_SWAPPED] = {LINEAR_MLP, 1, false, "weights of ranks 0 and 2 exchanged"},
     [WRONG_SHARD_OF_ANOTHER] = {LINEAR_COLUMN, 1, false, "y is that of the features of rank 3"},
     [WRONG_TOKENS_SWAPPED] = {LINEAR_COLUMN, 1, true,
@@ -459,6 +460,34 @@ START_TEST(wrong_results_are_diagnosed)
 }
 END_TEST
 
+// Of a layer with 11 million weights fewer tokens are looked at.
+START_TEST(a_mistake_in_a_large_layer_is_named)
+{
+    struct linear l = usual();
+    struct figures figures[LINEAR_TENSORS];
+    char text[DIAGNOSIS_TEXT_MAX];
+    double explained;
+    enum linear_tensor tensor;
+    l.world_size = 2;
+    l.layer = LINEAR_ROW;
+    l.dtype = DTYPE_FP32;
+    l.activation = ACTIVATION_NONE;
+    l.hidden = 0;
+    l.training = false;
+    l.tokens = 32;
+    l.in_features = l.out_features = 3300;
+    struct scene *s = scene_create(&l);
+    scene_spoil(s, WRONG_BIAS_OF_ALL);
+    execute(s);
+    ck_assert(!rank_is_right(s, 1, figures));
+    ck_assert_int_eq(
+        linear_diagnose(&l, 1, s->tensors[1], figures, text, &explained, &tensor, &error),
+        STATUS_OK);
+    ck_assert_msg(strstr(text, "y has the bias 2 times"), "it is called '%s'", text);
+    scene_destroy(s);
+}
+END_TEST
+
 // A single element that is off by a few roundings, anywhere.
 START_TEST(a_single_element_is_noticed)
 {
@@ -491,6 +520,7 @@ int main(int argc, char **argv)
     tcase_add_loop_test(tcase, every_layer_is_right, LINEAR_COLUMN, LINEAR_LAYERS);
     tcase_add_test(tcase, random_jobs_are_right);
     tcase_add_loop_test(tcase, wrong_results_are_diagnosed, 0, WRONGS);
+    tcase_add_test(tcase, a_mistake_in_a_large_layer_is_named);
     tcase_add_test(tcase, a_single_element_is_noticed);
     suite_add_tcase(suite, tcase);
     return runner_run(suite);

@@ -146,7 +146,7 @@ run matrix "$top_srcdir/cases/collectives.yaml" --filter 'size<=512' --filter wo
 tap_is "a matrix of collectives" "$status $(tail -n 1 "$scratch/out" | sed 's/ in .*//')" "0 16 cases: 16 passed"
 tap_is "its reports" "$(grep -c '<testcase' "$scratch/collectives.xml") $(
     "$peek" json command <"$scratch/collectives.jsonl" | sort | head -n 1)" \
-    "16 cpattn-submit collective all_gather --count 1 --size 8"
+    "24 cpattn-submit collective all_gather --count 1 --size 8"
 run matrix "$top_srcdir/cases/collectives.yaml" --list --filter seqlen=4
 tap_has "a field of another kind" "$status $err" "64 cpattn-submit: --filter seqlen=4: 'seqlen' is neither a field"
 run linear column --tokens 20 --sequence-parallel true --repeat 2
@@ -185,7 +185,7 @@ tap_is "the plan of a rank that there is not" "$status" 64
 
 run matrix "$top_srcdir/cases/demonstration.yaml" --seqlen-scale "${CPATTN_TEST_PART:-4}" --junit "$scratch/report.xml"
 tap_is "the demonstration passes" "$status $(tail -n 1 "$scratch/out" | sed 's/ in .*//')" \
-    "0 16 cases: 16 passed"
+    "0 24 cases: 24 passed"
 [ "$status" -eq 0 ] || sed 's/^/# /' "$scratch/out"
 tap_is "its report says so" "$("$peek" xml 'concat(//testsuite/@tests, " ", //testsuite/@failures, " ",
     //testsuite/@errors, " ", //testsuite/@skipped)' <"$scratch/report.xml")" "16 0 0 0"
