@@ -11,6 +11,8 @@ set -u
 . "$top_srcdir/tests/support/python.sh"
 # shellcheck source=tests/support/daemon.sh
 . "$top_srcdir/tests/support/daemon.sh"
+# shellcheck source=tests/python/guest_faults.sh
+. "$top_srcdir/tests/python/guest_faults.sh"
 skip() {
     echo "1..0 # SKIP $1"
     exit 0
@@ -29,11 +31,6 @@ guests:
   numpy: {command: [python3, "$top/examples/guests/numpy_attention.py"], world-sizes: [1]}
 YAML
 daemon_start --config "$scratch/settings.yaml" --backend cuda --ranks-per-gpu 2 --log-level warning
-
-run() { # OPTIONS...
-    out=$("$submit" case --timeout 120s "$@" 2>&1)
-    status=$?
-}
 
 passes() { # NAME OPTIONS...
     name=$1
@@ -79,69 +76,25 @@ done
 
 # ---- wrong ones ----
 
-# No query sees a key: the right results are zeros.
-faults="--implementation faults --batch 2 --heads 8 --head-dim 32 --seqlen-q 40 --seqlen-kv 0 --mask none"
-fault() { # MODEL OPTIONS...: runs it, and a case of which nothing is wrong behind it
-    model=$1
-    shift
-    # shellcheck disable=SC2086
-    run $faults --model "$model" "$@"
-    told=$out
-    code=$status
-    # shellcheck disable=SC2086
-    run $faults "$@" --timeout 120s
-    tap_is "$model: the next case passes" "$status$([ "$status" = 0 ] || printf '\n%s' "$out")" 0
-}
-pools_started() {
-    "$submit" status --json | grep -o '"implementation":"faults"[^}]*"generation":[0-9]*' | grep -o '[0-9]*$' | tr '\n' ' '
-}
+faults_of faults
 fault "right" --world-size 1
 tap_is "right: it passes" "$code" 0
 started=$(pools_started)
-fault raises --world-size 1
-tap_has "raises: type, message and frames" "$told" "UNKNOWN: rank 0 of 1: ValueError: the ring is broken \
-[guest_faults.py:"
-tap_has "raises: the last frame" "$told" "in deep]"
-for model in forks prints "changes its directory" "changes its directory" "replaces signals" leaks \
-    "another stream" "leaves a process behind"; do
-    fault "$model" --world-size 1
-    tap_is "$model: it passes" "$code$([ "$code" = 0 ] || printf '\n%s' "$told")" 0
-done
-fault NaN --world-size 1
-tap_has "NaN: fails" "$code $told" "1 fail"
-tap_has "NaN: which rule" "$told" "320 NaN or infinite"
-fault "wrong dtype" --world-size 1
-tap_has "wrong dtype" "$told" "UNKNOWN: rank 0 of 1: dq has elements of torch.float64, not torch.bfloat16"
+faults_harmless forks prints "changes its directory" "changes its directory" "replaces signals" leaks \
+    "another stream" "leaves a process behind"
+faults_in_results torch.float64 torch.bfloat16
 fault "wrong device" --world-size 1
 tap_has "wrong device" "$told" "UNKNOWN: rank 0 of 1: dq is on cpu, not on cuda:"
-fault "wrong shape" --world-size 1
-tap_has "wrong shape" "$told" "dq has the shape (2, 39, 8, 32), not (2, 40, 8, 32)"
-fault "too few" --world-size 1
-tap_has "too few" "$told" "attend returned no dv"
-fault unknown --world-size 1
-tap_has "unknown" "$told" "attend returned 'dx'; the results of this case are out, lse, dq, dk, dv"
-fault "a tuple" --world-size 1
-tap_has "a tuple" "$told" "attend returned a tuple, not a dict of tensors by name"
 fault "takes all memory" --world-size 1
 tap_has "takes all memory" "$told" "OutOfMemoryError"
 tap_is "all of this was one pool" "$(pools_started)" "$started"
 
-fault exits --world-size 1
-tap_has "exits" "$told" "ABORTED: rank 0 of 1 of guest faults exited with 7 in forward, step 0"
+faults_of_ranks
 fault "breaks the device" --world-size 1
 tap_has "breaks the device" "$told" "rank 0 of 1 failed in forward, step 0: "
 tap_has "breaks the device: what" "$told" "device-side assert"
 fault "keeps the device busy" --world-size 1 --timeout 4s
 tap_has "keeps the device busy" "$told" "passed while rank 0 of 1 was in forward, step 0"
-fault dies --world-size 2
-tap_has "dies" "$told" "rank 1 of 2 of guest faults was killed by signal 11 (SIGSEGV) in forward, step 0"
-fault hangs --world-size 2 --timeout 4s
-tap_has "hangs" "$told" "passed while rank 1 of 2 was in forward, step 0"
-fault "raises alone" --world-size 2
-tap_has "raises alone: who" "$told" "UNKNOWN: rank 1 of 2: ValueError: the ring is broken"
-fault "raises while others wait" --world-size 2
-tap_has "raises while others wait: the cause" "$told" "rank 1 of 2 failed in forward, step 0: ValueError"
-tap_has "raises while others wait: the others" "$told" "rank 0 was still in its function then"
 fault "raises while others exchange" --world-size 2
 tap_has "raises while others exchange: the cause" "$told" "rank 1 of 2 failed in forward, step 0: ValueError"
 fault "lse of one" --world-size 2

@@ -10,6 +10,8 @@ set -u
 . "$top_srcdir/tests/support/python.sh"
 # shellcheck source=tests/support/daemon.sh
 . "$top_srcdir/tests/support/daemon.sh"
+# shellcheck source=tests/python/guest_faults.sh
+. "$top_srcdir/tests/python/guest_faults.sh"
 python_needs 'import numpy' numpy
 python_libraries guest
 
@@ -30,11 +32,6 @@ guests:
 YAML
 daemon_start --config "$scratch/settings.yaml" --backend cpu --devices 2 --log-level warning \
     --guest again="python3 '$top/examples/guests/numpy_attention.py'"
-
-run() { # OPTIONS...
-    out=$("$submit" case --timeout 120s "$@" 2>&1)
-    status=$?
-}
 
 # ---- what there is ----
 
@@ -75,74 +72,25 @@ tap_is "a guest of the command line" "$status" 0
 
 # ---- wrong ones ----
 
-# No query sees a key: the right results are zeros.
-faults_of() { # IMPLEMENTATION
-    faults="--implementation $1 --batch 2 --heads 8 --head-dim 32 --seqlen-q 40 --seqlen-kv 0 --mask none"
-}
 faults_of faults
-fault() { # MODEL OPTIONS...: runs it, and a case of which nothing is wrong behind it
-    model=$1
-    shift
-    # shellcheck disable=SC2086
-    run $faults --model "$model" "$@"
-    told=$out
-    code=$status
-    # shellcheck disable=SC2086
-    run $faults "$@" --timeout 120s
-    tap_is "$model: the next case passes" "$status" 0
-}
-pools_started() {
-    "$submit" status --json | grep -o '"implementation":"faults"[^}]*"generation":[0-9]*' | grep -o '[0-9]*$' | tr '\n' ' '
-}
 fault "right" --world-size 1
 tap_is "right: it passes" "$code" 0
 tap_lacks "right: nothing is said of lse, which it leaves out" "$told" "lse "
 
 started=$(pools_started)
-fault raises --world-size 1
-tap_has "raises: type, message and frames" "$told" "UNKNOWN: rank 0 of 1: ValueError: the ring is broken \
-[guest_faults.py:"
-tap_has "raises: the last frame" "$told" "in deep]"
-tap_is "raises: the exit status" "$code" 66
 # It sees that it is back where it was, the second time.
-for model in forks prints "changes its directory" "changes its directory" "replaces signals" leaks; do
-    fault "$model" --world-size 1
-    tap_is "$model: it passes" "$code" 0
-done
-fault "leaves a process behind" --world-size 1
-tap_is "leaves a process behind: it passes" "$code" 0
-fault NaN --world-size 1
-tap_has "NaN: fails" "$code $told" "1 fail"
-tap_has "NaN: which rule" "$told" "320 NaN or infinite"
-fault "wrong dtype" --world-size 1
-tap_has "wrong dtype" "$told" "UNKNOWN: rank 0 of 1: dq has elements of float64, not uint16"
-fault "wrong shape" --world-size 1
-tap_has "wrong shape" "$told" "dq has the shape (2, 39, 8, 32), not (2, 40, 8, 32)"
-fault "too few" --world-size 1
-tap_has "too few" "$told" "attend returned no dv"
-fault unknown --world-size 1
-tap_has "unknown" "$told" "attend returned 'dx'; the results of this case are out, lse, dq, dk, dv"
-fault "a tuple" --world-size 1
-tap_has "a tuple" "$told" "attend returned a tuple, not a dict of tensors by name"
+faults_harmless forks prints "changes its directory" "changes its directory" "replaces signals" leaks \
+    "leaves a process behind"
+faults_in_results float64 uint16
 fault unsupported --world-size 1
 tap_has "unsupported" "$told" "UNIMPLEMENTED: rank 0 of 1: only sees nothing"
 tap_is "all of this was one pool" "$(pools_started)" "$started"
 
-fault exits --world-size 1
-tap_has "exits" "$told" "ABORTED: rank 0 of 1 of guest faults exited with 7 in forward, step 0"
-fault "closes descriptors" --world-size 1
-tap_has "closes descriptors" "$code $told" "rank 0 of 1"
-fault dies --world-size 2
-tap_has "dies" "$told" "rank 1 of 2 of guest faults was killed by signal 11 (SIGSEGV) in forward, step 0"
-fault hangs --world-size 2 --timeout 4s
-tap_has "hangs" "$told" "passed while rank 1 of 2 was in forward, step 0"
-fault "raises alone" --world-size 2
-tap_has "raises alone: who" "$told" "UNKNOWN: rank 1 of 2: ValueError: the ring is broken"
-fault "raises while others wait" --world-size 2
-tap_has "raises while others wait: the cause" "$told" "rank 1 of 2 failed in forward, step 0: ValueError"
-tap_has "raises while others wait: the others" "$told" "rank 0 was still in its function then"
+faults_of_ranks
 fault "lse of one" --world-size 2
 tap_has "lse of one" "$told" "rank 1 of 2: delivers no lse, which other ranks do"
+fault "closes descriptors" --world-size 1
+tap_has "closes descriptors" "$code $told" "rank 0 of 1"
 
 # Whoever does not wait for the start is told so; nothing of that is in what later cases are told.
 faults_of slow

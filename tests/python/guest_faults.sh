@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=sh
+# Mistakes of a guest (guest_faults.py) and what a daemon says of them, on the CPU and on GPUs. Source it behind
+# tap.sh and daemon.sh. `submit` is the command that the daemon of the test serves.
+
+run() { # OPTIONS...: sets out and status
+    # shellcheck disable=SC2154
+    out=$("$submit" case --timeout 120s "$@" 2>&1)
+    status=$?
+}
+
+# No query sees a key: the right results are zeros.
+faults_of() { # IMPLEMENTATION
+    faults="--implementation $1 --batch 2 --heads 8 --head-dim 32 --seqlen-q 40 --seqlen-kv 0 --mask none"
+}
+
+fault() { # MODEL OPTIONS...: runs it, and a case of which nothing is wrong behind it; sets told and code
+    model=$1
+    shift
+    # shellcheck disable=SC2086
+    run $faults --model "$model" "$@"
+    told=$out
+    code=$status
+    # shellcheck disable=SC2086
+    run $faults "$@" --timeout 120s
+    tap_is "$model: the next case passes" "$status$([ "$status" = 0 ] || printf '\n%s' "$out")" 0
+}
+
+pools_started() {
+    "$submit" status --json | grep -o '"implementation":"faults"[^}]*"generation":[0-9]*' | grep -o '[0-9]*$' | tr '\n' ' '
+}
+
+# Models that do no harm: their case passes, too.
+faults_harmless() { # MODEL...
+    for harmless; do
+        fault "$harmless" --world-size 1
+        tap_is "$harmless: it passes" "$code$([ "$code" = 0 ] || printf '\n%s' "$told")" 0
+    done
+}
+
+# Mistakes in what attend() returns, and an exception, which leave the rank as it is.
+faults_in_results() { # WRONG-DTYPE RIGHT-DTYPE
+    fault raises --world-size 1
+    tap_has "raises: type, message and frames" "$told" "UNKNOWN: rank 0 of 1: ValueError: the ring is broken \
+[guest_faults.py:"
+    tap_has "raises: the last frame" "$told" "in deep]"
+    tap_is "raises: the exit status" "$code" 66
+    fault NaN --world-size 1
+    tap_has "NaN: fails" "$code $told" "1 fail"
+    tap_has "NaN: which rule" "$told" "320 NaN or infinite"
+    fault "wrong dtype" --world-size 1
+    tap_has "wrong dtype" "$told" "UNKNOWN: rank 0 of 1: dq has elements of $1, not $2"
+    fault "wrong shape" --world-size 1
+    tap_has "wrong shape" "$told" "dq has the shape (2, 39, 8, 32), not (2, 40, 8, 32)"
+    fault "too few" --world-size 1
+    tap_has "too few" "$told" "attend returned no dv"
+    fault unknown --world-size 1
+    tap_has "unknown" "$told" "attend returned 'dx'; the results of this case are out, lse, dq, dk, dv"
+    fault "a tuple" --world-size 1
+    tap_has "a tuple" "$told" "attend returned a tuple, not a dict of tensors by name"
+}
+
+# Ranks that end, hang, or raise while others wait.
+faults_of_ranks() {
+    fault exits --world-size 1
+    tap_has "exits" "$told" "ABORTED: rank 0 of 1 of guest faults exited with 7 in forward, step 0"
+    fault dies --world-size 2
+    tap_has "dies" "$told" "rank 1 of 2 of guest faults was killed by signal 11 (SIGSEGV) in forward, step 0"
+    fault hangs --world-size 2 --timeout 4s
+    tap_has "hangs" "$told" "passed while rank 1 of 2 was in forward, step 0"
+    fault "raises alone" --world-size 2
+    tap_has "raises alone: who" "$told" "UNKNOWN: rank 1 of 2: ValueError: the ring is broken"
+    fault "raises while others wait" --world-size 2
+    tap_has "raises while others wait: the cause" "$told" "rank 1 of 2 failed in forward, step 0: ValueError"
+    tap_has "raises while others wait: the others" "$told" "rank 0 was still in its function then"
+}
