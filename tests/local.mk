@@ -6,14 +6,17 @@
 # and $(mutated_ldflags) instead.
 # A fuzz target is two lines in tests/fuzz/local.mk, with fuzz_programs and _LDADD = $(fuzz_libs); the
 # files it replays in `make check` lie in tests/fuzz/corpus/NAME.
+# A test that takes long goes to long_programs or long_scripts instead, so that it starts early.
 test_programs =
 test_scripts =
+long_programs =
+long_scripts =
 test_helpers =
 fuzz_programs =
 check_LTLIBRARIES =
 
-check_PROGRAMS += $(test_programs) $(test_helpers) $(fuzz_programs)
-EXTRA_DIST += $(test_scripts)
+check_PROGRAMS += $(long_programs) $(test_programs) $(test_helpers) $(fuzz_programs)
+EXTRA_DIST += $(long_scripts) $(test_scripts)
 
 TEST_EXTENSIONS = .sh
 LOG_DRIVER = env AM_TAP_AWK='$(AWK)' $(SHELL) $(top_srcdir)/build-aux/tap-driver.sh
@@ -41,12 +44,12 @@ LDADD = tests/support/libtesting.a $(rank_libs) daemon/libcore.a client/libclien
 # A fuzz target reads its corpus in `make check`, and takes orders from libFuzzer with --enable-fuzz.
 if FUZZ
 fuzz_libs = $(FUZZ_ENGINE) $(LDADD)
-TESTS = $(test_programs) $(test_scripts)
+TESTS = $(long_scripts) $(long_programs) $(test_programs) $(test_scripts)
 else
 check_LIBRARIES += tests/fuzz/libreplay.a
 tests_fuzz_libreplay_a_SOURCES = tests/fuzz/fuzz_replay.c
 fuzz_libs = tests/fuzz/libreplay.a $(LDADD)
-TESTS = $(test_programs) $(fuzz_programs) $(test_scripts)
+TESTS = $(long_scripts) $(long_programs) $(test_programs) $(fuzz_programs) $(test_scripts)
 endif
 
 # ---- the tests, a folder for each part -----------------------------------------------------------

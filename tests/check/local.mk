@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-test_programs += tests/check/test_check
+long_programs += tests/check/test_check
 tests_check_test_check_SOURCES = tests/check/test_check.c
 tests_check_test_check_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/client
 tests_check_test_check_LDADD = check/libcheck.la $(LDADD)

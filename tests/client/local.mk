@@ -34,11 +34,11 @@ tests_client_test_client_watch_SOURCES = tests/client/test_client_watch.c tests/
     tests/client/fake.h
 tests_client_test_client_watch_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/client
 
-test_programs += tests/client/test_client_faults
+long_programs += tests/client/test_client_faults
 tests_client_test_client_faults_SOURCES = tests/client/test_client_faults.c tests/client/fake.c \
     tests/client/fake.h
 tests_client_test_client_faults_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=malloc,--wrap=calloc
-test_scripts += tests/client/test_examples.sh
+long_scripts += tests/client/test_examples.sh
 test_scripts += tests/client/test_protocol.sh
 
 if TLS

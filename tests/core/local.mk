@@ -35,7 +35,7 @@ test_programs += tests/core/test_core_hosts
 tests_core_test_core_hosts_SOURCES = tests/core/test_core_hosts.c $(core_fixture)
 tests_core_test_core_hosts_LDADD = $(core_libs)
 
-test_programs += tests/core/test_sim_hosts
+long_programs += tests/core/test_sim_hosts
 tests_core_test_sim_hosts_SOURCES = \
     tests/core/test_sim_hosts.c \
     tests/core/hosts/agents.c \

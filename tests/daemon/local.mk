@@ -44,7 +44,7 @@ test_programs += tests/daemon/test_time_bounds
 tests_daemon_test_time_bounds_SOURCES = tests/daemon/test_time_bounds.c daemon/machine/time_bounds.c \
     daemon/machine/time_bounds.h
 
-test_programs += tests/daemon/test_daemon_deadline
+long_programs += tests/daemon/test_daemon_deadline
 tests_daemon_test_daemon_deadline_SOURCES = tests/daemon/test_daemon_deadline.c \
     daemon/machine/time_bounds.c daemon/machine/time_bounds.h daemon/machine/host.c daemon/machine/host.h \
     $(daemon_fixture)
@@ -54,7 +54,7 @@ test_programs += tests/daemon/test_daemon_gpus
 tests_daemon_test_daemon_gpus_SOURCES = tests/daemon/test_daemon_gpus.c $(daemon_fixture)
 tests_daemon_test_daemon_gpus_LDADD = $(daemon_fixture_libs)
 
-test_programs += tests/daemon/test_daemon_ranks
+long_programs += tests/daemon/test_daemon_ranks
 tests_daemon_test_daemon_ranks_SOURCES = tests/daemon/test_daemon_ranks.c $(daemon_fixture)
 tests_daemon_test_daemon_ranks_LDADD = $(daemon_fixture_libs)
 
@@ -62,7 +62,7 @@ test_programs += tests/daemon/test_daemon_spares
 tests_daemon_test_daemon_spares_SOURCES = tests/daemon/test_daemon_spares.c $(daemon_fixture)
 tests_daemon_test_daemon_spares_LDADD = $(daemon_fixture_libs)
 
-test_programs += tests/daemon/test_daemon_stuck
+long_programs += tests/daemon/test_daemon_stuck
 tests_daemon_test_daemon_stuck_SOURCES = tests/daemon/test_daemon_stuck.c $(daemon_fixture)
 tests_daemon_test_daemon_stuck_LDADD = $(daemon_fixture_libs)
 
@@ -96,14 +96,14 @@ tests_daemon_faulty_rank_LDADD = judge/libjudge.a kernels/libkernels.a transport
     plan/libplan.la \
     common/libcommon.la $(BLAS_LIBS) $(PTHREAD_LIBS) $(MATH_LIBS)
 
-test_programs += tests/daemon/test_fault_matrix
+long_programs += tests/daemon/test_fault_matrix
 fault_scene = tests/daemon/fault_scene.c tests/daemon/fault_cells.c tests/daemon/fault_scene.h \
     tests/support/raw_client.c \
     tests/support/raw_client.h
 tests_daemon_test_fault_matrix_SOURCES = tests/daemon/test_fault_matrix.c $(fault_scene)
 tests_daemon_test_fault_matrix_LDADD = $(daemon_fixture_libs)
 
-test_programs += tests/daemon/test_fault_spares
+long_programs += tests/daemon/test_fault_spares
 tests_daemon_test_fault_spares_SOURCES = tests/daemon/test_fault_spares.c $(fault_scene)
 tests_daemon_test_fault_spares_LDADD = $(daemon_fixture_libs)
 
@@ -145,7 +145,7 @@ test_programs += tests/daemon/test_daemon_watch
 tests_daemon_test_daemon_watch_SOURCES = tests/daemon/test_daemon_watch.c $(daemon_fixture)
 tests_daemon_test_daemon_watch_LDADD = $(daemon_fixture_libs)
 
-test_programs += tests/daemon/test_daemon_socket
+long_programs += tests/daemon/test_daemon_socket
 tests_daemon_test_daemon_socket_SOURCES = tests/daemon/test_daemon_socket.c $(daemon_fixture)
 tests_daemon_test_daemon_socket_LDADD = $(daemon_fixture_libs)
 
@@ -158,7 +158,7 @@ tests_daemon_test_daemon_metrics_SOURCES = tests/daemon/test_daemon_metrics.c $(
 tests_daemon_test_daemon_metrics_LDADD = $(daemon_fixture_libs)
 endif
 
-test_programs += tests/daemon/test_daemon_tcp
+long_programs += tests/daemon/test_daemon_tcp
 tests_daemon_test_daemon_tcp_SOURCES = tests/daemon/test_daemon_tcp.c $(net_client) $(daemon_fixture)
 tests_daemon_test_daemon_tcp_LDADD = $(daemon_fixture_libs)
 
@@ -176,7 +176,7 @@ tests_daemon_test_daemon_subjects_SOURCES = tests/daemon/test_daemon_subjects.c 
 tests_daemon_test_daemon_subjects_CPPFLAGS = $(AM_CPPFLAGS) $(OPENSSL_CFLAGS)
 tests_daemon_test_daemon_subjects_LDADD = $(daemon_fixture_libs) $(OPENSSL_LIBS)
 
-test_programs += tests/daemon/test_daemon_tls
+long_programs += tests/daemon/test_daemon_tls
 tests_daemon_test_daemon_tls_SOURCES = tests/daemon/test_daemon_tls.c $(tls_scene)
 tests_daemon_test_daemon_tls_CPPFLAGS = $(AM_CPPFLAGS) $(OPENSSL_CFLAGS)
 tests_daemon_test_daemon_tls_LDADD = $(daemon_fixture_libs) $(OPENSSL_LIBS)

@@ -28,7 +28,7 @@ tests_judge_test_mutations_CPPFLAGS = $(AM_CPPFLAGS) -DCPATTN_MUTATIONS
 tests_judge_test_mutations_LDADD = $(mutated_libs)
 tests_judge_test_mutations_LDFLAGS = $(mutated_ldflags) $(undiagnosed_ldflags)
 
-test_programs += tests/judge/test_diagnosis
+long_programs += tests/judge/test_diagnosis
 tests_judge_test_diagnosis_SOURCES = tests/judge/test_diagnosis.c tests/mutations/diagnoses.c \
     tests/mutations/diagnoses.h tests/mutations/expected.c tests/mutations/expected.h tests/support/world.c \
     tests/support/world.h
@@ -41,7 +41,7 @@ tests_judge_test_rounding_SOURCES = tests/judge/test_rounding.c tests/support/wo
 tests_judge_test_rounding_CPPFLAGS = $(AM_CPPFLAGS) -DCPATTN_MUTATIONS
 tests_judge_test_rounding_LDADD = $(mutated_libs)
 tests_judge_test_rounding_LDFLAGS = $(mutated_ldflags)
-test_scripts += tests/judge/test_without_amx.sh
+long_scripts += tests/judge/test_without_amx.sh
 
 test_programs += tests/judge/test_source
 tests_judge_test_source_SOURCES = tests/judge/test_source.c

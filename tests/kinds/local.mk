@@ -51,7 +51,7 @@ tests_kinds_guest_kinds_SOURCES = tests/kinds/guest_kinds.c
 tests_kinds_guest_kinds_CPPFLAGS = -I$(top_srcdir)/guest
 tests_kinds_guest_kinds_LDADD = guest/libcpattn-guest.la
 tests_kinds_guest_kinds_LDFLAGS = $(AM_LDFLAGS) -no-install
-test_scripts += tests/kinds/test_kind_guests.sh
+long_scripts += tests/kinds/test_kind_guests.sh
 
 # A rank whose plans have a mistake, for what a client is told.
 test_helpers += tests/kinds/wrong_rank

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 # A daemon with agents of other hosts, over loopback.
-test_programs += tests/nodes/test_hosts
+long_programs += tests/nodes/test_hosts
 tests_nodes_test_hosts_SOURCES = tests/nodes/test_hosts.c tests/nodes/hosts_fixture.c \
     tests/nodes/hosts_fixture.h $(daemon_fixture)
 tests_nodes_test_hosts_LDADD = $(daemon_fixture_libs)
 
 test_scripts += tests/nodes/test_nodes_doc.sh
-test_scripts += tests/nodes/test_namespaces.sh
+long_scripts += tests/nodes/test_namespaces.sh
 test_scripts += tests/nodes/test_fault_hosts.sh
 
 # Faults over several hosts; with all of them as a benchmark: tests/nodes/test_node_faults all

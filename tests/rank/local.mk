@@ -16,7 +16,7 @@ tests_rank_test_rank_parts_SOURCES = tests/rank/test_rank_parts.c tests/support/
     tests/support/world.c tests/support/world.h \
     tests/support/generate.h
 
-test_programs += tests/rank/test_rank
+long_programs += tests/rank/test_rank
 tests_rank_test_rank_SOURCES = tests/rank/test_rank.c tests/support/generate.c tests/support/generate.h \
     tests/support/world.c \
     tests/support/world.h
@@ -31,7 +31,7 @@ random_cases = tests/rank/random_cases.c tests/rank/random_cases.h tests/rank/mi
     tests/rank/minimize.h \
     tests/support/world.c tests/support/world.h
 
-test_programs += tests/rank/test_random_cases
+long_programs += tests/rank/test_random_cases
 tests_rank_test_random_cases_SOURCES = tests/rank/test_random_cases.c $(random_cases)
 
 test_programs += tests/rank/test_minimize

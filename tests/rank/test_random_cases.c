@@ -21,7 +21,7 @@ static const char usage_text[] =
     "Usage: test_random_cases [--seed N | --cases N | --orders N | --help]\n"
     "Random cases of up to 8 ranks, over everything that a case can be asked for.\n"
     "\n"
-    "  (no option)  the cases of seeds 0 and on, as many as CPATTN_RANDOM_CASES says, 400 unless\n"
+    "  (no option)  the cases of seeds 0 and on, as many as CPATTN_RANDOM_CASES says, 200 unless\n"
     "               set; and cases in 50 orders each, as many as CPATTN_RANDOM_ORDERS says, 12\n"
     "               unless set\n"
     "  --seed N     runs the case of one seed and prints its command line\n"
@@ -83,7 +83,7 @@ static uint64_t count_wanted(const char *variable, uint64_t usual)
 
 START_TEST(random_cases_pass)
 {
-    uint64_t count = count_wanted("CPATTN_RANDOM_CASES", 400);
+    uint64_t count = count_wanted("CPATTN_RANDOM_CASES", 200);
     for (uint64_t seed = (uint64_t)_i; seed < count; seed += SLICES) {
         const char *why = case_complaint(seed);
         ck_assert_msg(!why, "%s", why);

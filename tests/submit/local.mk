@@ -25,11 +25,11 @@ test_scripts += tests/submit/test_matrix_daemons.sh
 test_scripts += tests/submit/test_matrix_runs.sh
 test_scripts += tests/submit/test_report.sh
 test_scripts += tests/submit/test_submit.sh
-test_scripts += tests/submit/test_submit_daemon.sh
+long_scripts += tests/submit/test_submit_daemon.sh
 test_scripts += tests/submit/test_submit_remote.sh
 test_scripts += tests/submit/test_completion.sh
 test_scripts += tests/submit/test_full.sh
-test_scripts += tests/submit/test_transformer_engine.sh
+long_scripts += tests/submit/test_transformer_engine.sh
 
 test_programs += tests/submit/test_words
 tests_submit_test_words_SOURCES = tests/submit/test_words.c
