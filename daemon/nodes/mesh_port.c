@@ -13,10 +13,13 @@
 
 #include "common/list.h"
 #include "common/log.h"
+#include "daemon/net/log_quota.h"
 
-#define HELLO_MAGIC UINT32_C(0x43504d53) // "CPMS"
+#define HELLO_MAGIC         UINT32_C(0x43504d53) // "CPMS"
 // The answer of the listening side to a valid hello.
-#define ACCEPTED    'y'
+#define ACCEPTED            'y'
+// Lines of the log per second about connections that are no rank's.
+#define STRANGERS_LINES_MAX 10
 
 // The hello of the connecting side.
 struct hello {
@@ -52,6 +55,7 @@ struct mesh_port {
     ev_io acceptable;
     struct list meetings, dialled, strangers;
     int stranger_count;
+    struct log_quota lines; // about strangers
 };
 
 // ---- calls -------------------------------------------------------------------------------------
@@ -181,8 +185,9 @@ static void stranger_look(struct call *c)
         return;
     if (hello.magic != HELLO_MAGIC || !hello_fits(m, &hello) ||
         send(c->fd, &answer, 1, MSG_DONTWAIT | MSG_NOSIGNAL) != 1) {
-        log_warning("mesh_stranger generation=%u from=%d to=%d action=dropped", hello.generation,
-                    hello.from, hello.to);
+        if (log_quota_take(&p->lines))
+            log_warning("mesh_stranger generation=%u from=%d to=%d action=dropped",
+                        hello.generation, hello.from, hello.to);
         call_drop(c);
         return;
     }
@@ -442,6 +447,7 @@ enum status mesh_port_create(struct ev_loop *loop, const char *address, int port
             error, STATUS_UNAVAILABLE, "cannot listen for connections of ranks on %s port %d: %s",
             address ? address : "*", port, result ? gai_strerror(result) : strerror(number));
     }
+    p->lines.lines_max = STRANGERS_LINES_MAX;
     p->loop = loop;
     p->handler = *handler;
     p->fd = fd;

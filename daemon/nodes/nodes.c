@@ -13,9 +13,13 @@
 
 #include "common/list.h"
 #include "common/log.h"
+#include "daemon/net/log_quota.h"
 #include "daemon/nodes/mesh_port.h"
 #include "daemon/nodes/node_link.h"
 #include "daemon/nodes/node_wire.h"
+
+// Lines of the log per second about connections that are no agent's.
+#define STRANGERS_LINES_MAX 10
 
 // An accepted connection, of an agent or of another client.
 struct caller {
@@ -41,7 +45,8 @@ struct nodes {
     struct mesh_port *mesh;
     ev_io acceptable;
     struct list callers;
-    int caller_count; // connections without a HELLO
+    int caller_count;       // connections without a HELLO
+    struct log_quota lines; // about them
     struct host hosts[HOSTS_MAX];
 };
 
@@ -226,8 +231,9 @@ static void refuse(struct caller *c, const struct error *error)
 {
     struct node_fault fault = {.status = (int32_t)error->status};
     memcpy(fault.text, error->text, sizeof(fault.text));
-    log_warning("agent_refused address=%s error=%s", c->address,
-                log_quote(&(struct log_quoted){0}, error->text));
+    if (log_quota_take(&c->nodes->lines))
+        log_warning("agent_refused address=%s error=%s", c->address,
+                    log_quote(&(struct log_quoted){0}, error->text));
     node_link_send(c->link, NODE_REFUSED, &fault, sizeof(fault), NULL, 0);
     node_link_finish(c->link, error);
 }
@@ -306,10 +312,10 @@ static void on_ended(void *context, struct node_link *link, const struct error *
     int host = c->host;
     (void)link;
     const struct error reason = *error;
-    if (host < 0)
+    if (host < 0 && log_quota_take(&n->lines))
         log_info("agent_gone address=%s error=%s", c->address,
                  log_quote(&(struct log_quoted){0}, error->text));
-    else
+    else if (host >= 0)
         log_warning("host_lost host=%s error=%s", n->config.hosts[host].name,
                     log_quote(&(struct log_quoted){0}, error->text));
     caller_drop(c);
@@ -336,10 +342,22 @@ static void address_write(const struct sockaddr_storage *from, socklen_t size,
         memmove(text, text + 7, strlen(text + 7) + 1);
 }
 
+static bool may_call(const struct nodes *n, const char *address)
+{
+    int count = 0;
+    LIST_FOREACH (node, &n->callers) {
+        const struct caller *c = LIST_ENTRY(node, struct caller, node);
+        count += c->host < 0 && strcmp(c->address, address) == 0;
+    }
+    return n->caller_count < NODES_CALLERS_MAX && count < NODES_CALLERS_ADDRESS_MAX;
+}
+
 static void caller_create(struct nodes *n, int fd, const struct sockaddr_storage *from,
                           socklen_t size)
 {
-    struct caller *c = n->caller_count < NODES_CALLERS_MAX ? calloc(1, sizeof(*c)) : NULL;
+    char address[NODE_ADDRESS_MAX];
+    address_write(from, size, address);
+    struct caller *c = may_call(n, address) ? calloc(1, sizeof(*c)) : NULL;
     if (!c) {
         close(fd);
         return;
@@ -347,7 +365,7 @@ static void caller_create(struct nodes *n, int fd, const struct sockaddr_storage
     const struct node_link_handler handler = {c, on_message, on_ended};
     c->nodes = n;
     c->host = -1;
-    address_write(from, size, c->address);
+    memcpy(c->address, address, sizeof(c->address));
     c->link = node_link_create(n->loop, fd, &handler, n->config.tls, NULL);
     if (!c->link) {
         free(c);
@@ -495,6 +513,7 @@ enum status nodes_create(struct ev_loop *loop, const struct nodes_config *config
     struct nodes *n = calloc(1, sizeof(*n));
     if (!n)
         return error_set(error, STATUS_RESOURCE_EXHAUSTED, "no memory for other hosts");
+    n->lines.lines_max = STRANGERS_LINES_MAX;
     n->loop = loop;
     n->config = *config;
     n->handler = *handler;

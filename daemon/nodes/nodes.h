@@ -11,10 +11,12 @@
 #include "common/token.h"
 #include "daemon/pool/crew.h"
 
-// Maximum number of connections without a valid HELLO; further ones are closed at once.
-#define NODES_CALLERS_MAX 16
+// Maximum number of connections without a valid HELLO, and of those from one address, so that no
+// other host keeps an agent out; further ones are closed at once.
+#define NODES_CALLERS_MAX         16
+#define NODES_CALLERS_ADDRESS_MAX 8
 // Time limit of the HELLO.
-#define NODES_CALLER_S    5.
+#define NODES_CALLER_S            5.
 
 struct nodes_config {
     int count; // number of hosts, including this one, which is the first

@@ -4,6 +4,7 @@
 #include "tests/support/runner.h"
 
 #include <arpa/inet.h>
+#include <errno.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -403,6 +404,46 @@ START_TEST(test_unknown_connections_are_closed)
 }
 END_TEST
 
+START_TEST(test_unknown_connections_do_not_fill_the_log)
+{
+    int turns = 0;
+    for (; hosts_lines_count(h.daemon.log, "clients_log omitted=") == 0 && turns < 200; turns++)
+        for (int i = 0; i < 100; i++)
+            strange(h.port, "\0\0\0\0\x02\0\0\0", 8); // WELCOME
+    ck_assert_int_lt(turns, 200);
+    hosts_run_and_pass(&h, 6, 3);
+}
+END_TEST
+
+// Connections that say nothing have 5 s. An agent from elsewhere does not wait for that.
+START_TEST(test_one_address_does_not_keep_agents_out)
+{
+    struct sockaddr_in from = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(0x7f000009)};
+    struct sockaddr_in to = {.sin_family = AF_INET,
+                             .sin_port = htons((uint16_t)h.port),
+                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    int held[40];
+    char bytes[64];
+    ssize_t got;
+    hosts_agent_signal(&h, 1, SIGKILL);
+    hosts_await_logged(&h, "host_lost host=b", 1);
+    for (int i = 0; i < 40; i++) {
+        held[i] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        ck_assert_int_eq(bind(held[i], (struct sockaddr *)&from, sizeof(from)), 0);
+        ck_assert_int_eq(connect(held[i], (struct sockaddr *)&to, sizeof(to)), 0);
+    }
+    hosts_agent_start(&h, 1);
+    while ((got = recv(held[0], bytes, sizeof(bytes), MSG_DONTWAIT)) > 0)
+        ;
+    ck_assert_int_eq(got, -1); // is still held
+    ck_assert_int_eq(errno, EAGAIN);
+    ck_assert_int_eq(recv(held[39], bytes, sizeof(bytes), 0), 0);
+    for (int i = 0; i < 40; i++)
+        close(held[i]);
+    hosts_run_and_pass(&h, 6, 3);
+}
+END_TEST
+
 static void order_give(enum wire_order_kind kind, int host, int device, uint64_t out)
 {
     struct wire_request request = daemon_request(METHOD_ORDER);
@@ -482,6 +523,8 @@ int main(void)
     tcase_add_test(cases, test_connection_is_cut_and_heals);
     tcase_add_test(cases, test_agent_with_another_token_is_refused);
     tcase_add_test(cases, test_unknown_connections_are_closed);
+    tcase_add_test(cases, test_unknown_connections_do_not_fill_the_log);
+    tcase_add_test(cases, test_one_address_does_not_keep_agents_out);
     suite_add_tcase(s, cases);
     TCase *settings = tcase_create("settings");
     tcase_add_test(settings, test_settings_that_do_not_go_together);
