@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// A test harness on libcpattn, to be copied and changed: many cases in flight, each answer as it
-// comes, a failure told in full, Ctrl-C, and a daemon that goes away and comes back.
+// A test harness on libcpattn, to copy and change. It submits many cases at once, prints each
+// answer as it arrives and failures in full, and handles Ctrl-C and a restart of the daemon.
 //
 //     cc harness.c $(pkg-config --cflags --libs cpattn) -o harness
 //     ./harness [SEQLEN]     # the daemon is that of $CPATTN_SOCKET, else the one of this machine
 //
-// Exit status: 0 every case passed, 1 a verdict is a fail, 2 a case could not be run.
+// Exit status: 0 every case passed, 1 a case failed, 2 a case could not be run.
 #include <cpattn.h>
 #include <signal.h>
 #include <stdio.h>
@@ -15,9 +15,9 @@
 #define IN_FLIGHT_MAX 16
 #define TRIES_MAX     2                      // of a case whose daemon went away
 #define ABSENT_MAX    200                    // ticks without a daemon before it is given up
-#define TICK_NS       (100 * 1000000ull)     // how soon Ctrl-C is noticed
-#define RUN_NS        (60 * 1000000000ull)   // of a case, from when the ranks have it
-#define WHOLE_NS      (3600 * 1000000000ull) // of a case with the wait for its turn
+#define TICK_NS       (100 * 1000000ull)     // time between checks for Ctrl-C
+#define RUN_NS        (60 * 1000000000ull)   // time limit of a case on its ranks
+#define WHOLE_NS      (3600 * 1000000000ull) // time limit with the wait for its turn
 
 // ---- what to run --------------------------------------------------------------------------------
 
@@ -33,7 +33,7 @@ struct sweep {
     struct cpattn_client *client;
     struct test *tests;
     int count, in_flight;
-    int absent; // ticks since a daemon was there
+    int absent; // ticks without a daemon
 };
 
 static volatile sig_atomic_t interrupted;
@@ -56,8 +56,8 @@ static void set(struct cpattn_case *c, const char *field, const char *value)
         die(field, &error);
 }
 
-// The product of a few axes; `cpattn-submit describe` lists the fields and what each accepts.
-// What cannot run at all is left out here, with the reason.
+// The product of a few axes; `cpattn-submit describe` lists the fields and their values. Invalid
+// combinations are skipped with the reason.
 static void sweep_fill(struct sweep *sweep, const char *seqlen)
 {
     static const char *const comms[] = {"p2p", "all_gather", "a2a"};
@@ -90,7 +90,7 @@ static void sweep_fill(struct sweep *sweep, const char *seqlen)
 
 // ---- one answer ---------------------------------------------------------------------------------
 
-// The figures with the element nearest to its limit: how much room there is.
+// The figures with the element nearest to its limit.
 static void print_worst(const struct cpattn_result *result)
 {
     const struct cpattn_figures *f, *worst = NULL;
@@ -120,7 +120,7 @@ static void print_broken(const struct cpattn_result *result)
                     f->first_bad.dim, f->first_bad_got, f->first_bad_expected);
 }
 
-// Where each rank stood when a case was not brought to its end.
+// The state of each rank when a case was aborted.
 static void print_failure(const struct cpattn_result *result)
 {
     const struct cpattn_failure *f;
@@ -136,8 +136,8 @@ static void print_command(const struct test *test)
     printf("      again: %s\n", command);
 }
 
-// Takes the answer. A daemon that went away took the case with it or never had it; the library
-// sends nothing twice, so whether to try again is decided here.
+// Takes the answer. If the daemon has gone, the case is lost. The library sends nothing twice, so
+// this program decides whether to try again.
 static void answer(struct sweep *sweep, struct test *test)
 {
     struct cpattn_result *result = NULL;
@@ -170,7 +170,7 @@ static void answer(struct sweep *sweep, struct test *test)
 
 // ---- all of them --------------------------------------------------------------------------------
 
-// False where no daemon is there now. The case did not get there then and may be sent again.
+// False if there is no daemon. The case was not sent then and may be sent again.
 static int submit(struct sweep *sweep, struct test *test)
 {
     struct cpattn_error error;
@@ -226,7 +226,7 @@ static void run(struct sweep *sweep)
         if (request)
             answer(sweep, cpattn_request_tag(request));
         if (interrupted && !cancelled++)
-            cancel_all(sweep); // each is still answered: CANCELLED, or as it ended
+            cancel_all(sweep); // each is still answered, with CANCELLED or its result
     }
 }
 
@@ -250,7 +250,7 @@ int main(int argc, char **argv)
     signal(SIGINT, interrupt);
     if (cpattn_client_create(&options, &sweep.client, &error) != CPATTN_OK)
         die("no daemon", &error);
-    sweep_fill(&sweep, argc > 1 ? argv[1] : "301"); // no length has to divide
+    sweep_fill(&sweep, argc > 1 ? argv[1] : "301"); // any length works
     run(&sweep);
     int exit_status = sum_up(&sweep);
     for (int i = 0; i < sweep.count; i++)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bytes to a reply. The daemon is trusted no more than a client is.
+// Bytes to a reply. Replies are checked as strictly as requests.
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,7 +17,7 @@ static enum status check_count(size_t count, size_t min, size_t max, const struc
                      map_path_text(path, list, text), count, min, max);
 }
 
-// Zeroed room for a list of the reply, or a status.
+// Allocates a zeroed list of the reply; returns a status.
 static enum status list_alloc(size_t count, size_t size, void **list, struct error *error)
 {
     *list = calloc(count > 0 ? count : 1, size);
@@ -65,7 +65,7 @@ static enum status check_judged(const struct figures *f, const struct map_path *
                      (long long)f->elements);
 }
 
-// What the name of a tensor has to be.
+// The rules for the name of a tensor.
 static enum status check_name(const struct map_path *path, const char *name, struct error *error)
 {
     char text[MAP_PATH_MAX];
@@ -76,7 +76,7 @@ static enum status check_name(const struct map_path *path, const char *name, str
                      map_path_text(path, "name", text), name);
 }
 
-// A tensor of attention has a number, that of another kind of job a name.
+// A tensor of attention has a number; a tensor of another kind of job has a name.
 static enum status decode_tensor(const Cpattn__V1__Figures *message, const struct map_path *path,
                                  struct figures *f, struct error *error)
 {
@@ -485,6 +485,6 @@ enum status wire_decode_reply(const void *data, size_t size, struct wire_reply *
     scratch_fini(&scratch);
     if (status != STATUS_OK)
         wire_reply_fini(reply);
-    // Whoever asked did nothing wrong.
+    // The client's request was valid.
     return status == STATUS_INVALID_ARGUMENT ? refuse_reply(error) : status;
 }

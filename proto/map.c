@@ -32,8 +32,8 @@ static const ProtobufCFieldDescriptor *descriptor_of(const ProtobufCMessage *mes
     return protobuf_c_message_descriptor_get_field_by_name(message->descriptor, name);
 }
 
-// Where the member of a generated struct lies that holds the field; 0 (the place of the header that
-// every message begins with) when there is none.
+// Offset of the field in the generated struct; 0, which is the header of every message, if there is
+// none.
 static size_t member_offset(const ProtobufCMessage *message, const char *name)
 {
     const ProtobufCFieldDescriptor *field = descriptor_of(message, name);
@@ -236,7 +236,7 @@ enum status map_refuse_unknown(const ProtobufCMessage *message, const char *name
                      name, message->unknown_fields[0].tag);
 }
 
-// A message keeps a list as its count and a pointer to its entries.
+// A message stores a list as a count and a pointer to the entries.
 static const ProtobufCFieldDescriptor *list_descriptor(const ProtobufCMessage *message,
                                                        const char *name)
 {

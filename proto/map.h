@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies between generated messages and plain structs, by tables. Fields are found in the message
-// by name, so that a table names each field once and serves both directions.
+// Copies between generated messages and plain structs, by tables. A table lists each field once, by
+// its name in the message, and serves both directions.
 #ifndef CPATTN_PROTO_MAP_H
 #define CPATTN_PROTO_MAP_H
 
@@ -34,7 +34,7 @@ struct map_field {
     int64_t min, max;    // MAP_INT, MAP_ENUM: of the member; MAP_LIST: of an entry
 };
 
-// Position of a message in the whole, such as "result.ranks[3].figures[1]"; for sentences only.
+// Path of a message, such as "result.ranks[3].figures[1]"; for error messages.
 struct map_path {
     const struct map_path *parent; // NULL: the outermost
     const char *name;
@@ -45,22 +45,22 @@ struct map_path {
 // Writes "a.b[1].field"; `field` may be NULL. Returns `text`.
 const char *map_path_text(const struct map_path *path, const char *field, char text[MAP_PATH_MAX]);
 
-// True if the message has the field, and for every field whose absence means zero.
+// True if the message has the field, or if its absence means zero.
 bool map_given(const ProtobufCMessage *message, const char *name);
 
-// True if a number, bool or enum of the message is 0, sent or not, and if there is no such field.
+// True if a number, bool or enum of the message is 0 or not sent, or if there is no such field.
 bool map_is_zero(const ProtobufCMessage *message, const char *name);
 
-// Copies one field, or all of a table, out of a message. INVALID_ARGUMENT with a sentence that
-// names the field, its value and what is accepted; earlier fields have been copied then.
+// Copies one field, or all of a table, out of a message. INVALID_ARGUMENT: the message names the
+// field, its value and the accepted values; earlier fields are already copied.
 enum status map_decode_field(const ProtobufCMessage *message, const struct map_field *field,
                              const struct map_path *path, void *record,
                              struct error *error) MUST_CHECK;
 enum status map_decode(const ProtobufCMessage *message, const struct map_field *fields,
                        const struct map_path *path, void *record, struct error *error) MUST_CHECK;
 
-// Copies into a message. Values are not checked, but unprintable characters become '?', as they
-// could not be read again. RESOURCE_EXHAUSTED: out of scratch memory.
+// Copies into a message. Values are not checked. Unprintable characters become '?', because a
+// reader refuses them. RESOURCE_EXHAUSTED: out of scratch memory.
 enum status map_encode_field(ProtobufCMessage *message, const struct map_field *field,
                              const void *record, struct scratch *scratch,
                              struct error *error) MUST_CHECK;
@@ -68,7 +68,7 @@ enum status map_encode(ProtobufCMessage *message, const struct map_field *fields
                        const void *record, struct scratch *scratch, struct error *error) MUST_CHECK;
 
 // Copies a list of numbers (repeated int64 | int32_t[]) out of a message. INVALID_ARGUMENT for more
-// than count_max entries, and for one outside min..max, named by its index; nothing is copied then.
+// than count_max entries, or for an entry outside min..max; nothing is copied then.
 enum status map_decode_list(const ProtobufCMessage *message, const struct map_field *field,
                             const struct map_path *path, int32_t *values, int32_t count_max,
                             int32_t *count, struct error *error) MUST_CHECK;
@@ -77,8 +77,8 @@ enum status map_encode_list(ProtobufCMessage *message, const struct map_field *f
                             const int32_t *values, int32_t count, struct scratch *scratch,
                             struct error *error) MUST_CHECK;
 
-// UNIMPLEMENTED if the message has a field that this program does not know, since the field could
-// change the meaning of a case. `name`: of the message, for the sentence.
+// UNIMPLEMENTED if the message has an unknown field, which could change the meaning of a case.
+// `name`: of the message, for the error text.
 enum status map_refuse_unknown(const ProtobufCMessage *message, const char *name,
                                struct error *error) MUST_CHECK;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The two fields of a request that are needed before it may be decoded. Walks over the outermost
-// fields in place and takes no memory; what is inside of them is not looked at.
+// The two fields of a request that are needed before it is decoded. Walks over the outermost fields
+// in place, without memory, and skips their contents.
 #include <string.h>
 
 #include "proto/wire.h"
@@ -36,7 +36,7 @@ static bool skip(struct cursor *c, uint64_t bytes)
     return there;
 }
 
-// The next field: its tag, and its bytes where it has some of its own (WIRE_BYTES).
+// The next field: its tag, and its bytes if it has type WIRE_BYTES.
 static bool field_read(struct cursor *c, uint64_t *tag, const uint8_t **data, size_t *size)
 {
     uint64_t value = 0;

@@ -37,7 +37,7 @@ void scratch_init(struct scratch *s, size_t budget_bytes)
     s->allocator = (ProtobufCAllocator){allocate, release, s};
 }
 
-// A request may hold a token, wherever its reading or building came to an end.
+// The memory may hold a token.
 void scratch_fini(struct scratch *s)
 {
     while (s->block) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Memory for one message: allocated in pieces within a budget, freed all at once. The budget limits
-// what a small hostile message can make the process allocate.
+// the memory that a small hostile message can use.
 #ifndef CPATTN_PROTO_SCRATCH_H
 #define CPATTN_PROTO_SCRATCH_H
 
@@ -13,7 +13,7 @@
 #define SCRATCH_FIRST_BYTES 4096 // enough for a request, so that it needs no malloc
 
 struct scratch {
-    size_t budget, left;         // in bytes; the rest of it
+    size_t budget, left;         // bytes in all, bytes left
     bool refused;                // an allocation failed
     bool over_budget;            // ... because of the budget
     struct scratch_block *block; // the newest; chained, owned
@@ -27,7 +27,7 @@ struct scratch {
 void scratch_init(struct scratch *s, size_t budget_bytes);
 void scratch_fini(struct scratch *s); // wipes and frees every piece
 
-// Zeroed memory for any type, or NULL: over budget, or memory is short.
+// Zeroed memory, aligned for any type; NULL if the budget or the memory is exhausted.
 void *scratch_alloc(struct scratch *s, size_t size);
 
 // Returns why an allocation failed, with a sentence about `what`.

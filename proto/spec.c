@@ -8,8 +8,7 @@
 
 static const struct map_path path = {.name = "case", .index = -1};
 
-// `verify` was on or off before it said how much, and a message keeps the meaning of its fields: it
-// has one field for each of the two.
+// `verify` of a case is two fields of the message: on or off, and the extent.
 static bool is_verify(const struct case_field *field)
 {
     return field->offset == offsetof(struct cp_case, verify);
@@ -35,8 +34,8 @@ static enum status decode_verify(const Cpattn__V1__Case *spec, struct cp_case *c
     return STATUS_OK;
 }
 
-// A daemon that knows no extent verifies as with AUTO, and refuses a field that it does not know:
-// what it can do is asked for without one.
+// The extent is sent only if it is FULL, because a daemon without this field refuses it and
+// verifies as with AUTO.
 static void encode_verify(const struct cp_case *c, Cpattn__V1__Case *spec)
 {
     spec->verify = c->verify != VERIFY_OFF;
@@ -46,15 +45,15 @@ static void encode_verify(const struct cp_case *c, Cpattn__V1__Case *spec)
 
 // ---- reading ------------------------------------------------------------------------------------
 
-// Whether a field was not sent, or sent as zero. Both are the same if zero is not a value of it.
+// Whether a field was not sent, or sent as zero, for fields where zero is invalid.
 static bool is_missing(const ProtobufCMessage *spec, const struct map_field *map)
 {
     bool zero_is_none = map->kind == MAP_ENUM || (map->kind == MAP_INT && map->min > 0);
     return !map_given(spec, map->name) || (zero_is_none && map_is_zero(spec, map->name));
 }
 
-// Whether the value of case_init() is what nobody would say. The window of a causal mask ends at
-// the diagonal whatever window_right is.
+// Whether a missing field keeps the default of case_init(). The window of a causal mask ends at the
+// diagonal for every window_right.
 static bool is_usual_when_missing(const struct case_field *field, const struct cp_case *c)
 {
     static const char *const names[] = {"a2a_size", "pad_multiple", "softmax", "bias"};

@@ -7,9 +7,9 @@
 #include "proto/map.h"
 
 // Converts an untrusted message to a case. A field that was not sent has the default of
-// cpattn.proto, or is refused if it has none. INVALID_ARGUMENT for one that is missing or outside
-// its range, UNIMPLEMENTED for one that this program does not know, and what case_check() says; the
-// sentence begins with the field's place in the request, as "case.heads".
+// cpattn.proto, or is refused if it has none. INVALID_ARGUMENT: a field is missing or outside its
+// range; UNIMPLEMENTED: an unknown field; else the status of case_check(). The message begins with
+// the path of the field, as "case.heads".
 enum status spec_decode(const ProtobufCMessage *spec, struct cp_case *c,
                         struct error *error) MUST_CHECK;
 

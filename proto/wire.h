@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The wire as plain structs. The only place that knows protobuf is the codec behind these
-// functions.
+// Messages of the protocol as plain structs. Only the implementation of these functions uses
+// protobuf.
 #ifndef CPATTN_PROTO_WIRE_H
 #define CPATTN_PROTO_WIRE_H
 
@@ -9,7 +9,7 @@
 #include "plan/kind.h"
 #include "plan/places.h"
 
-// Major version of the protocol. A peer of another one is told FAILED_PRECONDITION with both
+// Major version of the protocol. A peer with another version gets FAILED_PRECONDITION with both
 // numbers.
 #define WIRE_VERSION 1
 
@@ -80,7 +80,7 @@ enum wire_verdict {
     VERDICT_UNVERIFIED, // the case asked for no comparison
 };
 
-// The answer to a case that ran to its end.
+// The answer to a completed case.
 struct wire_result {
     enum wire_verdict verdict;
     int32_t world_size;
@@ -263,35 +263,32 @@ struct wire_reply {
     struct wire_events events; // METHOD_WATCH
 };
 
-// Encoding allocates *data with malloc; the caller frees it. RESOURCE_EXHAUSTED when memory is
-// short or the message would exceed REQUEST_BYTES_MAX / REPLY_BYTES_MAX; INTERNAL for a method or a
-// list length that does not exist. Texts go out printable: any other character becomes '?'.
+// Encoding allocates *data with malloc; the caller frees it. RESOURCE_EXHAUSTED: memory is short,
+// or the message would exceed REQUEST_BYTES_MAX / REPLY_BYTES_MAX. INTERNAL: an invalid method or
+// list length. Unprintable characters of texts become '?'.
 enum status wire_encode_request(const struct wire_request *r, void **data, size_t *size,
                                 struct error *error) MUST_CHECK;
 enum status wire_encode_reply(const struct wire_reply *r, void **data, size_t *size,
                               struct error *error) MUST_CHECK;
 
-// Decoding hostile bytes. Both copy all they need; nothing points into `data` afterwards, and
-// unpacking takes at most DECODE_BYTES_MAX, of a reply DECODE_REPLY_MAX. Texts are refused unless
-// they are printable ASCII.
+// Decoding of untrusted bytes. Nothing points into `data` afterwards. Unpacking takes at most
+// DECODE_BYTES_MAX of memory for a request, DECODE_REPLY_MAX for a reply. Texts must be printable
+// ASCII.
 
-// The id and the token of a request, as far as they can be read: zeros and "" otherwise. Nothing is
-// decoded and no memory taken. The token is the one that decoding would give: the last.
+// The id and the token of a request; zeros and "" if they cannot be read. Takes no memory. Of
+// several tokens the last one counts, as in decoding.
 void wire_peek_request(const void *data, size_t size, struct request_id *id, struct token *token);
 
-// Validates every field with its name in the message; case_check() is part of it, and for a job of
-// another kind all is left to job_spec_parse(). For a request
-// whose envelope could be read but whose content is refused, `request->id` is filled, so that the
-// refusal can be addressed; all zeros mean that it could not be read. The same holds for
-// `request->token`. INVALID_ARGUMENT for
-// malformed bytes and for values out of range; UNIMPLEMENTED for a method or a field of a case that
-// only a newer client knows; FAILED_PRECONDITION for another major version; what case_check() says.
+// Checks every field, and the case with case_check(). The fields of a job of another kind are left
+// to job_spec_parse(). If a request is refused, `request->id` and `request->token` still have the
+// values of the envelope, if it could be read, else zeros. INVALID_ARGUMENT: malformed bytes, or
+// values out of range; UNIMPLEMENTED: an unknown method, or an unknown field of a case;
+// FAILED_PRECONDITION: another major version; else the status of case_check().
 enum status wire_decode_request(const void *data, size_t size, struct wire_request *request,
                                 struct error *error) MUST_CHECK;
 
-// The reply owns memory afterwards (also when it is a failure reply): wire_reply_fini(). When this
-// fails it owns nothing. DATA_LOSS for anything malformed or out of range, FAILED_PRECONDITION for
-// another major version, RESOURCE_EXHAUSTED when memory is short.
+// On success the reply owns memory, which wire_reply_fini() frees. DATA_LOSS: malformed or out of
+// range; FAILED_PRECONDITION: another major version; RESOURCE_EXHAUSTED: memory is short.
 enum status wire_decode_reply(const void *data, size_t size, struct wire_reply *reply,
                               struct error *error) MUST_CHECK;
 void wire_reply_fini(struct wire_reply *reply);

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
-# What scripts/quickstart and scripts/check share: say, packages, build. Sourced, not run.
+# Functions of scripts/quickstart and scripts/check: output, packages, build. Sourced, not run.
 
 top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 build=$top/build
 
-# What the build needs, as Debian names it, and the file or command that shows that it is there. A
-# machine that has all of them is not asked for apt.
+# The Debian packages that the build needs, each with a file or command to detect it. If all are there, apt is not
+# used.
 needs=(
     "gcc                cmd gcc"
     "libc6-dev          inc stdio.h"
@@ -70,7 +70,7 @@ packages_install() {
         { tail -n 20 "$build/install.log" >&2; die "apt-get could not install ${missing[*]}"; }
 }
 
-# Runs a step with its output in a file, and shows the end of it if the step fails.
+# Runs a step with its output in a file; shows the end of the file if the step fails.
 step() { # LOG COMMAND...
     local log=$build/$1
     shift
@@ -78,10 +78,10 @@ step() { # LOG COMMAND...
 }
 
 jobs_wanted() { nproc 2>/dev/null || echo 2; }
-# Many tests wait: for time limits, daemons, processes that end.
+# Many tests wait, so more of them run than there are cores.
 tests_wanted() { echo $(($(jobs_wanted) * 2)); }
 
-# Configures where that has not happened, and builds what is out of date.
+# Configures if needed, and builds.
 build_all() { # CONFIGURE-OPTIONS...
     local cc=gcc
     command -v ccache >/dev/null 2>&1 && cc="ccache gcc"
@@ -98,7 +98,7 @@ build_all() { # CONFIGURE-OPTIONS...
     step make.log make -j"$(jobs_wanted)"
 }
 
-# The capabilities of this machine's GPUs, as "80 90"; nothing where there is none.
+# The capabilities of this machine's GPUs, as "80 90"; empty without a GPU.
 gpu_archs() {
     nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null |
         grep -x '[0-9.]*' | tr -d . | awk '$1 >= 80' | sort -un | paste -sd ' '

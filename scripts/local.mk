@@ -15,8 +15,8 @@ lint:
 coverage:
 	$(AM_V_at)$(top_srcdir)/scripts/coverage "$(abs_top_builddir)"
 
-# A folder that runs where nothing can be installed. The programs are linked once more, to look for
-# libraries beside themselves; the older form of the path also holds for what libraries load.
+# A folder that runs without installation. The programs are linked again, with a search path for libraries beside
+# them. The older form of the path also applies to libraries of libraries.
 bundle_name = $(PACKAGE)-$(VERSION)-$(host_cpu)
 bundle_folder = bundle/$(bundle_name)
 bundle_libexec = $(bundle_folder)/libexec/$(PACKAGE)
@@ -54,7 +54,7 @@ bundle-check: bundle
 	$(AM_V_at)$(top_srcdir)/scripts/bundle-check $(bundle_name).tar.xz
 CLEANFILES += $(bundle_name).tar.xz
 
-# The Python package with the libraries in it. These are linked once more, too.
+# The Python package with its libraries, which are linked again, too.
 wheel_libs = wheel/lib/libcpattn.so.0 wheel/lib/libcpattn-check.so.0 wheel/lib/libcpattn-guest.so.0
 wheel_path = -Wl,--disable-new-dtags -Wl,-rpath,'$$ORIGIN'
 wheel_archives = plan/.libs/libplan.a common/.libs/libcommon.a
@@ -101,7 +101,7 @@ wheel: $(wheel_libs)
 clean-local:
 	rm -rf bundle wheel
 
-# Debian packages, and their trial in a root of their own.
+# Debian packages, and their test in a separate root.
 .PHONY: packages packages-check
 packages:
 	$(AM_V_at)$(top_srcdir)/scripts/packages "$(abs_top_builddir)"

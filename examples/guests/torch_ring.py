@@ -47,17 +47,17 @@ def logits(case, q, k, q_at, k_at, bias):
 def attend(case, shard, group):
     if case.format == "thd" or case.lengths_q or case.lengths_kv or case.max_logit or case.softcap:
         raise cpattn.guest.Unsupported("takes bshd and sbhd, no lists, softcap or largest logits")
-    to_heads = (0, 2, 1, 3) if case.format == "bshd" else (1, 2, 0, 3)  # and back: the same, or
+    to_heads = (0, 2, 1, 3) if case.format == "bshd" else (1, 2, 0, 3)  # also back: the order is its own inverse, or
     to_tokens = (0, 2, 1, 3) if case.format == "bshd" else (2, 0, 1, 3)
     share, rank, size = case.heads // case.kv_heads, shard.rank, shard.world_size
 
     def own(tensor):
         return tensor.permute(to_heads).float().contiguous()
 
-    def wide(tensor):  # of the key heads, for each query head
+    def wide(tensor):  # key heads repeated for the query heads
         return tensor.repeat_interleave(share, dim=1)
 
-    def k_at(step):  # the keys that are here in this step come from so many ranks before
+    def k_at(step):  # the rank whose keys are here in this step
         return positions(case, (rank - step) % size, "k", q.device)
 
     q, kv = own(shard.q), [own(shard.k), own(shard.v)]
@@ -65,7 +65,7 @@ def attend(case, shard, group):
     bias = None if shard.bias is None else shard.bias.float()
     out = q.new_zeros(*q.shape[:3], case.head_dim_v)
     lse = q.new_full(q.shape[:3], -torch.inf)
-    if case.softmax != "vanilla":  # a key without a value: of logit 0, or of one for each head
+    if case.softmax != "vanilla":  # a key without a value, with logit 0 or a sink for each head
         lse[:] = 0 if shard.sink is None else shard.sink[None, :, None]
     for step in range(size):
         s = logits(case, q, wide(kv[0]), q_at, k_at(step), bias)

@@ -617,7 +617,7 @@ class Client:
         try:
             until = None if timeout is None else time.monotonic() + timeout
             while True:
-                # Short enough for a signal to be dealt with.
+                # Short enough to handle signals.
                 left = 1.0 if until is None else min(1.0, max(0.0, until - time.monotonic()))
                 found = ctypes.POINTER(EventStruct)()
                 status = self._library.cpattn_watch_next(

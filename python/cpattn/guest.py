@@ -255,7 +255,7 @@ class _Torch:
     def trim(self) -> None:
         """Frees memory that PyTorch would keep between cases: inputs and verdicts need it."""
         if self.device.type == "cuda" and self.torch.cuda.memory_reserved() > _KEPT_BYTES:
-            with contextlib.suppress(RuntimeError):  # a broken device is reported elsewhere
+            with contextlib.suppress(RuntimeError):  # other calls report a broken device
                 self.torch.cuda.empty_cache()
 
     def objection(self, view: Any, value: Any) -> Optional[str]:
@@ -439,7 +439,7 @@ def _group_create(place: _Place) -> Any:
     if place.device >= 0:
         torch.cuda.set_device(place.device)
     dist.init_process_group(backend, store=store, rank=place.rank, world_size=place.world_size)
-    if place.device >= 0:  # NCCL connects when it is first used: here, and not in the first case
+    if place.device >= 0:  # connects NCCL before the first case
         dist.all_reduce(torch.zeros(1, device=torch.device("cuda", place.device)))
         torch.cuda.synchronize(place.device)
     return dist.group.WORLD
