@@ -25,6 +25,10 @@ struct attention_shape {
     // bias_head_stride + (bias_row + i * bias_row_step) * bias_row_stride + bias_column + j]; a
     // head stride or row step of 0: one for all.
     int64_t bias_head_stride, bias_row_stride, bias_row_step;
+    // The rectangles of queries and keys that all slices of all launches with one dbias have in it
+    // do not overlap, heads included, and it is 0 before the first. A backend may then write there
+    // instead of adding, 0 where a query does not see a key.
+    bool dbias_once;
     bool deterministic; // the same bits in every run; a backend may be faster without
 };
 

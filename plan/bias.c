@@ -99,6 +99,12 @@ int64_t bias_head_stride(const struct cp_case *c, int64_t rows)
     return bias_has_heads(c) ? rows * c->seqlen_kv : 0;
 }
 
+bool bias_is_once(const struct cp_case *c)
+{
+    bool sequences = bias_has_batch(c) || (c->batch == 1 && c->format != FORMAT_THD);
+    return bias_has_heads(c) && bias_has_queries(c) && sequences;
+}
+
 struct bias_shape bias_shape(const struct cp_case *c, int rank)
 {
     struct team team = bias_team(c, rank);

@@ -48,6 +48,9 @@ int64_t bias_row_step(const struct cp_case *c);
 // Distance of consecutive heads of `rows` rows each; 0: one head for all.
 int64_t bias_head_stride(const struct cp_case *c, int64_t rows);
 
+// True if each element is the bias of one query and key of one head.
+bool bias_is_once(const struct cp_case *c);
+
 // The `count` elements of the gradient that a rank delivers: from `first` on if it is summed over
 // all ranks; else first is 0.
 struct bias_share {

@@ -24,6 +24,7 @@ struct attention_shape attends_shape(const struct plan *plan, const struct op *o
                                     .bias_head_stride = bias_head_stride(c, op->bias_rows),
                                     .bias_row_stride = c->seqlen_kv,
                                     .bias_row_step = bias_row_step(c),
+                                    .dbias_once = bias_is_once(c),
                                     .deterministic = c->deterministic};
 }
 

@@ -7,11 +7,12 @@
 // warm the device up. VERB is forward, forward_capped: with a softcap, forward_biased: with a bias
 // of each head, batch 1, forward_max: with max_logit, forward_sink: with a sink of each head,
 // backward, ordered: backward with the same bits on every repeat, capped: backward with a softcap,
-// or biased: backward with a bias of each head and its gradient, batch 1. Keys and queries are as
-// many. MASK is full, causal, windowN: causal, of the last N keys, packedN: causal, documents of
-// drawn lengths up to an N-th of the sequence, or dealtN: causal; rows lie as N ranks have them
-// that share a sequence, two chunks each. bench/cuda/beside_torch.py asks, between measurements of
-// its own.
+// or biased: backward with a bias of each head and its gradient, batch 1; biased_more: the gradient
+// is added to what was there; biased_ordered: with the same bits. Keys and queries are as many.
+// MASK is full, causal, windowN: causal, of the last N keys, packedN: causal, documents of drawn
+// lengths up to an N-th of the sequence, or dealtN: causal; rows lie as N ranks have them that
+// share a sequence, two chunks each. bench/cuda/beside_torch.py asks, between measurements of its
+// own.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -186,6 +187,7 @@ static struct attention_shape request_shape(const struct request *r)
                                     .bias_row_step = 1,
                                     .bias_row_stride = r->seqlen,
                                     .bias_head_stride = (int64_t)r->seqlen * r->seqlen,
+                                    .dbias_once = strcmp(r->verb, "biased_more") != 0,
                                     .softcap = strstr(r->verb, "capped") ? SOFTCAP : 0,
                                     .scale = 1 / sqrt(r->d_qk)};
 }
@@ -395,7 +397,7 @@ static struct call request_call(const struct request *r, const struct tensors *t
     struct call call = {.is_forward = is_forward(r),
                         .lse = strcmp(r->verb, "forward_sink") == 0 ? 0 : -INFINITY};
     struct attention_shape shape = request_shape(r);
-    shape.deterministic = strcmp(r->verb, "ordered") == 0;
+    shape.deterministic = strstr(r->verb, "ordered") != NULL;
     call.forward = (struct attention_forward){.shape = shape,
                                               .q = t->q,
                                               .k = t->k,

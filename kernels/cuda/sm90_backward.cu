@@ -52,15 +52,16 @@ static const struct sm90_backward_kernel *kernel_capped(const struct attention_s
                 : sm90_capped_fp16(d, shape->deterministic);
 }
 
-// With bias. Where dbias has to be the same bits in every run, tiles that add to it follow each
-// other in one thread block, which only the portable kernels know. They also take a bias and a cap
-// at head dimensions up to 64, of which the kernels here would waste half.
+// With bias. Where dbias has to be the same bits in every run and gets several numbers an element,
+// tiles that add to it follow each other in one thread block, which only the portable kernels know.
+// They also take a bias and a cap at head dimensions up to 64, of which the kernels here would
+// waste half.
 static const struct sm90_backward_kernel *kernel_biased(const struct attention_backward *args)
 {
     const struct attention_shape *shape = &args->shape;
     bool bf16 = shape->dtype == DTYPE_BF16;
     int d = shape->d_qk > shape->d_v ? shape->d_qk : shape->d_v;
-    if (args->dbias && shape->deterministic)
+    if (args->dbias && shape->deterministic && !shape->dbias_once)
         return NULL;
     if (shape->softcap == 0 && d <= SM90_BACKWARD_NARROW)
         return bf16 ? sm90_biased_bf16(d, shape->deterministic)
@@ -134,6 +135,27 @@ static cudaError_t maps_make(const struct attention_backward *args,
     return queries.error != cudaSuccess ? queries.error : keys.error;
 }
 
+// A map of the bias or its gradient, if there can be one.
+static cudaError_t bias_map(const void *address, enum case_dtype dtype, int64_t stride,
+                            int32_t rows, CUtensorMap *map, bool *mapped)
+{
+    const struct sm90_matrix matrix = {address, dtype, stride};
+    *mapped = sm90_matrix_fits(&matrix);
+    return *mapped ? sm90_matrix_map(&matrix, rows, map) : cudaSuccess;
+}
+
+static cudaError_t bias_maps_make(const struct sm90_backward_kernel *kernel, enum case_dtype dtype,
+                                  struct sm90_backward_params *p)
+{
+    const struct backward_params *all = &p->all;
+    cudaError_t error = bias_map(all->bias, dtype, all->bias_query_stride, kernel->q_rows, &p->bias,
+                                 &p->bias_mapped);
+    if (error != cudaSuccess)
+        return error;
+    return bias_map(all->dbias, DTYPE_FP32, all->bias_query_stride, kernel->q_rows, &p->dbias,
+                    &p->dbias_mapped);
+}
+
 cudaError_t sm90_backward_ready(const struct sm90_backward_kernel *kernel)
 {
     return cudaFuncSetAttribute((const void *)kernel->run,
@@ -148,6 +170,9 @@ void sm90_backward_launch(struct attention_backend *backend, const struct attent
     struct sm90_backward_params p = {};
     p.all = *params;
     if (!cuda_note(backend, maps_make(args, kernel, extent, &p), "the tensor maps of backward"))
+        return;
+    if (!cuda_note(backend, bias_maps_make(kernel, args->shape.dtype, &p),
+                   "the tensor maps of the bias"))
         return;
     unsigned grid = (unsigned)p.all.chain_count * (unsigned)p.all.unit_heads;
     kernel

@@ -122,23 +122,51 @@ static __device__ __forceinline__ float4 shared_four(uint32_t address)
     return x;
 }
 
-// Adds half of a step's gradient of the bias, row by row, as a warp.
+// Adds a warpgroup's gradient of the bias, as a warp: two rows at a time, since bulk additions
+// would keep those to dQ waiting.
 template <class C>
 __device__ __forceinline__ void dbias_add_rows(const struct backward_params &p,
-                                               const struct sm90_step *step, int half,
-                                               uint32_t shared)
+                                               const struct sm90_step *step, int group,
+                                               uint32_t from)
 {
-    const int lane = (int)threadIdx.x % WARP_LANES;
-    threads_sync(BARRIER_DBIAS_FULL, DBIAS_THREADS);
-    if (step->dbias_staged) {
-        const int64_t stride = p.bias_query_stride;
-        float *to = p.dbias + step->bias + half * (C::Q_ROWS / 2) * stride + lane * 4;
-        uint32_t from = shared + C::DQ + half * (C::Q_ROWS / 2) * C::DBIAS_PITCH + lane * 16;
-#pragma unroll 2
-        for (int row = 0; row < C::Q_ROWS / 2; row++)
-            add_four(to + row * stride, shared_four(from + row * C::DBIAS_PITCH));
+    const int lane = (int)threadIdx.x % WARP_LANES, chunk = lane % 16, first = lane / 16;
+    const int64_t stride = p.bias_query_stride;
+    float *to = p.dbias + step->bias + group * GROUP_KEYS + chunk * 4 + first * stride;
+    from += chunk / 8 * C::DBIAS_PANEL;
+#pragma unroll 4
+    for (int row = 0; row < C::Q_ROWS; row += 2)
+        add_four(to + row * stride, shared_four(from + panel_offset(0, row + first, chunk % 8)));
+}
+
+// The same, or writes it where there is nothing to add to. The leader commits.
+template <class C>
+__device__ __forceinline__ void dbias_add_staged(const struct sm90_backward_params &p,
+                                                 const struct sm90_step *step, int group,
+                                                 uint32_t shared)
+{
+    threads_sync(BARRIER_DBIAS_FULL + group, DQ_THREADS);
+    if (!step->dbias_staged)
+        return;
+    const uint32_t from = shared + C::DBIAS_AT + group * 2 * C::DBIAS_PANEL;
+    const int column = step->bias_column + group * GROUP_KEYS;
+    if (!p.all.dbias_once) {
+        dbias_add_rows<C>(p.all, step, group, from);
+    } else if (threadIdx.x % WARP_LANES == 0) {
+        tensor_store_2d(&p.dbias, column, step->bias_row, from);
+        tensor_store_2d(&p.dbias, column + PANEL_FLOATS, step->bias_row, from + C::DBIAS_PANEL);
+        bulk_commit();
     }
-    threads_arrive(BARRIER_DBIAS_EMPTY, DBIAS_THREADS);
+}
+
+// Gives back where it lay, once it was read. What is added since may still be.
+static __device__ __forceinline__ void dbias_free(int group)
+{
+    if (threadIdx.x % WARP_LANES == 0) {
+        bulk_commit();
+        bulk_wait_read_but_last();
+    }
+    __syncwarp();
+    threads_arrive(BARRIER_DBIAS_EMPTY + group, DQ_THREADS);
 }
 
 // One of the warps that add dQ: that of warpgroup `group`.
@@ -152,15 +180,13 @@ __device__ __forceinline__ void dq_add_all(const struct sm90_backward_params &p,
         int barrier = dq_barrier(number, group);
         const struct sm90_step *step = &ring[number % C::STEPS];
         if (C::DBIAS && p.all.dbias)
-            dbias_add_rows<C>(p.all, step, group, shared);
+            dbias_add_staged<C>(p, step, group, shared);
         threads_sync(BARRIER_DQ_FULL + barrier, DQ_THREADS);
         dq_add<C>(p, step, group, shared + dq_place<C>(number, group));
+        if (C::DBIAS && p.all.dbias && number + 1 < steps)
+            dbias_free(group);
         dq_wait_read();
-        if (number + C::DQ_STAGES >= steps)
-            continue;
-        if (C::DBIAS)
-            threads_arrive(BARRIER_DQ_EMPTY, DBIAS_THREADS);
-        else
+        if (number + C::DQ_STAGES < steps)
             threads_arrive(BARRIER_DQ_EMPTY + barrier, DQ_THREADS);
     }
 }

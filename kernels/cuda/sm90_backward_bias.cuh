@@ -27,14 +27,11 @@ template <> __device__ __forceinline__ float2 pair_floats<__half>(uint32_t pair)
 
 // Where this lane's row of the first four matrices of the bias is: two blocks of 8 queries, of each
 // both of 8 keys of its warp.
-template <class C>
-__device__ __forceinline__ uint32_t bias_place(int group, int stage, uint32_t shared)
+template <class C> __device__ __forceinline__ uint32_t bias_place(int group, uint32_t shared)
 {
     unsigned thread = (unsigned)thread_number() % GROUP_THREADS, lane = thread % WARP_LANES;
-    unsigned query = lane % 8 + lane / 16 * 8;
-    unsigned chunk = group * 8 + thread / WARP_LANES * 2 + lane / 8 % 2;
-    return shared + C::BIAS + stage * C::BIAS_BYTES + query * C::BIAS_ROW +
-           (chunk ^ query % 8) * CHUNK_BYTES;
+    return shared + C::BIAS + group * C::BIAS_PANEL +
+           panel_offset(0, lane % 8 + lane / 16 * 8, thread / WARP_LANES * 2 + lane / 8 % 2);
 }
 
 // ---- its gradient -------------------------------------------------------------------------------
@@ -90,18 +87,23 @@ __device__ __forceinline__ void dbias_add_pairs(const struct dbias_place &place,
     }
 }
 
-// Writes it to shared memory, rows of queries, from where a warp adds it.
+// Lays a warpgroup's out in shared memory as the boxes want it, rows of queries.
 template <class C>
-__device__ __forceinline__ void dbias_stage(const float (&x)[C::SCORES], uint32_t shared)
+__device__ __forceinline__ void dbias_stage(int group, const float (&x)[C::SCORES], uint32_t shared)
 {
-    unsigned thread = thread_number(), lane = thread % WARP_LANES;
-    uint32_t to = shared + C::DQ + lane % 4 * 2 * C::DBIAS_PITCH +
-                  ((thread / WARP_LANES - 4) * 16 + lane / 4) * 4;
+    unsigned thread = (unsigned)thread_number() % GROUP_THREADS, lane = thread % WARP_LANES;
+    unsigned key = thread / WARP_LANES * 16 + lane / 4, query = lane % 4 * 2;
+    uint32_t at[4]; // by query and key
+#pragma unroll
+    for (unsigned i = 0; i < 4; i++)
+        at[i] = shared + C::DBIAS_AT + group * 2 * C::DBIAS_PANEL +
+                key / PANEL_FLOATS * C::DBIAS_PANEL + key % 4 * 4 +
+                panel_offset(0, query + i % 2, key % PANEL_FLOATS / 4 + i / 2 * 2);
 #pragma unroll
     for (int i = 0; i < C::SCORES; i++)
         asm volatile("st.shared.f32 [%0], %1;"
                      :
-                     : "r"(to + (i / 4 * 8 + i % 2) * C::DBIAS_PITCH + i / 2 % 2 * 32), "f"(x[i])
+                     : "r"(at[i % 4] + i / 4 * 8 * 128), "f"(x[i])
                      : "memory");
 }
 
@@ -117,6 +119,12 @@ __device__ __forceinline__ void dbias_add(const struct backward_params &p,
         return;
     }
     bool pairs = ((uintptr_t)(p.dbias + step->bias) % 8 | (place.stride & 1)) == 0;
+    if (p.dbias_once && step_is_there<C>(step)) {
+#pragma unroll
+        for (int i = 0; i < C::SCORES; i++)
+            place.to[(i / 4 * 8 + i % 2) * place.stride + i / 2 % 2 * 8] = x[i];
+        return;
+    }
     if (pairs && step->keys == 0) {
         dbias_add_pairs<C>(place, x);
         return;

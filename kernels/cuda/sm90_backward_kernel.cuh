@@ -210,15 +210,18 @@ p_make_capped(const struct backward_params &p, const struct sm90_step *step, int
 // The same with a bias.
 template <typename T, class C>
 __device__ __forceinline__ void p_make_biased(float factor, const struct sm90_step *step, int group,
-                                              int stage, uint32_t shared, float (&s)[C::SCORES])
+                                              unsigned number, uint32_t shared,
+                                              float (&s)[C::SCORES])
 {
     if (step->keys != 0)
         scores_hide<C>(step, factor < 0 ? INFINITY : -INFINITY, s);
-    const uint32_t lse = lse_place<C>(stage, shared), bias = bias_place<C>(group, stage, shared);
+    const uint32_t lse = lse_place<C>(number % C::STAGES, shared),
+                   bias = bias_place<C>(group, shared);
+    barrier_wait(shared + C::BIAS_FULL, number & 1);
 #pragma unroll
     for (int i = 0; i < C::SCORES; i += 8) {
         uint32_t pairs[4];
-        matrices_load(bias + i / 8 * 16 * C::BIAS_ROW, pairs);
+        matrices_load(bias + i / 8 * 16 * 128, pairs);
 #pragma unroll
         for (int k = 0; k < 8; k += 2) {
             float2 l = shared_pair(lse + (i + k) / 4 * 32), b = pair_floats<T>(pairs[k / 2]);
@@ -226,45 +229,42 @@ __device__ __forceinline__ void p_make_biased(float factor, const struct sm90_st
             s[i + k + 1] = fast_exp2(fmaf(s[i + k + 1], factor, fmaf(b.y, LOG2_E, -l.y)));
         }
     }
+    warp_arrive(shared + C::BIAS_EMPTY);
 }
 
-// Waits until a warpgroup, or all where the gradient of the bias lies there too, may write dQ of a
-// step.
+// Waits until a warpgroup may write dQ of a step.
 template <class C> __device__ __forceinline__ void dq_wait_empty(unsigned number, int group)
 {
-    if (number < C::DQ_STAGES)
-        return;
-    if (C::DBIAS)
-        threads_sync(BARRIER_DQ_EMPTY, DBIAS_THREADS);
-    else
+    if (number >= C::DQ_STAGES)
         threads_sync(BARRIER_DQ_EMPTY + dq_barrier(number - C::DQ_STAGES, group), DQ_THREADS);
 }
 
 // Adds to dbias, or has a warp do so.
 template <class C>
-__device__ __forceinline__ void dbias_hand_over(const struct backward_params &p,
-                                                const struct sm90_step *step, unsigned number,
-                                                const float (&x)[C::SCORES], uint32_t shared)
+__device__ __forceinline__ void
+dbias_hand_over(const struct backward_params &p, const struct sm90_step *step, unsigned number,
+                int group, const float (&x)[C::SCORES], uint32_t shared)
 {
     if (C::DBIAS) {
-        dq_wait_empty<C>(number, 0);
+        if (number > 0)
+            threads_sync(BARRIER_DBIAS_EMPTY + group, DQ_THREADS);
         if (step->dbias_staged)
-            dbias_stage<C>(x, shared);
+            dbias_stage<C>(group, x, shared);
         shared_fence();
-        threads_arrive(BARRIER_DBIAS_FULL, DBIAS_THREADS);
+        threads_arrive(BARRIER_DBIAS_FULL + group, DQ_THREADS);
     }
     if (!C::DBIAS || !step->dbias_staged)
         dbias_add<C>(p, step, x, scores_seen<C>(step));
 }
 
-// dP' to dS', by way of what dbias gets, before both it and P' are packed.
+// dP' to what dbias gets, and times the scale to dS'; both it and P' to 16 bits.
 template <typename T, class C>
 __device__ __forceinline__ void
-ds_make_biased(const struct backward_params &p, const struct sm90_step *step, unsigned number,
-               uint32_t shared, const float (&weights)[C::SCORES], float (&dp)[C::SCORES],
-               uint32_t (&p16)[C::SCORES / 8][4], uint32_t (&ds16)[C::SCORES / 8][4])
+ds_make_biased(float scale, int stage, uint32_t shared, const float (&weights)[C::SCORES],
+               float (&dp)[C::SCORES], uint32_t (&p16)[C::SCORES / 8][4],
+               uint32_t (&ds16)[C::SCORES / 8][4])
 {
-    const uint32_t delta = lse_place<C>(number % C::STAGES, shared) + (C::DELTA - C::LSE);
+    const uint32_t delta = lse_place<C>(stage, shared) + (C::DELTA - C::LSE);
 #pragma unroll
     for (int i = 0; i < C::SCORES; i += 4) {
         float2 d = shared_pair(delta + i / 4 * 32);
@@ -272,16 +272,10 @@ ds_make_biased(const struct backward_params &p, const struct sm90_step *step, un
         for (int k = 0; k < 4; k++)
             dp[i + k] = weights[i + k] * (dp[i + k] - (k % 2 ? d.y : d.x));
         const float four[4] = {weights[i], weights[i + 1], weights[i + 2], weights[i + 3]};
+        const float scaled[4] = {dp[i] * scale, dp[i + 1] * scale, dp[i + 2] * scale,
+                                 dp[i + 3] * scale};
         weights_pack<T>(four, i, p16);
-    }
-    if (p.dbias)
-        dbias_hand_over<C>(p, step, number, dp, shared);
-    const float scale = early_scale<T>(p);
-#pragma unroll
-    for (int i = 0; i < C::SCORES; i += 4) {
-        const float four[4] = {dp[i] * scale, dp[i + 1] * scale, dp[i + 2] * scale,
-                               dp[i + 3] * scale};
-        weights_pack<T>(four, i, ds16);
+        weights_pack<T>(scaled, i, ds16);
     }
 }
 
@@ -356,10 +350,7 @@ __device__ __forceinline__ void dq_hand_over(const struct backward_params &p, un
                                              int group, float factor, const float (&dq)[C::QUERIES],
                                              uint32_t shared)
 {
-    if (C::DBIAS && p.dbias)
-        threads_sync(BARRIER_DBIAS_EMPTY, DBIAS_THREADS);
-    else
-        dq_wait_empty<C>(number, group);
+    dq_wait_empty<C>(number, group);
     dq_stage<C>(dq, factor, shared + dq_place<C>(number, group));
     shared_fence();
     threads_arrive(BARRIER_DQ_FULL + dq_barrier(number, group), DQ_THREADS);
@@ -383,30 +374,36 @@ __device__ __forceinline__ void step_consume(const struct backward_params &p, un
     if constexpr (C::CAPPED)
         p_make_capped<T, C>(p, step, stage, shared, s, p16);
     else if constexpr (C::GENERAL)
-        p_make_biased<T, C>(p.product_factor, step, group, stage, shared, s);
+        p_make_biased<T, C>(p.product_factor, step, group, number, shared, s);
     else
         p_make<C>(p.product_factor, step, stage, shared, s);
     product_wait<0>();
     registers_settle(dp);
     if constexpr (C::GENERAL)
-        ds_make_biased<T, C>(p, step, number, shared, s, dp, p16, ds16);
+        ds_make_biased<T, C>(early_scale<T>(p), stage, shared, s, dp, p16, ds16);
     else
         ds_make<T, C>(p.scale, stage, shared, s, dp, p16, ds16);
     product_begin();
     keys_begin<T, C>(dv, p16, q + (C::DO - C::Q));
-    ds_store<C>(group, stage, shared, ds16);
+    const int ds_stage = number % C::DS_STAGES;
+    if (C::DS_STAGES == 1)
+        barrier_wait(shared + C::DS_EMPTY, number - 1 & 1);
+    ds_store<C>(group, ds_stage, shared, ds16);
+    if constexpr (C::GENERAL)
+        if (p.dbias)
+            dbias_hand_over<C>(p, step, number, group, dp, shared);
     threads_sync(BARRIER_DS, CONSUMER_THREADS);
-    dq_begin<T, C>(group, stage, shared, dq);
+    dq_begin<T, C>(group, ds_stage, shared, dq);
     keys_begin<T, C>(dk, ds16, q);
     product_wait<1>();
     registers_settle(dq);
+    if (C::DS_STAGES == 1)
+        warp_arrive(shared + C::DS_EMPTY);
     dq_hand_over<C>(p, number, group, late_scale<T>(p), dq, shared);
     product_wait<0>();
     registers_settle(dk);
     registers_settle(dv);
-    __syncwarp();
-    if ((unsigned)thread_number() % WARP_LANES == 0)
-        barrier_arrive(shared + C::EMPTY + stage * 8);
+    warp_arrive(shared + C::EMPTY + stage * 8);
 }
 
 template <typename T, class C>
@@ -434,13 +431,15 @@ __device__ __forceinline__ void begin(const struct sm90_backward_params &p, char
     if (threadIdx.x == 0) {
         *(struct backward_unit *)(memory + C::UNIT) = unit_take(p.all);
         for (int i = 0; i < C::STAGES; i++) {
-            // Vectors, numbers, and twice the bias.
-            barrier_init(shared + C::FULL + i * 8, 1 + (C::GENERAL ? 3 : 1) * WARP_LANES);
+            barrier_init(shared + C::FULL + i * 8, 1 + WARP_LANES); // vectors, and numbers
             barrier_init(shared + C::EMPTY + i * 8, CONSUMER_THREADS / WARP_LANES);
         }
         for (int i = 0; i < C::STEPS; i++)
             barrier_init(shared + C::TOLD + i * 8, 1);
         barrier_init(shared + C::KV_FULL, 1);
+        barrier_init(shared + C::BIAS_FULL, 2 * WARP_LANES);
+        barrier_init(shared + C::BIAS_EMPTY, CONSUMER_THREADS / WARP_LANES);
+        barrier_init(shared + C::DS_EMPTY, CONSUMER_THREADS / WARP_LANES);
         barrier_init_fence();
     }
     __syncthreads();
@@ -511,11 +510,11 @@ template <typename T> const struct sm90_backward_kernel *sm90_capped_16(int d, b
     return ordered ? &wide_ordered : &wide;
 }
 
-// With a bias there is no room for a second stage of dQ.
+// With a bias of 128 there is no room for a second stage of dQ.
 template <typename T> const struct sm90_backward_kernel *sm90_biased_16(int d, bool ordered)
 {
     static const struct sm90_backward_kernel
-        narrow = sm90_backward_instance<T, sm90_backward_config<64, 64, 1, false, false, true>>(),
+        narrow = sm90_backward_instance<T, sm90_backward_config<64, 64, 2, false, false, true>>(),
         narrow_ordered =
             sm90_backward_instance<T, sm90_backward_config<64, 96, 1, true, false, true>>(),
         wide = sm90_backward_instance<T, sm90_backward_config<128, 64, 1, false, false, true>>(),

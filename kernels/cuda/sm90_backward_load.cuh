@@ -116,37 +116,83 @@ template <class C> __device__ __forceinline__ void stage_wait(int number, uint32
                      (uint32_t)(number / C::STAGES - 1) & 1);
 }
 
+// Where query 0 and key 0 of a step are in the maps of the bias and its gradient.
+struct bias_box {
+    int column, row;
+    bool within; // boxes may begin there, and all of the tile's keys are in the maps
+};
+
+template <class C>
+__device__ __forceinline__ struct bias_box bias_box_of(const struct backward_params &p, int64_t at)
+{
+    const int64_t stride = p.bias_query_stride, row = stride > 0 ? at / stride : 0;
+    const int64_t column = at - row * stride;
+    return {(int)column, (int)row,
+            stride > 0 && at >= 0 && row < SM90_MATRIX_MOST && column + C::TILE <= stride &&
+                column % CHUNK_ELEMENTS == 0};
+}
+
+// Whether all queries of a block see all keys.
+template <class C>
+__device__ __forceinline__ bool
+step_is_whole(const struct sm90_work &work, const struct backward_fragment *f, int first, int rows)
+{
+    return rows == C::Q_ROWS && work.rows == C::TILE && f->low + first <= 1 - rows &&
+           f->high + first >= C::TILE - 1;
+}
+
+// Has the bias of a block come into L2, before there is a place for it, and what its gradient is
+// added to: additions to what is not there take three times as long.
+template <class C>
+__device__ __forceinline__ void bias_fetch(const struct sm90_backward_params &p,
+                                           const struct bias_box &box)
+{
+    if (threadIdx.x % WARP_LANES != 0)
+        return;
+    for (int x = 0; x < C::TILE; x += PANEL)
+        tensor_fetch_2d(&p.bias, box.column + x, box.row);
+    if (C::DBIAS && p.dbias_mapped && !p.all.dbias_once)
+        for (int x = 0; x < C::TILE; x += PANEL_FLOATS)
+            tensor_fetch_2d(&p.dbias, box.column + x, box.row);
+}
+
 // The bias of a block of queries, from `first` on, as a warp: 0 where a query does not see the key,
 // where there need not be any.
 template <class C>
-__device__ __forceinline__ void bias_load(const struct backward_params &p,
+__device__ __forceinline__ void bias_load(const struct sm90_backward_params &params,
                                           const struct sm90_work &work,
                                           const struct backward_fragment *f, int head, int first,
-                                          int rows, int stage, uint32_t shared)
+                                          int rows, int number, uint32_t shared)
 {
-    constexpr int CHUNKS = C::BIAS_ROW / CHUNK_BYTES, AT_ONCE = WARP_LANES / CHUNKS;
+    const struct backward_params &p = params.all;
+    constexpr int CHUNKS = KV_ROWS / CHUNK_ELEMENTS, AT_ONCE = WARP_LANES / CHUNKS;
     const int lane = (int)threadIdx.x % WARP_LANES, chunk = lane % CHUNKS;
-    const int low = f->low + first, high = f->high + first;
-    const int key = chunk * CHUNK_ELEMENTS;
-    const int64_t stride = p.bias_query_stride;
-    const uint32_t to = shared + C::BIAS + stage * C::BIAS_BYTES,
-                   full = shared + C::FULL + stage * 8;
-    const uint16_t *from = (const uint16_t *)p.bias + head * p.bias_head_stride + f->bias +
-                           (first + lane / CHUNKS) * stride + key;
-    bool whole = rows == C::Q_ROWS && work.rows == C::TILE && low <= 1 - rows &&
-                 high >= C::TILE - 1 &&
-                 ((uintptr_t)from | (uintptr_t)stride * 2) % CHUNK_BYTES == 0;
-    if (whole) {
-#pragma unroll 4
-        for (int row = lane / CHUNKS; row < C::Q_ROWS; row += AT_ONCE, from += AT_ONCE * stride)
-            chunk_copy(to + row * C::BIAS_ROW + ((chunk ^ (row & 7)) * CHUNK_BYTES), from);
-    } else {
+    const int64_t stride = p.bias_query_stride,
+                  at = head * p.bias_head_stride + f->bias + first * stride;
+    const uint32_t to = shared + C::BIAS, full = shared + C::BIAS_FULL;
+    const struct bias_box box = bias_box_of<C>(p, at);
+    const bool boxes = params.bias_mapped && box.within && step_is_whole<C>(work, f, first, rows);
+    if (boxes)
+        bias_fetch<C>(params, box);
+    barrier_wait(shared + C::BIAS_EMPTY, (uint32_t)(number - 1) & 1);
+    if (boxes) {
+        __syncwarp();
+        if (lane != 0)
+            return;
+        shared_fence(); // behind what threads copied to the same place
+        barrier_expect(full, C::BIAS_BYTES);
+        barrier_arrive_times(full, 2 * WARP_LANES - 1);
+        tensor_load_2d(to, &params.bias, box.column, box.row, full);
+        tensor_load_2d(to + C::BIAS_PANEL, &params.bias, box.column + PANEL, box.row, full);
+        return;
+    }
+    const int low = f->low + first, high = f->high + first, key = chunk * CHUNK_ELEMENTS;
+    const uint16_t *from = (const uint16_t *)p.bias + at + lane / CHUNKS * stride + key;
 #pragma unroll 1
-        for (int row = lane / CHUNKS; row < C::Q_ROWS; row += AT_ONCE, from += AT_ONCE * stride) {
-            int begin = low + row - key, end = min(high + row + 1, work.rows) - key;
-            bias_chunk_load(to + row * C::BIAS_ROW + ((chunk ^ (row & 7)) * CHUNK_BYTES), from,
-                            begin, row < rows ? end : 0);
-        }
+    for (int row = lane / CHUNKS; row < C::Q_ROWS; row += AT_ONCE, from += AT_ONCE * stride) {
+        int begin = low + row - key, end = min(high + row + 1, work.rows) - key;
+        bias_chunk_load(to + panel_offset(C::BIAS_PANEL, row, chunk), from, begin,
+                        row < rows ? end : 0);
     }
     asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(full) : "memory");
     barrier_arrive(full); // for what was stored
@@ -165,18 +211,19 @@ __device__ __forceinline__ void vectors_load(const struct sm90_backward_params &
         queries_load<C>(p, f->residue * all.heads + head, f->begin + first, rows,
                         number % C::STAGES, shared);
         if constexpr (C::GENERAL)
-            bias_load<C>(all, work, f, head, first, rows, number % C::STAGES, shared);
+            bias_load<C>(p, work, f, head, first, rows, number, shared);
     });
 }
 
 template <class C>
 __device__ __forceinline__ void
-step_write(const struct backward_params &p, const struct sm90_work &work,
+step_write(const struct sm90_backward_params &params, const struct sm90_work &work,
            const struct backward_fragment *f, int head, int block, int turn, struct sm90_step *step)
 {
+    const struct backward_params &p = params.all;
     int first = block * C::Q_ROWS, rows = min(C::Q_ROWS, f->q_len - first);
     int low = f->low + first, high = f->high + first;
-    bool masked = rows < C::Q_ROWS || work.rows < C::TILE || low > 1 - rows || high < C::TILE - 1;
+    bool masked = !step_is_whole<C>(work, f, first, rows);
     step->y = f->residue * p.heads + head;
     step->z = f->begin + first;
     step->rows = rows;
@@ -187,10 +234,13 @@ step_write(const struct backward_params &p, const struct sm90_work &work,
     step->block = (f->block_first + block) * p.heads + head;
     if (C::GENERAL)
         step->bias = head * p.bias_head_stride + f->bias + first * p.bias_query_stride;
-    if (C::DBIAS)
-        step->dbias_staged =
-            p.dbias && !masked && p.bias_query_stride != 0 &&
-            ((uintptr_t)(p.dbias + step->bias) | p.bias_query_stride * 4) % 16 == 0;
+    if (C::DBIAS) {
+        const struct bias_box box = bias_box_of<C>(p, step->bias);
+        step->bias_column = box.column;
+        step->bias_row = box.row;
+        bool there = !masked || (p.dbias_once && step_is_there<C>(step));
+        step->dbias_staged = params.dbias_mapped && box.within && there;
+    }
 }
 
 // The warp that loads the numbers of all steps: LSE in base 2, +inf for -inf and where there is no
@@ -218,7 +268,7 @@ __device__ __forceinline__ void numbers_load(const struct sm90_backward_params &
         }
         int turn = all.turns ? all.turns[f->turn + block - f->block_begin] : 0;
         if (lane == 0) {
-            step_write<C>(all, work, f, head, block, turn,
+            step_write<C>(p, work, f, head, block, turn,
                           (struct sm90_step *)(memory + C::STEP) + number % C::STEPS);
             barrier_arrive(shared + C::TOLD + number % C::STEPS * 8);
         }

@@ -35,6 +35,26 @@ static __device__ __forceinline__ void tensor_add_4d(const CUtensorMap *map, int
                  : "memory");
 }
 
+// Writes it, instead of adding, to a box of a matrix.
+static __device__ __forceinline__ void tensor_store_2d(const CUtensorMap *map, int c0, int c1,
+                                                       uint32_t from)
+{
+    asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group "
+                 "[%0, {%1, %2}], [%3];"
+                 :
+                 : "l"(map), "r"(c0), "r"(c1), "r"(from)
+                 : "memory");
+}
+
+// Has a box of a matrix come into L2.
+static __device__ __forceinline__ void tensor_fetch_2d(const CUtensorMap *map, int c0, int c1)
+{
+    asm volatile("cp.async.bulk.prefetch.tensor.2d.L2.global.tile [%0, {%1, %2}];"
+                 :
+                 : "l"(map), "r"(c0), "r"(c1)
+                 : "memory");
+}
+
 static __device__ __forceinline__ void bulk_commit(void)
 {
     asm volatile("cp.async.bulk.commit_group;" : : : "memory");
@@ -44,6 +64,12 @@ static __device__ __forceinline__ void bulk_commit(void)
 static __device__ __forceinline__ void bulk_wait_read(void)
 {
     asm volatile("cp.async.bulk.wait_group.read 0;" : : : "memory");
+}
+
+// The same of all but what it committed last.
+static __device__ __forceinline__ void bulk_wait_read_but_last(void)
+{
+    asm volatile("cp.async.bulk.wait_group.read 1;" : : : "memory");
 }
 
 static __device__ __forceinline__ void bulk_wait(void)

@@ -159,10 +159,10 @@ wide_p_general(const struct backward_params &p, const struct sm90_step *step, in
     }
 }
 
-// Adds to dbias, where all is seen: neighbouring lanes exchange pairs of two blocks of 8 keys, so
-// that each adds four keys of one.
+// Adds to dbias, or writes it, where all is seen: neighbouring lanes exchange pairs of two blocks
+// of 8 keys, so that each adds four keys of one.
 template <class C>
-__device__ __forceinline__ void wide_dbias_fours(float *to, int64_t stride,
+__device__ __forceinline__ void wide_dbias_fours(bool once, float *to, int64_t stride,
                                                  const float (&gradient)[C::SCORES])
 {
     const bool odd = (unsigned)thread_number() % 2;
@@ -178,9 +178,13 @@ __device__ __forceinline__ void wide_dbias_fours(float *to, int64_t stride,
                 mine[k] = odd ? odd_block[k] : even_block[k];
                 other[k] = __shfl_xor_sync(0xffffffffu, odd ? even_block[k] : odd_block[k], 1);
             }
-            add_four(fours + h * 8 * stride + i * 2,
-                     odd ? make_float4(other[0], other[1], mine[0], mine[1])
-                         : make_float4(mine[0], mine[1], other[0], other[1]));
+            float4 four = odd ? make_float4(other[0], other[1], mine[0], mine[1])
+                              : make_float4(mine[0], mine[1], other[0], other[1]);
+            float *where = fours + h * 8 * stride + i * 2;
+            if (once)
+                *(float4 *)where = four;
+            else
+                add_four(where, four);
         }
     constexpr int LAST = C::SCORES / 8 * 8;
 #pragma unroll
@@ -222,8 +226,8 @@ __device__ __forceinline__ void wide_dbias_add(const struct backward_params &p,
     float *to = p.dbias + step->bias + wide_query() * p.bias_query_stride + group * C::KEYS +
                 (unsigned)thread_number() % 4 * 2;
     bool fours = ((uintptr_t)(p.dbias + step->bias) | p.bias_query_stride * 4) % 16 == 0;
-    if (fours && mask.all) {
-        wide_dbias_fours<C>(to, p.bias_query_stride, gradient);
+    if (fours && (mask.all || (p.dbias_once && step_is_there<C>(step)))) {
+        wide_dbias_fours<C>(p.dbias_once, to, p.bias_query_stride, gradient);
         return;
     }
 #pragma unroll

@@ -134,13 +134,6 @@ __device__ __forceinline__ void wide_dq_begin(float (&dq)[PANELS * 32], uint32_t
 
 // ---- consumers ----------------------------------------------------------------------------------
 
-template <class C> static __device__ __forceinline__ void wide_warp_arrive(uint32_t barrier)
-{
-    __syncwarp();
-    if ((unsigned)thread_number() % WARP_LANES == 0)
-        barrier_arrive(barrier);
-}
-
 template <int COUNT, int SIZE>
 static __device__ __forceinline__ void gradients_settle(float (&gradients)[COUNT][SIZE])
 {
@@ -233,10 +226,10 @@ wide_step(const struct backward_params &p, unsigned number, int group, char *mem
     product_wait<0>();
     gradients_settle(dv);
     threads_sync(WIDE_BARRIER_DS, CONSUMER_THREADS);
-    wide_warp_arrive<C>(shared + C::DO_EMPTY + d_out_stage * 8);
+    warp_arrive(shared + C::DO_EMPTY + d_out_stage * 8);
     wide_dq_step<T, C, R>(p, number, group, q, shared, dk);
     gradients_settle(dk);
-    wide_warp_arrive<C>(shared + C::EMPTY + stage * 8);
+    warp_arrive(shared + C::EMPTY + stage * 8);
 }
 
 template <typename T, class C, class R>

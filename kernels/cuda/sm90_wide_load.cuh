@@ -90,28 +90,35 @@ static __device__ __forceinline__ void wide_stage_wait(uint32_t empty, int numbe
         barrier_wait(empty + number % stages * 8, (uint32_t)(number / stages - 1) & 1);
 }
 
-// Fetches the bias of the block behind `block` into L2, as a warp, if it is read whole: it comes
-// from memory then while the step before is on its way.
+// Has `bytes` of each row of a block come into L2, as a warp.
 template <class C>
-__device__ __forceinline__ void bias_fetch(const struct backward_params &p,
-                                           const struct sm90_work &work,
-                                           const struct backward_fragment *f, int head, int block)
+__device__ __forceinline__ void wide_rows_fetch(const void *from, int64_t stride, int bytes)
 {
     constexpr int LINE = 128;
-    block += p.reversed ? 1 : -1;
-    const int first = block * C::Q_ROWS;
-    if (block < f->block_begin || block >= f->block_end || first + C::Q_ROWS > f->q_len ||
-        work.rows < C::TILE || f->low + first > 1 - C::Q_ROWS || f->high + first < C::TILE - 1)
-        return;
-    const char *from = (const char *)((const uint16_t *)p.bias + head * p.bias_head_stride +
-                                      f->bias + first * p.bias_query_stride);
 #pragma unroll 1
     for (int row = (int)threadIdx.x % WARP_LANES; row < C::Q_ROWS; row += WARP_LANES)
-#pragma unroll
-        for (int byte = 0; byte < C::TILE * 2; byte += LINE)
-            asm volatile(
-                "prefetch.global.L2 [%0];" ::"l"(from + row * p.bias_query_stride * 2 + byte)
-                : "memory");
+        for (int byte = 0; byte < bytes; byte += LINE)
+            asm volatile("prefetch.global.L2 [%0];" ::"l"((const char *)from + row * stride + byte)
+                         : "memory");
+}
+
+// The same of the bias of the block behind `block`, and of what its gradient is added to, if all
+// of it is seen: it comes from memory then while the step before is on its way.
+template <class C>
+__device__ __forceinline__ void
+wide_bias_fetch(const struct backward_params &p, const struct sm90_work &work,
+                const struct backward_fragment *f, int head, int block)
+{
+    block += p.reversed ? 1 : -1;
+    const int first = block * C::Q_ROWS;
+    const int rows = min(C::Q_ROWS, f->q_len - first);
+    if (block < f->block_begin || block >= f->block_end || !step_is_whole<C>(work, f, first, rows))
+        return;
+    const int64_t stride = p.bias_query_stride,
+                  at = head * p.bias_head_stride + f->bias + first * stride;
+    wide_rows_fetch<C>((const uint16_t *)p.bias + at, stride * 2, C::TILE * 2);
+    if (p.dbias && !p.dbias_once)
+        wide_rows_fetch<C>(p.dbias + at, stride * 4, C::TILE * 4);
 }
 
 // The warp that loads K, V, and Q and dO of all steps.
@@ -138,7 +145,7 @@ __device__ __forceinline__ void wide_vectors_load(const struct sm90_backward_par
                                           all.d_out, all, all.heads, all.d_v, y, z, rows,
                                           shared + C::DO_FULL + d_out_stage * 8);
         if constexpr (C::GENERAL)
-            bias_fetch<C>(all, work, f, head, block);
+            wide_bias_fetch<C>(all, work, f, head, block);
     });
 }
 

@@ -69,6 +69,7 @@ static void params_scores(const struct attention_shape *shape, struct backward_p
     p->cap_factor = (float)(cap * M_LOG2E);
     p->bias_head_stride = shape->bias_head_stride;
     p->bias_query_stride = shape->bias_row_step * shape->bias_row_stride;
+    p->dbias_once = shape->dbias_once;
 }
 
 static void params_shape(const struct attention_shape *shape, struct backward_params *p)
@@ -111,6 +112,12 @@ static bool tiles_are_short(const struct backward_worklist *list)
     return true;
 }
 
+// Whether the numbers that an element of dbias gets are added in one order.
+static bool dbias_is_ordered(const struct attention_op *op)
+{
+    return op->shape.deterministic && !op->shape.dbias_once && op->bias && op->dbias;
+}
+
 // A thread block takes all heads that share a key head, unless that makes few thread blocks, or
 // long ones of those that wait for each other.
 static void params_units(const struct attention_backend *backend,
@@ -123,7 +130,7 @@ static void params_units(const struct attention_backend *backend,
     p->chain_count = list->chain_count;
     p->by_query_head = ordered || few;
     p->unit_heads = p->by_query_head ? p->heads : p->kv_heads;
-    p->heads_chained = ordered && op->bias && op->dbias && p->bias_head_stride == 0;
+    p->heads_chained = dbias_is_ordered(op) && p->bias_head_stride == 0;
     // Those that are worked on at the same time, so that their queries stay in L2.
     int64_t bytes = (int64_t)list->block_count * q_rows * (2 * p->d_v + 6 * p->d_qk);
     bytes *= p->by_query_head ? 1 : p->group;
@@ -317,8 +324,7 @@ static enum status work_make(struct attention_backend *backend, const struct att
     if (status != STATUS_OK)
         return status;
     x->kernel = kernel_choose(backend, &args);
-    struct backward_cut cut = {x->kernel.q_rows, x->kernel.kv_rows,
-                               shape->deterministic && op->bias && op->dbias};
+    struct backward_cut cut = {x->kernel.q_rows, x->kernel.kv_rows, dbias_is_ordered(op)};
     status = backward_worklist_build(&x->list, shape, op->slices, op->slice_count, cut, error);
     if (status == STATUS_OK)
         status = check_list(shape, &x->list, error);

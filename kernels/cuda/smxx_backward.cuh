@@ -37,6 +37,7 @@ struct backward_params {
     bool pairs;            // rows of gradients are multiples of 8 bytes and begin at such
     int64_t row_step, q_rows;
     int64_t bias_head_stride, bias_query_stride;
+    bool dbias_once; // as in struct attention_shape
     float scale;
     float product_factor; // of a product of query and key: makes it base 2, or the argument of tanh
     float cap_factor;     // of the tanh: makes it base 2; 0: there is none

@@ -258,6 +258,10 @@ static void trial_run(const struct trial *trial)
     struct tensors t;
     tensors_create(p, &t);
     tensors_begin(&t);
+    if (p->shape.dbias_once) {
+        memset(t.dbias.host, 0, t.dbias.bytes);
+        twin_push(&t.dbias);
+    }
     tensors_forward(trial, &t);
     if (!backward_agrees(p, &t))
         trial_note(trial);
@@ -341,8 +345,8 @@ static void long_sequences(void)
     }
 }
 
-// The same with a bias of each head, whose rows begin at multiples of 16 bytes or do not, or of all
-// heads and queries; and with a cap that scores reach, or hardly any.
+// The same with a bias of each head, whose rows begin at multiples of 16 bytes or do not, and
+// slices likewise, or of all heads and queries; and with a cap that scores reach, or hardly any.
 static void long_sequences_with_features(void)
 {
     static const int32_t widths[] = {64, 96, 128, 192, 256};
@@ -353,13 +357,51 @@ static void long_sequences_with_features(void)
         struct problem *p = &trial.problem;
         if (i < 10) {
             p->shape.bias_row_step = i != 7;
-            p->shape.bias_row_stride = length + (i < 5 ? 0 : 3);
+            p->shape.bias_row_stride = length + (i < 5 ? 8 : 3);
             p->shape.bias_head_stride = i == 7 ? 0 : length * p->shape.bias_row_stride;
             p->bias_count = 2 * length * p->shape.bias_row_stride;
+            p->slices[0].bias_column = i == 1 || i == 2 ? 3 : 0;
         } else {
             p->shape.softcap = i < 15 ? 1 : 50;
             p->shape.deterministic = i % 3 == 0;
         }
+        trial_run(&trial);
+    }
+}
+
+// A bias of which each element belongs to one query and key of one head. Two slices share the keys.
+static struct problem problem_once(void)
+{
+    int64_t most = harness_small() ? 200 : 700, q_len = harness_between(1, most);
+    int64_t kv_len = harness_between(1, most), split = harness_below(kv_len + 1);
+    int32_t d = (int32_t)ONE_OF(64, 96, 128, 128, 192, 256);
+    struct problem p =
+        problem_rectangle(harness_below(3) == 0 ? DTYPE_FP16 : DTYPE_BF16, d, d, q_len, kv_len);
+    struct attention_shape *s = &p.shape;
+    s->group = (int32_t)harness_between(1, 2);
+    s->heads = s->group * (int32_t)harness_between(1, 3);
+    s->kv_heads = s->heads / s->group;
+    s->softcap = harness_below(6) == 0 ? 5 : 0;
+    s->deterministic = harness_below(2) == 0;
+    s->dbias_once = true;
+    s->bias_row_step = 1;
+    s->bias_row_stride = (kv_len + 7) / 8 * 8 + ONE_OF(0, 0, 8, 3);
+    s->bias_head_stride = (q_len + harness_below(3)) * s->bias_row_stride;
+    p.bias_count = s->heads * s->bias_head_stride;
+    p.slices[0].left = ONE_OF(60, 300, SLICE_UNBOUNDED, SLICE_UNBOUNDED);
+    p.slices[0].right = ONE_OF(0, 0, 30, 200, SLICE_UNBOUNDED);
+    p.slices[1] = p.slices[0];
+    p.slices[0].kv_len = split;
+    p.slices[1].kv_row = p.slices[1].bias_column = p.slices[1].offset = split;
+    p.slices[1].kv_len = kv_len - split;
+    p.slice_count = 2;
+    return p;
+}
+
+static void gradients_of_a_bias_written_once(void)
+{
+    for (int i = 0; i < (harness_small() ? 20 : 150); i++) {
+        struct trial trial = {.problem = problem_once()};
         trial_run(&trial);
     }
 }
@@ -480,6 +522,11 @@ static void repeats_are_the_same_bits(void)
         p.shape.deterministic = true;
         expect_repeats(&p, harness_small() ? 1 : 3);
     }
+    for (int i = 0; i < count / 2; i++) {
+        struct problem p = problem_once();
+        p.shape.deterministic = true;
+        expect_repeats(&p, harness_small() ? 1 : 3);
+    }
     for (int i = 0; i < 4; i++) {
         struct problem p = problem_square(harness_small() ? 2 : 8, 1 + i / 2,
                                           harness_small() ? 200 : 3000, i % 2 ? 64 : 128, i < 2);
@@ -493,6 +540,7 @@ static const struct harness_test tests[] = {
     {"lengths_around_tiles", lengths_around_tiles},
     {"long_sequences", long_sequences},
     {"long_sequences_with_features", long_sequences_with_features},
+    {"gradients_of_a_bias_written_once", gradients_of_a_bias_written_once},
     {"repeats_are_the_same_bits", repeats_are_the_same_bits},
 };
 

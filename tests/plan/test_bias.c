@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "plan/plan.h"
 #include "plan/team_order.h"
 #include "tests/support/generate.h"
 #include "tests/support/runner.h"
@@ -151,6 +152,77 @@ START_TEST(no_row_is_shared_by_two_tokens)
 }
 END_TEST
 
+// Notes the rectangles that slices of an operation have in a gradient; none meets another.
+static void check_rectangles(const struct plan *plan, const struct op *op, char *met)
+{
+    const struct cp_case *c = &plan->c;
+    const struct region *dbias = &op->operand[ATTEND_DBIAS];
+    int64_t step = bias_row_step(c), heads = op->heads.count;
+    ck_assert_int_eq(dbias->bytes, heads * op->bias_rows * c->seqlen_kv * 4);
+    for (int32_t n = op->slice_first; n < op->slice_first + op->slice_count; n++) {
+        const struct slice *s = &plan->slices[n];
+        ck_assert_int_le(s->bias_column + s->kv_len, c->seqlen_kv);
+        for (int64_t i = 0; i < heads * s->q_len; i++) {
+            int64_t row = s->bias_row + i % s->q_len * step;
+            ck_assert_int_lt(row, op->bias_rows);
+            char *first = met + dbias->offset / 4 + s->bias_column +
+                          (i / s->q_len * op->bias_rows + row) * c->seqlen_kv;
+            for (int64_t j = 0; j < s->kv_len; j++)
+                ck_assert_int_eq(first[j]++, 0);
+        }
+    }
+}
+
+START_TEST(rectangles_of_a_gradient_that_is_written_once_are_apart)
+{
+    int plans = 0, operations = 0;
+    for (uint64_t seed = 0; seed < 3000; seed++) {
+        struct cp_case c;
+        uint64_t state = seed;
+        generate_case(seed, 8, 40, &c);
+        generate_logits(&state, &c);
+        c.training = true;
+        for (int rank = 0; rank < c.world_size && bias_is_once(&c); rank++, plans++) {
+            struct plan *plan;
+            char *met = NULL;
+            ck_assert_int_eq(plan_create(&c, rank, &plan, NULL), STATUS_OK);
+            for (int32_t i = 0; i < plan->op_count; i++) {
+                const struct op *op = &plan->ops[i];
+                if (op->kind != OP_ATTEND_BACKWARD)
+                    continue;
+                if (!met)
+                    met = calloc(1, (size_t)plan->buffers[op->operand[ATTEND_DBIAS].buffer].bytes);
+                check_rectangles(plan, op, met);
+                operations++;
+            }
+            free(met);
+            plan_destroy(plan);
+        }
+    }
+    ck_assert_int_gt(plans, 500);
+    ck_assert_int_gt(operations, plans);
+}
+END_TEST
+
+START_TEST(a_gradient_is_written_once_unless_elements_are_shared)
+{
+    static const enum case_bias shared[] = {BIAS_NONE, BIAS_11SS, BIAS_1H1S, BIAS_B1SS, BIAS_BH1S};
+    for (size_t i = 0; i < sizeof shared / sizeof shared[0]; i++) {
+        struct cp_case c = bias_case(COMM_P2P, FORMAT_BSHD, shared[i]);
+        c.batch = 1;
+        ck_assert(!bias_is_once(&c));
+    }
+    struct cp_case c = bias_case(COMM_P2P, FORMAT_BSHD, BIAS_1HSS);
+    ck_assert(!bias_is_once(&c));
+    c.batch = 1;
+    ck_assert(bias_is_once(&c));
+    c.format = FORMAT_THD;
+    ck_assert(!bias_is_once(&c));
+    c.bias = BIAS_BHSS;
+    ck_assert(bias_is_once(&c));
+}
+END_TEST
+
 // Shares are consecutive and leave nothing out; what is not shared is as many rows as tokens.
 START_TEST(shares_cover_the_gradient)
 {
@@ -185,6 +257,8 @@ static Suite *suite(void)
     tcase_add_test(tcase, a_rank_of_a_guest_has_the_bias_of_its_own_queries);
     tcase_add_test(tcase, no_bias_has_no_dimension);
     tcase_add_test(tcase, no_row_is_shared_by_two_tokens);
+    tcase_add_test(tcase, rectangles_of_a_gradient_that_is_written_once_are_apart);
+    tcase_add_test(tcase, a_gradient_is_written_once_unless_elements_are_shared);
     tcase_add_test(tcase, shares_cover_the_gradient);
     suite_add_tcase(s, tcase);
     return s;
