@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// How much of the BLAS's own speed the CPU attention keeps: forward and backward against a square
-// sgemm in the same process, in turns, medians of several rounds.
+// Speed of the CPU attention relative to the BLAS: forward and backward against a square sgemm in
+// the same process, alternating, medians of several rounds.
 //
-// Counted are the visible (query, key) pairs alone, times 2 (d_qk + d_v) forward and 2.5 times that
-// backward, so that work on masked keys, softmax, merge and conversions lower the figure.
+// FLOPs are 2 (d_qk + d_v) for each visible (query, key) pair in forward and 2.5 times that in
+// backward. Work on masked keys, softmax, merge and conversions is not counted and lowers the
+// figure.
 #include <cblas.h>
 #include <math.h>
 #include <stdio.h>
@@ -46,8 +47,7 @@ struct seconds {
     double gemm, forward, backward;
 };
 
-// Everything runs in this thread, so processor time is the time it takes, without what other
-// processes of the machine take.
+// Everything runs in this thread. Processor time excludes other processes of the machine.
 static double now(void)
 {
     struct timespec t;
@@ -199,7 +199,7 @@ static struct seconds measure(struct attention_backend *backend, const struct sh
     buffers_init(&b, s);
     double *gemm = reserve(3 * rounds, sizeof(double));
     double *forward = gemm + rounds, *backward = forward + rounds;
-    time_gemm(&b); // the BLAS reserves its buffers
+    time_gemm(&b); // warms up: the BLAS allocates its buffers
     for (int i = 0; i < rounds; i++) {
         gemm[i] = time_gemm(&b);
         forward[i] = time_forward(backend, s, &b, &slice);

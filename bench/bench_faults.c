@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// How long faults last, seen by a client on the socket of the real daemon: from the death of a rank
-// to the answer and to the next verdict, from a deadline to its answer; how soon BUSY is said at
-// ten times what the queue holds; how many requests that need no work are answered in a second.
-// Beside them the echo of a packet by another process, the least that an answer takes on this
-// machine at this moment.
+// Duration of faults as a client of the real daemon sees them: from the death of a rank to the
+// answer and to the next verdict; from a deadline to its answer; the time to a BUSY answer with ten
+// times the requests that the queue holds; status requests per second. For comparison the echo of a
+// packet by another process.
 //
 //     bench_faults [PATH OF cpattnd [ROUNDS [OPTION OF cpattnd]...]]
 //
-// What follows a death is measured once more with each of the options. CPATTN_BENCH_RANKS, 2 unless
-// it is set, is the world size of the cases; with CPATTN_TEST_BACKEND=cuda they run on GPUs.
+// The times after a death are measured again with each of the options. CPATTN_BENCH_RANKS is the
+// world size of the cases (default 2); with CPATTN_TEST_BACKEND=cuda they run on GPUs.
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -32,9 +31,9 @@
 #define IN_FLIGHT      64
 #define STATUS_CALLS   100000
 #define RANKS_SEEN     64
-// The case is surely under way.
+// After this time the case runs.
 #define UNDER_WAY_US   (b->gpus ? 50000 : 3000)
-// A daemon has started all pools that it keeps.
+// After this time all pools are ready.
 #define SETTLED_US     (b->gpus ? 6000000 : 500000)
 
 extern char **environ;
@@ -47,7 +46,7 @@ struct bench {
     uint32_t last;
     int rounds, ranks;
     bool gpus;
-    int idle_pools; // once all that the daemon keeps are there
+    int idle_pools; // when all pools of the daemon are ready
 };
 
 static double values[4][ROUNDS_MAX];
@@ -98,8 +97,8 @@ static void daemon_end(struct bench *b)
 
 // ---- requests ----------------------------------------------------------------------------------
 
-// A case of 16 tokens; one that takes longer than the deadline, and is not refused because it must;
-// one of some seconds.
+// A case of 16 tokens; a case that takes longer than the deadline but is admitted; a case of some
+// seconds.
 enum size { SMALL, MEDIUM, LARGE };
 
 static uint32_t case_send(struct bench *b, enum size size, int timeout_ms)
@@ -155,7 +154,7 @@ static void expect(const char *what, enum status got, enum status wanted)
 
 // ---- what is measured --------------------------------------------------------------------------
 
-// How many pools wait for work.
+// Number of idle pools.
 static int pools_idle(struct bench *b)
 {
     struct wire_reply reply;
@@ -170,7 +169,7 @@ static int pools_idle(struct bench *b)
     return count;
 }
 
-// The daemon has all the pools again that it keeps; it is asked rarely.
+// Waits until all pools are ready again; asks rarely.
 static void pools_await(struct bench *b)
 {
     double end = now_ms() + PATIENCE_MS;
@@ -186,8 +185,8 @@ static void pools_await(struct bench *b)
     }
 }
 
-// The rank that a case is running on: of the oldest pool, the busiest. On GPUs ranks sleep most of
-// the time.
+// A rank of the running case: the busiest rank of the oldest pool. On GPUs ranks sleep most of the
+// time.
 static pid_t worker_find(const struct bench *b)
 {
     pid_t pids[RANKS_SEEN], found = 0;
@@ -208,7 +207,7 @@ static pid_t worker_find(const struct bench *b)
     return found;
 }
 
-// To the answer, and from there to the verdict of a case that is sent then.
+// The time to the answer, and from there to the verdict of the next case.
 static void death_once(struct bench *b, double *answer_ms, double *verdict_ms)
 {
     pools_await(b);
@@ -234,8 +233,8 @@ static double deadline_once(struct bench *b)
     return now_ms() - began - DEADLINE_MS;
 }
 
-// Cases one behind the other at ten times what the queue holds, from the sending to BUSY; those
-// that were taken have to pass. Gives back how many of the values are set.
+// The times from a request to BUSY, with ten times the cases that the queue holds. Admitted cases
+// must pass. Returns the number of values.
 static int busy_once(struct bench *b, double *busy_ms, int room)
 {
     static double sent_ms[FLOOD];
@@ -266,7 +265,7 @@ static int busy_once(struct bench *b, double *busy_ms, int room)
     return count;
 }
 
-// Status calls in a second.
+// Status requests per second.
 static double calls_rate(struct bench *b)
 {
     double began = now_ms();

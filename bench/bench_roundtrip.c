@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// How long a client waits: for the status, and for the verdict of the smallest case that is
-// verified, on a warm pool of two ranks, through libcpattn and a daemon that this program starts.
-// Beside them the echo of a packet by another process, the least that any answer takes on this
-// machine at this moment; all three in turns, so that they share its moods.
+// Latency for a client: of the status, and of the verdict of the smallest verified case, on a warm
+// pool of two ranks, through libcpattn and a daemon that this program starts. For comparison the
+// echo of a packet by another process. The three alternate, so that they see the same load of the
+// machine.
 //
 //     bench_roundtrip [PATH OF cpattnd [ROUNDS]]
 #include <signal.h>

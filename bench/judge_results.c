@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Judges results that somebody else has computed: each line of standard input is an order about a
-// case of one rank, `FIELD=VALUE` words as cpattn-submit takes them.
-//     inputs FILE FIELD=VALUE ...    writes q, k, v and dO to the file, one behind the other
+// Judges results of another program. Each line of standard input is a command for a case of one
+// rank, with `FIELD=VALUE` words as in cpattn-submit.
+//     inputs FILE FIELD=VALUE ...    writes q, k, v and dO to the file, in this order
 //     judge FILE FIELD=VALUE ...     reads out, lse, dq, dk and dv from the file, judges them
 // Tensors are [batch][seqlen][heads][head_dim] in the case's dtype, LSE is [heads][batch * seqlen]
-// in fp32. An order is answered by one line: "ok BYTES", or the verdict, then for each tensor its
-// name, the bits of broken rules, error in units of the twin's, slope, the worst row and element in
-// parts of what they may be. bench/cuda/judge_torch.py gives the orders.
+// in fp32. The answer is one line: "ok BYTES", or the verdict, then for each tensor its name, the
+// bits of the broken rules, the error in units of the twin's, the slope, and the worst row and
+// element relative to their limits. bench/cuda/judge_torch.py uses this program.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

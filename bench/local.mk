@@ -12,7 +12,7 @@ bench_bench_attention_SOURCES = bench/bench_attention.c
 bench_bench_attention_CPPFLAGS = $(AM_CPPFLAGS) $(BLAS_CFLAGS)
 bench_bench_attention_LDADD = kernels/libkernels.a $(base_libs) $(third_party_libs)
 
-# Judges results that others have computed: bench/cuda/judge_torch.py.
+# Judges results of other programs; for bench/cuda/judge_torch.py.
 bench_programs += bench/judge_results
 bench_judge_results_SOURCES = bench/judge_results.c
 bench_judge_results_LDADD = $(rank_libs) $(base_libs) $(third_party_libs)
@@ -21,7 +21,7 @@ bench_programs += bench/bench_roundtrip
 bench_bench_roundtrip_SOURCES = bench/bench_roundtrip.c bench/measure.c bench/measure.h
 bench_bench_roundtrip_LDADD = client/libclient.la $(base_libs) $(third_party_libs)
 
-# Chaos, for as long as it is told to.
+# Random faults for a given time.
 bench_programs += bench/soak
 bench_soak_SOURCES = bench/soak.c bench/soak_client.c bench/soak_client.h bench/soak_process.c \
     bench/soak_process.h bench/soak_report.c bench/soak_report.h bench/soak_state.c bench/soak_state.h \
@@ -29,23 +29,23 @@ bench_soak_SOURCES = bench/soak.c bench/soak_client.c bench/soak_client.h bench/
     tests/support/children.h
 bench_soak_LDADD = tests/support/libtesting.a $(base_libs) $(third_party_libs)
 
-# What faults cost in time, and what a flood does.
+# Duration of faults and of a flooded queue.
 bench_programs += bench/bench_faults
 bench_bench_faults_SOURCES = bench/bench_faults.c bench/measure.c bench/measure.h \
     tests/support/raw_client.c tests/support/raw_client.h \
     tests/support/children.c tests/support/children.h
 bench_bench_faults_LDADD = $(base_libs) $(third_party_libs)
 
-# Ranks on other hosts.
+# The cost of ranks on other hosts.
 bench_programs += bench/bench_hosts
 bench_bench_hosts_SOURCES = bench/bench_hosts.c tests/nodes/hosts_fixture.c tests/nodes/hosts_fixture.h \
     $(daemon_fixture)
 bench_bench_hosts_LDADD = $(daemon_fixture_libs)
 
-# The same under Slurm, and what Slurm's own daemons do when they fail.
+# The same under Slurm, with faults of Slurm's daemons.
 EXTRA_DIST += bench/slurm_faults bench/slurm_cluster
 
-# The smallest errors that verdicts notice.
+# The smallest errors that verdicts detect.
 bench_programs += bench/verdict_power
 bench_verdict_power_SOURCES = bench/verdict_power.c tests/judge/power.c tests/judge/power.h \
     tests/judge/dense.c \

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Chaos for a given time: the real daemon under random cases from many clients, on its socket and
-// over TCP, which also cancel, ask again, die, talk nonsense and flood it, while every two seconds
-// something is done to its ranks, and now and then its settings are changed. In the end every
-// request of a client that lived must have been answered exactly once, no fault may have become a
-// verdict, the daemon must be the one that was started, and nothing may be left behind or have
-// grown. Prints a report; the exit status is 0 only if all of that held.
+// Runs the real daemon under faults for a given time. Many clients, on its socket and over TCP,
+// submit random cases, cancel, repeat requests, die, send invalid bytes and flood the queue. Every
+// two seconds a fault hits its ranks; sometimes its settings change. At the end every request of a
+// living client must have been answered exactly once, no fault may have become a verdict, the
+// daemon must not have restarted, and nothing may be left over or have grown. Prints a report; the
+// exit status is 0 only if all of this held.
 //
 //     soak SECONDS [PATH OF cpattnd [SEED [RANK PROGRAM WITH FAULTS]]] [-- OPTION OF cpattnd...]
 #include <arpa/inet.h>
@@ -32,10 +32,10 @@
 #define TELL_US    (30000 * MS_US)
 #define QUIET_US   (40000 * MS_US)
 #define REST_S     30
-// In a round of the soak that takes longer, its clients do not do what they have to.
+// If an iteration takes longer than this, the clients of the soak are late.
 #define STALL_US   (2000 * MS_US)
 
-// Whether something that happens every so often is due; a bit irregular, so that nothing beats.
+// Whether a periodic event is due. The period varies a little, so that periods do not align.
 static bool due(int64_t *next_us, int64_t now_us, int64_t every_us)
 {
     if (now_us < *next_us)
@@ -81,7 +81,7 @@ static void reload(void)
     soak.counts.reloads++;
 }
 
-// Where the machine holds the soak itself up, its clients do not read what the daemon sends.
+// While the machine stalls the soak, its clients do not read what the daemon sends.
 static void stall_look(int64_t now_us)
 {
     int64_t gap_us = soak.turn_us > 0 ? now_us - soak.turn_us : 0;
@@ -128,7 +128,7 @@ static void chaos(void)
     }
 }
 
-// Faults are over; whoever waits gets an answer, and pools that nobody needs go.
+// No more faults: clients get their answers, and idle pools end.
 static void quiet(void)
 {
     soak_process_calm(&soak.process);
@@ -148,7 +148,7 @@ static void quiet(void)
     soak.counts.reloaded = (uint64_t)soak_process_logged(&soak.process, " reloaded ");
 }
 
-// A port of 127.0.0.1 where nobody listens.
+// A free port of 127.0.0.1.
 static int port_find(void)
 {
     struct sockaddr_in name = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};

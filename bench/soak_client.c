@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The clients of the soak: what they ask, and whether what they get is what they may get.
+// The clients of the soak: their requests, and the checks of the answers.
 #include "bench/soak_client.h"
 
 #include <errno.h>
@@ -16,16 +16,16 @@
 
 #define CLIENTS    12
 #define REMOTE     4  // of them over TCP, if the daemon listens there
-#define ASKS       16 // of one client under way
+#define ASKS       16 // in flight for one client
 #define FLOODERS   6
-#define FLOOD_ASKS 96 // of each, at once
+#define FLOOD_ASKS 96 // for each client, at once
 #define WORLD_MAX  3
 #define LENGTH_MAX 64
 #define KNOWN      16384 // answers that a repeated request is compared with
 #define TIMEOUT_US INT64_C(2500000)
-// An answer that is this late after its deadline is lost.
+// An answer that is this late counts as lost.
 #define LATE_US    INT64_C(20000000)
-// For so long after a stall of the soak its clients may be gone, because it did not serve them.
+// For this long after a stall of the soak the daemon may drop clients that did not read.
 #define STALLED_US INT64_C(1000000)
 
 struct ask {
@@ -40,17 +40,17 @@ struct client {
     struct raw_client raw;
     struct ask asks[FLOOD_ASKS];
     uint32_t last_number;
-    int limit; // asks at once
+    int limit; // maximum requests in flight
     bool flooding, remote;
 };
 
-// How a request was answered, for when it is made again.
+// The answer to a request, to compare with a repetition.
 struct known {
     struct request_id id;
     uint64_t seed, digest;
     enum status status;
     bool remote;
-    uint64_t at; // answers before it, 1 at least; 0: free
+    uint64_t at; // number of answers before it, at least 1; 0: free
 };
 
 static struct client clients[CLIENTS + FLOODERS];
@@ -126,14 +126,14 @@ static void ask_other(struct client *c, enum soak_kind kind, const struct reques
     ask_send(c, a, kind, &request);
 }
 
-// Whether the daemon is to know it, too: it forgets after ANSWERED_IDS_MAX answers, of which some
-// went to clients that are gone.
+// Whether the daemon must still remember it: it forgets after ANSWERED_IDS_MAX answers, some of
+// which went to clients that have gone.
 static bool known_holds(const struct known *known)
 {
     return known->at > 0 && soak.counts.answered[KIND_RUN] < known->at + ANSWERED_IDS_MAX / 2;
 }
 
-// Asks once more what was asked before by the same user: under way, or answered.
+// Repeats a request of the same user, which is in flight or answered.
 static void ask_again(struct client *c)
 {
     const struct client *other = &clients[generate_below(&soak.random, CLIENTS)];
@@ -176,7 +176,7 @@ void clients_act(void)
 
 // ---- answers -----------------------------------------------------------------------------------
 
-// What may be said of one request at one time and not at another.
+// Codes that may differ between repetitions of a request.
 static bool status_is_momentary(enum status status)
 {
     return status == STATUS_RESOURCE_EXHAUSTED || status == STATUS_UNAVAILABLE ||
@@ -205,7 +205,7 @@ static void answer_time(const struct ask *a, enum status status)
         spread_add(&soak.times[TIME_FAULT], took_us);
     else if (status == STATUS_RESOURCE_EXHAUSTED)
         spread_add(&soak.times[TIME_BUSY], took_us);
-    // One that is refused for its cost is told so before.
+    // A case that is refused for its cost is refused earlier.
     else if (status == STATUS_DEADLINE_EXCEEDED && now_us >= a->deadline_us)
         spread_add(&soak.times[TIME_DEADLINE], now_us - a->deadline_us);
 }
@@ -364,7 +364,7 @@ void client_die(void)
     struct client *c = &clients[generate_below(&soak.random, CLIENTS)];
     soak.counts.deaths++;
     if (soak_chance(500) && c->raw.fd >= 0) {
-        // The beginning of a frame that says it is longer.
+        // The beginning of a longer frame.
         static const char half[] = "\1\0\0\0\0\0\0\2\0\x80\0\0\1 and no more";
         ssize_t ignored = send(c->raw.fd, half + c->remote, sizeof(half) - 1 - c->remote,
                                MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -388,7 +388,7 @@ void clients_flood(void)
     }
 }
 
-// Over the network, with another token or none: refused, and never run.
+// Over the network with a wrong token or none: refused, never run.
 static void stranger(void)
 {
     static struct wire_request request;

@@ -27,7 +27,7 @@ enum whom { ONE, IDLE, LAST, ALL, STARTER, ORDER };
 static const struct {
     const char *name;
     enum whom whom;
-    int signal, other; // other: to another rank before it
+    int signal, other; // other: sent to another rank first
 } faults[SOAK_FAULTS] = {
     {"SIGKILL of a rank", ONE, SIGKILL, 0},
     {"SIGABRT of a rank", ONE, SIGABRT, 0},
@@ -63,7 +63,7 @@ static void file_write(const char *path, const char *text, mode_t mode)
         fail(path);
 }
 
-// The rank program is started through a script that names the file with orders.
+// A script starts the rank program with the name of the file with orders.
 static void wrapper_write(struct soak_process *p, const char *faulty_rank)
 {
     char *path = realpath(faulty_rank, NULL), text[5000];
@@ -108,7 +108,7 @@ static void folder_make(struct soak_process *p)
     snprintf(p->token, sizeof(p->token), "%s/token", p->folder);
     settings_write(p, "20s", 24, "notice");
     file_write(p->token, SOAK_TOKEN "\n", 0600);
-    // What it or its ranks put where temporary files go is seen there.
+    // The check for left-over files looks at this folder of temporary files.
     snprintf(temporary, sizeof(temporary), "%s/tmp", p->folder);
     if (mkdir(temporary, 0700) != 0 || setenv("TMPDIR", temporary, 1) != 0)
         fail(temporary);
@@ -127,7 +127,8 @@ static void spawn(struct soak_process *p, const char *program, char *const *argu
 
 void soak_process_start(struct soak_process *p, const struct soak_start *start)
 {
-    signal(SIGHUP, SIG_DFL); // a daemon leaves it ignored where it was, and reads no settings then
+    signal(SIGHUP, SIG_DFL); // if SIGHUP is ignored at the start, the daemon keeps it ignored and
+                             // never reloads
     prctl(PR_SET_CHILD_SUBREAPER, 1);
     folder_make(p);
     if (start->faulty_rank)
@@ -182,7 +183,7 @@ static long process_ticks(pid_t pid)
     long user = -1, system = 0;
     snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
     FILE *file = fopen(path, "re");
-    // No name of a rank holds a space.
+    // Names of ranks have no spaces.
     if (file && fscanf(file, "%*d %*s %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %ld %ld", &user,
                        &system) != 2)
         user = -1;
@@ -191,7 +192,7 @@ static long process_ticks(pid_t pid)
     return user < 0 ? -1 : user + system;
 }
 
-// Those that have done nothing since they were looked at last; looks.
+// Ranks that used no processor time since the last look.
 static int idle_list(struct soak_process *p, const pid_t *ranks, int count, pid_t *idle)
 {
     struct soak_rank now[SOAK_RANKS_SEEN] = {0};
@@ -225,7 +226,7 @@ int soak_process_fault(struct soak_process *p, uint64_t *random)
     pid_t ranks[SOAK_RANKS_SEEN], idle[SOAK_RANKS_SEEN];
     int count = children_of(p->pid, ranks, SOAK_RANKS_SEEN);
     int idle_count = idle_list(p, ranks, count, idle);
-    // Orders are as many as a third of all, where there can be any.
+    // A third of the faults are orders, if the rank program takes orders.
     int kind = (int)generate_below(random, p->order[0] ? SOAK_FAULTS + 5 : SOAK_FAULTS - 1);
     kind = kind < SOAK_FAULTS ? kind : SOAK_FAULTS - 1;
     const pid_t *chosen = faults[kind].whom == IDLE ? idle : ranks;
@@ -241,7 +242,7 @@ int soak_process_fault(struct soak_process *p, uint64_t *random)
     if (choice == 0)
         return -1;
     bool every = faults[kind].whom == ALL || (faults[kind].whom == IDLE && faults[kind].other);
-    // The last has begun last.
+    // The last one is the youngest.
     int one = faults[kind].whom == LAST ? choice - 1 : (int)generate_below(random, choice);
     if (!every && faults[kind].other)
         kill(chosen[generate_below(random, choice)], faults[kind].other);
@@ -293,7 +294,7 @@ int soak_process_logged(const struct soak_process *p, const char *text)
     return count;
 }
 
-// Processes that it did not reap come to us.
+// Its unreaped processes become children of this one.
 static int processes_left(void)
 {
     int status, left = 0;
@@ -307,7 +308,7 @@ static int processes_left(void)
     return left + 1;
 }
 
-// Files in the folder that we have not put there.
+// Files in the folder that are not the soak's.
 static int folder_left(const struct soak_process *p)
 {
     static const char *const ours[] = {"log", "settings", "token", "rank", "tmp"};

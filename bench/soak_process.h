@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The daemon that the soak runs, and what is done to it and its ranks.
+// The daemon of the soak, and the faults of its ranks.
 #ifndef CPATTN_BENCH_SOAK_PROCESS_H
 #define CPATTN_BENCH_SOAK_PROCESS_H
 
@@ -8,7 +8,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-// Kinds of faults: signals, and those that a rank program with faults does to itself.
+// Kinds of faults: signals, and orders to a rank program that can fail on demand.
 #define SOAK_FAULTS     14
 #define SOAK_RANKS_SEEN 512
 #define SOAK_TOKEN      "soak-token-of-clients-over-tcp"
@@ -16,12 +16,12 @@
 struct soak_process {
     char folder[64], socket[96], log[96], settings[96], token[96];
     char wrapper[96], order[96]; // "" without a rank program that takes orders
-    int port;                    // where it listens for TCP; 0: nowhere
+    int port;                    // its TCP port; 0: none
     pid_t pid;
     bool ended;
     int status;
     int shm_before; // entries of ours in /dev/shm
-    // When it was last looked at its ranks: the processor time of each.
+    // The processor time of each rank at the last look.
     struct soak_rank {
         pid_t pid;
         long ticks;
@@ -43,26 +43,26 @@ struct soak_start {
     char **options; // further ones of the daemon, up to a NULL
 };
 
-// Starts it; ends the program when that cannot be done.
+// Starts the daemon, or ends the program.
 void soak_process_start(struct soak_process *p, const struct soak_start *start);
 
-// Writes the settings that a running daemon takes up, and tells it to read them.
+// Writes settings and makes the daemon reload them.
 void soak_process_reload(const struct soak_process *p, const char *idle_timeout, int user_queue_max,
                          const char *log_level);
 
-// Does something to a rank. Gives back the kind; -1 where there is no such rank.
+// Makes a rank fail. Returns the kind of fault; -1: no such rank.
 int soak_process_fault(struct soak_process *p, uint64_t *random);
 const char *soak_fault_name(int kind);
 
-// Takes back what is not done yet, and wakes ranks that are stopped.
+// Withdraws pending orders, and continues stopped ranks.
 void soak_process_calm(struct soak_process *p);
 
 bool soak_process_alive(struct soak_process *p);
 void soak_process_sample(const struct soak_process *p, struct soak_sample *sample);
-// Lines of the log with this in them.
+// Number of log lines with this text.
 int soak_process_logged(const struct soak_process *p, const char *text);
 
-// SIGTERM, and what came of it in words; false unless it ended well and left nothing.
+// Sends SIGTERM and describes the end; false if the end was not clean.
 bool soak_process_end(struct soak_process *p, char *text, size_t size);
 
 #endif

@@ -8,9 +8,9 @@
 
 #include "bench/soak_state.h"
 
-// What resident memory may vary by while nothing is leaked.
+// Normal variation of resident memory without a leak.
 #define GROWTH_KIB 1024
-// Before this the stored answers, which are kept on purpose, are not full.
+// Before this time the store of answers is still growing, by design.
 #define WARM_S     90
 #define ROWS       24
 
@@ -30,7 +30,7 @@ static int compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-// Of resident memory, over a part of the time.
+// Growth of resident memory over a part of the time.
 static long median_kib(double from, double to)
 {
     static long values[SOAK_SAMPLES_MAX];
@@ -57,7 +57,7 @@ void report_judge(void)
         problem("%d threads with nothing to do before, %d after", base->threads, rest->threads);
     if (rest->children != 0)
         problem("%d ranks are left when every pool has been idle for long", rest->children);
-    // Two signals that come while it does something else are one.
+    // Two signals in short succession count as one.
     if (soak.counts.reloaded > soak.counts.reloads ||
         soak.counts.reloaded + 2 < soak.counts.reloads)
         problem("told to read its settings %llu times, read them %llu times",
@@ -92,7 +92,7 @@ static void faults_print(void)
     row("clients dropped after such a time, which had not read", soak.counts.dropped_late);
 }
 
-// As its log has it.
+// From its log.
 static void log_print(void)
 {
     static const struct {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the soak has found.
+// The report of the soak.
 #ifndef CPATTN_BENCH_SOAK_REPORT_H
 #define CPATTN_BENCH_SOAK_REPORT_H
 
-// Whether what was to stay flat did; problems for what did not.
+// Checks that resources did not grow; adds problems.
 void report_judge(void);
 // Markdown, on stdout.
 void report_print(int argc, char **argv, const char *end);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The state of a soak, which its parts share: counts, times, the generator, problems.
+// The shared state of a soak: counts, times, random generator, problems.
 #ifndef CPATTN_BENCH_SOAK_STATE_H
 #define CPATTN_BENCH_SOAK_STATE_H
 
@@ -29,7 +29,8 @@ struct soak_counts {
     uint64_t lost, twice, differing, wrong;
     uint64_t deaths, halves, abandoned, hostile, strangers, floods, dropped, reloads, reloaded;
     uint64_t faults[SOAK_FAULTS];
-    uint64_t stalls, dropped_late; // of the soak itself; clients that it did not serve meanwhile
+    uint64_t stalls,
+        dropped_late; // stalls of the soak; clients that the daemon dropped during them
 };
 
 extern struct soak {
@@ -41,14 +42,14 @@ extern struct soak {
     struct soak_sample base, rest; // before the first client, and after the last
     uint64_t random, seed;
     int64_t began_us, end_us;
-    int64_t turn_us, stalled_us, stall_longest_us; // its last round, the end of its last stall
+    int64_t turn_us, stalled_us, stall_longest_us; // last iteration, end of the last stall
     int problems;
 } soak;
 
 int64_t soak_now_us(void);
 bool soak_chance(int per_mille);
 
-// Something that must not be; told at once.
+// A violation; printed at once.
 __attribute__((format(printf, 1, 2))) void problem(const char *format, ...);
 
 #endif

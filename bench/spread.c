@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/spread.h"
 
-// 0..15 as they are, then sixteen for each doubling.
+// Buckets for 0..15, then sixteen for each doubling.
 static int spread_bucket(uint64_t us)
 {
     if (us < 16)
@@ -11,7 +11,7 @@ static int spread_bucket(uint64_t us)
     return bucket < SPREAD_BUCKETS ? bucket : SPREAD_BUCKETS - 1;
 }
 
-// The most that is in the bucket.
+// The largest value of the bucket.
 static double spread_top_us(int bucket)
 {
     if (bucket < 16)

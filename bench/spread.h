@@ -13,7 +13,7 @@ struct spread {
 };
 
 void spread_add(struct spread *spread, int64_t us);
-// The time that the part of all does not exceed, in milliseconds.
+// The quantile `part`, in milliseconds.
 double spread_quantile_ms(const struct spread *spread, double part);
 
 #endif

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a verdict notices: for each dtype, inputs and tensor the smallest error that is refused, of
-// a result that is otherwise exact but for its rounding; and what fixed limits per dtype would
-// refuse, with TransformerEngine's tolerances for elements.
+// The sensitivity of a verdict: for each dtype, kind of inputs and tensor the smallest refused
+// error of a result that is otherwise exact except for rounding. For comparison the same with fixed
+// limits per dtype and with TransformerEngine's tolerances for elements.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -40,7 +40,7 @@ static double rms_of(const double *x, int count)
     return sqrt(squares / count);
 }
 
-// Limits that are constants of the dtype: of elements, of the RMS error, of a row's.
+// Fixed limits per dtype: for elements, RMS error, and RMS error of a row.
 static bool refused_by_constants(int tensor, const float *x)
 {
     static const double limits[][3] = {[DTYPE_BF16] = {2.5e-2, 2e-2, 5e-2},
@@ -68,7 +68,7 @@ static bool refused_by_constants(int tensor, const float *x)
 
 enum kind { SCALE, NOISE, ROW, ELEMENT, KINDS };
 
-// The reference with an error of that size, relative to the tensor's RMS, rounded.
+// The reference plus an error of a size relative to the tensor's RMS, rounded.
 static void make(int tensor, enum kind kind, double size)
 {
     const double *reference = power.tensors[tensor].reference;
@@ -112,7 +112,7 @@ static void numbers_measure(const char *name)
 
 // ---- keys and pairs that are left out -----------------------------------------------------------
 
-// Chooses so many pairs at random, always the same.
+// Chooses `count` random pairs, the same in every run.
 static void choose_pairs(int count)
 {
     uint64_t state = 1;
@@ -125,7 +125,7 @@ static void choose_pairs(int count)
     }
 }
 
-// The last key: whether it is missed, and the RMS error as a part of its limit.
+// The last key left out: whether this is noticed, and the RMS error relative to its limit.
 static void key_measure(const char *name)
 {
     for (int i = 0; i < POWER_PAIRS; i++)
@@ -139,7 +139,8 @@ static void key_measure(const char *name)
     }
 }
 
-// The fewest pairs, in halves of a thousandth, that are refused.
+// The smallest number of left-out pairs that is refused: a thousandth of all, half of that, and so
+// on.
 static void pairs_measure(void)
 {
     int least[2][POWER_TENSORS] = {{0}};

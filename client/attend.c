@@ -5,7 +5,7 @@
 #include "client/client.h"
 #include "client/request.h"
 
-// What a caller of any version of the header gave, in the form of this version.
+// Converts the tensors of any version of the header to this version.
 static enum status tensors_read(const struct cpattn_tensors *given, struct cpattn_tensors *tensors,
                                 struct error *error)
 {

@@ -92,7 +92,7 @@ static enum status job_set(struct job_text *job, const char *name, const char *v
     return STATUS_OK;
 }
 
-// Of a kind that the library knows, the whole job; of any other there is nothing to say.
+// All fields of a job of a known kind.
 static enum status job_check(const struct job_text *job, struct error *error)
 {
     struct job_spec spec;
@@ -159,7 +159,7 @@ int cpattn_case_command(const struct cpattn_case *c, char *text, size_t size)
 
 // ---- fields -------------------------------------------------------------------------------------
 
-// A field of the public header is one of the table inside, under a name that tells nothing of it.
+// The public struct of a field is an entry of the internal table.
 static const struct cpattn_field *field_public(const struct case_field *field)
 {
     return field && field->name ? (const struct cpattn_field *)(const void *)field : NULL;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The client and the questions that are answered at once.
+// The client and requests that are answered at once.
 #include "client/client.h"
 
 #include <stddef.h>
@@ -18,12 +18,12 @@
 #define GRACE_DEFAULT_NS   (5 * SECOND_NS)
 #define QUERY_DEFAULT_NS   (5 * SECOND_NS)
 #define REQUESTS_DEFAULT   64
-// Each takes a connection, of which the daemon has CLIENTS_MAX for all its clients.
+// Each request uses a connection; the daemon has CLIENTS_MAX for all clients.
 #define REQUESTS_MAX       (CLIENTS_MAX / 2)
 
 // ---- creating -----------------------------------------------------------------------------------
 
-// The options a caller of any version of the header gave, in the form of this version.
+// Converts options of any version of the header to this version.
 static enum status options_read(const struct cpattn_options *given, struct cpattn_options *options,
                                 struct error *error)
 {
@@ -166,7 +166,7 @@ enum status client_start(struct rpc *rpc, struct wire_request *request, uint64_t
     return status;
 }
 
-// A refusal of something whose id could not be read carries zeros.
+// The id of a refusal is zero if the daemon could not read the request's.
 static bool id_fits(const struct wire_reply *reply, const struct request_id *id)
 {
     static const struct request_id zero;
@@ -230,7 +230,7 @@ static enum status client_query(struct cpattn_client *client, enum wire_method m
     return status == STATUS_OK ? client_ask(client, &request, timeout_ns, reply, error) : status;
 }
 
-// A description behind its public face, which comes first.
+// A description; the public struct comes first.
 struct description {
     struct cpattn_description face;
     struct wire_description wire; // holds the texts
@@ -320,10 +320,10 @@ enum cpattn_status cpattn_describe(struct cpattn_client *client, uint64_t timeou
 
 void cpattn_description_destroy(struct cpattn_description *description)
 {
-    free(description); // the face is the beginning of the whole
+    free(description); // the public struct is the first member
 }
 
-// A status behind its public face, which comes first.
+// A status; the public struct comes first.
 struct daemon_status {
     struct cpattn_daemon_status face;
     struct wire_pool *wire;         // [face.pool_count], holds the texts

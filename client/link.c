@@ -9,8 +9,8 @@
 // - A connection carries one exchange at a time. When one of several ends on one side, a send of
 //   the other side fails while it reads; nng then loses the read, and its reaper of connections
 //   waits for it forever, in the daemon as well.
-// - The same can happen to a close that meets an arriving answer. So a link is ended in its own
-//   thread, which is waited for only for a limited time.
+// - The same can happen to a close that meets an arriving answer. Therefore a link is ended in a
+// separate thread, with a limited wait for it.
 // - Nothing is started on a context, an operation or a dialer while the socket is being closed, and
 //   nothing is aborted while it is being started: the end of a link waits for every start, stops
 //   the operation, and closes the socket last.
@@ -33,13 +33,13 @@
 
 #include "common/limits.h"
 
-// What nng counts of a reply beside the reply: the number it pairs request and reply by.
+// nng counts the number that pairs request and reply as part of the reply.
 #define REPLY_HEADER_BYTES 4
 #define DIAL_RETRY_NS      10000000   // while the daemon's backlog is full
-#define END_WAIT_NS        1000000000 // far longer than an end takes that comes at all
+#define END_WAIT_NS        1000000000 // far longer than any end that completes
 
 struct link {
-    pthread_mutex_t mutex; // over everything below; never held while `done` is called
+    pthread_mutex_t mutex; // guards everything below; never held during `done`
     pthread_cond_t changed;
     int holders;                 // the owner, and the thread that dials or ends
     char path[LINK_ADDRESS_MAX]; // or URL
@@ -52,8 +52,8 @@ struct link {
     nng_dialer dialer;
     nng_ctx context;
     nng_aio *aio;
-    bool up, down; // a pipe came; it went, which may be told first
-    int starting;  // calls into nng under way that the end has to wait for
+    bool up, down; // a pipe was added; it was removed, which may be reported first
+    int starting;  // running calls into nng, for which the end waits
     bool ending;   // no more of those
     bool ended;
     // the exchange
@@ -63,8 +63,8 @@ struct link {
     void *arg;
 };
 
-// nng lives in threads, which a fork does not carry along: in a child of a process that used it,
-// any call ends the process. The pid of the first user, for all links of the process.
+// nng uses threads, which do not exist after a fork: any call in the child would end it. The pid of
+// the process that first used nng.
 static atomic_int first_user;
 
 static bool process_allowed(void)
@@ -89,7 +89,7 @@ static nng_duration milliseconds_until(uint64_t deadline_ns)
 
 // ---- answers ------------------------------------------------------------------------------------
 
-// Takes the callback of the exchange, so that it is called once. With the lock held.
+// Takes the callback of the exchange, so that it is called once. Needs the lock.
 static link_done *done_take(struct link *link, void **arg)
 {
     link_done *done = link->done;
@@ -149,7 +149,7 @@ static void start_end(struct link *link)
     pthread_mutex_unlock(&link->mutex);
 }
 
-// The send is complete: now its answer may be waited for. False when the link is ending.
+// Starts the wait for the answer, after a complete send. False if the link is ending.
 static bool receive(struct link *link)
 {
     if (!start_begin(link))
@@ -168,7 +168,7 @@ static void mark_down(struct link *link)
     link->down = true;
 }
 
-// nng is done with what it was asked for.
+// nng has finished an operation.
 static void progress(void *arg)
 {
     struct link *link = arg;
@@ -196,7 +196,7 @@ static void progress(void *arg)
     nng_msg_free(message);
 }
 
-// Answers the exchange if one still waits. What nng says about it later is dropped.
+// Answers the waiting exchange, if any. A later result of nng is dropped.
 static void answer_lost(struct link *link)
 {
     void *arg;
@@ -219,7 +219,7 @@ static void pipe_added(nng_pipe pipe, nng_pipe_ev event, void *arg)
     pthread_mutex_unlock(&link->mutex);
 }
 
-// The dialer is closed with its pipe, since it would dial again by itself.
+// The dialer is closed with its pipe, because it would dial again.
 static void pipe_removed(nng_pipe pipe, nng_pipe_ev event, void *arg)
 {
     struct link *link = arg;
@@ -277,7 +277,7 @@ static void pause_ns(long ns)
     nanosleep(&pause, NULL);
 }
 
-// Ends everything that lives in nng.
+// Ends everything in nng.
 static void end_now(struct link *link)
 {
     pthread_mutex_lock(&link->mutex);
@@ -296,7 +296,7 @@ static void end_now(struct link *link)
     pthread_mutex_unlock(&link->mutex);
 }
 
-// Ends a holder's part. The last one ends the link where that was not done before.
+// Releases a holder. The last one ends the link, unless it has ended.
 static void leave(struct link *link)
 {
     pthread_mutex_lock(&link->mutex);
@@ -333,7 +333,7 @@ static void *dial(void *arg)
     return NULL;
 }
 
-// Starts a thread that takes no signals; nor do those that nng starts from it.
+// Starts a thread with all signals blocked, also in threads that nng starts from it.
 static int thread_start(void *(*run)(void *), struct link *link, pthread_t *thread)
 {
     sigset_t all, saved;
@@ -378,7 +378,7 @@ static bool wait_flag(struct link *link, const bool *flag, uint64_t until_ns)
     return set;
 }
 
-// Of the path up to its last slash; 0 where it has none but the root's.
+// Length of the path up to its last slash; 0 if it has none, or only the root's.
 static int folder_length(const char *path)
 {
     const char *slash = strrchr(path, '/');
@@ -411,8 +411,8 @@ static enum status refuse_unreachable(const char *path, struct error *error)
                      path, absent ? "there is no such socket" : "nothing listens there", path);
 }
 
-// What comes of connections over a network alone; `result` is not 0. nng does not tell which side
-// has ended a handshake.
+// Errors of network connections only; `result` is not 0. nng does not tell which side ended a
+// handshake.
 static enum status remote_status(const char *url, bool tls, int result, struct error *error)
 {
     if (result == NNG_EADDRINVAL)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cases on their way: many at once, or one with a wait.
+// Submitted cases: many at once, or one with a wait.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,14 +17,14 @@ struct cpattn_request {
     struct request_id id;
     char id_text[2 * sizeof(struct request_id) + 1];
     void *tag;
-    bool read; // the answer was, into the rest
+    bool read; // the answer was read, into the members below
     enum status status;
     struct error error;
-    struct cpattn_result *result; // NULL: handed out, or there is none
-    struct attending *attending;  // NULL: no tensors of the caller's take part
+    struct cpattn_result *result; // NULL: returned to the caller, or none
+    struct attending *attending;  // NULL: no tensors of the caller
 };
 
-// What a request with tensors keeps until it is collected.
+// The tensors of a request until it is collected.
 struct attending {
     struct cp_case c;
     struct attend_tensors tensors;
@@ -39,7 +39,7 @@ static void id_write(const struct request_id *id, char text[2 * sizeof *id + 1])
         snprintf(text + 2 * i, 3, "%02x", id->bytes[i]);
 }
 
-// Time limits of a case, 0: the default, or none of its own; and what it says beside them.
+// Time limits of a case (0: the default, or none) and the other options of a request.
 struct limits {
     uint64_t timeout_ns, run_timeout_ns;
     struct client_wishes wishes;
@@ -165,7 +165,7 @@ static enum status request_cancel(struct cpattn_request *request, struct error *
     wire.cancel = request->id;
     status = client_start(request->rpc, &wire, CANCEL_LIMIT_NS, RPC_FREE, NULL, &call, error);
     if (status == STATUS_OK)
-        rpc_drop(call); // what matters is the answer to the request itself
+        rpc_drop(call); // only the answer to the request itself matters
     return status;
 }
 
@@ -284,7 +284,7 @@ static uint64_t until(uint64_t timeout_ns)
                                                                                       : sum;
 }
 
-// A child of the process is told "answered", and the reason by cpattn_collect().
+// In a child of the process a request counts as answered; cpattn_collect() returns the reason.
 bool cpattn_wait(struct cpattn_request *request, uint64_t timeout_ns)
 {
     return client_check_pid(request->pid, NULL) != STATUS_OK ||

@@ -9,7 +9,7 @@ _Static_assert((int)CPATTN_VERDICT_PASS == (int)VERDICT_PASS, "verdicts agree");
 _Static_assert((int)CPATTN_VERDICT_FAIL == (int)VERDICT_FAIL, "verdicts agree");
 _Static_assert((int)CPATTN_VERDICT_UNVERIFIED == (int)VERDICT_UNVERIFIED, "verdicts agree");
 
-// A result behind its public face, which comes first. Each of the lists has world_size entries (the
+// A result; the public struct comes first. Each of the lists has world_size entries (the
 // figures REPORT_FIGURES_MAX times as many) or is NULL.
 struct result {
     struct cpattn_result face;
@@ -24,7 +24,7 @@ static struct result *result_plain(const struct cpattn_result *face)
     return (struct result *)(uintptr_t)face;
 }
 
-// The two structs have one layout, so that a result shows the list as it was received.
+// The two structs have the same layout, so that the result points to the received list.
 static const struct cpattn_operation_time *op_times_public(const struct op_times *times)
 {
     _Static_assert(sizeof(struct cpattn_operation_time) == sizeof(struct op_time) &&

@@ -21,17 +21,17 @@ struct lane {
 };
 
 struct rpc {
-    pthread_mutex_t mutex;  // over everything below
+    pthread_mutex_t mutex;  // guards everything below
     pthread_cond_t changed; // an answer came, or no listed call is left
     int holders;            // the creator and every call
     struct rpc_config config;
     bool closed;
     struct list idle, busy; // lanes; the idle ones with the last used first
     struct list flying;     // calls in flight
-    struct list told;       // listed calls that are answered and not told of
+    struct list told;       // answered listed calls that were not yet returned
     int counted, listed;    // of those in flight
-    // Connections lost with a call in flight. Then the daemon may have ended, which nng tells of
-    // each connection in its own time: one that was opened before is not used again.
+    // Number of connections lost with a call in flight. The daemon may have ended then, and nng may
+    // report this late for other connections: connections opened before are not used again.
     unsigned losses;
 };
 
@@ -232,7 +232,7 @@ static void lanes_close(struct list *lanes)
 void rpc_destroy(struct rpc *rpc)
 {
     pthread_mutex_lock(&rpc->mutex);
-    rpc->closed = true; // from here on the lanes stay where they are
+    rpc->closed = true; // no more changes to the lists of lanes
     LIST_FOREACH (node, &rpc->flying)
         call_answer(LIST_ENTRY(node, struct rpc_call, node), STATUS_CANCELLED,
                     "the client was destroyed before the answer came", NULL, 0);
@@ -250,7 +250,7 @@ const struct token *rpc_token(const struct rpc *rpc)
 
 // ---- calls --------------------------------------------------------------------------------------
 
-// A call in flight, held by the caller and its lane to be. With the lock held.
+// A call in flight, held by the caller and its future lane. Needs the lock.
 static enum status call_create(struct rpc *rpc, enum rpc_kind kind, void *owner,
                                struct rpc_call **call, struct error *error)
 {
@@ -287,8 +287,8 @@ static void call_undo(struct rpc_call *call)
     call_release(call);
 }
 
-// Gives the call a lane and sends it there. UNAVAILABLE, with *stale set, when an idle lane turns
-// out to be down, so that nothing was sent.
+// Gives the call a lane and sends it. UNAVAILABLE with *stale set: the idle lane was down, and
+// nothing was sent.
 static enum status call_send(struct rpc_call *call, const void *data, size_t size,
                              uint64_t limit_ns, bool *stale, struct error *error)
 {

@@ -10,7 +10,7 @@
 #include "client/link_tls.h"
 #include "common/net_url.h"
 
-#define PEM_BYTES_MAX (1024 * 1024) // all the roots that a system trusts are a fifth of it
+#define PEM_BYTES_MAX (1024 * 1024) // five times the size of a system's root certificates
 
 enum status target_address(const char *given, struct link_target *target, struct error *error)
 {

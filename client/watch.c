@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// Following what happens: requests that the daemon answers when there is something to tell.
+// Watching: requests that the daemon answers when there are events.
 #include <stdlib.h>
 
 #include "client/client.h"
 #include "client/cpattn_watch.h"
 
-// How long one request waits; then the next is made.
+// The time that one request waits before the next one.
 #define WAIT_NS UINT64_C(10000000000)
 
 struct cpattn_watch {
     struct cpattn_client *client;
     struct wire_watch asked;
-    struct wire_reply reply; // what the daemon said last, owned
+    struct wire_reply reply; // the daemon's last answer, owned
     int next;                // of its events
-    uint64_t lost;           // not told yet
+    uint64_t lost;           // not yet reported
     bool restarted;          // likewise
     struct cpattn_event face;
 };
@@ -81,7 +81,7 @@ static void face_write(struct cpattn_watch *w, const struct wire_event *e)
     w->restarted = false;
 }
 
-// Asks for events behind those that are known.
+// Requests the events after the known ones.
 static enum status ask(struct cpattn_watch *w, uint64_t wait_ns, struct error *error)
 {
     struct wire_request request;

@@ -1,18 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 // Times calls of the CUDA backend. Each line of standard input is one measurement:
 //     VERB DTYPE BATCH HEADS KV_HEADS SEQLEN D_QK D_V MASK BURSTS
-// and is answered by a line: the median and the least milliseconds of a call, and at the median
-// TFLOP/s of what queries see. Forward calls follow each other in bursts, so that the device waits
-// for the host in none but the first; of other calls each is a burst. Enough of them come first to
-// warm the device up. VERB is forward, forward_capped: with a softcap, forward_biased: with a bias
-// of each head, batch 1, forward_max: with max_logit, forward_sink: with a sink of each head,
-// backward, ordered: backward with the same bits on every repeat, capped: backward with a softcap,
-// or biased: backward with a bias of each head and its gradient, batch 1; biased_more: the gradient
-// is added to what was there; biased_ordered: with the same bits. Keys and queries are as many.
-// MASK is full, causal, windowN: causal, of the last N keys, packedN: causal, documents of drawn
-// lengths up to an N-th of the sequence, or dealtN: causal; rows lie as N ranks have them that
-// share a sequence, two chunks each. bench/cuda/beside_torch.py asks, between measurements of its
-// own.
+// The answer is one line: the median and the minimum milliseconds of a call, and the TFLOP/s of
+// visible pairs at the median. Forward calls run in bursts, so that the device waits for the host
+// only in the first; a burst of other calls is one call. Earlier calls warm the device up. VERB is
+//     forward
+//     forward_capped    with a softcap
+//     forward_biased    with a bias of each head, batch 1
+//     forward_max       with max_logit
+//     forward_sink      with a sink of each head
+//     backward
+//     ordered           backward with the same bits on every repeat
+//     capped            backward with a softcap
+//     biased            backward with a bias of each head and its gradient, batch 1
+//     biased_more       the same; the gradient is added to the previous one
+//     biased_ordered    biased, with the same bits on every repeat
+// There are as many keys as queries. MASK is
+//     full
+//     causal
+//     windowN           causal, the last N keys
+//     packedN           causal, documents of random lengths up to 1/N of the sequence
+//     dealtN            causal, rows in the order of N ranks with two chunks each
+// bench/cuda/beside_torch.py runs this program between its own measurements.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,9 +33,9 @@
 #include "plan/slice.h"
 
 #define BURSTS_MAX  1000
-#define BURST_MS    20 // a burst of forward calls lasts about as long
+#define BURST_MS    20 // approximate length of a burst of forward calls
 #define SOFTCAP     30
-#define WARM_MS     100 // of calls before those that are timed
+#define WARM_MS     100 // of calls to warm up
 #define BATCH_MOST  64
 #define RANKS_MOST  8
 // A chunk against those before it and itself.
@@ -39,10 +48,10 @@ struct request {
 
 struct tensors {
     void *q, *k, *v, *d_out;
-    float *o, *lse, *d, *dq, *dk, *dv; // the last four of backward alone
+    float *o, *lse, *d, *dq, *dk, *dv; // the last four only in backward
     void *bias;
-    float *dbias;     // biased backward alone
-    float *max_logit; // forward_max alone
+    float *dbias;     // only biased backward
+    float *max_logit; // only forward_max
 };
 
 static void check(cudaError_t error, const char *what)
@@ -64,8 +73,8 @@ static void check_status(enum status status, const struct error *error)
 
 // ---- inputs -------------------------------------------------------------------------------------
 
-// Normal numbers on the host, repeated as often as it takes to fill a tensor, which begins with one
-// of its own. Their number is prime, so that rows do not repeat.
+// Normal numbers on the host, repeated to fill a tensor; each tensor begins at another one. Their
+// count is prime, so that rows do not repeat.
 #define NUMBERS 1048573
 
 static void *normal_numbers(enum case_dtype dtype)
@@ -192,7 +201,7 @@ static struct attention_shape request_shape(const struct request *r)
                                     .scale = 1 / sqrt(r->d_qk)};
 }
 
-// Chunk `chunk` of 2 N lies with that which mirrors it.
+// Chunk `chunk` of 2 N is on a rank with its mirror image.
 static int64_t chunk_row(int ranks, int chunk, int64_t chunk_rows)
 {
     int mirrored = 2 * ranks - 1 - chunk;
@@ -215,7 +224,7 @@ static int sequence_slices(const struct request *r, int64_t row, int ranks, stru
     return count;
 }
 
-// Documents in a sequence: a quarter of the longest one at least, but for the last.
+// Documents of a sequence: each but the last has at least a quarter of the maximum length.
 static int document_slices(const struct request *r, int64_t row, int parts, struct slice *slices)
 {
     int64_t most = r->seqlen / parts, begin = 0, length;
@@ -254,7 +263,7 @@ static int request_slices(const struct request *r, struct slice slices[SLICES_MO
     return count;
 }
 
-// TFLOP/s, when a call takes so many milliseconds.
+// TFLOP/s of a call that takes `time` milliseconds.
 static double request_rate(const struct request *r, const struct slice *slices, int count,
                            double time)
 {
@@ -270,13 +279,13 @@ static int compare_times(const void *a, const void *b)
     return (*x > *y) - (*x < *y);
 }
 
-// One call, and what it has to start with.
+// One call, and the initial values that it needs.
 struct call {
     struct attention_forward forward;
     struct attention_backward backward;
     bool is_forward;
     float lse; // of each row before forward
-    // What is prepared, and its memory, which is given back at the end of the program.
+    // Prepared data. Its memory is freed at the end of the program.
     struct attention_work *work;
     struct op_needs needs;
     void *zeros, *scratch;
@@ -325,7 +334,7 @@ static void call_prepare(struct attention_backend *backend, const struct call *c
         backend_cuda.fill(backend, call->zeros, 0, (int64_t)(call->needs.zero_bytes / 4));
 }
 
-// D is a part of backward here, as it is in PyTorch.
+// Backward includes D, as in PyTorch.
 static void call_run(struct attention_backend *backend, const struct call *call)
 {
     const struct attention_kernels *kernels = backend_cuda.attention;
@@ -346,7 +355,7 @@ struct timer {
     cudaEvent_t begin, end;
 };
 
-// Milliseconds of a call, when so many follow each other.
+// Milliseconds of a call, in a burst of `calls`.
 static float burst_time(struct attention_backend *backend, const struct call *call, int calls,
                         const struct timer *timer)
 {
@@ -364,7 +373,7 @@ static float burst_time(struct attention_backend *backend, const struct call *ca
     return time / (float)calls;
 }
 
-// Warms up. Returns how many calls a burst is.
+// Warms up. Returns the number of calls in a burst.
 static int burst_calls(struct attention_backend *backend, const struct call *call,
                        const struct timer *timer)
 {
@@ -425,7 +434,7 @@ static struct call request_call(const struct request *r, const struct tensors *t
     return call;
 }
 
-// What backward starts with.
+// The inputs of backward.
 static void prepare_backward(struct attention_backend *backend, const struct call *call)
 {
     struct call forward = *call;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What of a repeated case the host pays for: the time for putting its plan on the streams, and how
-// long the whole case takes beside what the device works on it. Medians of the slowest rank. Ranks
-// are processes with sessions, without a daemon.
+// Host time of a repeated case: the time to launch its plan on the streams, and the duration of the
+// case beside the work of the device. Medians of the slowest rank. Ranks are processes with
+// sessions, without a daemon.
 //
 // Arguments: ranks [2], repeats [40], then NAME=VALUE for every case.
 #include <stdio.h>
@@ -81,7 +81,7 @@ static double median(double *values, int count)
     return values[count / 2];
 }
 
-// The case verified, then repeated without.
+// The case with verification, then repeated without.
 static void measure(struct world *w, struct cp_case *c, int repeats)
 {
     static struct measured m;

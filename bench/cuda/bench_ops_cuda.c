@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How fast the small operations of the CUDA backend are: bytes read and written per second, to hold
-// against the bandwidth of the memory. Arguments: MiB of the largest array [1024].
+// Speed of the small operations of the CUDA backend, as bytes read and written per second, to
+// compare with the memory bandwidth. Arguments: MiB of the largest array [1024].
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -24,7 +24,7 @@ static struct attention_backend *backend;
 static float *x, *y, *z;
 static int64_t count; // floats of each
 
-// The best of some runs after one to warm up.
+// The best of several runs after one warm-up run.
 static void measure(const char *name, void (*run)(void), double bytes)
 {
     cudaEvent_t start, end;
@@ -78,7 +78,7 @@ static void digest(void)
     digest_cuda_sum(attention_cuda_queue(backend), x, (size_t)count * 4);
 }
 
-// Half of the heads of rows of 32 heads of 128 elements in bf16.
+// Half the heads of rows with 32 heads of 128 elements in bf16.
 #define ROW_BYTES (32 * 128 * 2)
 static void pack(void)
 {

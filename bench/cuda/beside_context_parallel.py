@@ -83,7 +83,7 @@ def peer_time(mesh, shape, training, rotation):
             t.requires_grad_(training)
 
         def attend():
-            # By its module's name: context_parallel puts its own in its place.
+            # Called by its module's name, because context_parallel replaces it.
             out = functional.scaled_dot_product_attention(
                 q, k, v, is_causal=True, enable_gqa=heads != kv_heads
             )
@@ -104,7 +104,7 @@ def worker(rank, devices, port, requests, answers):
     for request in iter(requests[rank].get, None):
         try:
             result = peer_time(mesh, *request)
-        except Exception as error:  # told in the table's notes
+        except Exception as error:  # listed in the table's notes
             result = f"{type(error).__name__}: {error}"[:200]
         if rank == 0:
             answers.put(result)

@@ -91,7 +91,7 @@ def worker(rank, devices, port, requests, answers):
     for request in iter(requests[rank].get, None):
         try:
             result = peer_time(mesh, *request)
-        except Exception as error:  # told in the table's notes
+        except Exception as error:  # listed in the table's notes
             result = f"{type(error).__name__}: {error}"[:300]
         torch.cuda.empty_cache()
         if rank == 0:

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// cpattn-submit bench: how fast a job is, of attention or of the kind that the first argument
-// names. It is verified once; then it is repeated without, so
-// that what is timed has been shown to be right and nothing stands between the runs.
+// cpattn-submit bench: the speed of a job, of attention or of the kind that the first argument
+// names. The first run is verified; the timed runs are not, so that nothing happens between them.
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

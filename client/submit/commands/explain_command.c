@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// cpattn-submit explain: the plan of a case, made and checked here; no daemon is asked.
+// cpattn-submit explain: the plan of a case, computed and checked without a daemon.
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

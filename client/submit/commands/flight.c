@@ -12,7 +12,7 @@
 // How long a daemon may take to say whether it accepts cases, and how often it is asked.
 #define ASK_NS         (UINT64_C(1) * 1000000000)
 #define ASKS_NS        (UINT64_C(250) * 1000000)
-// The same while other daemons accept cases; those wait for the answer, too.
+// The same while other daemons accept cases, which also wait for this answer.
 #define ASKS_BESIDE_NS (UINT64_C(5) * 1000000000)
 // With several daemons: how long to wait for one before asking the next.
 #define TURN_NS        (UINT64_C(2) * 1000000)
@@ -30,7 +30,7 @@ struct slot {
     int daemon;
     struct cpattn_request *request; // of one that flies
     int number, tries;
-    int64_t served; // what had been answered when it was crowded out; -1: it was not
+    int64_t served; // number of answers when it was refused for a full queue; -1: it was not
 };
 
 // A daemon.
@@ -38,10 +38,10 @@ struct daemon {
     struct cpattn_client *client;
     int flying;
     int64_t served;           // answers other than RESOURCE_EXHAUSTED
-    bool room;                // for those that were crowded
-    bool patient;             // it was there since it was waited for in vain
+    bool room;                // for cases refused for a full queue
+    bool patient;             // it was reachable since the last time-out
     struct cpattn_error lost; // of the last case that was held
-    uint64_t lost_ns;         // since when it is waited for; 0: it is there
+    uint64_t lost_ns;         // start of the wait for it; 0: it is reachable
     uint64_t asked_ns;
 };
 
@@ -60,7 +60,7 @@ static struct daemon *daemon_of(struct air *air, const struct slot *slot)
     return &air->daemons[slot->daemon];
 }
 
-// How many daemons are there.
+// Number of reachable daemons.
 static int daemons_there(const struct air *air)
 {
     int there = 0;

@@ -16,7 +16,7 @@
 
 // The state of one case.
 struct matrix_flight {
-    bool flying; // on its way
+    bool flying; // in flight
     int tries;   // how often it was submitted
     struct outcome_digest digest;
     struct outcome held; // of the first try, while the case is tried again; else not run
