@@ -2,13 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Draws the tables of a file in bench/results as an SVG picture.
 
-usage: draw.py ratios|roofline|bandwidth RESULTS.md PICTURE.svg
+usage: draw.py ratios|roofline|bandwidth RESULTS.md[#TITLE] PICTURE.svg
 
 ratios     TFLOP/s of each shape, divided by cuDNN's; tables of bench/cuda/beside_torch.py
 roofline   the same tables over operations per byte, under the ceilings measured in the same run
 bandwidth  bus bandwidth over size beside NCCL's; tables with the columns size, "ours, GB/s" and "NCCL, GB/s"
 
-A table's title is the last line of text or heading above it. Needs matplotlib.
+A table's title is the last line of text or heading above it; with #TITLE only tables whose titles contain it are
+drawn. Needs matplotlib.
 """
 import pathlib
 import re
@@ -33,6 +34,7 @@ UNITS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 
 def tables(path):
     """(title, rows) of each table; a row is a dictionary by column."""
+    path, _, wanted = path.partition("#")
     found, title, columns, rows = [], "", None, []
     for line in [*pathlib.Path(path).read_text().splitlines(), ""]:
         if line.startswith("|"):
@@ -47,13 +49,13 @@ def tables(path):
             columns, rows = None, []
         if line.strip():
             title = line.strip("#:` ").removesuffix(".")
-    return found
+    return [(title, rows) for title, rows in found if wanted in title]
 
 
 def number(cell):
-    """The median where a cell has several; None where it has none."""
+    """The mean where a cell has several; None where it has none."""
     values = [float(v) for v in re.findall(r"[\d.]+", cell or "")]
-    return statistics.median(values) if values else None
+    return statistics.fmean(values) if values else None
 
 
 def shapes(path):
@@ -103,7 +105,7 @@ def intensity(title, row):
 
 
 def roofline(path):
-    text = pathlib.Path(path).read_text()
+    text = pathlib.Path(path.partition("#")[0]).read_text()
     ceilings = re.search(r"ceilings: ([\d.]+) TFLOP/s, ([\d.]+) TB/s", text)
     if not ceilings:
         sys.exit(f'{path}: there is no line "ceilings: N TFLOP/s, M TB/s"')

@@ -142,7 +142,7 @@ step_is_whole(const struct sm90_work &work, const struct backward_fragment *f, i
 }
 
 // Has the bias of a block come into L2, before there is a place for it, and what its gradient is
-// added to: additions to what is not there take three times as long.
+// added to: prefetched lines take additions 1.2 to 1.4 times as fast.
 template <class C>
 __device__ __forceinline__ void bias_fetch(const struct sm90_backward_params &p,
                                            const struct bias_box &box)
