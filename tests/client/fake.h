@@ -14,28 +14,28 @@ struct fake {
     int end_fd; // the daemon ends when this is closed
 };
 
-// Makes the folder; starts the daemon in it and waits until it listens; ends it at once; removes
-// the folder too. Each fails the test when it cannot.
+// Creates the folder; starts the daemon and waits until it listens; kills it; kills it and removes
+// the folder. Each fails the test on an error.
 void fake_init(struct fake *f);
 void fake_start(struct fake *f);
 void fake_stop(struct fake *f);
 void fake_fini(struct fake *f);
 
-// A client of it; `options` NULL means defaults.
+// A client of the daemon; `options` may be NULL.
 struct cpattn_client *fake_client(const struct fake *f, const struct cpattn_options *options);
 
-// All of this at once, and the end of it. `client` may be NULL.
+// All of the above, and the reverse. `client` may be NULL.
 struct cpattn_client *fake_open(struct fake *f);
 void fake_close(struct fake *f, struct cpattn_client *client);
 
-// A small case with this label, which tells the daemon what to do.
+// A small case; the label selects what the daemon does.
 struct cpattn_case *fake_case(const char *label);
 
-// Runs it, and checks that the status, the error and *result say the same.
+// Runs the case, and checks that the status, the error and *result agree.
 enum cpattn_status fake_run(struct cpattn_client *client, const char *label,
                             struct cpattn_result **result, struct cpattn_error *error);
 
-// Cases the daemon received since it started, connections it took, and cases that it holds.
+// Number of cases received and of connections accepted since the start, and of held cases.
 int fake_runs(struct cpattn_client *client);
 int fake_connections(struct cpattn_client *client);
 int fake_held(struct cpattn_client *client);

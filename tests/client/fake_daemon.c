@@ -17,8 +17,8 @@
 
 #include "tests/support/wire_samples.h"
 
-#define WORKERS  300 // as many requests may wait here at once
-#define HOLD_S   30  // before a request that nobody cancels is let go
+#define WORKERS  300 // maximum number of waiting requests
+#define HOLD_S   30  // then a held request is answered
 #define HELD_MAX WORKERS
 
 static nng_socket server;
@@ -143,8 +143,8 @@ static void reply_run(struct wire_reply *reply, const struct wire_request *reque
     }
 }
 
-// Three events at a time, as far as the 1000th; the life of the daemon is the third that was asked
-// for, and there were events that nobody knows any more.
+// Three events for each request, up to the 1000th. The stream changes with the third request, and
+// some events are lost.
 static void reply_watch(struct sample *s, const struct wire_watch *watch,
                         struct wire_events *events)
 {
@@ -206,7 +206,7 @@ static nng_msg *message_of(const void *data, size_t size)
     return message;
 }
 
-// Replies that the codec would not write; NULL where the label asks for none of them.
+// Replies that the codec would not write; NULL: the label selects none of them.
 static nng_msg *message_malformed(const char *label)
 {
     if (strcmp(label, "garbage") == 0)

@@ -13,7 +13,7 @@
 #include "tests/support/cases.h"
 #include "tests/support/generate.h"
 
-// Random cases, and ranks at most.
+// Number of random cases, and their maximum world size.
 #define CASES      40
 #define CASE_RANKS 3
 
@@ -113,7 +113,7 @@ static const char *describe(const struct cp_case *c)
     return text;
 }
 
-// What is dumped of a case and given back is the same case: the same bits come out.
+// A case with its dumped inputs given gives the same bits.
 START_TEST(given_tensors_have_the_results_of_drawn_ones)
 {
     client_open();
@@ -152,7 +152,7 @@ END_TEST
 #define H 4
 #define D 16
 
-// From the definition, with numbers that nobody draws.
+// Computed from the definition, with inputs that are not drawn.
 static void definition_out(const float *q, const float *k, const float *v, int b, int i, int h,
                            double out[D])
 {

@@ -366,7 +366,7 @@ START_TEST(a_destroyed_request_is_cancelled)
     wait_held(1);
     cpattn_request_destroy(request);
     wait_held(0);
-    // Nothing is told of it, and nothing is waited for.
+    // It is not reported, and nothing waits for it.
     ck_assert_ptr_null(cpattn_wait_any(client, UINT64_MAX));
     cpattn_request_destroy(NULL);
 }

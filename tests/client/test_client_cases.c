@@ -52,7 +52,7 @@ START_TEST(cases_are_set_and_read_by_name)
 }
 END_TEST
 
-// Of a kind that the library knows it says what is wrong, of another nothing.
+// Mistakes are reported for known kinds only.
 START_TEST(jobs_of_other_kinds_are_set_and_read_by_name)
 {
     char text[128], *long_text = text;

@@ -104,7 +104,7 @@ START_TEST(a_listener_that_hangs_costs_the_time_to_connect)
 }
 END_TEST
 
-// Accepts one connection and says something that is not the greeting of a cpattnd.
+// Accepts one connection and sends another greeting than cpattnd's.
 static void assert_stranger_refused(const void *greeting, size_t size)
 {
     int fd = listen_raw(fake.path);
@@ -241,7 +241,7 @@ START_TEST(the_client_finds_the_next_daemon)
 }
 END_TEST
 
-// The next daemon is not asked what the last one was.
+// A new daemon does not get the requests of the previous one.
 START_TEST(no_request_is_repeated)
 {
     struct cpattn_case *c = fake_case("hold");
@@ -277,7 +277,7 @@ static struct cpattn_request *hold(struct cpattn_case *c, int held)
     return request;
 }
 
-// A daemon that ends takes all connections with it, and the news of some of them may be late.
+// All connections end with the daemon; the client may learn of some ends late.
 START_TEST(after_a_lost_connection_the_idle_ones_are_not_used)
 {
     struct cpattn_case *c = fake_case("hold");
@@ -316,7 +316,7 @@ END_TEST
 
 static atomic_bool storm_over;
 
-// Asks on and on; counts answers, and anything but an answer or a lost daemon.
+// Sends requests repeatedly; counts answers, and errors other than a lost daemon.
 static void *ask_through_the_storm(void *arg)
 {
     int *counts = arg;
@@ -355,7 +355,7 @@ END_TEST
 
 // ---- memory -------------------------------------------------------------------------------------
 
-// The linker sends the library's calls here. While a test says so, one in a row fails, in any
+// The linker redirects the library's calls to this. A test can make one of a series fail, in any
 // thread.
 void *__real_malloc(size_t size);
 void *__real_calloc(size_t count, size_t size);
@@ -382,7 +382,7 @@ void *__wrap_calloc(size_t count, size_t size)
     return allocation_fails() ? NULL : __real_calloc(count, size);
 }
 
-// A whole life of a client, until something fails.
+// The life of a client, until a call fails.
 static enum cpattn_status live(const char *label)
 {
     struct cpattn_client *mine;
@@ -420,7 +420,7 @@ static void assert_torture(const char *label, enum cpattn_status expected)
         enum cpattn_status status = live(label);
         all_granted = until_failure >= 0;
         until_failure = -1;
-        // What is missing of a failure are the states of the ranks at most.
+        // Of a failure, at most the states of the ranks are missing.
         bool told = status == CPATTN_RESOURCE_EXHAUSTED || (status == expected && !result);
         ck_assert_msg(all_granted ? status == expected && result : told, "%d: %s", n, error.text);
         cpattn_result_destroy(result);
@@ -505,7 +505,7 @@ static int entries(const char *folder)
     return count;
 }
 
-// nng closes the last descriptor a moment after the client is gone; a leak stays for good.
+// nng closes the last descriptor shortly after the end of the client; a leak remains.
 static void assert_no_more(const char *folder, int before)
 {
     for (int i = 0; i < 5000 && entries(folder) > before; i++)
@@ -535,7 +535,7 @@ START_TEST(a_thousand_clients_leak_nothing)
 }
 END_TEST
 
-// A thread of the library takes no signal that the program waits for elsewhere.
+// Threads of the library block the signals that the program handles elsewhere.
 START_TEST(signal_handlers_are_unchanged)
 {
     sigset_t mine;

@@ -97,7 +97,7 @@ static struct cpattn_case *small_case(void)
     return c;
 }
 
-// Many cases in flight, each on a connection of its own, all of which pass.
+// Many cases in flight, each on a separate connection, all pass.
 static void expect_served(const struct cpattn_options *options)
 {
     struct cpattn_client *client = client_of(options);
@@ -157,7 +157,7 @@ START_TEST(the_environment_names_the_token_file)
     cpattn_description_destroy(description);
     ck_assert_str_eq(cpattn_client_socket(client), tcp_url);
     cpattn_client_destroy(client);
-    // What is given counts more, and a unix socket needs none of it.
+    // Options override the environment, and a unix socket needs none of them.
     ck_assert_int_eq(setenv("CPATTN_TOKEN_FILE", "/nonexistent/token", 1), 0);
     struct cpattn_options options = tcp_options();
     expect_served(&options);
@@ -168,7 +168,7 @@ START_TEST(the_environment_names_the_token_file)
 }
 END_TEST
 
-// As often as one likes: the daemon ends connections in between.
+// Repeated, while the daemon ends connections in between.
 START_TEST(a_wrong_token_is_refused_each_time)
 {
     start_tcp();

@@ -73,7 +73,7 @@ START_TEST(invalid_watches_are_refused)
 }
 END_TEST
 
-// What happens while the daemon is away is an error; then it goes on.
+// Without a daemon the watch reports an error, and continues with the next daemon.
 START_TEST(a_watch_outlives_the_daemon)
 {
     const struct cpattn_event *event = NULL;

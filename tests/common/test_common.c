@@ -222,7 +222,7 @@ END_TEST
 // ---- log
 // --------------------------------------------------------------------------------------------
 
-// stderr goes into a pipe from here on; what was written comes back from log_captured().
+// Redirects stderr to a pipe; log_captured() returns what was written.
 static int capture_fd;
 
 static void log_capture(bool journal)
@@ -253,8 +253,7 @@ static const char *log_captured(void)
     return text;
 }
 
-// Cuts "2031-05-27T09:30:00.125Z " off each line, which is to be there and to lie between the
-// times.
+// Cuts "2031-05-27T09:30:00.125Z " off each line; it must be there and lie between the times.
 static const char *log_captured_between(time_t first, time_t last)
 {
     static char text[65536];
@@ -310,7 +309,7 @@ START_TEST(log_escapes_control_characters)
 {
     log_capture(true);
     log_init(LOG_LEVEL_INFO);
-    // Terminals take U+009B for the beginning of a sequence, some also its one byte.
+    // U+009B begins a control sequence of terminals; some accept its single byte, too.
     log_info("text=%s", "\xc3\xa9 \xe2\x82\xac \xf0\x9f\x99\x82 \xc2\x9b"
                         "1m \x9b"
                         "2m \xc3( \xed\xa0\x80 \xe2\x82");
@@ -406,14 +405,14 @@ START_TEST(the_culprit_is_the_rank_that_others_wait_for)
     enum { F = REPORT_FORWARD, B = REPORT_BACKWARD, I = REPORT_IDLE };
     // 0 waits for 3, 3 for 2, 2 computes; 1 is done.
     ck_assert_int_eq(culprit(4, (struct stand[]){{F, 1, 3}, {I, 0, -1}, {F, 2, -1}, {F, 1, 2}}), 2);
-    // A rank that never took the case is at fault although it is idle.
+    // An idle rank that never started the case is the culprit.
     ck_assert_int_eq(culprit(2, (struct stand[]){{F, 1, 1}, {I, 0, -1}}), 1);
-    // Two chains: the end that has come less far.
+    // Two chains: the end that is further behind.
     ck_assert_int_eq(culprit(4, (struct stand[]){{B, 0, 1}, {B, 1, -1}, {B, 0, 3}, {F, 9, -1}}), 3);
     // A circle: the earliest in phase and step, of equals the lowest.
     ck_assert_int_eq(culprit(3, (struct stand[]){{F, 3, 1}, {F, 2, 2}, {F, 3, 0}}), 1);
     ck_assert_int_eq(culprit(3, (struct stand[]){{F, 2, 1}, {F, 2, 2}, {F, 2, 0}}), 0);
-    // Nobody waits: the slowest at work.
+    // No rank waits: the working rank that is furthest behind.
     ck_assert_int_eq(culprit(3, (struct stand[]){{I, 0, -1}, {B, 2, -1}, {B, 1, -1}}), 2);
     ck_assert_int_eq(culprit(2, (struct stand[]){{I, 0, -1}, {I, 0, -1}}), 0);
 }

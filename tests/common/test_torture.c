@@ -16,7 +16,7 @@
 #include "yaml/yaml.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-// The sanitizer has its own place in front of the allocator.
+// The sanitizer replaces the allocator itself.
 int main(void)
 {
     printf("1..0 # SKIP a sanitizer counts allocations itself\n");
@@ -26,7 +26,7 @@ int main(void)
 
 // ---- the allocator of this process -------------------------------------------------------------
 
-// Libraries are to find these, too.
+// Exported, so that libraries use these, too.
 #pragma GCC visibility push(default)
 void *malloc(size_t size);
 void *calloc(size_t count, size_t size);
@@ -35,7 +35,7 @@ void *reallocarray(void *data, size_t count, size_t size);
 void free(void *data);
 #pragma GCC visibility pop
 
-// What the C library calls its own, for programs that step in front of it.
+// The C library's own names, for programs that replace the allocator.
 void *__libc_malloc(size_t size);
 void *__libc_calloc(size_t count, size_t size);
 void *__libc_realloc(void *data, size_t size);

@@ -110,7 +110,7 @@ static char *repeat(const char *text, int count, const char *end)
     return all;
 }
 
-// Loads `count` times `text` and then `end`; the message, or "" where it was taken.
+// Loads `text` repeated `count` times and then `end`; returns the message, or "" if it is accepted.
 static const char *load_repeated(const char *text, int count, const char *end)
 {
     static struct error error;
@@ -239,7 +239,7 @@ START_TEST(an_absent_key_leaves_the_default)
 }
 END_TEST
 
-// What a reader of the value of key "k" says; the output must stay as it was.
+// The message of a reader for the value of key "k"; the output must not change.
 static enum status read_int(const struct yaml_node *map, struct error *error)
 {
     int64_t i = 42;

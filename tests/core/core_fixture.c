@@ -26,7 +26,7 @@ void fixture_begin(const struct core_config *config)
     core_assert(f.core);
 }
 
-// Nothing that was ordered may be left unseen.
+// No action may be left.
 void fixture_end(void)
 {
     expect_none();
@@ -295,7 +295,7 @@ struct ranks expect_leader(int world_size)
     return (struct ranks){a.pool, a.world_size, a.generation};
 }
 
-// A pool that has run a job, with a spare that is being started.
+// A pool that has run a job, and a spare that starts.
 struct pair pair_starting(int world_size)
 {
     struct pair pair;
@@ -321,7 +321,7 @@ struct pair pair_up(int world_size)
     return pair;
 }
 
-// The leader dies while it runs a job.
+// The first pool dies while it runs a job.
 void leader_dies(struct pair pair, struct action run)
 {
     rank_dies(pair.leader, 0);

@@ -11,7 +11,7 @@
 #define MS UINT64_C(1000000)
 #define S  (1000 * MS)
 
-// A pool as the START named it.
+// A pool as in its START.
 struct ranks {
     int pool, world_size;
     uint32_t generation;
@@ -38,7 +38,7 @@ void fixture_again(const struct core_config *config); // ends and begins
 // Moves the clock and tells the core.
 void pass(uint64_t delay_ns);
 
-// Submissions, each with a new id, a timeout of 60 s and a case of its own unless they say so.
+// Submissions. Unless stated otherwise each has a new id, a timeout of 60 s and a different case.
 struct core_request request_make(int world_size);
 enum status submit_request(const struct core_request *request, int *slot); // a new one
 int submit_for(int world_size, uint64_t timeout_ns); // the slot of one with this timeout
@@ -46,7 +46,7 @@ struct admission submit_again(const struct core_request *request); // of one tha
 int submit(int world_size); // must be admitted; gives the slot
 void submit_refused(int world_size, enum status status, const char *text_part);
 
-// The next action must be of this kind.
+// Takes the next action, which must be of this kind.
 struct action expect(enum action_kind kind);
 void expect_none(void);
 struct ranks expect_start(int world_size, int instance);
@@ -66,13 +66,13 @@ void ranks_reap_but(struct ranks ranks, int rank);
 
 // A pool that is up and idle.
 struct ranks pool_up(int world_size);
-// Submits a job to an idle pool and gives the RUN.
+// Submits a job to an idle pool and returns the RUN.
 struct action run_in(struct ranks ranks);
 // All ranks report, the job is answered.
 void run_finish(struct ranks ranks, struct action run);
-// The pool of the START that comes now, ready.
+// Makes the pool of the next START ready.
 struct ranks start_ready(int world_size, int instance);
-// The START of the pool, `failures` times, is not carried out; the last action before is a START.
+// Lets the START of the pool fail `failures` times; the last action must be a START.
 void fail_starts(struct ranks ranks, int failures);
 
 // ---- spares -----------------------------------------------------------------------------------
@@ -83,15 +83,15 @@ struct pair {
     struct ranks leader, spare;
 };
 
-// A START to stand by, and one for a job.
+// The START of a spare, and a START for a job.
 struct ranks expect_spare(int world_size);
 struct ranks expect_leader(int world_size);
 
-// A pool that has run a job, with a spare that is being started, and with one that is ready.
+// A pool that has run a job, with a starting spare, and with a ready spare.
 struct pair pair_starting(int world_size);
 struct pair pair_up(int world_size);
 
-// The rank 0 of the leader dies while it runs a job.
+// Rank 0 of the first pool dies while it runs a job.
 void leader_dies(struct pair pair, struct action run);
 
 #endif

@@ -31,10 +31,10 @@ void certificate_make(struct certificate *c, const char *folder, const char *wor
                       const char *common_name, const struct certificate *issuer,
                       struct certificate_kind kind);
 
-// Adds to the file of `issuer` a list of those it has revoked, in which is `revoked` (NULL: none).
+// Adds a revocation list to the file of `issuer`, with `revoked` (NULL: empty).
 void certificate_revoke(const struct certificate *issuer, const struct certificate *revoked);
 
-// Frees it and removes its files. Takes a zeroed one.
+// Frees it and removes its files. Accepts a zeroed one.
 void certificate_remove(struct certificate *c);
 
 struct tls_client {
@@ -44,9 +44,9 @@ struct tls_client {
 };
 
 struct tls_client_options {
-    const struct certificate *trusted; // who has signed the server's; NULL: whoever
+    const struct certificate *trusted; // the issuer of the server's certificate; NULL: any
     const struct certificate *own;     // NULL: none
-    const struct certificate *above;   // `above_count` that are sent behind it
+    const struct certificate *above;   // `above_count` certificates sent after it
     int above_count;
     int version_max; // as the library writes it: TLS1_2_VERSION; 0: the newest
 };
@@ -56,14 +56,14 @@ struct tls_client_options {
 // case.
 bool tls_client_open(struct tls_client *t, int fd, const struct tls_client_options *options);
 
-// The same without a handshake; tls_client_step() begins it and goes on with it, and returns
-// whether it is over.
+// The same without a handshake; tls_client_step() starts or continues it, and returns whether it is
+// complete.
 void tls_client_prepare(struct tls_client *t, int fd, const struct tls_client_options *options);
 bool tls_client_step(struct tls_client *t);
 
 void tls_client_close(struct tls_client *t);
 
-// Sends all of it, as one record up to 16384 bytes; false: the connection is gone.
+// Sends all bytes, as one record up to 16384 bytes; false: the connection has ended.
 bool tls_client_send(struct tls_client *t, const void *data, size_t size);
 
 // Reads as much; false: the connection has ended.

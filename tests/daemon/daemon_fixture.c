@@ -22,7 +22,7 @@
 #include "tests/support/children.h"
 #include "tests/support/runner.h"
 
-// Far beyond what anything takes; a test that gets there has failed.
+// Much longer than any wait of a passing test.
 #define PATIENCE_MS  60000
 #define CHILDREN_MAX 512
 
@@ -55,7 +55,7 @@ static pid_t daemon_spawn(const char *name, const char *const *arguments, const 
                                                                                          : NULL};
     int count = 1;
     pid_t pid;
-    // The arguments, which come later, may say otherwise.
+    // Later arguments may override these.
     argv[count++] = (char *)(uintptr_t) "--backend";
     argv[count++] = (char *)(uintptr_t) "cpu";
     if (socket) {

@@ -22,25 +22,25 @@ struct daemon {
     bool connected;
 };
 
-// A folder, and this process as the one that inherits what others leave behind.
+// Creates a folder, and makes this process a subreaper.
 void daemon_init(struct daemon *d);
 
-// Starts it with these arguments beside --socket and --backend cpu (NULL ends them; NULL for none)
+// Starts the daemon with --socket, --backend cpu and these arguments (ended by NULL; NULL for none)
 // and waits until it serves.
 void daemon_start(struct daemon *d, const char *const *arguments);
 
-// SIGTERM, and what comes of it: the exit status, or -signal.
+// Sends SIGTERM; returns the exit status, or -signal.
 int daemon_stop(struct daemon *d);
 
-// Waits for its end. Nothing of it may be left: no process, no socket, no file of shared memory.
+// Waits for its end and checks that no process, socket or file of shared memory is left.
 int daemon_wait(struct daemon *d);
 
-// Stops what runs, prints the log if the test has failed, removes the folder.
+// Stops the daemon, prints the log if the test failed, removes the folder.
 void daemon_fini(struct daemon *d);
 
-// Runs cpattnd to its end, which must be soon: exit status, and what it wrote to stderr.
+// Runs cpattnd, which must end soon; returns the exit status and its stderr.
 int daemon_run(const char *const *arguments, char *text, size_t size);
-// Expects cpattnd to refuse this command line with this text.
+// Checks that cpattnd refuses this command line with this text.
 void daemon_refuses(const char *const *arguments, const char *text);
 
 // Whether the log holds this text.
@@ -51,10 +51,10 @@ bool daemon_logged(const struct daemon *d, const char *text);
 // A request with a fresh id; a RUN request holds a small case that passes.
 struct wire_request daemon_request(enum wire_method method);
 
-// A case that takes some seconds, so that it can be caught in flight. Each is another case.
+// A case that takes some seconds. Each call gives a different case.
 struct wire_request daemon_request_long(int world_size);
 
-// One that takes a moment.
+// A case that takes a short time.
 struct wire_request daemon_request_medium(void);
 
 struct call {
@@ -71,20 +71,20 @@ struct wire_reply daemon_call(struct daemon *d, const struct wire_request *reque
 // Status by a client of its own, connected and closed for this.
 void daemon_ping_fresh(const struct daemon *d);
 
-// A connection made by hand, without the client's greeting, and with it.
+// A plain connection, without and with the client's greeting.
 int daemon_connect_bare(const struct daemon *d);
 int daemon_connect(const struct daemon *d);
 
-// Sends a request by hand, as a frame with a number of its own.
+// Sends a request over a plain connection, as a frame with this number.
 void daemon_send(int fd, uint32_t number, const struct wire_request *request);
 
-// The next reply that a connection made by hand gets, after the greeting: wire_reply_fini().
+// The next reply on a plain connection, after the greeting; free with wire_reply_fini().
 struct wire_reply daemon_receive(int fd);
 
 // Cases queued and running.
 struct wire_status daemon_status(struct daemon *d); // without pools
 
-// Waits until so many cases are running (queued).
+// Waits until this many cases are running (queued).
 void daemon_await_running(struct daemon *d, int running);
 void daemon_await_queued(struct daemon *d, int queued);
 
@@ -106,10 +106,10 @@ pid_t daemon_rank_pid(const struct daemon *d, int world_size, int rank);
 // The same of several pools, in the order they were started in, up to `max`; gives their number.
 int daemon_rank_pids(const struct daemon *d, int world_size, int rank, pid_t *pids, int max);
 
-// Rank processes alive, zombies not counted.
+// Number of living rank processes, without zombies.
 int daemon_rank_count(const struct daemon *d);
 
-// Children of the daemon, ranks or not, dead or alive, but its starter.
+// Number of children of the daemon, zombies included, without its starter.
 int daemon_child_count(const struct daemon *d);
 
 int daemon_descriptors(const struct daemon *d);

@@ -121,7 +121,7 @@ static void host_start(struct sim *s, const struct news *order)
     }
 }
 
-// Nobody else may be at work on the device.
+// No other process may use the device.
 static void process_begin(struct sim *s, int process, uint64_t job)
 {
     struct process *p = &s->processes[process];
@@ -167,7 +167,7 @@ static struct news *process_says(struct sim *s, int process, enum news_kind kind
     return n;
 }
 
-// Those that work with it notice, or not.
+// Ranks that work with it may notice.
 static void peers_notice(struct sim *s, const struct process *lost)
 {
     for (int i = 0; i < s->process_count; i++) {
@@ -195,7 +195,7 @@ static void host_purge(struct sim *s, int host)
             process_kill(s, i);
 }
 
-// An agent whose connection is gone kills what it has, and then knocks again.
+// An agent without its connection kills its ranks and then connects again.
 static void agent_look(struct sim *s, int host)
 {
     struct host *h = &s->hosts[host];
@@ -261,12 +261,12 @@ static bool message_arrives(struct sim *s, struct news *n)
     struct host *h = &s->hosts[n->host];
     bool up = n->kind < NEWS_START;
     if (!line_is_open(h, n->line)) {
-        // What is late may still be told of a host that is lost: the core takes no notice.
+        // Late reports of a lost host may still arrive: the core ignores them.
         bool stale = up && core_host_is_lost(s->core, n->host) && n->kind <= NEWS_EXIT;
         s->totals->stale += stale;
         return stale;
     }
-    // The end of a dead agent's connection arrives; nothing gets through to one that suffers.
+    // The end of a dead agent's connection arrives; nothing reaches an agent that is cut off.
     if (n->kind == NEWS_END || (h->suffers == DEAD && up))
         return up;
     if (h->suffers != WELL) {

@@ -21,13 +21,13 @@
 #define SIM_NEWS      4096
 #define SIM_PROCESSES 1024
 #define SIM_BACKLOG   512
-#define SILENCE_NS    (3 * S) // after which the daemon takes an agent for lost, and it the daemon
+#define SILENCE_NS    (3 * S) // after which the daemon and an agent consider each other lost
 
 // A rule that the simulated agents or the shell break deliberately.
 enum breach {
     BREACH_NONE,
     BREACH_EARLY_BACK,  // an agent returns while former ranks are alive
-    BREACH_SILENT_LOSS, // the daemon does not tell the core of a host that is silent
+    BREACH_SILENT_LOSS, // the daemon does not report a silent host to the core
     BREACH_KEPT_RANKS,  // an agent does not kill
     BREACH_COUNT,
 };
@@ -92,7 +92,7 @@ struct process {
     bool alive, killed, is_ready;
     int host, device, crew, rank;
     uint32_t generation;
-    uint64_t job; // that it works at, or 0
+    uint64_t job; // current job, or 0
 };
 
 struct sim_job {
@@ -103,7 +103,7 @@ struct sim_job {
     struct request_id id;
 };
 
-// What the daemon knows of a pool.
+// The daemon's state of a pool.
 struct crew {
     bool up, killed, spare, stuck, working, doomed;
     uint32_t generation;
@@ -177,15 +177,14 @@ struct news *sim_post(struct sim *s, uint64_t delay_ns, enum news_kind kind);
 void agents_begin(struct sim *s);
 // From the daemon to the agents of a pool's hosts.
 void agents_order(struct sim *s, enum news_kind kind, int crew, uint64_t job);
-// Something has happened to a message, a process or a host. True when the daemon is to be told: the
-// news says what.
+// Processes an event of a message, a process or a host. True if it is news for the daemon.
 bool agents_happen(struct sim *s, struct news *n);
-// The daemon gives a host up.
+// The daemon declares a host lost.
 void agents_hang_up(struct sim *s, int host);
-// Everything gets well.
+// Ends all faults.
 void agents_heal(struct sim *s);
 bool agents_are_back(const struct sim *s);
-// Nothing is alive any more.
+// True if no process is alive.
 void agents_check_end(const struct sim *s);
 
 // ---- judge.c ----
@@ -195,7 +194,7 @@ void judge_submission(struct sim *s, const struct core_request *request, enum st
                       const struct admission *admission);
 void judge_action(struct sim *s, const struct action *action);
 void judge_settled(struct sim *s);
-// Whether hosts that are there, or any, have the devices for it.
+// Whether the present hosts, or all hosts, have enough devices for it.
 bool judge_can_serve(const struct sim *s, int world_size, int nodes, int ranks_per_node, bool now);
 
 void sim_play(uint64_t seed, enum breach breach, struct totals *totals);

@@ -26,8 +26,8 @@ static bool user_is_at_limit(const struct sim *s, uint32_t user)
     return s->config.user_queue_max > 0 && live >= s->config.user_queue_max;
 }
 
-// Whether the bounds leave no way to be done in time. What the core says by its formula is held
-// against the best that can happen: that must be too late, too.
+// Whether the job cannot end in time. The core uses a formula; the best possible schedule must be
+// too late, too.
 static bool is_hopeless(const struct sim *s, const struct core_request *r)
 {
     uint64_t sum_ns, longest_ns, pools = (uint64_t)record_instances(s, r->world_size);
@@ -46,7 +46,7 @@ static bool is_too_long(const struct core_request *r)
     return r->cost_ns > r->timeout_ns || (r->run_timeout_ns > 0 && r->cost_ns > r->run_timeout_ns);
 }
 
-// No pool of the world size can be had while devices are out of use.
+// The devices out of use leave no pool of the world size.
 static bool is_out(const struct sim *s, int world_size)
 {
     for (int i = 0; i < record_instances(s, world_size); i++)
@@ -82,7 +82,7 @@ static enum status submission_status(const struct sim *s, const struct core_requ
     return is_hopeless(s, r) ? STATUS_DEADLINE_EXCEEDED : STATUS_OK;
 }
 
-// Only who made it may ask for it again, and for nothing else under its id.
+// Only the same user may repeat a request, with the same content.
 static enum status repetition_status(const struct core_request *r, const struct sim_job *known)
 {
     return r->user == known->user && r->case_hash == known->hash ? STATUS_OK
@@ -186,7 +186,7 @@ static void judge_start(struct sim *s, const struct action *a)
     s->totals->spares += a->spare;
 }
 
-// The job whose turn comes first must have kept a place of its own, unless all its pools rest.
+// The first job in turn must have a reserved place, unless all its pools pause.
 static bool keeps_a_place(struct sim *s, const struct sim_job *waiting, uint64_t devices)
 {
     bool rests = true;
@@ -203,7 +203,7 @@ static bool keeps_a_place(struct sim *s, const struct sim_job *waiting, uint64_t
     return rests;
 }
 
-// Whether its user may run it beside those of its own that run or go before.
+// Whether its user may run it beside the user's running and earlier jobs.
 static bool may_go(const struct sim *s, int job)
 {
     int most = s->config.user.running_max, before = 0;
@@ -226,7 +226,7 @@ static void judge_order(struct sim *s, const struct action *a, int index)
                   "slot %d overtakes slot %d of the same world size", a->slot, slot);
     }
     int first = turns_first(s);
-    // What was ordered before a failure was reported was right then.
+    // Actions before the report of a failure were right at that time.
     SIM_CHECK(s, first == index || s->interrupted || keeps_a_place(s, &s->jobs[first], a->devices),
               "slot %d takes the devices that slot %d waits for", a->slot, s->jobs[first].slot);
 }
@@ -318,7 +318,7 @@ static bool size_is_starting(const struct sim *s, int world_size)
     return false;
 }
 
-// For pools that are all DOWN.
+// If all pools are DOWN.
 static bool has_waited_enough(const struct sim *s, const struct sim_job *job)
 {
     uint64_t since_ns;
@@ -355,7 +355,7 @@ static bool answer_fits_queued(const struct sim *s, const struct sim_job *job,
     }
 }
 
-// Answers are remembered in order; what was dropped before it ran is not.
+// Answers are remembered in order; jobs dropped before they ran are not.
 static void judge_memory(struct sim *s, struct sim_job *job, const struct action *a)
 {
     bool forget = job->abandoned && a->cause == CAUSE_CANCELLED;
@@ -482,15 +482,15 @@ static bool room_for(const struct sim *s, int world_size)
     return alive == 0 || alive + world_size <= s->config.ranks_max;
 }
 
-// In a calm world: the jobs that run must end, then pools be reaped that are in the way, then the
-// job's own pool start; and what was being started on its devices comes before that.
+// In a calm world the job waits for: starting pools on its devices, running jobs, the end of pools
+// in the way, and the start of its own pool.
 static uint64_t calm_wait_ns_max(const struct sim *s)
 {
     const struct habits *h = &s->habits;
     return 2 * h->run_ns_max + 2 * h->start_ns_max + h->kill_ns_max;
 }
 
-// The job whose turn comes first does not wait for nothing.
+// The first job in turn does not wait without a reason.
 static void settled_first(struct sim *s)
 {
     int first = turns_first(s);

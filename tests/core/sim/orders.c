@@ -9,7 +9,7 @@ void orders_draw_limits(struct sim *s)
     config->idle_timeout_ns = sim_chance(s, 500) ? 0 : 1 + sim_draw_ns(s, 500 * MS);
 }
 
-// Somebody has changed the settings.
+// The settings change.
 void orders_limit(struct sim *s)
 {
     orders_draw_limits(s);
@@ -31,7 +31,7 @@ void orders_limit(struct sim *s)
         sim_post(s, sim_draw_ns(s, S), NEWS_LIMIT);
 }
 
-// By the seed and not drawn, so that other lives stay as they are.
+// From the seed, not drawn, so that the other lives do not change.
 void orders_begin(struct sim *s)
 {
     if (s->habits.calm)

@@ -9,7 +9,7 @@ static void post_report(struct sim *s, uint64_t delay_ns, const struct action *r
     sim_post_rank(s, delay_ns, NEWS_REPORT, run->pool, rank)->job = run->job;
 }
 
-// A rank is gone or silent, and the others notice sooner or later, from each other if need be.
+// A rank is gone or silent, and the others notice after a time.
 static void ranks_mourn(struct sim *s, int slot, int lost, uint64_t at_ns)
 {
     int world_size = s->crews[slot].world_size;
@@ -86,7 +86,7 @@ static void rank_breaks_protocol(struct sim *s, const struct action *run, int ba
     }
 }
 
-// Every rank says that another was lost, and goes.
+// Every rank reports another one as lost, and exits.
 static void ranks_lose_each_other(struct sim *s, const struct action *run)
 {
     for (int rank = 0; rank < run->world_size; rank++) {
@@ -110,7 +110,7 @@ static void ranks_work_badly(struct sim *s, const struct action *run, bool may_h
         ranks_mourn(s, run->pool, bad, at_ns);
         break;
     case 2:
-        // Nobody may notice that it is silent: then only the deadline helps.
+        // If no rank notices the silence, the job ends at its deadline.
         ranks_mourn(s, run->pool, bad, at_ns);
         if (!may_hang)
             sim_post_rank(s, at_ns + S, NEWS_EXIT, run->pool, bad);
@@ -133,7 +133,7 @@ static void ranks_work_badly(struct sim *s, const struct action *run, bool may_h
 
 // ---- the shell ---------------------------------------------------------------------------------
 
-// In the midst of an action.
+// During an action.
 static void tell_at_once(struct sim *s, enum news_kind kind, int slot, int rank)
 {
     struct news n = sim_rank_news(s, kind, slot, rank);
@@ -173,7 +173,7 @@ static void app_run(struct sim *s, const struct action *a)
     }
 }
 
-// Some take longer than anybody waits for them, and some for ever.
+// Some take longer than the timeouts, some for ever.
 static void rank_is_killed(struct sim *s, int slot, int rank, uint64_t max_ns)
 {
     bool stuck = s->habits.stuck > 0 && sim_chance(s, s->habits.stuck);

@@ -41,7 +41,7 @@ bool record_rests(const struct berth *berth, uint64_t now_ns)
     return now_ns < berth->rests_ns;
 }
 
-// Works with its devices, or may still do so although it was killed.
+// Uses its devices, perhaps after being killed.
 bool record_leases(const struct crew *crew)
 {
     return crew->up && !crew->stuck && ((!crew->is_ready && !crew->spare) || crew->working);
@@ -202,7 +202,7 @@ int record_waiting(const struct sim *s, int world_size)
     return waiting;
 }
 
-// Pools that have not become ready yet, and still may, and would be used at once.
+// Starting pools that would be used at once.
 int record_starting(const struct sim *s, int world_size)
 {
     int starting = 0;
@@ -264,7 +264,7 @@ void record_kill(struct sim *s, uint64_t hash)
 
 // ---- what the core hears -----------------------------------------------------------------------
 
-// The running job must be answered now, and the ranks killed.
+// The running job must be answered and the ranks killed in this event.
 static void crew_doom(struct crew *crew, enum cause cause, int rank)
 {
     crew->doomed = true;
@@ -292,7 +292,7 @@ static uint64_t pause_ns(uint64_t failing_ns, uint64_t least_ns)
     return pause < 30 * S ? pause : 30 * S;
 }
 
-// One that was lost before it had a job rests for a second at least.
+// A pool that was lost before its first job pauses for at least a second.
 static void spare_reaped(struct sim *s, struct berth *berth, const struct crew *crew, bool failed)
 {
     uint64_t *rests_ns = berth->spare_rests_ns;

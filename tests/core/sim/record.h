@@ -12,7 +12,7 @@ uint64_t record_all(int world_size); // bit mask of its ranks
 
 // Whether a pool without ranks may not be started yet.
 bool record_rests(const struct berth *berth, uint64_t now_ns);
-// Whether it works with its devices, or may still do so although it was killed.
+// Whether it uses its devices, perhaps after being killed.
 bool record_leases(const struct crew *crew);
 // Of the crews of a world size and instance that are up and not killed, the one that was started
 // first, or NULL.
@@ -24,7 +24,7 @@ int record_crews(const struct sim *s, int world_size, int instance);
 int record_killed(const struct sim *s, int world_size, int instance);
 // Pools of a world size and instance that could be started for a job but for devices and room.
 int record_startable(const struct sim *s, int world_size, int instance, uint64_t now_ns);
-// Whether none of them rests, or not all: then one may be had once it is reaped.
+// Whether none of them pauses, or not all of them.
 bool record_may_start(const struct sim *s, int world_size, int instance, uint64_t now_ns);
 // The device that a rank of a crew sits on, and those of the ranks that are not reaped.
 int record_device(const struct sim *s, const struct crew *crew, int rank);
@@ -34,9 +34,9 @@ uint64_t record_unusable(const struct sim *s); // these, and those taken out of 
 // No pool of the world size can be had because of stuck ranks on the devices of each.
 bool record_unserved(const struct sim *s, int world_size);
 uint64_t record_leased(const struct sim *s); // devices
-// Without those of its twin that was killed: a pool that is up takes them over.
+// Without those of its killed twin: a pool that is up takes them over.
 uint64_t record_leased_for(const struct sim *s, int world_size, int instance);
-// Whether there is memory for the job beside those that run; alone it may have any.
+// Whether there is memory for the job beside the running ones; a single job may have all.
 bool record_memory_fits(const struct sim *s, const struct sim_job *job);
 int record_alive(const struct sim *s); // ranks, without those that are stuck
 // When, from now, a new job of the world size and user begins to run at the best: its pools have
@@ -44,14 +44,14 @@ int record_alive(const struct sim *s); // ranks, without those that are stuck
 // or until its deadline. *sum_ns and *longest_ns are of those that wait.
 uint64_t record_best_begin(const struct sim *s, int world_size, uint32_t user, uint64_t *sum_ns,
                            uint64_t *longest_ns);
-// Jobs that wait, and pools that have not become ready and still may.
+// Waiting jobs, and starting pools.
 int record_waiting(const struct sim *s, int world_size);
 int record_starting(const struct sim *s, int world_size);
 // All pools of the world size have failed to start too often, but for those on whose devices ranks
 // are stuck; since when. None of them may be tried now.
 bool record_down(const struct sim *s, int world_size, uint64_t *since_ns);
 bool record_down_rests(const struct sim *s, int world_size, uint64_t now_ns);
-// A pool that was being started has failed.
+// The start of a pool failed.
 void record_start_failure(struct sim *s, const struct crew *crew);
 bool record_poison(const struct sim *s, uint64_t hash);
 void record_kill(struct sim *s, uint64_t hash); // a pool was lost that ran the case

@@ -24,7 +24,7 @@
 #define SIM_USERS     4
 #define SIM_CAUSE_MAX (CAUSE_STUCK + 1)
 
-// What happens in the world, at a time.
+// An event of the world and its time.
 enum news_kind {
     NEWS_READY,
     NEWS_REPORT,
@@ -51,19 +51,19 @@ struct news {
     uint32_t generation;
     uint64_t job; // REPORT
     int subject;  // CANCEL: job, or -1 for an id that nobody has; CLIENT_GONE: the client
-    bool stale;   // of a generation or a rank that is gone: the core must ignore it
+    bool stale;   // of an earlier generation or rank: the core must ignore it
 };
 
-// How a world behaves; chances in 1/1000.
+// Behaviour of a world; probabilities in 1/1000.
 struct habits {
     int start_fault, run_fault, idle_fault, slow_kill;
-    int stuck;     // that a rank which is killed is not reaped for long, or never
-    int early_end; // that the end of a rank is told before it is reaped
+    int stuck;     // a killed rank is reaped late or never
+    int early_end; // the end of a rank is reported before it is reaped
     int cancel, gone, duplicate, drain, limit;
     int short_timeout, long_timeout;
     int run_timeout; // 0: the deadline is that of the request alone
     bool costs;      // jobs have bounds
-    int killer;      // that the case with hash 0 kills its pool
+    int killer;      // the case with hash 0 kills its pool
     uint64_t gap_ns_max, start_ns_max, run_ns_max, kill_ns_max, late_ns_max;
     bool calm; // none of the above: then no job may wait long at the head of the queue
     int world_sizes[4];
@@ -94,7 +94,7 @@ struct crew {
     bool used;                      // has had a job
     bool stuck;                     // and the core has said so
     bool is_ready, killed, working; // working: from RUN until its job is done or it is reaped
-    bool doomed;                    // something fatal was said of it: it must be killed
+    bool doomed;                    // a fatal report came: it must be killed
     int job;                        // index, or -1
     uint64_t started_ns, idle_ns, killed_ns;
     // Of the running job:
@@ -105,14 +105,14 @@ struct crew {
     int rank; // or -1: one of the accused
 };
 
-// What is known of a user.
+// The state of a user.
 struct sim_user {
     uint64_t used_ns;   // device time, from the level on; see turns.c
-    uint64_t waited_ns; // since when it has jobs that wait and none of them was run
+    uint64_t waited_ns; // start of the wait of its jobs
     uint64_t lapsed_ns; // when what it has used of its device time will have lapsed
 };
 
-// What is remembered of a pool between its crews.
+// The state of a pool between its crews.
 struct berth {
     int failures;               // starts in a row, for a job
     uint64_t since_ns, down_ns; // when the first of them failed, and the one that was one too many
@@ -146,8 +146,8 @@ struct sim {
     uint64_t now_ns;
     uint64_t told_ns; // when the core was told the time before this event
     uint64_t devices_out;
-    bool quiet;       // nothing goes wrong any more
-    bool interrupted; // a failure was reported while actions of this event were left to take
+    bool quiet;       // no more faults
+    bool interrupted; // a failure was reported before all actions of this event were taken
     bool draining, exited;
 
     struct news news[SIM_NEWS_MAX];
@@ -176,7 +176,7 @@ struct sim {
     struct sim_totals *totals;
 };
 
-// Plays the life of the seed to its end. When a promise is broken, says which and how to replay it,
+// Runs the life of a seed to its end. If a rule is broken, prints it with the command to replay it,
 // and aborts.
 void sim_play(uint64_t seed, bool trace, struct sim_totals *totals);
 
@@ -203,7 +203,7 @@ static inline bool sim_chance(struct sim *s, int per_mille)
     return sim_draw(s, 1000) < per_mille;
 }
 
-// Of a rank that exits: what has ended it. Not drawn, so that lives stay as they are.
+// The cause of a rank's end. Not drawn, so that lives do not change.
 static inline bool sim_kills_from_outside(uint32_t generation, int rank)
 {
     return (generation * 7 + (uint32_t)rank) % 3 == 0;
@@ -222,14 +222,14 @@ void orders_limit(struct sim *s);
 void orders_device(struct sim *s);
 void orders_unpoison(struct sim *s);
 
-// For a life that is traced.
+// Prints a line if the life is traced.
 void trace_life(const struct sim *s);
 void trace_news(const struct sim *s, const struct news *news);
 void trace_submission(const struct sim *s, const struct core_request *request, enum status status,
                       const struct admission *admission, const struct error *error);
 void trace_action(const struct sim *s, const struct action *action);
 
-// Says what is broken and aborts.
+// Prints the broken rule and aborts.
 void sim_fail(const struct sim *s, const char *format, ...)
     __attribute__((format(printf, 2, 3), noreturn));
 #define SIM_CHECK(s, condition, ...)                                                               \
@@ -238,21 +238,21 @@ void sim_fail(const struct sim *s, const char *format, ...)
             sim_fail(s, __VA_ARGS__);                                                              \
     } while (0)
 
-// Something that happens after a delay; the caller fills in the rest.
+// An event after a delay; the caller fills in the rest.
 struct news *sim_post(struct sim *s, uint64_t delay_ns, enum news_kind kind);
 struct news *sim_post_rank(struct sim *s, uint64_t delay_ns, enum news_kind kind, int slot,
                            int rank);
 // Of a rank of the crew in the slot, now.
 struct news sim_rank_news(const struct sim *s, enum news_kind kind, int slot, int rank);
-// Tells the core at once; false when a shell would have nothing to tell.
+// Passes the event to the core; false if the shell would not report it.
 bool sim_tell(struct sim *s, struct news *n);
 
-// Carries out START, RUN and KILL: draws what the ranks will do.
+// Executes START, RUN and KILL: draws the behaviour of the ranks.
 void ranks_act(struct sim *s, const struct action *a);
 
-// Before the core is told: notes what it will know, and what it must do about it.
+// Before the core gets the event: records what it will know and must do.
 void record_news(struct sim *s, const struct news *news);
-// What came of a submission, before the actions it brings. `known`: the last job with this request
+// Checks the result of a submission, before its actions. `known`: the last job with this request
 // id, or NULL.
 void judge_submission(struct sim *s, const struct core_request *request, enum status status,
                       const struct admission *admission, const struct sim_job *known);
@@ -262,15 +262,15 @@ void turns_draw_limits(struct sim *s);
 void turns_charge(struct sim *s);
 void turns_admitted(struct sim *s, uint32_t user);
 void turns_run(struct sim *s, const struct sim_job *job);
-// How long the user has to wait for device time to lapse; whether one more of its jobs may run.
+// The user's wait for device time to lapse; whether one more of its jobs may run.
 uint64_t turns_wait_ns(const struct sim *s, uint32_t user);
 bool turns_may_run(const struct sim *s, uint32_t user);
-// Of the waiting jobs whose users may run one, the one whose turn comes first, or -1.
+// The first in turn of the waiting jobs that their users may run, or -1.
 int turns_first(const struct sim *s);
 // Whether the turn of one waiting job comes before that of another.
 bool turns_before(const struct sim *s, int job, int other);
 void judge_turns_settled(struct sim *s);
-// What is special to spares (standby.c); the crew of a START is not yet noted.
+// The rules for spares (standby.c); the crew of a START is not yet recorded.
 void judge_spare_start(struct sim *s, const struct action *action);
 void judge_leader_start(struct sim *s, const struct action *action);
 void judge_kill_standby(struct sim *s, const struct crew *crew);
@@ -283,7 +283,7 @@ void judge_refused_stuck(struct sim *s, int world_size);
 void judge_stuck_settled(struct sim *s);
 // After all actions of an event.
 void judge_settled(struct sim *s);
-// Nothing is left to happen.
+// No event is left.
 void judge_end(struct sim *s);
 
 #endif

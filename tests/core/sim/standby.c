@@ -122,7 +122,7 @@ void judge_kill_leader(struct sim *s, const struct crew *crew)
     }
 }
 
-// With nobody waiting, nothing keeps a spare from being started.
+// If no job waits, a spare must start.
 void judge_standby_settled(struct sim *s)
 {
     if (!s->config.spares || s->draining || s->queued > 0)

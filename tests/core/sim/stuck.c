@@ -19,7 +19,7 @@ void judge_stuck(struct sim *s, const struct action *a)
     s->totals->stuck++;
 }
 
-// The rank must be one that is stuck, and in the way of every pool that would serve.
+// The rank must be stuck, and on a device of every suitable pool.
 static void blame(struct sim *s, int pool, uint32_t generation, int rank, int device)
 {
     SIM_CHECK(s, pool >= 0 && pool < POOLS_MAX, "pool %d is blamed", pool);

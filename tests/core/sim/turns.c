@@ -51,7 +51,7 @@ bool turns_may_run(const struct sim *s, uint32_t user)
     return (most == 0 || user_running(s, user) < most) && turns_wait_ns(s, user) == 0;
 }
 
-// It lapses as fast as the user may use it in the long run.
+// It lapses at the rate that the user may use on average.
 static void lapse_later(const struct sim *s, struct sim_user *user, uint64_t device_ns)
 {
     const struct user_limits *limits = &s->config.user;
@@ -67,7 +67,7 @@ static bool keeps(const struct sim *s, int job)
     return job == s->kept && s->jobs[job].place == PLACE_QUEUED;
 }
 
-// Until now there was a pool that it could run in, sooner or later.
+// Until this event there was a pool for it.
 static bool is_served(const struct sim *s, int world_size)
 {
     for (int i = 0; i < record_instances(s, world_size); i++)
@@ -95,7 +95,7 @@ int turns_first(const struct sim *s)
     return first_of(s, false);
 }
 
-// The first one that could be served did not run, and devices were idle.
+// The first job that could run did not run, although devices were idle.
 static void turns_keep(struct sim *s)
 {
     uint64_t all = record_all(s->config.hosts[0].device_count);
@@ -158,7 +158,7 @@ bool turns_before(const struct sim *s, int job, int other)
     return mine_ns != theirs_ns ? mine_ns < theirs_ns : job < other;
 }
 
-// In a calm world each of the others has a few turns before one that waits.
+// In a calm world each other user has at most a few turns before a waiting job.
 static uint64_t turn_wait_ns_max(const struct sim *s)
 {
     const struct habits *h = &s->habits;

@@ -71,7 +71,8 @@ static uint64_t draw_run_timeout(struct sim *s)
     return 1 + sim_draw_ns(s, 2 * s->habits.run_ns_max);
 }
 
-// Not drawn, but made of the request's id: the lives in tests/core/sim/seeds stay as they are.
+// Computed from the request's id, not drawn, so that the lives in tests/core/sim/seeds do not
+// change.
 static uint64_t cost_of(const struct sim *s, uint64_t id)
 {
     uint64_t size = id >> 60, part = id >> 40 & 0xffff;
@@ -144,7 +145,7 @@ static void client_admitted(struct sim *s, const struct core_request *request, u
                          .answer_index = -1};
 }
 
-// Another request, or one that was made before: mostly the same in all it says.
+// A new request, or a repeated one, mostly with the same content.
 static struct core_request draw_request(struct sim *s, int world_size, uint64_t timeout_ns,
                                         uint64_t hash, uint64_t *id)
 {
@@ -192,7 +193,7 @@ static void client_submit(struct sim *s, int world_size, uint64_t timeout_ns, ui
     job->clients |= 1U << sim_draw(s, SIM_CLIENTS);
 }
 
-// The shell knows who waits for what.
+// The shell knows the clients of each job.
 static void client_go(struct sim *s, int client)
 {
     int slots[SIM_QUEUE_MAX], count = 0;
@@ -278,7 +279,7 @@ static void tell_core(struct sim *s, const struct news *n)
     }
 }
 
-// What a shell would not report: an exit twice, a failed start of ranks that are gone.
+// Events that a shell would not report: a second exit, a failed start of ended ranks.
 static bool news_is_void(struct sim *s, struct news *n)
 {
     if (n->slot < 0)
@@ -290,7 +291,7 @@ static bool news_is_void(struct sim *s, struct news *n)
     return n->stale && (n->kind == NEWS_EXIT || n->kind == NEWS_START_FAILED);
 }
 
-// The end of a rank may be told before it is reaped.
+// The end of a rank may be reported before it is reaped.
 static void news_come_early(struct sim *s, struct news *n)
 {
     if (n->kind != NEWS_EXIT || s->habits.early_end == 0 || s->crews[n->slot].killed ||
@@ -339,7 +340,7 @@ static void happen(struct sim *s, struct news n)
         sim_post(s, sim_chance(s, 300) ? 0 : sim_draw_ns(s, s->habits.gap_ns_max), NEWS_SUBMIT);
 }
 
-// The next thing that happens; false when nothing will.
+// Runs the next event; false if there is none.
 static bool step(struct sim *s)
 {
     int first = news_earliest(s);
@@ -406,7 +407,7 @@ static void life_draw_habits(struct sim *s)
                                                 (s->config.ranks_per_device > 1 ? 3 : 1));
 }
 
-// As many small jobs as the devices can take, and a larger one now and then that must not starve.
+// As many small jobs as the devices can run, and sometimes a larger one that must not starve.
 static void life_make_stream(struct sim *s)
 {
     struct habits *h = &s->habits;
@@ -428,7 +429,7 @@ static void life_make_calm(struct sim *s)
     h->late_ns_max = 0;
 }
 
-// By the seed and not drawn, so that the lives in tests/core/sim/seeds stay as they are.
+// From the seed, not drawn, so that the lives in tests/core/sim/seeds do not change.
 static void life_draw_later(struct sim *s)
 {
     int kind = (int)(s->seed % 16);
@@ -487,7 +488,7 @@ static void news_forget(struct sim *s, enum news_kind kind)
             s->news[i] = s->news[--s->news_count];
 }
 
-// Nothing goes wrong any more: the world must come to rest, every job answered.
+// No more faults: the world must come to rest with every job answered.
 static void life_come_to_rest(struct sim *s)
 {
     s->quiet = true;
@@ -503,7 +504,7 @@ static void life_come_to_rest(struct sim *s)
         SIM_CHECK(s, steps < SIM_STEPS_QUIET, "events without end");
 }
 
-// What was stuck ends after all.
+// Stuck ranks end.
 static void life_unstick(struct sim *s)
 {
     for (int slot = 0; slot < s->crew_count; slot++)
@@ -513,7 +514,7 @@ static void life_unstick(struct sim *s)
     life_come_to_rest(s);
 }
 
-// What was broken has healed: a job of any world size goes through.
+// After the end of faults a job of any world size completes.
 static void life_recover(struct sim *s)
 {
     life_unstick(s);
@@ -546,7 +547,7 @@ static void life_end(struct sim *s)
     s->totals->lives++;
 }
 
-// abort() may also come from an assertion of the core.
+// An assertion of the core may also call abort().
 static char seed_line[128];
 
 static void say_seed(int signal_number)
