@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "tests/daemon/daemon_fixture.h"
+#include "tests/support/part.h"
 
 static struct daemon d;
 
@@ -313,12 +314,12 @@ START_TEST(test_rank_stopped_until_deadline)
 END_TEST
 
 // Pools lost in every way, two hundred times; afterwards the daemon holds what it held before.
-START_TEST(test_200_pools_leave_nothing)
+START_TEST(test_pools_leave_nothing)
 {
     daemon_start(&d, NULL);
     run_and_pass(&d, 2);
     int descriptors = daemon_descriptors(&d);
-    for (int i = 0; i < 200; i++) {
+    for (int i = 0; i < 200 / test_part(); i++) {
         static const int signals[] = {SIGKILL, SIGABRT, SIGSEGV};
         struct wire_request request = daemon_request_long(2);
         struct call call = daemon_call_begin(&d, &request);
@@ -442,7 +443,7 @@ int main(void)
                                   test_largest_world,       test_memory_refused,
                                   test_idle_pool_stops,     test_descriptors_run_out};
     const TTest *const ranks[] = {test_rank_killed, test_rank_aborts,
-                                  test_rank_stopped_until_deadline, test_200_pools_leave_nothing};
+                                  test_rank_stopped_until_deadline, test_pools_leave_nothing};
     const TTest *const queue[] = {test_deadline_in_queue, test_busy_when_full, test_cancel};
     suite_add(suite, "cases", cases, sizeof(cases) / sizeof(cases[0]));
     suite_add(suite, "ranks", ranks, sizeof(ranks) / sizeof(ranks[0]));
