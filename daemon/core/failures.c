@@ -27,13 +27,16 @@ static void twin_tell(const struct pool *pool)
     pool->twin->spare_failures = pool->spare_failures;
 }
 
-void failures_note(struct core *core, struct pool *pool)
+void failures_note(struct core *core, struct pool *pool, int weight)
 {
     struct failures *failures = pool->as_spare ? &pool->spare_failures : &pool->failures;
     if (failures->count == 0)
         failures->since_ns = core->now_ns;
-    if (failures->count < FAILURES_MAX && ++failures->count == FAILURES_MAX)
+    if (failures->count < FAILURES_MAX && failures->count + weight >= FAILURES_MAX)
         failures->down_ns = core->now_ns;
+    failures->count += weight;
+    if (failures->count > FAILURES_MAX)
+        failures->count = FAILURES_MAX;
     twin_tell(pool);
 }
 
@@ -48,7 +51,7 @@ void failures_forget(struct pool *pool)
 uint64_t failures_pause_ns(const struct core *core, const struct pool *pool)
 {
     const struct failures *failures = failures_of(pool);
-    if (!pool->start_failed || (failures->count < 2 && !pool->must_wait))
+    if (!pool->start_failed || (failures->count <= FAILURE_WHOLE && !pool->must_wait))
         return pool->must_wait ? SPARE_PAUSE_NS : 0;
     uint64_t least_ns = pool->must_wait ? SPARE_PAUSE_NS : PAUSE_MIN_NS;
     uint64_t pause_ns = (core->now_ns - failures->since_ns) / PAUSE_PART;

@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // Consecutive failed starts of a pool: the pause before the next start, and the jobs that do not
-// wait for it. After FAILURES_MAX failures the pool is DOWN; starts are still retried.
+// wait for it. After five failures the pool is DOWN; starts are still retried. A start counts half
+// if a rank of it was killed from outside, which says less about the next one.
 #ifndef CPATTN_DAEMON_CORE_FAILURES_H
 #define CPATTN_DAEMON_CORE_FAILURES_H
 
 #include <stdint.h>
 
-#define FAILURES_MAX 5
+// Counted in halves of a failed start.
+#define FAILURE_WHOLE 2
+#define FAILURE_HALF  1
+#define FAILURES_MAX  (5 * FAILURE_WHOLE)
 
 struct core;
 struct pool;
@@ -15,8 +19,8 @@ struct size;
 // Failures of starts of the same kind as the pool's last start: for a job, or to stand by.
 const struct failures *failures_of(const struct pool *pool);
 
-// Counts a failed start of the pool.
-void failures_note(struct core *core, struct pool *pool);
+// Counts a failed start of the pool; `weight` is FAILURE_WHOLE or FAILURE_HALF.
+void failures_note(struct core *core, struct pool *pool, int weight);
 
 // Resets the count, because the pool is up.
 void failures_forget(struct pool *pool);

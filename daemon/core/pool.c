@@ -168,7 +168,7 @@ static void pool_lose(struct core *core, struct pool *pool, struct loss loss)
 
 static void pool_fail_start(struct core *core, struct pool *pool, struct loss loss)
 {
-    failures_note(core, pool);
+    failures_note(core, pool, loss.kind == LOSS_KILLED ? FAILURE_HALF : FAILURE_WHOLE);
     pool->start_failed = true;
     pool_lose(core, pool, loss);
 }

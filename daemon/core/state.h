@@ -64,7 +64,7 @@ struct line {
 
 // Consecutive failed starts.
 struct failures {
-    int count;         // 0..FAILURES_MAX (failures.h), saturates
+    int count;         // in halves, 0..FAILURES_MAX (failures.h), saturates
     uint64_t since_ns; // time of the first failure
     uint64_t down_ns;  // time when the count became FAILURES_MAX
 };

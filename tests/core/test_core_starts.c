@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The pool core: failing starts, pauses, patience, other pools.
+#include <signal.h>
 #include <string.h>
 
 #include "tests/core/core_fixture.h"
@@ -30,6 +31,25 @@ START_TEST(five_failed_starts_and_the_pool_is_down)
     int third = submit(4);
     fail_starts(expect_start(4, 0), 1);
     expect_answer(third, CAUSE_START_FAILED, -1);
+    submit_refused(4, STATUS_UNAVAILABLE, "DOWN");
+}
+END_TEST
+
+// A rank that is killed from outside while it starts tells half as much as one that fails.
+START_TEST(starts_that_are_killed_from_outside_count_half)
+{
+    int slot = submit(4);
+    for (int i = 0; i < 10; i++) {
+        struct ranks ranks = expect_start(4, 0);
+        expect_none();
+        core_rank_exited(f.core, f.now_ns, ranks.pool, ranks.generation, 0,
+                         &(struct rank_end){RANK_SIGNALLED, SIGKILL});
+        expect_kill(ranks);
+        ranks_reap_but(ranks, 0);
+        if (i >= 2 && i < 9)
+            pass(250 * MS);
+    }
+    expect_answer(slot, CAUSE_START_FAILED, 0);
     submit_refused(4, STATUS_UNAVAILABLE, "DOWN");
 }
 END_TEST
@@ -212,6 +232,7 @@ int main(void)
     Suite *suite = suite_create("core starts");
     TCase *c = tcase_create("starts");
     tcase_add_checked_fixture(c, begin, fixture_end);
+    tcase_add_test(c, starts_that_are_killed_from_outside_count_half);
     tcase_add_test(c, five_failed_starts_and_the_pool_is_down);
     tcase_add_test(c, pauses_grow_with_the_time_of_failures);
     tcase_add_test(c, a_pool_that_is_down_costs_patience);

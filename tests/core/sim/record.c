@@ -2,7 +2,7 @@
 // The record: the core's events, and the state that follows from them.
 #include "tests/core/sim/record.h"
 
-#define DOWN_FAILURES 5
+#define DOWN_FAILURES 10 // in halves
 #define POISON_KILLS  2
 #define POISON_NS     (3600 * S)
 
@@ -267,6 +267,9 @@ void record_kill(struct sim *s, uint64_t hash)
 // The running job must be answered and the ranks killed in this event.
 static void crew_doom(struct crew *crew, enum cause cause, int rank)
 {
+    if (!crew->doomed)
+        crew->outside =
+            cause == CAUSE_RANK_EXITED && sim_kills_from_outside(crew->generation, rank);
     crew->doomed = true;
     if (crew->job >= 0 && !crew->expected) {
         crew->expected = true;
@@ -279,10 +282,12 @@ void record_start_failure(struct sim *s, const struct crew *crew)
 {
     struct berth *berth = berth_of(s, crew);
     int *failures = crew->spare ? &berth->spare_failures : &berth->failures;
-    if (++*failures == 1)
+    int weight = crew->outside ? 1 : 2;
+    if (*failures == 0)
         *(crew->spare ? &berth->spare_since_ns : &berth->since_ns) = s->now_ns;
-    if (!crew->spare && *failures == DOWN_FAILURES)
+    if (!crew->spare && *failures < DOWN_FAILURES && *failures + weight >= DOWN_FAILURES)
         berth->down_ns = s->now_ns;
+    *failures += weight;
 }
 
 // An eighth of the time for which starts have failed.
@@ -313,7 +318,7 @@ static void crew_reaped(struct sim *s, struct crew *crew)
     s->failed_size = failed ? crew->world_size : 0;
     if (crew->spare)
         spare_reaped(s, berth, crew, failed);
-    else if (failed && berth->failures > 1)
+    else if (failed && berth->failures > 2)
         berth->rests_ns = s->now_ns + pause_ns(s->now_ns - berth->since_ns, 250 * MS);
 }
 

@@ -95,6 +95,7 @@ struct crew {
     bool stuck;                     // and the core has said so
     bool is_ready, killed, working; // working: from RUN until its job is done or it is reaped
     bool doomed;                    // a fatal report came: it must be killed
+    bool outside;                   // doomed by a rank that was killed from outside
     int job;                        // index, or -1
     uint64_t started_ns, idle_ns, killed_ns;
     // Of the running job:
