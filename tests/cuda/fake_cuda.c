@@ -34,7 +34,7 @@ void fake_fail(const char *what)
 
 // ---- queues ----
 
-// Ranks make their streams in threads of their own.
+// Ranks create their streams in separate threads.
 cudaStream_t fake_stream(void)
 {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -129,7 +129,7 @@ static struct item *exchange_of(int rank)
     return NULL;
 }
 
-// The first message of an exchange with a peer that has something left to move on this side.
+// The first unmoved message of an exchange with a peer, on this side.
 static int message_left(const struct item *item, int peer, bool sends)
 {
     for (int i = 0; i < item->count; i++) {
@@ -141,7 +141,7 @@ static int message_left(const struct item *item, int peer, bool sends)
     return -1;
 }
 
-// Moves one message that a rank has for another. False when there is none, or nobody to take it.
+// Moves one message between two ranks. False if there is none, or no receiver.
 static bool message_move(int from, int to)
 {
     struct item *source = exchange_of(from), *destination = exchange_of(to);
@@ -210,7 +210,7 @@ static bool stream_advance(struct fake_stream *s, uint64_t *random)
     return true;
 }
 
-// Mostly some stream runs far ahead of the others: an even choice would hardly ever let it.
+// Usually one stream runs far ahead of the others, which a uniform choice would rarely produce.
 bool fake_step(uint64_t *random)
 {
     static int favourite;
@@ -420,7 +420,7 @@ static void write_run(void *arguments)
     *c->place = c->value;
 }
 
-// With the flags that drivers take.
+// Checks the flags as drivers do.
 static CUresult batch_operation(cudaStream_t stream, const CUstreamBatchMemOpParams *p)
 {
     if (p->operation == CU_STREAM_MEM_OP_WRITE_VALUE_32) {

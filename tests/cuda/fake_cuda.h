@@ -8,21 +8,21 @@
 #include "kernels/cuda/backend.h"
 #include "transport/nccl.h"
 
-// Forgets all streams. Events may live on.
+// Removes all streams. Events may remain.
 void fake_reset(void);
 
-// A backend with its stream, and a transport with another. Ranks that exchange messages are of one
-// world. Both live until fake_reset().
+// A backend and a transport, each with a stream. Ranks of one world exchange messages. Both exist
+// until fake_reset().
 struct attention_backend *fake_backend(void);
 struct transport *fake_transport(int rank, int world_size);
 
-// Runs the head of some queue, drawn with *random; false when no head can run.
+// Runs the first item of a random queue; false if none can run.
 bool fake_step(uint64_t *random);
 
-// Whether everything has run.
+// Whether all queues are empty.
 bool fake_is_idle(void);
 
-// Nothing of this stream runs any more.
+// Stops this stream.
 void fake_hold(cudaStream_t stream);
 
 // From now on the device answers with an error.

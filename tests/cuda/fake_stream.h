@@ -10,9 +10,9 @@ enum item_kind { ITEM_WORK, ITEM_RECORD, ITEM_WAIT, ITEM_EXCHANGE, ITEM_COUNTER 
 struct fake_graph;
 
 struct fake_event {
-    uint64_t recorded, reached;  // how often
-    uint64_t time;               // when it was reached
-    struct fake_graph *captured; // whose part its last record is; NULL: none's
+    uint64_t recorded, reached;  // number of times
+    uint64_t time;               // time of the last time
+    struct fake_graph *captured; // the graph of its last record; NULL: none
 };
 
 struct item {
@@ -26,7 +26,7 @@ struct item {
     struct message *messages;
     bool *sent, *received; // [count]
     int count;
-    const uint32_t *counter; // is to reach `number`, or to be it
+    const uint32_t *counter; // must reach or equal `number`
     bool equal;
 };
 
@@ -34,7 +34,7 @@ struct fake_stream {
     struct item *head, *tail;
     struct transport *transport; // whose exchanges are here, or NULL
     bool held;
-    struct fake_graph *capture; // NULL: what is put here runs
+    struct fake_graph *capture; // NULL: items run
 };
 
 static inline struct fake_stream *stream_of(cudaStream_t stream)
@@ -49,12 +49,12 @@ static inline struct fake_stream *stream_of(cudaStream_t stream)
     } while (0)
 _Noreturn void fake_fail(const char *what);
 
-// Puts an item at the end of a queue, whose it is then.
+// Adds an item to the end of a queue, which then owns it.
 void fake_append(struct fake_stream *s, struct item *item);
 struct item *fake_item_copy(const struct item *item);
 void fake_item_free(struct item *item);
 
-// Takes an item that is put on a stream of the capture.
+// Records an item of a captured stream.
 void fake_graph_take(struct fake_graph *g, struct fake_stream *s, struct item *item);
 // A stream that waits for one of the capture becomes a part of it.
 void fake_graph_join(struct fake_graph *g, struct fake_stream *s);

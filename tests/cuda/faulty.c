@@ -10,12 +10,11 @@
 #include "kernels/cuda/delay_cuda.h"
 #include "rank/cuda/engine.h"
 
-// How long a wedged device stays so if nobody ends the process.
+// The time after which a blocked device continues.
 #define WEDGED_LAUNCHES 60
 #define WEDGED_NS       2000000000
 
-// Enough to take all memory of a device, each half as large as the one before where that is too
-// much.
+// Enough allocations to use all memory of a device; each is half as large if it fails.
 #define PIECES_MAX 64
 
 static const struct engine_ops *sound;
@@ -40,7 +39,7 @@ static void go_astray(const struct job *j)
             j->buffers[i] = (void *)(uintptr_t)4096;
 }
 
-// Behind the stream's first operations nothing runs for a long time.
+// Blocks the stream for a long time after its first operations.
 static void wedge(struct engine *e)
 {
     for (int i = 0; i < WEDGED_LAUNCHES; i++)
@@ -63,7 +62,7 @@ static enum status double_dk(const struct job *j, struct error *error)
     return done ? STATUS_OK : error_set(error, STATUS_INTERNAL, "dk could not be doubled");
 }
 
-// Starts the first half of the plan, so that the peers are in the middle of theirs.
+// Starts the first half of the plan, so that the peers are in the middle of their plans.
 static enum status half_execute(struct engine *e, struct job *j, struct error *error)
 {
     int32_t op_count = j->plan->op_count;
@@ -123,7 +122,7 @@ static enum status faulty_execute(struct engine *e, struct job *j, struct error 
 static enum status faulty_create(const struct engine_setup *setup, struct engine **engine,
                                  struct error *error)
 {
-    // Keeps no memory, so that each case has to ask for it.
+    // Keeps no memory, so that each case allocates.
     char nothing[] = "0";
     char *const arguments[] = {setup->arguments[0], nothing, NULL};
     struct engine_setup lean = *setup;

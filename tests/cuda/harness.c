@@ -89,7 +89,7 @@ void harness_finish(void)
     if (status == STATUS_OK)
         return;
     EXPECT(status == STATUS_OK, "%s", error.text);
-    // An error of a kernel stays for good; what follows would only say so again.
+    // An error of a kernel is permanent; later calls would only repeat it.
     if (cudaDeviceSynchronize() != cudaSuccess) {
         printf("Bail out! %s\n", error.text);
         exit(1);
@@ -101,8 +101,7 @@ void harness_finish(void)
 #define GUARD_BYTES_MAX 4096
 #define GUARD           0xa5
 
-// A tool that looks at each access sees by itself what lies outside of an allocation, and nothing
-// in guards.
+// A tool that checks each access finds accesses outside of an allocation, but not in guards.
 static size_t guard_bytes(void)
 {
     return harness_small() ? 0 : GUARD_BYTES_MAX;
@@ -184,7 +183,7 @@ static bool chosen(const char *name, int argc, char **argv)
     return argc <= 1;
 }
 
-// Another one each time unless the environment gives one.
+// Random, unless the environment gives one.
 static uint64_t seed_choose(void)
 {
     const char *text = getenv("CPATTN_TEST_SEED");
@@ -193,7 +192,7 @@ static uint64_t seed_choose(void)
     return text ? strtoull(text, NULL, 0) : (uint64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
-// Whether the tests can run; else `reason` says why not.
+// Whether the tests can run; if not, `reason` has the cause.
 static bool backends_create(struct error *reason)
 {
     if (backend_cuda.create(&harness_cuda, reason) != STATUS_OK)

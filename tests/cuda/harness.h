@@ -17,8 +17,8 @@ struct harness_test {
     void (*run)(void);
 };
 
-// For main(): runs the tests one after the other. Each starts with a seed of its own, the same
-// whichever others run.
+// For main(): runs the tests in order. Each has its own seed, which does not depend on the other
+// tests.
 int harness_run(const struct harness_test *tests, int count, int argc, char **argv);
 
 // Both backends, while tests run.
@@ -32,42 +32,41 @@ int64_t harness_below(int64_t n);
 float harness_uniform(void);
 int64_t harness_between(int64_t low, int64_t high);
 
-// The test fails, with a line that says why; after some lines of one test the others are left out.
-// A test goes on after a failure.
+// Fails the test with a message; a test has a maximum number of messages. The test continues.
 #define EXPECT(condition, ...)                                                                     \
     ((condition) ? (void)0 : harness_fail(__FILE__, __LINE__, #condition, __VA_ARGS__))
 void harness_fail(const char *file, int line, const char *what, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 
-// A line for people.
+// Prints a comment.
 void harness_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-// Ends the program where a call of the runtime fails.
+// Ends the program if a call of the runtime fails.
 #define CUDA(call) harness_cuda_check((call), __FILE__, __LINE__, #call)
 void harness_cuda_check(cudaError_t error, const char *file, int line, const char *call);
 
-// Waits for the backend; the test fails if it has an error to report.
+// Waits for the backend; fails the test after an error.
 void harness_finish(void);
 
 // ---- memory on both sides ----
 
-// Host memory and as much of the device, with guards around the latter. Both begin as all ones, a
-// NaN in every dtype, unless they are filled.
+// Host memory, and device memory of the same size with guards. Both are initially all ones, a NaN
+// in every dtype.
 struct twin {
     char *host, *device;
     size_t bytes;
     char *guarded; // what was allocated
 };
 
-// `skew`: bytes by which the device's address misses a multiple of 256.
+// `skew`: the device's address modulo 256.
 struct twin twin_create(size_t bytes, size_t skew);
 void twin_push(const struct twin *t); // host -> device
-// What the device holds once the backend has finished, in memory to be freed.
+// Waits for the backend and returns a copy of the device's memory, to be freed.
 void *twin_fetch(const struct twin *t) __attribute__((malloc));
 // Frees both; the test fails if a guard was written to.
 void twin_destroy(struct twin *t);
 
-// Fills the host's side with uniform fp32 of [-scale, scale), or those rounded to a dtype.
+// Fills the host's side with uniform numbers of [-scale, scale), in fp32 or rounded to a dtype.
 void twin_fill_floats(const struct twin *t, float scale);
 void twin_fill_dtype(const struct twin *t, enum case_dtype dtype, float scale);
 

@@ -9,7 +9,7 @@
 #include "common/limits.h"
 #include "transport/nccl.h"
 
-// Where the threads of a world meet.
+// The shared state of the threads of a world.
 struct local_meeting {
     pthread_barrier_t barrier;
     const struct message *messages[WORLD_SIZE_MAX];

@@ -29,11 +29,11 @@ struct sample {
     struct rank ranks[SAMPLE_WORLD_MAX];
 };
 
-// Results err by far less than any limit, and by their rounding.
+// Results have rounding errors and errors far below every limit.
 void sample_init(struct sample *s, const struct cp_case *c);
 void sample_fini(struct sample *s);
 
-// Ends the program where something fails that the test needs.
+// Ends the program if a needed call fails.
 void sample_check(enum status status, const struct error *error);
 
 #endif

@@ -12,7 +12,7 @@
 #include "tests/daemon/fault_scene.h"
 
 #define WORKERS 4
-// A rank that waits does nothing wrong.
+// A waiting rank is not a fault.
 #define KINDS   FAULT_KIND_WAIT
 
 static bool cell_report(const struct cells *cells, int number, const struct cell *cell)
@@ -38,7 +38,7 @@ static int workers(void)
     return number_of("CPATTN_TEST_WORKERS", on_gpus() ? pairs() : WORKERS);
 }
 
-// Workers share pairs of devices where there are more of the former.
+// Workers share pairs of devices if there are more workers.
 static void devices_choose(int worker)
 {
     char pair[32];
@@ -47,14 +47,14 @@ static void devices_choose(int worker)
     setenv("CUDA_VISIBLE_DEVICES", pair, 1);
 }
 
-// By kinds, so that those that take long are not the last.
+// Ordered by kind, so that the long ones are not last.
 static struct cell cell_of(const struct cells *cells, int i)
 {
     return (struct cell){cells->points[i % cells->point_count],
                          (enum fault_kind)(i / cells->point_count)};
 }
 
-// By "POINT KIND...", where a point may be "any" and no kind stands for all.
+// Selected by "POINT KIND...": "any" is every point, no kind is every kind.
 static bool chosen(const struct cell *cell, int argc, char **argv)
 {
     if (argc > 1 && strcmp(argv[1], "any") != 0 && strcmp(argv[1], point_names[cell->point]) != 0)
@@ -98,7 +98,7 @@ static bool worker_cell(const struct cells *cells, int i)
     return cell_report(cells, i + 1, &cell);
 }
 
-// Takes the next cell that no worker has, until there is none. `next` is shared.
+// Runs the next free cell, until there is none. Workers share `next`.
 static int worker_run(const struct cells *cells, int number, _Atomic int *next, int argc,
                       char **argv)
 {

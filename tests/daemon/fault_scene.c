@@ -140,7 +140,7 @@ int devices(void)
     return number_of("CPATTN_TEST_DEVICES", 2);
 }
 
-// The GPUs' rank program has the points where everything is built with --enable-faults.
+// With --enable-faults the rank program for GPUs has the points, too.
 bool on_gpus(void)
 {
     const char *backend = getenv("CPATTN_TEST_BACKEND");
@@ -268,8 +268,8 @@ static bool agent_is_there(void)
     return found;
 }
 
-// A daemon with rank 0 and an agent with rank 1, on the same device. NCCL takes them for two
-// machines, and so takes the device twice.
+// A daemon with rank 0 and an agent with rank 1, on the same device. NCCL accepts this because it
+// sees two machines.
 static void two_hosts_start(void)
 {
     char url[64];
@@ -373,7 +373,7 @@ uint32_t case_send(int timeout_ms)
     return number;
 }
 
-// What the answer is, as one of the bits above; 0 for any other.
+// The kind of an answer, one of the bits of the header; 0: another one.
 static int classify(const struct wire_reply *reply)
 {
     bool blamed = reply->failure.world_size == 2 && reply->failure.ranks[1].culprit &&

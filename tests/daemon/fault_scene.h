@@ -23,19 +23,19 @@
 #include "tests/support/raw_client.h"
 #include "tests/support/trouble.h"
 
-// Far beyond what anything takes.
+// Much longer than any wait of a passing test.
 #define PATIENCE_MS  60000
 #define PAUSE_US     5000
 #define CHILDREN_MAX 64
 
-// What an answer may be.
+// Kinds of answers.
 enum {
     PASSES = 1,
-    EXITS = 2,        // ABORTED: rank 1 was lost
-    FAILS = 4,        // INTERNAL: rank 1 failed, or broke the rules
-    OVERRUNS = 8,     // DEADLINE_EXCEEDED: rank 1 held up the case
-    NOT_STARTED = 16, // DEADLINE_EXCEEDED: the pool did not come up
-    TOO_EARLY = 32,   // DEADLINE_EXCEEDED: rank 0 had come less far still
+    EXITS = 2,        // ABORTED: rank 1 died
+    FAILS = 4,        // INTERNAL: rank 1 failed, or broke the protocol
+    OVERRUNS = 8,     // DEADLINE_EXCEEDED: the other ranks waited for rank 1
+    NOT_STARTED = 16, // DEADLINE_EXCEEDED: the pool did not start
+    TOO_EARLY = 32,   // DEADLINE_EXCEEDED: rank 0 was further behind
     LACKS = 64,       // RESOURCE_EXHAUSTED: rank 1 has no memory
 };
 
@@ -48,10 +48,10 @@ extern struct scene {
     int number;
     const char *spares; // on or off
     char folder[64], socket[96], log[96], agent_log[96], secret[96], wrapper[96], order[96];
-    pid_t daemon, agent; // agent 0: one host has all ranks
+    pid_t daemon, agent; // agent 0: a single host
     struct raw_client client;
     uint32_t last;
-    int descriptors, children; // with a warm pool and nothing to do
+    int descriptors, children; // with an idle pool
 } scene;
 
 bool is_start(enum fault_point point); // before the rank is ready
@@ -63,42 +63,42 @@ extern const char *const point_names[], *const kind_names[];
 int number_of(const char *variable, int otherwise); // in the environment; positive
 int devices(void);
 bool on_gpus(void);
-// The daemon, with an agent if there is one device.
+// Starts the daemon, with an agent if there is one device.
 void hosts_start(void);
-// SIGTERM to both; nothing may be left. False, with a line, otherwise.
+// Sends SIGTERM to both; false with a message if something is left.
 bool hosts_end(void);
 int descriptors_count(void);                  // of daemon and agent
-int children_list(pid_t *pids);               // of both, of each in the order of their starts
+int children_list(pid_t *pids);               // of both, each in order of start
 void ranks_end(const pid_t *pids, int count); // kills them and waits until they are reaped
-// Waits until they sleep: the daemon calls a pool idle before its ranks have passed FAULT(IDLE).
+// Waits until they sleep: the daemon reports a pool as idle before its ranks have passed
+// FAULT(IDLE).
 void ranks_rest(const pid_t *pids, int count);
 void ranks_kill(void); // all of them
 
-// Rank 1 is to do that when it comes there.
+// Sets the fault of rank 1 at a point.
 void order_write(const struct cell *cell);
 bool order_is_met(void);
 
-// Makes a request; gives back its number.
+// Sends a request; returns its number.
 uint32_t case_send(int timeout_ms);
-// Takes the answer to this request, which must be the next, and be one of these. Gives back which;
-// `message`, of ERROR_TEXT_MAX, or NULL: what it says.
+// Takes the next answer, which must be to this request and of one of these kinds. Returns the kind,
+// and the text in `message` (ERROR_TEXT_MAX bytes, or NULL).
 int answer_take(const char *which, uint32_t number, int allowed, char *message);
 void warm_up(void); // a case passes
-// The next answer is that of a request that is made now: none was left over, none comes twice.
+// Sends a request, whose answer must be the next: no answer was left over or came twice.
 void nothing_more(void);
-// Until there are as many descriptors and children as before the first cell.
+// Waits until there are as many descriptors and children as before the first cell.
 void baseline_await(void);
-// Daemon and agent have not ended.
+// Whether daemon and agent are running.
 void alive_check(void);
 
-// The cells of a program: some points with all kinds.
+// The cells of a test program: some points with all kinds.
 struct cells {
     const char *prefix; // of their names
     const enum fault_point *points;
     int point_count;
     const char *spares;
-    void (*begin)(
-        void); // before the first cell: what is there then is what must be there after each
+    void (*begin)(void); // before the first cell; after each cell the same must be there
     void (*run)(const struct cell *cell);
 };
 

@@ -15,38 +15,38 @@
 #define NET_GREETING    "\0SP\0\0\x30\0\0"
 #define NET_MESSAGE_MAX (REQUEST_BYTES_MAX + 64)
 
-// A port of 127.0.0.1 where nobody listens.
+// A free port of 127.0.0.1.
 int net_free_port(void);
 
-// A file in the daemon's folder, mode 0600; its path is good until the next call but three.
+// Creates a file in the daemon's folder, mode 0600; the path is valid for three more calls.
 const char *net_file(const struct daemon *d, const char *name, const char *content);
 
-// Removes a file of the daemon's folder, which has to be empty in the end.
+// Removes a file of the daemon's folder, which must be empty at the end.
 void net_file_remove(const struct daemon *d, const char *name);
 
 // A connection; nothing is sent.
 int net_connect(int port);
 
-// Sends all of it, while the other side may have gone.
+// Sends all bytes; the other side may have closed.
 void net_send(int fd, const void *data, size_t size);
 
-// Sends the greeting, takes the daemon's.
+// Exchanges greetings.
 void net_greet(int fd);
 
 // A request as a frame of TCP, with this token ("": none) of any length; returns its size.
 size_t net_frame(uint8_t *bytes, uint32_t number, const struct wire_request *request,
                  const char *token);
 
-// What the bytes of a reply say, without the 8 of the length: wire_reply_fini().
+// Decodes a reply without the 8 bytes of its length; free with wire_reply_fini().
 struct wire_reply net_decode(const uint8_t *bytes, size_t size);
 
 void net_ask(int fd, uint32_t number, const struct wire_request *request, const char *token);
 struct wire_reply net_answer(int fd);
 
-// Asks for the status, which is answered so.
+// Requests the status and expects this answer.
 void net_expect(int fd, const char *token, enum status status);
 
-// Waits until the daemon has closed the connection, whatever it sends before.
+// Waits until the daemon closes the connection; ignores what it sends before.
 void net_expect_closed(int fd);
 
 #endif

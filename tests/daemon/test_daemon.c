@@ -54,7 +54,7 @@ START_TEST(test_case_passes)
 }
 END_TEST
 
-// What nothing was compared with has not passed. It counts as taken in and as nothing else.
+// A case without comparison has not passed. It counts as admitted and unverified only.
 START_TEST(test_unverified_case_does_not_pass)
 {
     daemon_start(&d, NULL);
@@ -173,8 +173,8 @@ START_TEST(test_idle_pool_stops)
 }
 END_TEST
 
-// Pools are started until descriptors are short in the middle of one: that one is taken back whole,
-// and the daemon goes on with what it has.
+// Starts pools until the descriptors run out: the incomplete pool is removed, and the daemon
+// continues with the others.
 START_TEST(test_descriptors_run_out)
 {
     enum { CLIENTS = 24 }; // no more than one user may have
@@ -293,7 +293,7 @@ START_TEST(test_rank_aborts)
 }
 END_TEST
 
-// By the limit of the request, and by that of the run alone.
+// With the time limit of the request, and with that of the run.
 START_TEST(test_rank_stopped_until_deadline)
 {
     const uint64_t limit_ns = UINT64_C(1500000000);
@@ -313,7 +313,7 @@ START_TEST(test_rank_stopped_until_deadline)
 }
 END_TEST
 
-// Pools lost in every way, two hundred times; afterwards the daemon holds what it held before.
+// Loses pools in every way, repeatedly; then the daemon has the same resources as before.
 START_TEST(test_pools_leave_nothing)
 {
     daemon_start(&d, NULL);

@@ -38,7 +38,7 @@ START_TEST(foreign_certificates_are_refused)
     expect_no_handshake(&(struct tls_client_options){.trusted = &ca, .own = &alone}, unsigned_text);
     expect_no_handshake(&(struct tls_client_options){.trusted = &ca, .own = &imposter},
                         unsigned_text);
-    // A right certificate with the key of another.
+    // A valid certificate with a wrong key.
     ck_assert_int_ne(nng_try(&client, &imposter), 0);
     while (!daemon_logged(&d, "it violates the TLS protocol"))
         usleep(10000);
@@ -72,7 +72,7 @@ START_TEST(weak_certificates_are_refused)
 }
 END_TEST
 
-// Those between a client's and the one that is trusted are sent along, up to three.
+// Up to three intermediate certificates are sent with the client's.
 START_TEST(chains_of_certificates_are_bounded)
 {
     enum { LONGEST = 3 };
@@ -97,11 +97,11 @@ START_TEST(chains_of_certificates_are_bounded)
         else
             expect_no_handshake(&options, "its chain of certificates is too long");
     }
-    // Small ones, and many of them.
+    // Many small certificates.
     const struct tls_client_options many = {
         .trusted = &ca, .own = &own[0], .above = between, .above_count = LONGEST + 1};
     expect(&many, "", STATUS_OK); // that lead nowhere
-    // Where tls-clients has the one in between the client needs to send nothing but its own.
+    // If tls-clients has the intermediate certificate, the client only sends its own.
     ck_assert_int_eq(daemon_stop(&d), 0);
     ck_assert_int_eq(rename(between[LONGEST].file, ca.file), 0);
     start(true, false);
@@ -113,7 +113,7 @@ START_TEST(chains_of_certificates_are_bounded)
 }
 END_TEST
 
-// The names fit all the way to one that is trusted; the first signature below that does not.
+// The names of the chain match up to a trusted certificate; the first signature does not.
 START_TEST(chains_with_borrowed_names_are_refused)
 {
     struct certificate between, below;
@@ -144,7 +144,7 @@ START_TEST(revoked_certificates_are_refused)
 }
 END_TEST
 
-// With the client library of SP sockets, whose TLS is another's.
+// With nng's client, which uses another TLS library.
 START_TEST(nng_is_served)
 {
     start(true, false);
@@ -169,7 +169,7 @@ START_TEST(the_token_alone_is_enough)
     expect(&nameless, NET_TOKEN, STATUS_OK);
     expect(&nameless, "", STATUS_UNAUTHENTICATED);
     expect(&nameless, "some other token", STATUS_UNAUTHENTICATED);
-    // A certificate that nobody has asked for is of no account.
+    // A certificate is ignored if the daemon does not request one.
     expect(&(struct tls_client_options){.trusted = &ca, .own = &imposter}, "",
            STATUS_UNAUTHENTICATED);
 }
@@ -206,7 +206,7 @@ START_TEST(certificates_are_read_again_on_sighup)
     struct wire_request request = daemon_request(METHOD_STATUS);
     start(true, false);
     open_greeted(&before, &proper);
-    // The daemon's are now another's; whoever is there stays.
+    // The daemon gets new certificates; open connections stay.
     ck_assert_int_eq(rename(imposter.file, server.file), 0);
     ck_assert_int_eq(rename(imposter.key_file, server.key_file), 0);
     kill(d.pid, SIGHUP);
@@ -223,7 +223,7 @@ START_TEST(certificates_are_read_again_on_sighup)
     while (!daemon_logged(&d, "action=kept_as_it_was"))
         usleep(10000);
     expect(&(struct tls_client_options){.trusted = &stranger, .own = &client}, "", STATUS_OK);
-    // Nor does one that could be read for ever.
+    // Nor does an endless file.
     ck_assert_int_eq(mkfifo(server.key_file, 0600), 0);
     kill(d.pid, SIGHUP);
     while (!daemon_logged(&d, "is no regular file, and only those are read again"))

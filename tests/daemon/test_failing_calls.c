@@ -33,10 +33,9 @@ int main(void)
 
 extern char **environ;
 
-// How many calls of a kind are tried, if there are so many, and how far apart they are. Of
-// libseccomp's allocations eight are enough: it runs in a process of its own, and the daemon sees
-// no more than that process's status. Some of them cost a second of CPU time: libseccomp loops
-// until it is killed.
+// Maximum number of tested calls of a kind, and the distance between them. Eight of libseccomp's
+// allocations suffice: it runs in a separate process, and the daemon only sees its exit status.
+// Some of them take a second of CPU time: libseccomp loops until it is killed.
 static const struct {
     const char *call;
     int count, apart;
@@ -165,7 +164,7 @@ static void nothing_left(void)
         trouble("socket or lock is left behind");
 }
 
-// One failure. False when there is no such call.
+// Tests one failure. False if there is no such call.
 static bool fail_once(const char *call, int number)
 {
     int status = 0;
@@ -199,7 +198,7 @@ static bool fail_once(const char *call, int number)
 
 // ---- all of them -------------------------------------------------------------------------------
 
-// The share of one worker; gives back how many calls failed, or -1.
+// The share of one worker; returns the number of failed calls, or -1.
 static int kind_run(int kind, int worker)
 {
     int met = 0;

@@ -9,7 +9,7 @@
 
 #include "tests/daemon/fault_scene.h"
 
-// The deadline of a case that is to miss it; made longer where the fault was not reached before.
+// The deadline of a case that must miss it; longer if the case did not reach the fault.
 #define SHORT_MS     250
 #define SHORT_GPU_MS 2500 // where the ranks are started first
 #define SHORT_MAX_MS 16000
@@ -18,7 +18,7 @@
 
 // ---- the table ---------------------------------------------------------------------------------
 
-// What the case that meets the fault is answered.
+// The answer to the case that meets the fault.
 static int expected(const struct cell *cell)
 {
     bool start = is_start(cell->point), after = cell->point == FAULT_REPORTED,
@@ -40,14 +40,14 @@ static int expected(const struct cell *cell)
     }
 }
 
-// Whether the second case may be the one that meets the fault.
+// Whether the second case may meet the fault instead.
 static bool reaches_second(const struct cell *cell)
 {
     return cell->point == FAULT_REPORTED || cell->point == FAULT_IDLE ||
            cell->kind == FAULT_KIND_TWICE || cell->kind == FAULT_KIND_HOARD;
 }
 
-// How the answer says where the rank was; NULL where it may be in several places.
+// The answer's text for the place of the rank; NULL: several places are possible.
 static const char *place_of(enum fault_point point)
 {
     static const char *const places[FAULT_POINTS] = {[FAULT_RECEIPT] = "before it began the case",
@@ -66,7 +66,7 @@ static const char *fate_of(enum fault_kind kind)
                                       : "rank 1 of 2";
 }
 
-// The first answer: who is blamed is told with how it ended and where it was.
+// The first answer names the culprit, how it ended and its place.
 static int first_take(uint32_t number, const struct cell *cell)
 {
     char message[ERROR_TEXT_MAX];
@@ -82,8 +82,8 @@ static int first_take(uint32_t number, const struct cell *cell)
 
 // ---- a cell ------------------------------------------------------------------------------------
 
-// What is met before a case comes is met by a pool that is started for it. The ranks of a warm one
-// may still be on their way from the last case when its answer is here: they must not meet it then.
+// Faults before a case need a new pool. After an answer the ranks of a warm pool may still finish
+// the last case and must not meet the fault then.
 static void prepare(const struct cell *cell)
 {
     pid_t pids[CHILDREN_MAX];
@@ -102,7 +102,7 @@ static int hoard_ms(void)
     return on_gpus() ? HOARD_GPU_MS : HOARD_MS;
 }
 
-// True when the case was over before the rank came to the place.
+// True if the case ended before the rank reached the point.
 static bool cell_try(const struct cell *cell, int short_ms)
 {
     bool hang = is_hang(cell->kind), second = reaches_second(cell);
@@ -124,7 +124,7 @@ static bool cell_try(const struct cell *cell, int short_ms)
     return !met || !(first & expected(cell));
 }
 
-// A rank that keeps what it took is of no use to the next cell.
+// The next cell cannot use a rank that keeps the memory.
 static void clean_up(const struct cell *cell)
 {
     unlink(scene.order);
@@ -158,7 +158,7 @@ int main(int argc, char **argv)
                                               FAULT_BACKWARD, FAULT_REFERENCE, FAULT_REPORT,
                                               FAULT_REPORTED, FAULT_IDLE};
     _Static_assert(sizeof(points) / sizeof(points[0]) == FAULT_POINTS, "every state");
-    // A spare would meet the fault in place of the pool.
+    // A spare would meet the fault instead of the pool.
     static const struct cells cells = {"", points, FAULT_POINTS, "off", warm_up, cell_run};
     return cells_main(&cells, argc, argv);
 }

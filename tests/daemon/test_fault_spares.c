@@ -17,7 +17,7 @@
 
 // ---- the table ---------------------------------------------------------------------------------
 
-// What the first case is answered after the pool that worked was killed.
+// The answer to the first case after the working pool was killed.
 static int expected(const struct cell *cell)
 {
     bool idle = cell->point == FAULT_IDLE;
@@ -57,7 +57,7 @@ static bool status_take(struct wire_reply *reply)
     return false;
 }
 
-// Whether one pool works and one stands by, and both have nothing to do.
+// Whether there are one idle pool and one idle spare.
 static bool both_are_idle(void)
 {
     struct wire_reply reply;
@@ -101,7 +101,7 @@ static void order_await(void)
     }
 }
 
-// Deaths in all pools that the daemon has heard of.
+// Deaths of all pools, as the daemon reports them.
 static uint64_t deaths_told(void)
 {
     struct wire_reply reply;
@@ -130,7 +130,7 @@ static void cell_run(const struct cell *cell)
 {
     pid_t pids[CHILDREN_MAX];
     spare_await();
-    // Those of the pool that works were started first.
+    // The ranks of the working pool started first.
     if (children_list(pids) != 2 * RANKS) {
         trouble("a pool and its spare are not all that is there");
         return;
@@ -148,7 +148,7 @@ static void cell_run(const struct cell *cell)
             trouble("the pool that works has ended");
     ranks_end(pids, RANKS);
     answer_take("case after its death", case_send(limit_ms(cell)), expected(cell), NULL);
-    // A rank that keeps what it took is of no use to the next cell.
+    // The next cell cannot use a rank that keeps the memory.
     if (cell->kind == FAULT_KIND_HOARD || cell->kind == FAULT_KIND_LEAK)
         ranks_kill();
     both_up();

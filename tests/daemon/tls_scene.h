@@ -11,20 +11,20 @@
 extern struct daemon d;
 extern int port;
 extern char url[64];
-// Who signs; the daemon and a client with theirs; another who signs, whom nobody knows, and one
-// with his.
+// An authority with certificates of the daemon and a client; an unknown authority with a
+// certificate of another client.
 extern struct certificate ca, server, client, stranger, imposter;
 
 void tls_setup(void);
 void tls_teardown(void);
 
-// Clients have to have certificates; with it a token, or one of the two.
+// Clients need certificates, or a token, or both.
 void start(bool certificates, bool token);
 
-// A client that is let in.
+// An accepted client.
 extern const struct tls_client_options proper;
 
-// Shakes hands and greets.
+// Handshake and greeting.
 void open_greeted(struct tls_client *t, const struct tls_client_options *options);
 
 // The next reply: wire_reply_fini(); a request and its reply; the status of a reply.
@@ -32,10 +32,10 @@ struct wire_reply answer(struct tls_client *t);
 struct wire_reply ask(struct tls_client *t, const struct wire_request *request, const char *token);
 void expect(const struct tls_client_options *options, const char *token, enum status status);
 
-// The handshake fails, on the client's side or as the daemon wants it, and this is logged.
+// The handshake fails on the client's or the daemon's side, and the log has this text.
 void expect_no_handshake(const struct tls_client_options *options, const char *logged);
 
-// What nng says of a connection with this certificate and the key of that one.
+// nng's result for a connection with this certificate and that key.
 int nng_try(const struct certificate *own, const struct certificate *key);
 
 #endif
