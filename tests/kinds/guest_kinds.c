@@ -63,7 +63,7 @@ static int start(const struct cpattn_guest_place *place, char *text, size_t size
     return 0;
 }
 
-// What every rank has of a tensor.
+// The parts of a tensor of all ranks.
 struct gathered {
     char *data[RANKS_MAX];
     size_t bytes[RANKS_MAX];
@@ -94,7 +94,7 @@ static void block_pass(const struct cpattn_guest_place *place, struct gathered *
     }
 }
 
-// Ranks that have nothing may have no memory for it.
+// Ranks without a part may have no memory for it.
 static void bytes_put(void *to, const void *from, size_t bytes)
 {
     if (bytes > 0)

@@ -74,7 +74,7 @@ START_TEST(every_operation_passes_with_figures)
 }
 END_TEST
 
-// What is exact does not depend on who adds up first.
+// Exact results do not depend on the order of sums.
 START_TEST(integers_have_the_same_bits_with_every_algorithm)
 {
     struct collective c = usual();
@@ -214,8 +214,7 @@ START_TEST(a_rank_that_is_killed_is_the_root_cause)
 }
 END_TEST
 
-// A rank that stands still in the middle is named when the time is over, and nothing of the job is
-// left on the ranks that come after.
+// A rank that stops in the middle is named at the deadline, and the next ranks are not affected.
 START_TEST(a_rank_that_is_stopped_is_named_at_the_time_limit)
 {
     struct collective c = usual();

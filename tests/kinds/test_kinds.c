@@ -160,7 +160,7 @@ END_TEST
 
 // ---- faults ----
 
-// A sum that does not end by itself, under way.
+// Starts a sum that does not end.
 static struct call endless_begin(struct wire_request *request)
 {
     *request = sum_of(WORLD, 10);
@@ -259,7 +259,7 @@ START_TEST(kinds_in_turns_give_the_same_bits_on_the_same_ranks)
         ck_assert_uint_eq(job_digest(&d, &request), of_sum);
     }
     ck_assert_int_eq(daemon_rank_pid(&d, WORLD, 0), pid);
-    // The same request again is answered, and not run.
+    // The same request is answered again without a run.
     uint64_t passed = daemon_status(&d).passed;
     ck_assert_uint_eq(job_digest(&d, &request), of_sum);
     ck_assert_uint_eq(daemon_status(&d).passed, passed);

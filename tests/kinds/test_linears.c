@@ -38,7 +38,7 @@ static struct linear usual(void)
     return l;
 }
 
-// Only an mlp has what is between its layers.
+// Only an mlp has intermediate results.
 static struct linear of_layer(struct linear l, enum linear_layer layer)
 {
     l.layer = layer;

@@ -96,7 +96,7 @@ static uint64_t job_run(const struct random_job *job, const char *order)
     return digest;
 }
 
-// What changes no bit: another place in memory, a run before.
+// Another place in memory and an earlier run do not change results.
 static void job_vary(struct random_job *job)
 {
     if (job->spec.kind == &job_kind_collective) {

@@ -18,7 +18,7 @@ static struct daemon d;
 
 static void setup(void)
 {
-    // A spare would take descriptors of its own.
+    // A spare would use more descriptors.
     static const char *const arguments[] = {"--spares", "off", NULL};
     daemon_init(&d);
     daemon_start(&d, arguments);
@@ -42,7 +42,7 @@ static struct wire_request attention_of(void)
     return request;
 }
 
-// `runs` one behind the other.
+// `runs` jobs in sequence.
 static struct wire_request collective_of(int64_t count, int runs)
 {
     struct collective c;
@@ -75,7 +75,7 @@ static struct wire_request small_of(enum kind kind)
                               : attention_of();
 }
 
-// One that is caught under way.
+// A job that is long enough to be killed in it.
 static struct wire_request long_of(enum kind kind)
 {
     return kind == COLLECTIVE ? collective_of(1 << 20, 10000) : linear_of(2000, 10000);
@@ -107,7 +107,7 @@ START_TEST(each_rank_reports_once_by_its_number)
 }
 END_TEST
 
-// Kills a rank of a job under way, and expects it as the cause.
+// Kills a rank of a running job, which the answer must name.
 static void expect_cause(enum kind kind, int killed)
 {
     struct wire_request request = long_of(kind);
@@ -125,7 +125,7 @@ static void expect_cause(enum kind kind, int killed)
     wire_reply_fini(&reply);
 }
 
-// What is seen of the daemon from outside, with a warm pool and nothing to do.
+// Resources of the daemon with an idle pool.
 struct seen {
     int ranks, children, descriptors, threads;
     struct wire_status status;
@@ -163,7 +163,7 @@ START_TEST(a_failed_job_names_its_cause_and_leaves_nothing)
 }
 END_TEST
 
-// What the ranks themselves refuse does not end them: any kind comes next on the same processes.
+// Ranks survive a job that they refuse: the same processes run the next job of any kind.
 START_TEST(kinds_follow_each_other_on_the_same_ranks)
 {
     uint64_t digests[KINDS];

@@ -4,12 +4,12 @@
 
 #include "tests/mutations/diagnoses.h"
 
-// The kinds that are right.
+// The correct diagnoses.
 static const struct {
     const char *mutation;
     enum diagnosis_kind kinds[2];
 } names[] = {
-    // who sees whom
+    // masks
     {"MASK_OFF_BY_ONE", {DIAGNOSIS_MASK}},
     {"SWAP_CHUNKS", {DIAGNOSIS_SWAPPED_CHUNKS}},
     {"WINDOW_OFF_BY_ONE", {DIAGNOSIS_WINDOW}},
@@ -30,7 +30,7 @@ static const struct {
     {"TAIL_KEYS_DROPPED", {DIAGNOSIS_MISSING_KEYS}},
     {"KEY_DROPPED", {DIAGNOSIS_MISSING_KEYS}},
     {"BIAS_ROW_SHIFTED", {DIAGNOSIS_BIAS}},
-    // what is computed step by step
+    // computation of the steps
     {"DROP_STEP", {DIAGNOSIS_MISSING_KEYS}},
     {"STALE_SLOT", {DIAGNOSIS_STALE_KEYS}},
     {"LSE_PARTIAL", {DIAGNOSIS_LSE}},
@@ -50,7 +50,7 @@ static const struct {
     {"D_TOO_EARLY", {DIAGNOSIS_DELTA}},
     {"OUT_TOO_EARLY", {DIAGNOSIS_MISSING_KEYS, DIAGNOSIS_MERGE}},
     {"DKV_TOO_EARLY", {DIAGNOSIS_MISSING_PART}},
-    // what travels where
+    // messages
     {"DK_WRONG_OWNER", {DIAGNOSIS_WRONG_OWNER}},
     {"GATHER_WRONG_OWNER", {DIAGNOSIS_WRONG_OWNER}},
     {"A2A_WRONG_HEADS", {DIAGNOSIS_HEADS}},
@@ -60,7 +60,7 @@ static const struct {
     {"OUT_HOME_TURNED", {DIAGNOSIS_HEADS}},
     {"LSE_HOME_TURNED", {DIAGNOSIS_HEADS}},
     {"DQ_HOME_TURNED", {DIAGNOSIS_HEADS}},
-    // what rows begin with, sinks, bias and the largest logit
+    // initial values, sinks, bias and the largest logit
     {"SINK_DROPPED", {DIAGNOSIS_SINK}},
     {"EMPTY_ROW_FINITE", {DIAGNOSIS_EMPTY_ROW}},
     {"PADDING_NOT_ZERO", {DIAGNOSIS_PADDING, DIAGNOSIS_EMPTY_ROW}},

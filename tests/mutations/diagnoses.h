@@ -7,7 +7,7 @@
 
 #include "judge/diagnosis.h"
 
-// Whether the kind is one of those that are right for the mutation, which must be known.
+// Whether the kind of diagnosis is correct for the mutation, which must be known.
 bool diagnosis_expected(const char *mutation, enum diagnosis_kind kind);
 
 #endif

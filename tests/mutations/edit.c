@@ -145,7 +145,7 @@ struct op edit_exchange(const struct op *like)
     return beside(like, OP_EXCHANGE);
 }
 
-// The operation's transfers move to the end of the plan's, where there is room for one more.
+// Moves the operation's transfers to the end of the plan's, where there is room for one more.
 void edit_transfer(struct plan *plan, int32_t op, struct transfer transfer)
 {
     struct op *exchange = &plan->ops[op];
@@ -169,7 +169,7 @@ static bool sees_any(const struct slice *s, int64_t i)
     return begin < end;
 }
 
-// Takes off what sees nothing and what nothing sees; false when nothing is left.
+// Removes queries without keys and keys without queries; false if nothing is left.
 static bool trim(const struct cp_case *c, struct slice *s)
 {
     for (; s->q_len > 0 && !sees_any(s, 0); s->q_len--) {

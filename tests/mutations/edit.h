@@ -11,49 +11,49 @@
 
 typedef bool match_fn(const struct plan *plan, const struct op *op);
 
-// Whether a region is not empty and its buffer has this name, but for what is behind a dot.
+// Whether a region is not empty and its buffer has this name, ignoring a dot and what follows it.
 bool edit_is(const struct plan *plan, const struct region *r, const char *name);
-// The same of the beginning of the name.
+// The same for a prefix of the name.
 bool edit_begins(const struct plan *plan, const struct region *r, const char *name);
 
-// Whether keys and values go round a ring.
+// Whether keys and values travel around a ring.
 bool edit_is_ring(const struct plan *plan);
 int edit_ring_size(const struct plan *plan);
 
 bool edit_is_attend(const struct op *op);
-// The team whose keys an attend operation takes, and whether it is another than the rank's own.
+// The team of the keys of an attend operation, and whether it is another than the rank's own.
 struct team edit_source(const struct plan *plan, const struct op *op);
 bool edit_is_remote(const struct plan *plan, const struct op *op);
 
-// The first operation that matches at or behind `from`, or the last one of all; -1: none.
+// The first matching operation from `from` on, or the last of all; -1: none.
 int32_t edit_find(const struct plan *plan, match_fn *match, int32_t from);
 int32_t edit_find_last(const struct plan *plan, match_fn *match);
 
 // ---- changing ----
 
-// Takes an operation out. It keeps its place until edit_finish(), without matching anything.
+// Removes an operation. Until edit_finish() it keeps its place, and matches nothing.
 void edit_drop(struct op *op);
-// Takes out all that match; false where there are none.
+// Removes all matching operations; false if there are none.
 bool edit_drop_all(struct plan *plan, match_fn *match);
 
-// Puts an operation in before number `at`; those behind it move. Moves the array of operations.
+// Inserts an operation before number `at`. Reallocates the array of operations.
 void edit_insert(struct plan *plan, int32_t at, struct op op);
 // Moves operation `from` to before number `at`.
 void edit_move(struct plan *plan, int32_t from, int32_t at);
 
-// A new buffer, whole.
+// A new buffer, as a region.
 struct region edit_buffer(struct plan *plan, const char *name, int64_t bytes);
 
-// Operations as they would be beside `like`: of its phase and step.
+// New operations with the phase and step of `like`.
 struct op edit_fill(const struct op *like, struct region destination, float value);
 struct op edit_add(const struct op *like, struct region source, struct region destination);
-// Without transfers; edit_transfer() adds one to the operation that was put into the plan last.
+// Without transfers; edit_transfer() adds one to the last inserted operation.
 struct op edit_exchange(const struct op *like);
 void edit_transfer(struct plan *plan, int32_t op, struct transfer transfer);
 
 // ---- rectangles ----
 
-// A span of queries that meets a span of keys of its sequence, before it becomes a slice.
+// A span of queries with a span of keys of its sequence, before it becomes a slice.
 struct rectangle {
     const struct cp_case *c;
     int rank;
@@ -63,15 +63,15 @@ struct rectangle {
     struct case_band band;
 };
 
-// False: it is right as it is. A rectangle without queries or keys is no slice.
+// False: unchanged. A rectangle without queries or keys gives no slice.
 typedef bool rectangle_fn(struct rectangle *r);
 
-// Makes the slices of all attend operations anew. False where nothing has changed.
+// Builds the slices of all attend operations again. False if nothing changed.
 bool edit_rectangles(struct plan *plan, rectangle_fn *change);
 
 // ---- the end ----
 
-// The plan that the builder makes of the operations, with waits that fit them.
+// Completes the plan with the waits of its operations.
 void edit_finish(struct plan **plan);
 
 #endif

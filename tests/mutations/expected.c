@@ -112,7 +112,7 @@ void variant_case(int variant, enum case_inputs inputs, struct cp_case *c)
 #define MAXIMUM (UINT32_C(1) << TENSOR_MAX_LOGIT)
 
 #define GRADIENTS  (DQ | DK | DV)
-// Whoever sees other keys, or sees them otherwise, gets all of these wrong.
+// Other keys or masks change all of these.
 #define EVERYTHING (OUT | LSE | GRADIENTS)
 
 #define SHOWS(name, cases, tensors, more)                                                          \
@@ -125,7 +125,7 @@ void variant_case(int variant, enum case_inputs inputs, struct cp_case *c)
     }
 
 const struct expectation expectations[] = {
-    // who sees whom
+    // masks
     SHOWS("MASK_OFF_BY_ONE", MASKED, EVERYTHING, 0),
     SHOWS("SWAP_CHUNKS", MASKED, EVERYTHING, 0),
     SHOWS("WINDOW_OFF_BY_ONE", ON(WINDOW), EVERYTHING, 0),
@@ -147,7 +147,7 @@ const struct expectation expectations[] = {
     SHOWS("TAIL_KEYS_DROPPED", ON(UNEVEN), EVERYTHING, 0),
     SHOWS("KEY_DROPPED", PLAIN, EVERYTHING, 0),
     SHOWS("BIAS_ROW_SHIFTED", ON(BIAS_OWN), EVERYTHING | DBIAS, 0),
-    // what is computed step by step
+    // computation of the steps
     SHOWS("DROP_STEP", PLAIN, EVERYTHING, 0),
     SHOWS("STALE_SLOT", PLAIN, EVERYTHING, 0),
     SHOWS("LSE_PARTIAL", PLAIN, GRADIENTS, 0),
@@ -168,7 +168,7 @@ const struct expectation expectations[] = {
     SHOWS("OUT_TOO_EARLY", PLAIN | ON(GATHER), OUT, 0),
     SHOWS("DKV_TOO_EARLY", PLAIN | ON(GATHER), DK | DV, 0),
     SHOWS("DKV_TOO_EARLY", ON(ULYSSES), DV, 0), // which is added last
-    // what travels where
+    // messages
     SHOWS("DK_WRONG_OWNER", PLAIN, DK | DV, 0),
     SHOWS("GATHER_WRONG_OWNER", ON(GATHER), DK | DV, 0),
     SHOWS("A2A_WRONG_HEADS", ON(ULYSSES) | ON(HIERARCHICAL), EVERYTHING, 0),
@@ -180,7 +180,7 @@ const struct expectation expectations[] = {
     SHOWS("OUT_HOME_TURNED", ON(ULYSSES) | ON(HIERARCHICAL), OUT, 0),
     SHOWS("LSE_HOME_TURNED", ON(ULYSSES) | ON(HIERARCHICAL), LSE, 0),
     SHOWS("DQ_HOME_TURNED", ON(ULYSSES) | ON(HIERARCHICAL), DQ, 0),
-    // what rows begin with, sinks, bias and the largest logit
+    // initial values, sinks, bias and the largest logit
     SHOWS("SINK_DROPPED", ON(SINKS), EVERYTHING | DSINK, 0),
     SHOWS("EMPTY_ROW_FINITE", ON(EMPTY_ROWS), LSE, 0),
     SHOWS("PADDING_NOT_ZERO", ON(PADDED), OUT, 0),
@@ -199,7 +199,7 @@ const struct expectation expectations[] = {
     SHOWS("DBIAS_TWICE", ON(BIAS_SHARED), DBIAS, 0),
     SHOWS("DBIAS_TWO_ZEROED", ON(BIAS_SHARED), DBIAS, 0),
     SHOWS("MAX_STEP_LOST", ON(SINKS), MAXIMUM, 0),
-    // what the checker alone has to see
+    // only for the checker
     REFUSED("SLOTS_SHARED", ON(PLAIN_CAUSAL_4), "nothing orders them"),
     REFUSED("MESSAGE_SHORT", PLAIN | ON(GATHER), "which receives"),
     REFUSED("EXCHANGE_MISSING", PLAIN | ON(GATHER) | ON(ULYSSES), ""),

@@ -5,7 +5,7 @@
 
 #include "plan/case.h"
 
-// The first four are the plain ones, the others have what only they have.
+// The first four are plain; each of the others has one special feature.
 enum {
     PLAIN_CAUSAL,
     PLAIN_FULL,
@@ -42,7 +42,7 @@ struct expectation {
     const char *mutation;
     uint32_t variants; // bit 1 << variant
     uint32_t shows;    // bit 1 << tensor (common/report.h): breaks a rule on some rank, if there is
-                       // such a tensor; no other one does
+                       // such a tensor; no other case has
     uint32_t may;      // but for these, where it hangs on the numbers
     const char *refused; // BY_CHECKER: part of the checker's sentence
 };

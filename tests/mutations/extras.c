@@ -23,7 +23,7 @@ static bool starts_out(const struct plan *plan, const struct op *op)
     return fills(plan, op, "o_sum");
 }
 
-// All that match begin with `value` instead of what they should.
+// All matching fills use `value`.
 static bool start_with(struct plan *plan, match_fn *match, float value)
 {
     bool any = false;
@@ -143,7 +143,7 @@ static bool delivers_out(const struct plan *plan, const struct op *op)
     return delivers(plan, op, BUFFER_OUT);
 }
 
-// A rank without work leaves its output alone.
+// A rank without work does not write its output.
 bool masked_rank_unwritten(struct plan *plan)
 {
     return edit_find(plan, attends_forward, 0) < 0 && edit_drop_all(plan, delivers_out);
@@ -154,7 +154,7 @@ bool lse_unstarted(struct plan *plan)
     return edit_drop_all(plan, starts_lse);
 }
 
-// Whether query i, or key j, of a sequence has anybody on the other side.
+// Whether query i, or key j, of a sequence has any visible pair.
 static bool query_sees(const struct cp_case *c, int32_t sequence, int64_t i)
 {
     struct case_band band = case_band(c, sequence);
@@ -173,7 +173,7 @@ static bool key_is_seen(const struct cp_case *c, int32_t sequence, int64_t j)
     return false;
 }
 
-// The first row of the rank without anybody on the other side; -1: there is none.
+// The first row of the rank without a visible pair; -1: none.
 static int64_t lonely_row(const struct plan *plan, enum shard_side side)
 {
     const struct cp_case *c = &plan->c;
@@ -237,7 +237,7 @@ static bool is_backward(const struct plan *plan, const struct op *op)
     return op->phase == PHASE_BACKWARD;
 }
 
-// Behind operation `at`: all of a region becomes larger by ln 2.
+// After operation `at`: adds ln 2 to a region.
 static void add_ln2(struct plan *plan, int32_t at, struct region region)
 {
     struct op like = plan->ops[at];

@@ -23,7 +23,7 @@ static bool carries_gradients(const struct plan *plan, const struct transfer *t)
     return edit_begins(plan, &t->send, "dkv_part") || edit_begins(plan, &t->receive, "dkv_arrived");
 }
 
-// What should go the last hop stays where it is.
+// Omits the last hop.
 bool dk_wrong_owner(struct plan *plan)
 {
     int32_t hop = edit_find(plan, is_last_hop, 0);
@@ -40,7 +40,7 @@ bool dk_wrong_owner(struct plan *plan)
 
 // ---- all-gather ----
 
-// The memory that the part for another rank has, but for the one that is sent first.
+// Wrong memory for the parts of all ranks but the first.
 bool gather_wrong_owner(struct plan *plan)
 {
     int32_t sent = -1;
@@ -102,7 +102,7 @@ static void turn_receives(struct transfer *transfers, int count)
     transfers[count - 1].receive = first;
 }
 
-// What comes home from the members lies where that of the next one should.
+// Results from a member are stored at the place of the next member's.
 static bool home_turned(struct plan *plan, const char *name)
 {
     int size = team_size(&plan->c);
@@ -137,7 +137,7 @@ bool dq_home_turned(struct plan *plan)
 
 // ---- the ring, once more ----
 
-// Takes an operation's transfers away, those of a struct on the stack that the caller gives.
+// Removes the transfers of an operation.
 static int take_transfers(struct plan *plan, struct op *op, struct transfer *taken)
 {
     int count = op->transfer_count;
@@ -149,7 +149,7 @@ static int take_transfers(struct plan *plan, struct op *op, struct transfer *tak
 
 #define TRANSFERS_MAX 8
 
-// K or V of a region that holds both.
+// K or V of a region with both.
 static struct region half_of(const struct plan *plan, struct region both, bool values)
 {
     const struct cp_case *c = &plan->c;
@@ -195,7 +195,7 @@ static struct region some_rows(struct region tensor, int64_t rows, bool second)
                   : region_part(tensor, 0, first * row);
 }
 
-// As some_rows(), but the half that arrives first goes behind the other.
+// As some_rows(), but the halves are exchanged.
 static struct region other_rows(struct region tensor, int64_t rows, bool second)
 {
     struct region part = some_rows(tensor, rows, second);
@@ -247,7 +247,7 @@ bool ring_reversed(struct plan *plan)
 
 // ---- what the checker sees ----
 
-// One slot for what is sent and what arrives.
+// One slot for sent and received data.
 bool slots_shared(struct plan *plan)
 {
     int32_t slots[2] = {-1, -1};

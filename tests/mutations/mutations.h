@@ -15,9 +15,9 @@
 #include "common/mutation.h"
 #include "tests/mutations/changes.h"
 
-// Who notices: the verdict; the plan checker, so that no rank need run such a plan; the checker and
-// the verdict in some explored order, as only waits are changed; the digests of two runs; or a rank
-// that counts what was compared.
+// What detects the mutation: the verdict; the plan checker, before any run; for changed waits the
+// checker, and the verdict in some explored order; the digests of two runs; or a rank that counts
+// compared elements.
 enum noticed { BY_VERDICT, BY_CHECKER, BY_ORDERS, BY_DIGESTS, BY_COUNT };
 
 struct mutation {
@@ -31,22 +31,22 @@ struct mutation {
 extern const struct mutation mutations[];
 extern const int mutations_count;
 
-// Ends the program where there is none of that name.
+// Ends the program if the name is unknown.
 const struct mutation *mutation_find(const char *name);
 
-// Sets one, NULL: none. Processes keep what they were forked with.
+// Sets the mutation, NULL: none. Forked processes keep theirs.
 void mutation_set(const struct mutation *mutation);
 const struct mutation *mutation_current(void);
 const char *mutation_name(const struct mutation *mutation); // "NONE" of NULL
 
-// Makes the change of a plan, whose waits then fit it; false where it makes no difference to the
-// rank. Of a mutation that is compiled in: false.
+// Changes a plan and completes its waits; false if the plan of the rank does not change, or the
+// mutation is compiled in.
 bool mutation_apply(const struct mutation *mutation, struct plan **plan);
 
-// How many of the plans created since mutation_set() the mutation has changed.
+// Number of plans that the mutation changed since mutation_set().
 int mutation_plans_changed(void);
 
-// Which operation of which rank's plan WAIT_LEFT_OUT is about.
+// The operation and rank of WAIT_LEFT_OUT.
 struct mutation_place {
     int rank, op;
 };

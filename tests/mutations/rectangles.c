@@ -191,7 +191,7 @@ bool window_forward_only(struct plan *plan)
 
 // ---- which queries ----
 
-// Where the same chunk of another rank begins, less where this one begins.
+// The begin of another rank's chunk minus the begin of this one.
 static int64_t distance_to(const struct rectangle *r, int other)
 {
     int64_t occupied = case_occupied(r->c, SIDE_Q, r->q.sequence), own_begin, other_begin, end;

@@ -63,7 +63,7 @@ bool stale_slot(struct plan *plan)
 
 // ---- backward ----
 
-// Before the backward attention of step 1 what dQ has so far is overwritten.
+// Overwrites dQ before the backward attention of step 1.
 static bool is_backward_step_1(const struct plan *plan, const struct op *op)
 {
     return edit_is_ring(plan) && op->kind == OP_ATTEND_BACKWARD && op->step == 1;
@@ -89,7 +89,7 @@ bool drop_dkv_add(struct plan *plan)
     return edit_drop_all(plan, adds_arrived_at_step_1);
 }
 
-// The first halves of dK and of dV, which lie one behind the other.
+// The first halves of dK and dV, which are adjacent.
 bool hop_drops_chunk(struct plan *plan)
 {
     int32_t at = edit_find(plan, adds_arrived_at_step_1, 0);
@@ -106,7 +106,7 @@ bool hop_drops_chunk(struct plan *plan)
     return true;
 }
 
-// Backward reads copies of what the LSE was after the own keys.
+// Backward reads a copy of the LSE after the rank's own keys.
 bool lse_partial(struct plan *plan)
 {
     bool any = false;
@@ -137,7 +137,7 @@ static bool adds_part(const struct plan *plan, const struct op *op)
     return op->kind == OP_ADD && edit_begins(plan, &op->operand[UNARY_SOURCE], "dkv_home");
 }
 
-// Every other plan of a process has them the other way round.
+// Every second plan of a process has them in reverse order.
 bool adds_change_places(struct plan *plan)
 {
     static unsigned int turns;
@@ -215,7 +215,7 @@ bool stale_ring_kv(struct plan *plan)
     return any;
 }
 
-// The transfers that make of a tensor [rows][heads][width bytes] one [heads][rows][width].
+// The transfers that transpose a tensor [rows][heads][width bytes] to [heads][rows][width].
 static void transpose(struct plan *plan, int32_t exchange, struct region from, struct region to,
                       int64_t heads, int64_t width)
 {
@@ -300,7 +300,7 @@ static bool delivers_dkv(const struct plan *plan, const struct op *op)
     return op->kind == OP_CONVERT && to->bytes > 0 && plan->buffers[to->buffer].role == BUFFER_DKV;
 }
 
-// The sum is added to itself, by way of a copy, until there is one for each rank.
+// Adds the sum to itself, through a copy, until there is one for each rank.
 bool world_factor(struct plan *plan)
 {
     int32_t end = edit_find(plan, delivers_dkv, 0);
@@ -336,7 +336,7 @@ static bool delivers_out(const struct plan *plan, const struct op *op)
     return op->kind == OP_CONVERT && to->bytes > 0 && plan->buffers[to->buffer].role == BUFFER_OUT;
 }
 
-// Moves the first that matches to before the last of the others, if that is before it.
+// Moves the first matching operation before the last of the others, if that is earlier.
 static bool move_before(struct plan *plan, match_fn *match, match_fn *others)
 {
     int32_t from = edit_find(plan, match, 0), at = edit_find_last(plan, others);
@@ -385,10 +385,10 @@ static bool is_convert(const struct plan *plan, const struct op *op)
     return op->kind == OP_CONVERT;
 }
 
-// How long a row is an operation does not know; one of the least common head dimension will do.
+// The operation has no row length; the smallest usual head dimension suffices.
 #define ROW 64
 
-// Behind each conversion another one, of zeros over the end of what was converted.
+// After each conversion, overwrites the end of its result with zeros.
 bool convert_truncates(struct plan *plan)
 {
     int element = case_element_bytes(&plan->c);

@@ -6,7 +6,7 @@
      MUTATION_##name < MUTATION_VERIFY_SKIPS_CHUNK ? BY_VERDICT : BY_COUNT},
 
 const struct mutation mutations[] = {
-    // who sees whom
+    // masks
     {"MASK_OFF_BY_ONE", "the causal mask admits one key too many", .change = mask_off_by_one},
     {"SWAP_CHUNKS", "the two chunks of a remote rank are taken in the wrong order",
      .change = swap_chunks},
@@ -43,7 +43,7 @@ const struct mutation mutations[] = {
     {"KEY_DROPPED", "one key is dropped, the last of the first chunk", .change = key_dropped},
     {"BIAS_ROW_SHIFTED", "the bias of remote keys is that of the query before",
      .change = bias_row_shifted},
-    // what is computed step by step
+    // computation of the steps
     {"DROP_STEP", "one remote ring step is not attended", .change = drop_step},
     {"STALE_SLOT", "a step attends the KV slot of the step before", .change = stale_slot},
     {"LSE_PARTIAL", "backward uses the LSE of the first step instead of the final one",
@@ -78,7 +78,7 @@ const struct mutation mutations[] = {
      .change = dkv_too_early},
     {"ROWDOT_ZERO", "D = rowsum(dO * O) is left at zero", .change = rowdot_zero},
     {"CONVERT_TRUNCATES", "the output conversion zeroes the last row", .change = convert_truncates},
-    // what travels where
+    // messages
     {"DK_WRONG_OWNER", "the dK and dV contributions go home one hop short",
      .change = dk_wrong_owner},
     {"GATHER_WRONG_OWNER", "a part of dK and dV goes to the owner after the right one",
@@ -95,7 +95,7 @@ const struct mutation mutations[] = {
      .change = lse_home_turned},
     {"DQ_HOME_TURNED", "all-to-all: the heads of dQ come home in each other's places",
      .change = dq_home_turned},
-    // what rows begin with, sinks, bias and the largest logit
+    // initial values, sinks, bias and the largest logit
     {"SINK_DROPPED", "the sink is left out of the denominator", .change = sink_dropped},
     {"EMPTY_ROW_FINITE", "the LSE of a row that sees nothing is a number",
      .change = empty_row_finite},
@@ -122,7 +122,7 @@ const struct mutation mutations[] = {
     {"DBIAS_TWO_ZEROED", "two elements of the bias's gradient are lost",
      .change = dbias_two_zeroed},
     {"MAX_STEP_LOST", "the largest logit leaves remote keys out", .change = max_step_lost},
-    // what the checker alone has to see
+    // only for the checker
     {"SLOTS_SHARED", "keys arrive where others are being attended", .change = slots_shared,
      .noticed = BY_CHECKER},
     {"MESSAGE_SHORT", "a rank sends less than is received", .change = message_short,

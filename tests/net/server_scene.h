@@ -25,31 +25,31 @@ struct told {
 extern struct ev_loop *loop;
 extern struct server *server;
 
-// What the handler was told, in order.
+// The calls of the handler, in order.
 extern struct told told[REQUESTS_MAX];
 extern int told_count;
 extern uint32_t gone[64];
 extern int gone_count;
 extern bool echo; // it answers at once
 
-// Until one fails; negative: none does. Nothing of Check's may be called while it is set.
+// Allocations until one fails; negative: none fails. Do not call Check while it is set.
 extern int allocations_left;
 
-// Before and after each test: the loop and a folder, the end of the server.
+// Before and after each test.
 void scene_setup(void);
 void scene_teardown(void);
 
-// Without a limit of one user's own, and with it; all connections here are one user's.
+// Without and with a limit for each user; all connections belong to one user.
 void server_begin(int requests_max, int clients_max);
 void server_begin_shared(int requests_max, int clients_max, int user_clients_max);
 
-// Runs the loop so many times without waiting.
+// Runs the loop this many times without waiting.
 void rounds(int count);
 
-// Runs the loop until this many requests were told (connections were gone), and a little on.
+// Runs the loop until this many requests arrived (connections ended), and a little longer.
 void await(const int *count, int expected);
 
-// A tick after others at their usual pace, so that the server does not think that it was late.
+// A tick after the usual ones, so that the server does not detect a delay.
 void tick_at(uint64_t now_ns);
 
 // Ends the exchange of the i-th request.
@@ -60,10 +60,10 @@ void told_drop(int i);
 int client_connect(void);
 int client_greet(void);
 
-// Sends all of it, while the server runs.
+// Sends all bytes while the server runs.
 void client_send(int fd, const void *data, size_t size);
 
-// Reads so much, while the server runs; false when the connection ends before that.
+// Reads this many bytes while the server runs; false if the connection ends first.
 bool client_read(int fd, void *data, size_t size);
 
 // A frame with a request of this number and text; returns its size.
@@ -76,7 +76,7 @@ void client_expect(int fd, uint8_t number, const char *text);
 // Whether the connection has ended and nothing is left to read.
 bool client_closed(int fd);
 
-// Somebody new gets an answer.
+// A new client gets an answer.
 void assert_served(void);
 
 #endif

@@ -180,7 +180,7 @@ START_TEST(test_late)
     uint64_t began_ns = clock_now_ns();
     tick_at(began_ns + 9 * NS_PER_S);
     ck_assert_int_eq(gone_count, 0);
-    // A loop that stood still blames nobody.
+    // After a stall of the loop no connection is closed for slowness.
     server_tick(server, began_ns + 11 * NS_PER_S);
     ck_assert_int_eq(gone_count, 0);
     tick_at(began_ns + 11 * NS_PER_S);
@@ -194,7 +194,7 @@ START_TEST(test_late)
 }
 END_TEST
 
-// A byte now and then buys no time: a frame has what it has from its first byte.
+// Single bytes do not extend the time limit of a frame, which begins with its first byte.
 START_TEST(test_dripping)
 {
     static const uint8_t frame[] = "\1\0\0\0\0\0\0\0\x10\x80\0\0\1 and so on";
@@ -217,7 +217,7 @@ START_TEST(test_dripping)
 }
 END_TEST
 
-// Who writes no more is gone, as one that is dead would be.
+// A client that shuts down its sending side counts as gone.
 START_TEST(test_half_closed)
 {
     server_begin(8, 8);
@@ -263,7 +263,7 @@ static void descriptors_send(int fd, const void *data, size_t size)
     ck_assert_int_eq(sendmsg(fd, &message, MSG_NOSIGNAL), (ssize_t)size);
 }
 
-// Descriptors that are sent along are not taken, and the request is served as any other.
+// Descriptors in a message are ignored, and the request is served.
 START_TEST(test_descriptors_sent_along)
 {
     uint8_t bytes[64];
@@ -279,7 +279,7 @@ START_TEST(test_descriptors_sent_along)
 }
 END_TEST
 
-// What is sent out of band is no part of the stream.
+// Out-of-band data is not part of the stream.
 START_TEST(test_out_of_band)
 {
     uint8_t bytes[64];
@@ -313,7 +313,7 @@ END_TEST
 
 // ---- memory ------------------------------------------------------------------------------------
 
-// Whichever allocation fails costs at most the connection it was for.
+// A failed allocation ends at most its own connection.
 START_TEST(test_memory_is_short)
 {
     static uint8_t reply[REPLY_BYTES_MAX];

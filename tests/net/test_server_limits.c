@@ -52,7 +52,7 @@ START_TEST(test_requests_in_all)
 }
 END_TEST
 
-// Who has nothing to give back is read again too, once another has.
+// A connection without stored replies is also read again, when another one frees memory.
 START_TEST(test_requests_in_all_by_one_hold_another)
 {
     server_begin(50, 8);
@@ -162,7 +162,7 @@ START_TEST(test_replies_in_all_are_bounded)
         client_flood(fds[i], EACH + (i == 2));
         await(&told_count, EACH * (i + 1) + (i >= 2));
     }
-    // The third keeps most when the last replies come.
+    // The third connection has the most stored bytes when the last replies come.
     for (int i = 0; i < told_count; i++)
         told_reply(i, reply, sizeof(reply));
     await(&gone_count, 1);
@@ -211,7 +211,7 @@ START_TEST(test_no_descriptors)
     none.rlim_cur = (rlim_t)fd + 1;
     ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &none), 0);
     rounds(1);
-    // Who waits does not keep the loop awake: each round is one sleep.
+    // Waiting connections do not keep the loop busy: each iteration sleeps once.
     unsigned before = ev_iteration(loop);
     for (int i = 0; i < 3; i++)
         ev_run(loop, EVRUN_ONCE);
@@ -240,7 +240,7 @@ static void client_fill(int fd, int count)
 START_TEST(test_flood_does_not_block_other_clients)
 {
     server_begin(REQUESTS_MAX, 8);
-    // Whichever end the turns begin at.
+    // For both orders of turns.
     int before = client_greet(), flood = client_greet(), after = client_greet();
     client_ask(flood, 0, "flood"); // to know its number
     await(&told_count, 1);

@@ -43,7 +43,7 @@ START_TEST(connections_of_one_user_come_in_order)
 }
 END_TEST
 
-// However many connections one has.
+// For any number of connections of one client.
 START_TEST(users_take_turns)
 {
     for (int i = 0; i < 40; i++)
@@ -94,7 +94,7 @@ START_TEST(handshakes_can_be_left_out)
 }
 END_TEST
 
-// A connection that is closed takes itself off.
+// A closed connection leaves the list.
 START_TEST(removed_nodes_leave_no_group)
 {
     for (uint64_t user = 0; user < 3 * TURN_CLASSES * CLIENTS_MAX; user++) {
@@ -143,7 +143,7 @@ START_TEST(handshakes_at_a_time_are_bounded)
 }
 END_TEST
 
-// One host with more than its share does not hold others up.
+// A host above its share does not delay others.
 START_TEST(handshakes_of_a_host_are_bounded)
 {
     struct shakes s;
@@ -152,7 +152,7 @@ START_TEST(handshakes_of_a_host_are_bounded)
     for (int i = 0; i < SHAKES_MAX; i++)
         ck_assert_int_eq(shakes_begin(&s, &shaking[i]), i < SHAKES_HOST_MAX);
     ck_assert(shakes_begin(&s, &shaking[SHAKES_MAX]));
-    // One that waited and goes makes no room.
+    // The end of a waiting connection frees no room.
     ck_assert_ptr_null(shakes_end(&s, &shaking[SHAKES_HOST_MAX]));
     ck_assert_ptr_null(shakes_end(&s, &shaking[SHAKES_MAX]));
     ck_assert_ptr_eq(shakes_end(&s, &shaking[0]), &shaking[SHAKES_HOST_MAX + 1]);

@@ -13,42 +13,42 @@
 struct hosts {
     struct daemon daemon;
     const char *scheme; // where agents come in; NULL: "tcp://127.0.0.1"
-    // Further ones; NULL ends them.
+    // Further arguments, ended by NULL.
     const char *daemon_options[HOSTS_OPTIONS_MAX + 1], *agent_options[HOSTS_OPTIONS_MAX + 1];
     int port;            // where agents come in
     pid_t agents[HOSTS]; // 0: none
     char token[128], other_token[128];
 };
 
-// Two free TCP ports differ; somebody else may take one before it is used.
+// Free TCP ports, each call another one; another process may take it before it is used.
 int hosts_free_port(void);
 
 // Starts the daemon, without agents.
 void hosts_start(struct hosts *h);
 
-// Starts the agent of a host that reaches the daemon at this port, with a file of a secret; and
-// waits until the daemon has welcomed it.
+// Starts the agent of a host, with this port of the daemon and a token file; waits until the daemon
+// has accepted it.
 void hosts_agent_spawn(struct hosts *h, int host, int port, const char *token_file);
 void hosts_agent_start(struct hosts *h, int host);
 
-// Waits until a file, or the daemon's log, has so many lines with the text.
+// Waits until a file, or the daemon's log, has this many lines with the text.
 void hosts_await_text(const char *path, const char *text, int count);
 void hosts_await_logged(const struct hosts *h, const char *text, int count);
 
 // A signal to an agent; SIGKILL also waits for its end.
 void hosts_agent_signal(struct hosts *h, int host, int number);
 
-// Rank processes of a host, and the process of one of them (0: there is none).
+// Number of rank processes of a host, and the pid of one of them (0: none).
 int hosts_rank_count(const struct hosts *h, int host);
 pid_t hosts_rank_pid(const struct hosts *h, int host, int world_size, int rank);
 
-// How many lines of a file have the text.
+// Number of lines of a file with the text.
 int hosts_lines_count(const char *path, const char *text);
 
-// Stops all; nothing may be left.
+// Stops all processes and checks that nothing is left.
 void hosts_stop(struct hosts *h);
 
-// A case over so many hosts, small and long.
+// A small and a long case on this many hosts.
 struct wire_request hosts_request(int world_size, int nodes);
 struct wire_request hosts_request_long(int world_size, int nodes);
 void hosts_run_and_pass(struct hosts *h, int world_size, int nodes);

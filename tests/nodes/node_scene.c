@@ -27,7 +27,7 @@ static const char *const names[NODES] = {"", "b", "c"};
 struct node_scene node_scene;
 #define scene node_scene
 
-// True while what is waited for may still come.
+// True until the time limit of a wait.
 static bool go_on(int *waited_us)
 {
     usleep(PAUSE_US);
@@ -79,7 +79,7 @@ static bool node_wire(int node)
            command("nsenter -t %d -n ip link set eth0 up", pid);
 }
 
-// This process, and so the daemon, is on the bridge.
+// Connects this process, and so the daemon, to the bridge.
 static bool network_make(void)
 {
     bool made = unshare(CLONE_NEWNET) == 0 && command("ip link set lo up") &&
@@ -499,7 +499,7 @@ static bool shared_memory_is_clean(void)
     return clean;
 }
 
-// With SIGTERM, as it should; a process that does not is killed, which is not good.
+// With SIGTERM; a process that does not end is killed, which is an error.
 static bool node_end(int node)
 {
     int status = -1, waited = 0;

@@ -15,7 +15,7 @@
 #define NODES       3  // the daemon's own is 0
 #define WORLD       6  // two ranks on each
 #define RANKS       10 // those, and a pool of four on two
-// Far beyond what anything takes.
+// Much longer than any wait of a passing test.
 #define PATIENCE_MS 30000
 #define PAUSE_US    2000
 
@@ -32,9 +32,9 @@ extern struct node_scene {
     long log_begin; // of what the current cell has logged
 } node_scene;
 
-// Starts all; with a pool of six and one of four. False: namespaces cannot be made.
+// Starts everything, with a pool of six ranks and one of four. False: namespaces are not available.
 bool scene_begin(bool cables);
-// Ends all; nothing may be left: gives back whether.
+// Ends everything; returns whether nothing is left.
 bool scene_end(void);
 
 void daemon_begin(void);
@@ -43,7 +43,7 @@ void agent_begin(int node);
 void agent_reap(int node);
 void cable_set(int node, bool whole);
 
-// Waits until the daemon has logged this so many times since the cell began.
+// Waits until the daemon has logged this text a number of times since the begin of the cell.
 void log_await(const char *text, int count);
 void log_mark(void);
 
@@ -53,7 +53,7 @@ pid_t rank_pid(int rank);
 int ranks_on(int node);
 int ranks_anywhere(void);
 void ranks_await(int count);
-// Ends the ranks of all hosts, as if one had died.
+// Ends the ranks of all hosts, as after the death of one.
 void pools_end(void);
 
 // Rank `rank` waits at `point` ("forward") until wait_end().
@@ -61,17 +61,17 @@ void wait_begin(const char *point, int rank);
 void wait_await(void); // until it waits
 void wait_end(void);
 
-// Sends a case; gives back its number.
+// Sends a case; returns its number.
 uint32_t case_send(int world_size, int nodes, int timeout_ms);
-// Takes the next answer, which must be to this request. False: there is none.
+// Takes the next answer, which must be to this request. False: no answer.
 bool answer_take(const char *which, uint32_t number, struct wire_reply *reply);
 // A case passes.
 void case_pass(const char *which, int world_size, int nodes);
-// One on all hosts passes, and one on two.
+// A case on all hosts passes, and a case on two.
 void cases_pass(const char *which);
-// No other answer was left over; no case is queued or runs.
+// No answer is left over; no case is queued or runs.
 void nothing_more(void);
-// Until descriptors and ranks are as before the first cell.
+// Waits until descriptors and ranks are as before the first cell.
 void baseline_await(void);
 
 #endif

@@ -17,7 +17,7 @@
 
 #include "tests/nodes/hosts_fixture.h"
 
-// Far beyond what it takes until ranks are gone whose agent or daemon is.
+// Much longer than ranks survive their agent or daemon.
 #define GONE_MS 20000
 
 static struct hosts h;
@@ -147,7 +147,7 @@ START_TEST(test_rank_of_another_host_is_stopped)
 }
 END_TEST
 
-// What watchers are told of the hosts, the last of it.
+// The last event about hosts.
 static void told_is(const char *text)
 {
     struct wire_request request = daemon_request(METHOD_WATCH);
@@ -282,7 +282,7 @@ END_TEST
 
 // ---- the connection ----------------------------------------------------------------------------
 
-// Passes on what comes, both ways, until it is killed. Stopped it is a cable that is cut.
+// Relays data in both directions until it is killed. While it is stopped, the connection is cut.
 static void relay(int listener, int port)
 {
     struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
@@ -418,7 +418,7 @@ START_TEST(test_unknown_connections_do_not_fill_the_log)
 }
 END_TEST
 
-// Connections that say nothing have 5 s. An agent from elsewhere does not wait for that.
+// Silent connections are closed after 5 s. They do not delay an agent from another address.
 START_TEST(test_one_address_does_not_keep_agents_out)
 {
     struct sockaddr_in from = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(0x7f000009)};

@@ -51,7 +51,7 @@ static void agents_start(void)
     hosts_agent_start(&h, 2);
 }
 
-// The agent of host b, with these options, does not get in; this stands in its log.
+// The agent of host b is refused with these options; its log has this text.
 static void refused(const char *text)
 {
     char log[160];

@@ -16,14 +16,14 @@
 #include "common/clock.h"
 #include "tests/nodes/node_scene.h"
 
-// Of a case that is to miss it.
+// Deadline of a case that must miss it.
 #define SHORT_MS    2500
 // Shorter than what makes a host lost, and longer.
 #define PAUSE_MS    1000
 #define LONG_MS     4500
-// From the daemon's death to that of all ranks, when all cells are run.
+// Maximum time from the daemon's death to that of all ranks, if all cells run.
 #define GONE_MAX_MS 1000
-// A rank of host c, which is the host that is lost, and one beside the daemon.
+// A rank of host c, the lost host, and one on the daemon's host.
 #define FAR         4
 #define NEAR        1
 #define LOST        2
@@ -33,7 +33,7 @@ static const char *const moment_names[] = {"rest", "starting", "forward", "backw
 static const char *const points[] = {NULL, "ready", "forward", "backward", "report"};
 
 enum victim { RANK, AGENT, DAEMON, CABLE };
-// A cable that is STOPPED is cut until the host is lost, one that is PAUSED for less.
+// STOPPED cuts a connection until the host is lost, PAUSED for a shorter time.
 enum way { KILLED, STOPPED, PAUSED };
 
 static const struct fault {
@@ -70,13 +70,13 @@ static bool loses_host(const struct fault *f)
     return (f->victim == AGENT && f->way != PAUSED) || (f->victim == CABLE && f->way == STOPPED);
 }
 
-// What the case that meets the fault is answered, and what the sentence has.
+// The answer to the case that meets the fault, and a part of its text.
 static enum status expected(const struct cell *cell, char text[64])
 {
     const struct fault *f = cell->fault;
     bool starting = cell->moment == STARTING;
     text[0] = '\0';
-    // A pool that is lost without a case is started again, when its hosts are there.
+    // A pool that is lost without a case is started again when its hosts are present.
     if (f->way == PAUSED || (starting && !(f->victim == RANK && f->way == STOPPED)))
         return STATUS_OK;
     if (f->victim == RANK && f->way == KILLED) {
@@ -131,7 +131,7 @@ static void fault_begin(const struct fault *f)
         pause_ms(f->way == PAUSED ? PAUSE_MS : f->way == STOPPED ? LONG_MS : 0);
 }
 
-// What was stopped goes on; what was killed is there again.
+// Stopped processes continue; killed ones are started again.
 static void fault_end(const struct fault *f)
 {
     if (f->victim == CABLE)
