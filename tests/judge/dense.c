@@ -37,7 +37,7 @@ static void dense_input(const struct dense *t, enum input_tensor tensor, int64_t
         }
 }
 
-// Hands out the next `count` zeros of the one allocation.
+// Returns the next `count` zeros of the allocation.
 static double *dense_carve(double **next, int64_t count)
 {
     double *piece = *next;
@@ -111,7 +111,7 @@ double *dense_row(double *tensor, int64_t position, int heads, int head, int d)
     return tensor + (position * heads + head) * d;
 }
 
-// So many elements at a time, from any address.
+// Loads this many elements at a time, from any address.
 #define LANES 8
 typedef double lanes __attribute__((vector_size(LANES * sizeof(double)), aligned(8)));
 
@@ -158,7 +158,7 @@ static double dense_logit(const struct dense *t, int64_t i, int64_t j, int head)
     return logit + *dense_pair(t, t->bias, i, j, head);
 }
 
-// A sink is a key that nobody is hidden from and whose value is zero.
+// A sink is a key that all queries see and whose value is zero.
 static void dense_forward_row(struct dense *t, int64_t i, int head)
 {
     double max = t->sink[head], sum, *out = dense_row(t->out, i, t->h, head, t->dv);
@@ -198,14 +198,14 @@ void dense_forward(struct dense *t)
             dense_forward_row(t, i, head);
 }
 
-// Variance of all products of a dP but one.
+// Variance of all products of a dP except one.
 static double dense_products(const struct dense *t)
 {
     double variance = t->c.inputs == INPUTS_TE ? pow(0.72, 4) : 1;
     return (t->dv - 1) * variance;
 }
 
-// What one pair contributes to all gradients.
+// The contribution of one pair to all gradients.
 static void dense_backward_pair(struct dense *t, int64_t i, int64_t j, int head)
 {
     int kv = head / (t->h / t->hk);

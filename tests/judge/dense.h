@@ -13,15 +13,15 @@ struct dense {
     int h, hk, dk, dv;
     double *q, *k, *v, *d_out;                   // inputs
     double *bias, *sink;                         // [head][query][key], [head]
-    double *logits;                              // of pairs that see each other, by dense_forward
+    double *logits;                              // of visible pairs, by dense_forward
     double *out, *lse, *delta, *d_q, *d_k, *d_v; // results; lse, delta [head][position]
     double *d_bias, *d_sink, *max_logit;
     double *terms_q, *terms_k; // squares of the terms of dQ and dK, [head][position]
     double *terms_bias;        // of those of d_bias, [head][position]
-    double *all;               // the memory of them
+    double *all;               // their memory
 };
 
-// Loads the inputs of a sequence; results are zero.
+// Loads the inputs of a sequence; sets results to zero.
 void dense_init(struct dense *t, const struct cp_case *c, int sequence);
 void dense_fini(struct dense *t);
 
@@ -34,7 +34,7 @@ void dense_backward(struct dense *t);
 double *dense_row(double *tensor, int64_t position, int heads, int head, int d);
 double *dense_pair(const struct dense *t, double *tensor, int64_t i, int64_t j, int head);
 
-// Of two vectors.
+// Product of two vectors.
 double dense_product(const double *x, const double *y, int n);
 
 // Zeroed memory, to be freed.

@@ -22,7 +22,7 @@ struct power_tensor {
     enum report_tensor name;
     double *reference;
     float *twin;
-    double *terms; // of a row: RMS of what cancels in an element; NULL: nothing does
+    double *terms; // of a row: RMS of the cancelling terms of an element; NULL: none
 };
 
 struct power {
@@ -32,12 +32,12 @@ struct power {
     char *memory;
 };
 
-// Computes what is expected. False where memory is short.
+// Computes the reference. False if memory is short.
 bool power_init(struct power *p, enum case_dtype dtype, enum case_inputs inputs);
 void power_fini(struct power *p);
 
-// Exact results of attention that leaves out the pairs for which left_out[head][query][key] is
-// true, rounded to the dtype: [tensor][POWER_COUNT]. False where memory is short.
+// Exact results of attention without the pairs of left_out[head][query][key], rounded to the dtype:
+// [tensor][POWER_COUNT]. False if memory is short.
 bool power_leave_out(const struct power *p, const bool *left_out, float *results);
 
 // The figures of a tensor with these elements.

@@ -12,9 +12,9 @@
 #include "tests/support/runner.h"
 
 #define SENTINEL 77.0f
-#define RUBBISH  0x4049 // a finite number where a matrix has none
+#define RUBBISH  0x4049 // a finite number around the matrices
 
-// A [m][k], B [k][n], and what surrounds them.
+// A [m][k], B [k][n], and the memory around them.
 struct sample {
     int64_t m, n, k, lda, ldb, ldc;
     uint16_t *a, *b, *b_transposed; // b_transposed [n][k], ldb apart, too
@@ -104,7 +104,7 @@ static void sample_check(const struct sample *s, double start)
     ck_assert_uint_eq(s->tiles[amx_right_elements(s->k, s->n)], RUBBISH);
 }
 
-// A factor whose second piece is the first once more makes twice the product.
+// A factor whose second piece equals the first gives twice the product.
 static void pieces_check(const struct sample *s)
 {
     int64_t left = amx_rows_padded(s->m) * s->lda, right = amx_right_elements(s->k, s->n);
@@ -158,7 +158,7 @@ START_TEST(products_are_right)
 }
 END_TEST
 
-// Tiles that are packed piece by piece are those of the whole.
+// Tiles packed in pieces equal tiles packed at once.
 START_TEST(tiles_grow)
 {
     int64_t n = 80, k = 100, cut_rows = 64, cut_columns = 32;
@@ -180,8 +180,7 @@ START_TEST(tiles_grow)
 }
 END_TEST
 
-// Ones that are added up to more than fp32 counts to one by one, and small terms beside a large
-// one.
+// A sum of ones beyond the range in which fp32 can count, and small terms beside a large one.
 START_TEST(long_sums_do_not_stagnate)
 {
     int64_t k = INT64_C(1) << 20;
@@ -267,7 +266,7 @@ START_TEST(this_process_may_use_amx)
 }
 END_TEST
 
-// What a new process says: this one has asked already.
+// Asks in a new process, because this one has already asked.
 static int asked_anew(const char *setting)
 {
     pid_t child = fork();

@@ -19,36 +19,36 @@
 #include "tests/support/part.h"
 #include "tests/support/world.h"
 
-// What ranks are to do with their results before they are judged.
+// Changes of the ranks' results before they are judged.
 enum spoil {
     SPOIL_NOTHING,
     SPOIL_FACTOR,  // dq is 0.4 % too large
-    SPOIL_ELEMENT, // one element of out is another
-    SPOIL_SWAP,    // two rows of dv change places
+    SPOIL_ELEMENT, // one element of out is wrong
+    SPOIL_SWAP,    // two rows of dv are exchanged
     SPOIL_NAN,     // a row of out is NaN
     SPOIL_NOISE,   // random errors of dk
     SPOIL_SHIFTED, // the rows of dk are those of the tokens before
     SPOILS
 };
 
-// How the numbers of a tensor are made worthless.
+// Ways to destroy the numbers of a tensor.
 enum garbage {
     GARBAGE_NOTHING,
     GARBAGE_NOISE,  // errors of 5 % on each element
-    GARBAGE_OTHERS, // every element is as good as random
+    GARBAGE_OTHERS, // every element is random
     GARBAGE_BLOCK,  // 16 dims of every other row are
     GARBAGE_SIGNS,  // every other element has the wrong sign
     GARBAGE_WAYS
 };
 
-// In memory that the ranks share with this process.
+// In memory shared with the ranks.
 static struct shared {
     struct finding findings[WORLD_SIZE_MAX];
     enum spoil spoil;
     enum garbage garbage;
     int garbled;     // enum report_tensor
-    uint32_t insist; // bit 1 << tensor: it is said to have failed
-    bool as_other;   // what is run is diagnosed as if it were this case
+    uint32_t insist; // bit 1 << tensor: mark as failed
+    bool as_other;   // diagnose the run as this case
     struct cp_case as;
 } * shared;
 static struct rank_report reports[WORLD_SIZE_MAX];
@@ -59,7 +59,7 @@ static struct rank_report reports[WORLD_SIZE_MAX];
 static struct engine_ops diagnosing_ops;
 static enum status (*plain_verify)(struct engine *e, struct job *j, struct error *error);
 
-// A number that is as good as random, in [0, 1).
+// A pseudo-random number in [0, 1).
 static double drawn(uint64_t i)
 {
     i = (i + 1) * UINT64_C(0x9e3779b97f4a7c15);
@@ -201,7 +201,7 @@ static void case_of(int variant, enum case_dtype dtype, struct cp_case *c)
 
 // ---- running ------------------------------------------------------------------------------------
 
-// Ranks that work with this error, and with nothing else that is wrong.
+// Runs the ranks with this mistake only.
 static void set_mutation(const struct mutation *mutation)
 {
     shared->insist = 0;
@@ -231,8 +231,8 @@ struct counts {
     int reported; // by ranks
 };
 
-// The rank reports what was found, unless its time was up. It has LSE and delta from its verdict,
-// and numbers differ in their last digits.
+// The rank reports the finding, unless its time limit passed. It uses LSE and delta of its verdict,
+// so that the last digits of numbers differ.
 static void report_check(const struct rank_report *report, const struct finding *found,
                          struct counts *counts)
 {
@@ -294,7 +294,7 @@ START_TEST(errors_are_diagnosed)
 }
 END_TEST
 
-// Right results are called nothing, even if somebody insists that they are wrong.
+// Right results get no diagnosis, even if they are marked as failed.
 START_TEST(rounding_has_no_diagnosis)
 {
     static const enum case_dtype dtypes[] = {DTYPE_BF16, DTYPE_FP16, DTYPE_FP32};
@@ -336,7 +336,7 @@ START_TEST(changed_results_are_diagnosed)
     case_of(PLAIN_CAUSAL, DTYPE_BF16, &c);
     for (int i = SPOIL_NOTHING + 1; i < SPOILS; i++) {
         shared->spoil = (enum spoil)i;
-        shared->insist = UINT32_C(1) << tensors[i]; // some are less than what a verdict notices
+        shared->insist = UINT32_C(1) << tensors[i]; // some are below the limits of a verdict
         const struct finding *f = run(&c);
         printf("# %s: %s\n", diagnosis_kind_name(f->kind), f->diagnosis.text);
         ck_assert_msg(f->kind == kinds[i], "%d: %s: %s", i, diagnosis_kind_name(f->kind),
@@ -346,7 +346,7 @@ START_TEST(changed_results_are_diagnosed)
 }
 END_TEST
 
-// How many ranks say that dk or dv is summed in 16 bits; none says anything else.
+// Number of ranks with the diagnosis that dk or dv is summed in 16 bits; no rank has another one.
 static int ranks_say_narrow(const struct cp_case *c)
 {
     int said = 0;
@@ -360,7 +360,7 @@ static int ranks_say_narrow(const struct cp_case *c)
 }
 
 // Sums of dk and dv that are rounded at every step of a ring, and sums that are not. A client sees
-// the finding of the rank that explains most; some ranks have too few errors to tell.
+// the finding of the rank that explains most; some ranks have too few errors for a diagnosis.
 START_TEST(sums_in_16_bits_are_diagnosed)
 {
     static const struct {
@@ -388,7 +388,7 @@ START_TEST(sums_in_16_bits_are_diagnosed)
 }
 END_TEST
 
-// What is run is another case than what was asked for, by kernels that know nothing of it.
+// The ranks run another case than the requested one.
 static void misread(struct cp_case *c, int i)
 {
     const struct {
@@ -448,7 +448,7 @@ START_TEST(results_of_other_cases_are_diagnosed)
 }
 END_TEST
 
-// bf16 by cutting off the lower half.
+// Converts to bf16 by truncation.
 static float truncated(double value)
 {
     union {

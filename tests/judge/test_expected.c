@@ -17,16 +17,16 @@
 
 #define CASES      60
 #define SEQLEN_TOP 150
-// Of the unit that errors are measured in, at most; steps of fp16 are closer to those of fp32.
+// Limit in units of the twin's error; fp16 is closer to fp32.
 #define PART_BF16  4e-3
 #define PART_FP16  1e-2
-// Of what cancels, which is known roughly: one has the twin's delta, the other the reference's.
+// Limit in units of the cancelling terms, which differ slightly: one uses the twin's delta, the
+// other the reference's.
 #define TERMS_PART 0.1
 
-// What is expected of one sequence and key head, with all query heads that share it one after the
-// other.
+// The reference of one sequence and key head, with all its query heads in sequence.
 struct expectation {
-    int64_t queries, keys; // rows of all these heads, and of the key head
+    int64_t queries, keys; // rows of all query heads, and of the key head
     double *out, *lse, *delta, *dq, *terms, *delta_twin, *dk, *dv, *key_terms, *dbias, *dbias_twin;
     float *out_twin, *dq_twin, *dk_twin, *dv_twin;
     double max_logit, dsink, dsink_twin_squares, dsink_terms, dbias_terms;
@@ -218,7 +218,7 @@ START_TEST(random_cases)
 }
 END_TEST
 
-// More columns than a part of a row has, of both sides.
+// More columns than one part of a row, on both sides.
 START_TEST(long_case)
 {
     struct cp_case c = cases_usual();
@@ -243,7 +243,7 @@ static double bias_terms(const struct cp_case *c, enum precision precision)
     return terms;
 }
 
-// A softcap that lets nothing through does not make dbias smaller.
+// A saturated softcap does not reduce dbias.
 START_TEST(terms_of_a_bias_have_no_slope)
 {
     struct cp_case c = cases_usual();

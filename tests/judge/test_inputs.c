@@ -40,7 +40,7 @@ START_TEST(philox_gives_the_published_blocks)
 }
 END_TEST
 
-// One element straight from the definition in judge/inputs.h.
+// One element from the definition in judge/inputs.h.
 static float element(const struct input_draw *draw, uint64_t index)
 {
     if (draw->period > 0 && index % draw->period == 0)
@@ -126,7 +126,7 @@ START_TEST(elements_are_indexed_globally)
 }
 END_TEST
 
-// All shapes of a bias: which of its own dimensions it has.
+// All shapes of a bias.
 static const struct {
     enum case_bias bias;
     bool batch, heads, rows;
@@ -278,7 +278,8 @@ START_TEST(values_of_the_te_setting_are_clamped)
 }
 END_TEST
 
-// With an off-by-one softmax dimension 0 lowers all logits alike, and the others deviate as ever.
+// With an off-by-one softmax dimension 0 lowers all logits equally; the other dimensions are
+// unchanged.
 START_TEST(logits_are_lowered_alike)
 {
     static const int dims[] = {2, 16, 128, 256};
@@ -406,8 +407,8 @@ static unsigned int stored(const struct half_format *f, float value)
     return half;
 }
 
-// Between each value and the next one up, up to infinity in the place of the next power of two:
-// what lies below the middle goes down, above it up, and the middle to the even pattern.
+// Between each value and the next (infinity stands for the next power of two): numbers below the
+// middle round down, above it up, the middle to even.
 START_TEST(stores_round_to_nearest_even)
 {
     const struct half_format *f = &formats[_i];
@@ -502,7 +503,7 @@ START_TEST(variants_convert_alike)
 }
 END_TEST
 
-// The judge converts by itself: all patterns to fp32, and back what it may meet.
+// The judge's own conversions: all patterns to fp32, and possible values back.
 START_TEST(the_judge_converts_alike)
 {
     enum case_dtype dtype = formats[_i].dtype;

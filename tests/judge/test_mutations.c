@@ -38,7 +38,7 @@ static bool case_passes(const struct cp_case *c)
 
 // ---- plans ----
 
-// What the checker says of the plans alone.
+// The checker's finding for the plans.
 static bool plans_checked(const struct cp_case *c, struct error *error)
 {
     struct plans p;
@@ -48,7 +48,7 @@ static bool plans_checked(const struct cp_case *c, struct error *error)
     return status == STATUS_OK;
 }
 
-// Whether the mutation that is set changes the plan of any rank.
+// Whether the current mutation changes the plan of any rank.
 static bool plans_change(const struct cp_case *c)
 {
     struct plans p;
@@ -91,7 +91,7 @@ static void print_rules(const struct cp_case *c)
     printf("%*s", width < RULES_WIDTH ? RULES_WIDTH - width : 0, "");
 }
 
-// Chunks that fail by the elementwise rule alone; TransformerEngine does not compare LSE.
+// Chunks that only break the element rule; TransformerEngine does not compare LSE.
 static void print_elementwise(const struct cp_case *c)
 {
     int chunks = 0, noticing = 0;
@@ -123,7 +123,7 @@ static void print_case(int variant, const struct cp_case *c)
     printf("# %-22s %-5d %-10s", set_name(), c->world_size, variant_name(variant));
 }
 
-// Tensors that broke a rule; those that there are.
+// Tensors that broke a rule; all tensors.
 static uint32_t broken_tensors(const struct cp_case *c, uint32_t *present)
 {
     uint32_t broken = 0;
@@ -161,8 +161,8 @@ static bool is_plain(int variant)
     return variant <= PLAIN_FULL_4;
 }
 
-// Prints a row and returns whether the verdict with sharp inputs is right: the error shows where it
-// is expected, and nowhere else.
+// Prints a row and returns whether the verdict with sharp inputs is right: exactly the expected
+// tensors fail.
 static bool judge(int variant, const struct expectation *e)
 {
     struct cp_case c;
@@ -183,7 +183,7 @@ static bool judge(int variant, const struct expectation *e)
     return are_none(missing, "NOT NOTICED") && right;
 }
 
-// The same where the checker refuses the plans, so that no rank has to run them.
+// The same if the checker refuses the plans and no rank runs them.
 static bool is_refused(int variant, const struct expectation *e)
 {
     struct cp_case c;
@@ -197,7 +197,7 @@ static bool is_refused(int variant, const struct expectation *e)
 
 // ---- tests ----
 
-// The first of the variants, and of the others one in so many.
+// The first variant, and a sample of the others.
 static int judge_part(const struct expectation *e, int part)
 {
     int missed = 0, tried = 0;
@@ -227,7 +227,7 @@ START_TEST(every_mutation_is_noticed)
 }
 END_TEST
 
-// The others are noticed otherwise, below.
+// The tests below detect the others.
 static bool is_judged(const struct mutation *mutation)
 {
     return mutation->noticed == BY_VERDICT || mutation->noticed == BY_CHECKER;
@@ -244,8 +244,7 @@ START_TEST(every_mutation_is_expected_somewhere)
 }
 END_TEST
 
-// When plans that lack a wait are run all the same, it depends on the order whether it does harm:
-// some explored orders must show it.
+// Whether a missing wait changes results depends on the order: some explored orders must show it.
 #define ORDERS 20
 
 // The first of the orders in which the case fails; 0: none.
@@ -279,7 +278,7 @@ START_TEST(a_missing_wait_is_noticed)
 }
 END_TEST
 
-// No verdict on one run can see it; the digests of two runs do.
+// The verdict of one run cannot detect it; the digests of two runs can.
 START_TEST(an_order_that_changes_is_noticed)
 {
     struct cp_case c;

@@ -61,7 +61,7 @@ START_TEST(exact_results_pass)
 }
 END_TEST
 
-// Rows of the key itself are as they should be: what is wrong of it is noticed in the others.
+// The rows of the key itself are left right: the error must be detected in the other rows.
 static void mend_key(int key)
 {
     for (int tensor = 2; tensor < POWER_TENSORS; tensor++)
@@ -106,7 +106,7 @@ START_TEST(a_thousandth_of_the_pairs_is_noticed_in_every_tensor)
 }
 END_TEST
 
-// 16 queries miss 16 keys in each head: a thousandth of the pairs, too.
+// 16 queries miss 16 keys in each head: also a thousandth of the pairs.
 START_TEST(a_tile_left_out_is_noticed_in_every_tensor)
 {
     begin(_i);

@@ -10,7 +10,7 @@
 #include "tests/support/cases.h"
 #include "tests/support/runner.h"
 
-// fp64 throughout on both sides; what is left is the order of sums.
+// fp64 on both sides; only the order of sums differs.
 #define TOLERANCE 1e-12
 
 // ---- comparison ---------------------------------------------------------------------------------
@@ -74,7 +74,7 @@ static void compare_queries(struct dense *t, int sequence, int head, int64_t beg
     free(terms);
 }
 
-// What all queries of a head add up to, in two calls.
+// The sums over all queries of a head, in two calls.
 static void compare_sums(struct dense *t, int sequence, int head)
 {
     size_t n = (size_t)t->sq + 1;
@@ -246,7 +246,8 @@ START_TEST(agrees_with_loops)
 }
 END_TEST
 
-// Sequences of lengths of their own, one of them empty on one side, in the masks that look at ends.
+// Sequences of different lengths, one of them empty on one side, with masks that depend on the
+// lengths.
 START_TEST(lengths_end_where_they_say)
 {
     struct cp_case c = cases_thd("40,7,0,33", "21,7,5,70", "48,7,2,33", "");
@@ -268,8 +269,8 @@ START_TEST(lengths_end_where_they_say)
 }
 END_TEST
 
-// The tolerance is relative to the largest value; this one makes sure that a scale is not lost on
-// both sides at once, and that dtype and inputs reach the result.
+// The tolerance is relative to the largest value. This test checks that scale, dtype and inputs
+// have an effect on both sides.
 START_TEST(scale_dtype_and_inputs_matter)
 {
     struct sample s = {3, 4, MASK_NONE, FREE, FREE, 1, 1, 4, 4, .softcap = 0};
@@ -317,7 +318,7 @@ static void sequence_rms(const struct cp_case *c, int sequence, double rms[4])
     free(results);
 }
 
-// What a chunk of several sequences is measured against is then right for each (judge/rules.h).
+// The unit of a chunk of several sequences is then right for each (judge/rules.h).
 START_TEST(sharp_results_do_not_depend_on_the_length)
 {
     struct cp_case c = cases_thd("32,1024", "", "", "");
@@ -340,7 +341,7 @@ START_TEST(sharp_results_do_not_depend_on_the_length)
 }
 END_TEST
 
-// So many keys that scores of all queries of a block would pass the bound: fewer at a time.
+// So many keys that the scores of a block exceed the bound, which reduces the block.
 START_TEST(many_keys)
 {
     struct sample s = {70, 40000, MASK_CAUSAL_BOTTOM_RIGHT, FREE, FREE, 1, 1, 4, 4, .softcap = 0};
@@ -363,8 +364,8 @@ static double loss(struct dense *t)
     return dense_product(t->d_out, t->out, (int)(t->sq * t->h * t->dv));
 }
 
-// Largest distance of a gradient from the central differences, which err by about the step squared
-// of the third derivative and by 1e-16 over the step.
+// Largest difference of a gradient from central differences, whose error is about the third
+// derivative times the squared step, plus 1e-16 / step.
 static double slope_error(struct dense *t, double *values, const double *gradient, int64_t count)
 {
     const double step = 1e-5;
@@ -381,7 +382,7 @@ static double slope_error(struct dense *t, double *values, const double *gradien
     return worst;
 }
 
-// The reference's gradients, put into the place of the dense ones.
+// The reference's gradients in place of the dense ones.
 static void reference_gradients(struct dense *t)
 {
     double lse[4 * 5], delta[4 * 5], out[5 * 3], squares = 0;

@@ -16,7 +16,7 @@
 #define CASES      120 // of which a part is tried
 #define SEQLEN_TOP 200
 #define WORLD_TOP  2
-// Of a limit, at most: what other kernels may be worse.
+// Maximum fraction of a limit, as a margin for other kernels.
 #define PART       0.75
 
 static double part = PART;
@@ -57,7 +57,7 @@ static void figures_expect(void)
     ck_assert_int_eq(figures_bad, 0);
 }
 
-// Kinds of kernels, and which part of a limit they may use.
+// Kinds of kernels, and the fraction of a limit that they may use.
 static const struct {
     int rounds;
     double part;
@@ -115,7 +115,7 @@ START_TEST(cases_refused_once_pass)
 }
 END_TEST
 
-// A scale that lets one key have all the weight of a query, with inputs that were not made for it.
+// A scale that gives one key all the weight of a query, with inputs not drawn for it.
 START_TEST(saturated_cases_pass)
 {
     struct cp_case c = cases_usual();
@@ -134,7 +134,7 @@ START_TEST(saturated_cases_pass)
 }
 END_TEST
 
-// The switch does something, and more than nothing to what fp32 holds.
+// The switch has an effect, also on fp32 tensors.
 START_TEST(rounding_shows)
 {
     struct cp_case c = cases_usual();

@@ -10,7 +10,7 @@
 #define ROWS     10000
 #define UNIT     1e-3 // RMS error of the twin, of a reference whose RMS is 1
 
-// A chunk whose errors are `rms` units and have a slope, judged as a tensor of the case.
+// A chunk with errors of `rms` units and a slope, judged as a tensor of the case.
 static struct figures judged(const struct cp_case *c, enum report_tensor tensor, double rms,
                              double slope)
 {
@@ -52,7 +52,7 @@ START_TEST(the_rms_is_measured_in_units)
 }
 END_TEST
 
-// Of few rows the RMS error may be several times as much as of many.
+// With few rows the limit of the RMS error is several times that of many rows.
 START_TEST(the_rms_of_few_rows_has_a_larger_limit)
 {
     static const struct {
@@ -77,7 +77,7 @@ START_TEST(the_rms_of_few_rows_has_a_larger_limit)
 }
 END_TEST
 
-// A twin that met next to no rounding is no measure for terms that cancel.
+// A twin with almost no rounding error does not limit cancelling terms.
 START_TEST(few_rows_have_a_step_of_their_terms_as_unit)
 {
     struct cp_case c = of_length(DTYPE_BF16, 1024);
@@ -110,7 +110,7 @@ START_TEST(the_slope_has_a_sign_and_a_limit)
 }
 END_TEST
 
-// Rows that are alike add up their errors with one sign, which the twin shows.
+// Errors of similar rows add up with one sign, as in the twin.
 START_TEST(equal_rows_add_their_slopes)
 {
     struct cp_case c = of_length(DTYPE_FP16, 64);
@@ -180,7 +180,7 @@ START_TEST(rows_elements_and_exact_rules_break_by_themselves)
 }
 END_TEST
 
-// The reference has no say in rows that must be zero, however many they are.
+// Rows that must be zero do not depend on the reference.
 START_TEST(empty_rows_do_not_reduce_the_unit)
 {
     struct cp_case c = of_length(DTYPE_BF16, 1024);

@@ -147,7 +147,7 @@ START_TEST(the_reference_computes_with_given_inputs)
     double out = out_of(&drawn, &lse);
     ck_assert_double_eq(out_of(&g.c, &lse_given), out);
     ck_assert_double_eq(lse_given, lse);
-    // Another v in one place that query 40 sees, and one that it does not see.
+    // Changes v at a position that query 40 sees, and at one that it does not see.
     uint16_t *v = g.tensors[WHOLE_V];
     v[(41 * 8 + 1) * 128 + 3] = 0x4700;
     ck_assert_double_eq(out_of(&g.c, &lse_given), out);

@@ -43,7 +43,7 @@ START_TEST(ranges_are_the_definition)
 }
 END_TEST
 
-// What several see is from the first that one of them sees to the last.
+// The keys that several queries see reach from the first to the last visible key.
 START_TEST(ranges_of_several_span_their_ranges)
 {
     struct cp_case c;
@@ -102,8 +102,8 @@ START_TEST(all_tiles_cover_a_rank)
 }
 END_TEST
 
-// Edges of spans are always there; of the middle about the part that is asked for, some tiles
-// across a multiple of 128 and some not.
+// Edges of spans are always chosen, of the middle about the requested part; some tiles cross a
+// multiple of 128, others do not.
 START_TEST(a_sample_has_edges_and_its_part)
 {
     struct cp_case c = cases_usual();

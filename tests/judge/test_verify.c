@@ -14,7 +14,7 @@
 #include "tests/support/cases.h"
 #include "tests/support/definition.h"
 
-// A world of one rank whose results are the reference itself, to be dented by the test.
+// A world of one rank whose results equal the reference; tests change them.
 struct desk {
     struct cp_case c;
     struct arena arena;
@@ -25,7 +25,7 @@ struct desk {
     struct rank_report report;
 };
 
-// NaN where nothing but tokens belongs, zero where there is padding, too.
+// NaN in tensors without padding, zeros in tensors with padding.
 static float *floats(const struct cp_case *c, int64_t count)
 {
     bool padding = !case_is_even(c, SIDE_Q) || !case_is_even(c, SIDE_KV);
@@ -34,7 +34,7 @@ static float *floats(const struct cp_case *c, int64_t count)
     return data;
 }
 
-// What the next verdicts may cost; 0: no end of it.
+// Limit of the cost of the next verdicts; 0: none.
 static double desk_work;
 
 static void desk_case(struct desk *d, enum case_format format, enum case_sharding sharding)
@@ -129,7 +129,7 @@ static void desk_fill_head(struct desk *d, int s, int k)
     free(lse);
 }
 
-// With one rank a sequence lies in memory from its first token to its last, however it is cut.
+// With one rank a sequence is contiguous in memory for every sharding.
 static void desk_fill(struct desk *d)
 {
     for (int s = 0; s < d->c.batch; s++)
@@ -270,7 +270,7 @@ START_TEST(every_element_is_found_in_its_place)
 }
 END_TEST
 
-// Sequences of different lengths, so that rows of a chunk cannot be told by division.
+// Sequences of different lengths, so that the rows of a chunk do not follow from a division.
 START_TEST(every_element_of_uneven_sequences_is_found)
 {
     static struct desk d;
@@ -293,7 +293,7 @@ START_TEST(every_element_of_uneven_sequences_is_found)
 }
 END_TEST
 
-// Chunks of more rows than are in memory at a time.
+// Chunks with more rows than fit in memory at a time.
 START_TEST(long_chunks_are_judged_in_blocks)
 {
     static struct desk d;
@@ -330,7 +330,7 @@ START_TEST(forward_only_is_judged)
 }
 END_TEST
 
-// The figures that are broken, which must be one.
+// The broken figures; there must be exactly one.
 static const struct figures *only_broken(struct desk *d)
 {
     const struct figures *broken = NULL;
@@ -424,7 +424,7 @@ START_TEST(sums_are_judged)
         ck_assert_int_eq(f->first_bad.dim, 5);
         ck_assert_int_eq(f->worst_row.position, 17);
         d.dbias[(1 * 2 * 33 + row) * 45 + 5] -= 1;
-        // One row out of 264, wrong by as much as it is.
+        // One row of 264, with an error as large as the row.
         for (int i = 0; i < 45; i++)
             d.dbias[(1 * 2 * 33 + row) * 45 + i] *= 2;
         f = only_broken(&d);
@@ -436,7 +436,7 @@ START_TEST(sums_are_judged)
 }
 END_TEST
 
-// A sink that weighs a thousandth of another, and one that weighs nothing.
+// A sink with a thousandth of the weight of another, and one without weight.
 START_TEST(each_sink_is_judged)
 {
     struct cp_case c;
@@ -510,8 +510,8 @@ START_TEST(incomplete_figures_are_an_error)
 }
 END_TEST
 
-// A sample judges less, says so, is complete, and finds what lies in its tiles: the edges of a span
-// always do.
+// A sample judges fewer elements, reports this, is complete, and detects errors in its tiles, which
+// always include the edges of spans.
 START_TEST(a_sample_is_judged_by_the_same_rules)
 {
     static struct desk d;

@@ -90,7 +90,7 @@ START_TEST(sums_are_as_estimated)
 }
 END_TEST
 
-// On average over rows, a sink has between a fiftieth and nearly all of the sum.
+// On average over rows, the share of a sink in the sum is between a fiftieth and almost 1.
 START_TEST(sinks_weigh_as_much_as_all_keys)
 {
     double sums[ROWS];
@@ -134,8 +134,8 @@ START_TEST(only_off_by_one_logits_are_lowered)
 }
 END_TEST
 
-// No estimate is so close to the next whole number that another mathematics library could end on
-// its other side.
+// No estimate is so close to an integer that another mathematics library could round it
+// differently.
 START_TEST(estimates_are_far_from_edges)
 {
     struct cp_case c = cases_usual();
@@ -340,7 +340,7 @@ START_TEST(features_with_little_weight_are_named)
 }
 END_TEST
 
-// What is said is true: out and gradients do not show it, LSE does.
+// The remark is true: only LSE shows the difference, out and gradients do not.
 START_TEST(named_features_do_not_show)
 {
     static const struct {

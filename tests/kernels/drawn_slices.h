@@ -21,7 +21,7 @@ struct pair_tally {
     int64_t bias[DRAWN_ROWS_MAX][DRAWN_ROWS_MAX];
 };
 
-// Slices that may overlap, be empty or admit nothing, with any row step and mask.
+// Slices that may overlap, be empty or hide all pairs, with any row step and mask.
 void slices_draw(struct drawn_slices *drawn, uint64_t seed);
 
 // Adds what the slices admit by their definition.

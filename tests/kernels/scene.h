@@ -26,8 +26,8 @@ struct scene_side {
     int64_t rows;
 };
 
-// Rows without a token hold NaN in the inputs and a sentinel in the accumulators, the others the
-// inputs of sequence 0 and what forward and backward start with.
+// Rows without a token have NaN in the inputs and a sentinel in the accumulators; the others have
+// the inputs of sequence 0 and the initial values.
 struct scene {
     struct cp_case c;
     struct scene_side q, k;
@@ -48,26 +48,26 @@ void scene_forward(struct scene *s, struct attention_backend *backend, bool one_
 void scene_backward(struct scene *s, struct attention_backend *backend, bool one_call);
 void scene_run(struct scene *s, struct attention_backend *backend, bool one_call);
 
-// Largest error over the largest expected value, by tensor; infinite where one side is not finite
-// and the other differs.
+// Largest error relative to the largest expected value, by tensor; infinite if one side is not
+// finite and the other differs.
 struct scene_errors {
     double o, lse, dq, dk, dv;
 };
 struct scene_errors scene_compare(const struct scene *s);
 
-// What these errors may be, but for that of lse: fp32 holds more than the two bf16 numbers that P
-// and dS are on AMX.
+// Limits of these errors, except for lse: on AMX P and dS are two bf16 numbers, less precise than
+// fp32.
 #define SCENE_TOLERANCE     5e-6
 #define SCENE_TOLERANCE_AMX 1e-5
 double scene_tolerance(enum case_dtype dtype);
 
-// Elements of the accumulators whose sentinel is gone.
+// Number of overwritten sentinels in the accumulators.
 int64_t scene_touched(const struct scene *s);
 
-// Largest difference of two arrays over the largest value of the second.
+// Largest difference of two arrays, relative to the largest value of the second.
 double scene_difference(const float *a, const float *b, int64_t count);
 
-// A backend of the CPU; the test fails if there is none.
+// A CPU backend; fails the test if there is none.
 struct attention_backend *scene_backend(void);
 
 #endif

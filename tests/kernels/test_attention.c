@@ -30,7 +30,7 @@ static const struct scene_sample samples[] = {
      1},
     {0, 7, MASK_NONE, FREE, FREE, 2, 2, 8, 8, BF16, 1, 1, 1},
     {7, 0, MASK_NONE, FREE, FREE, 2, 2, 8, 8, BF16, 1, 1, 1},
-    // Head dimensions, element types, rows apart.
+    // Head dimensions, element types, row strides.
     {65, 70, MASK_CAUSAL, FREE, FREE, 2, 2, 1, 33, BF16, 1, 1, 1},
     {65, 70, MASK_CAUSAL, FREE, FREE, 2, 2, 33, 1, FP16, 2, 2, 2},
     {130, 130, MASK_CAUSAL, FREE, FREE, 2, 2, 192, 128, BF16, 3, 2, 2},
@@ -147,7 +147,7 @@ static void check_same_bits(const struct scene *a, const struct scene *b)
     ck_assert_mem_eq(a->dv, b->dv, k_rows * v_bytes);
 }
 
-// The same bits again, on a backend that has seen other shapes and in memory aligned otherwise.
+// The same bits again, on a backend that has computed other shapes, and with other alignments.
 START_TEST(repeats_are_identical)
 {
     const struct scene_sample *sample = &samples[_i];
@@ -205,7 +205,7 @@ START_TEST(rows_that_see_nothing_stay)
 }
 END_TEST
 
-// A band that no key can lie in, and one that begins right of the diagonal.
+// An empty band, and a band to the right of the diagonal.
 START_TEST(bands_off_the_diagonal)
 {
     static const struct scene_sample sample = {40, 60, MASK_NONE, FREE, FREE, 2, 1,
@@ -234,7 +234,7 @@ START_TEST(bands_off_the_diagonal)
 }
 END_TEST
 
-// A row of the final LSE at -inf saw nothing in the whole forward and contributes nothing.
+// A row with a final LSE of -inf has no visible key and contributes nothing.
 START_TEST(backward_skips_rows_without_lse)
 {
     static const struct scene_sample sample = {9, 9, MASK_NONE, FREE, FREE, 1, 1,
@@ -257,7 +257,7 @@ START_TEST(backward_skips_rows_without_lse)
 }
 END_TEST
 
-// Logits far beyond what exp() of them could hold.
+// Logits far beyond the range of exp().
 START_TEST(large_logits_do_not_overflow)
 {
     struct scene_sample sample = {40, 40, MASK_CAUSAL, FREE, FREE, 2, 2, 64, 64, FP32, 1, 1, 3};

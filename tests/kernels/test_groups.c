@@ -152,7 +152,7 @@ START_TEST(sequences_share_a_call)
 }
 END_TEST
 
-// Bounds that a group could not express are not guessed at.
+// Bounds that a group cannot express are refused.
 START_TEST(slices_that_are_not_trimmed_are_refused)
 {
     struct slice slice = {.q_len = 8, .kv_len = 8, .offset = 4, .left = SLICE_UNBOUNDED};
