@@ -14,7 +14,7 @@ static int chunk_at(int64_t n, int chunks, int64_t position)
     return k;
 }
 
-// Rank and chunk of a position. Zigzag deals chunks from both ends.
+// Rank and chunk of a position. Zigzag assigns chunks from both ends.
 static void deal(const struct cp_case *c, int64_t n, int64_t position, struct place *place)
 {
     bool zigzag = c->sharding == SHARDING_ZIGZAG;

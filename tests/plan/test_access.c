@@ -132,7 +132,7 @@ END_TEST
 
 // ---- memory ----
 
-// The buffers of a plan one behind the other, twice: as they were before an operation, and after.
+// Two copies of all buffers of a plan: before an operation, and after.
 struct memory {
     const struct plan *plan;
     struct own_provider own;
@@ -165,7 +165,7 @@ static void memory_fini(struct memory *m)
     free(m->after);
 }
 
-// Other numbers in one piece of memory, all fp32.
+// Fills a piece of memory with random fp32 numbers.
 static void draw(float *numbers, int64_t bytes, uint64_t *random)
 {
     for (int64_t i = 0; i < bytes / 4; i++)
@@ -203,7 +203,7 @@ static void run(const struct memory *m, const struct op *op, struct attention_ba
 
 // ---- what operations do ----
 
-// By kind and operand: whether it was ever seen to be written, and to make a difference.
+// By kind and operand: whether it was ever written, and ever changed a result.
 static bool written[OP_KINDS][OPERANDS_MAX], read_from[OP_KINDS][OPERANDS_MAX];
 
 static bool region_differs(const struct memory *m, const char *a, const char *b,
@@ -226,14 +226,14 @@ static bool writes_differ(const struct memory *m, const struct op *op, const str
     return differ;
 }
 
-// Bytes that the definition does not call written stay.
+// Bytes that the operation does not write by its definition must not change.
 static void expect_confined(const struct memory *m, const struct op *op, const char *may_change)
 {
     for (int64_t i = 0; i < m->bytes; i++)
         EXPECT(may_change[i] || m->after[i] == m->before[i], op, -1);
 }
 
-// What is read decides; everything else is drawn again and makes no difference.
+// Only the bytes that are read change the result; all others are drawn again.
 static void expect_independent(const struct memory *m, const struct op *op,
                                const struct touch *touch, const char *is_read, const char *result,
                                struct attention_backend *backend, uint64_t *random)
@@ -245,7 +245,7 @@ static void expect_independent(const struct memory *m, const struct op *op,
     EXPECT(!writes_differ(m, op, touch, m->after, result), op, -1);
 }
 
-// Draws an operand again, and notes whether that makes a difference.
+// Draws an operand again, and records whether the result changes.
 static void observe_read(const struct memory *m, const struct op *op, const struct touch *touch,
                          int operand, struct attention_backend *backend, uint64_t *random)
 {
@@ -259,7 +259,7 @@ static void observe_read(const struct memory *m, const struct op *op, const stru
     free(result);
 }
 
-// Notes which operands are written, and of those that have not been seen to be read which are.
+// Records which operands are written, and which are read.
 static void observe(const struct memory *m, const struct op *op, const struct touch *touch,
                     struct attention_backend *backend, uint64_t *random)
 {
@@ -294,7 +294,7 @@ static void try_operation(const struct memory *m, const struct op *op,
     free(may_change);
 }
 
-// Every operand that the definition calls read or written was once seen to be.
+// Every operand that is read or written by the definition was so at least once.
 static void expect_all_seen(const struct plan *plan, const struct op *op)
 {
     struct touch touch[OPERANDS_MAX];

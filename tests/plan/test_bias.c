@@ -80,7 +80,7 @@ START_TEST(a_member_without_heads_needs_none)
 }
 END_TEST
 
-// Whatever schedule the case names: a guest has one of its own.
+// For any schedule of the case: a guest has its own.
 START_TEST(a_rank_of_a_guest_has_the_bias_of_its_own_queries)
 {
     struct cp_case c = bias_case(COMM_A2A, FORMAT_SBHD, BIAS_BHSS), ring = c;
@@ -117,7 +117,7 @@ static void check_row(const struct cp_case *c, struct meaning *row, int64_t sequ
     *row = m;
 }
 
-// No row of a team stands for two things, and none is beyond the end.
+// No row of a team stands for two rows of the bias, and none is beyond the end.
 static void check_team(const struct cp_case *c, struct team team)
 {
     int64_t rows = bias_rows(c, team);
@@ -152,7 +152,7 @@ START_TEST(no_row_is_shared_by_two_tokens)
 }
 END_TEST
 
-// Notes the rectangles that slices of an operation have in a gradient; none meets another.
+// Records the rectangles of an operation's slices in a gradient; they do not overlap.
 static void check_rectangles(const struct plan *plan, const struct op *op, char *met)
 {
     const struct cp_case *c = &plan->c;
@@ -223,7 +223,7 @@ START_TEST(a_gradient_is_written_once_unless_elements_are_shared)
 }
 END_TEST
 
-// Shares are consecutive and leave nothing out; what is not shared is as many rows as tokens.
+// Shares are consecutive and complete; an unshared bias has as many rows as tokens.
 START_TEST(shares_cover_the_gradient)
 {
     for (uint64_t seed = 0; seed < 3000; seed++) {

@@ -13,7 +13,7 @@
 #define BUFFER_BYTES 64
 #define MESSAGES_MAX 3
 
-// A case without a token: its inputs and outputs are empty, so that a plan may do anything.
+// A case without tokens: inputs and outputs are empty, so that any plan is right.
 static struct builder *begin(int32_t buffers[BUFFERS])
 {
     struct cp_case c;
@@ -172,7 +172,7 @@ START_TEST(empty_operations_are_not_added)
 }
 END_TEST
 
-// Messages between the same two ranks meet in list order.
+// Messages between two ranks match in list order.
 START_TEST(every_message_is_compared)
 {
     int32_t buffers[BUFFERS];

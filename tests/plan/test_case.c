@@ -283,7 +283,7 @@ START_TEST(band_is_the_mask)
 }
 END_TEST
 
-// The lists of a known failure: real tokens beside nothing but padding.
+// The lists of a known failure: a sequence with tokens beside one with only padding.
 START_TEST(lengths_come_from_lists_or_defaults)
 {
     static const struct {
@@ -383,7 +383,7 @@ START_TEST(windows_are_measured_from_either_diagonal)
 }
 END_TEST
 
-// The same lengths in other words are the same case.
+// The same lengths in another notation are the same case.
 START_TEST(hash_is_of_lengths_not_of_lists)
 {
     struct cp_case c = cases_usual(), same = c;

@@ -42,7 +42,7 @@ START_TEST(lists_do_not_touch_each_other)
     expect_list(&c, "lengths_kv", "");
     expect_list(&c, "padded_q", "12,13,14,15");
     expect_list(&c, "padded_kv", "7,8,9,10");
-    // In another order the same bytes come of it, none left of what was there before.
+    // Another order gives the same bytes, without remains of earlier values.
     other.format = FORMAT_THD;
     cases_set(&other, "padded_kv", "7,8,9,10");
     cases_set(&other, "padded_q", "12,13,14,15");

@@ -76,7 +76,7 @@ START_TEST(neither_backward_nor_reference_unless_asked)
 }
 END_TEST
 
-// What no loop over tokens could count, and no 64 bits hold.
+// Counts too large for a loop over tokens, and for 64 bits.
 START_TEST(the_largest_case_is_counted)
 {
     struct cp_case c = cases_usual();

@@ -119,7 +119,7 @@ START_TEST(dealt_sequences_are_one_slice)
 }
 END_TEST
 
-// Beside the diagonals of the two stretches that a team has of each sequence there is one square.
+// Besides the diagonals of a team's two parts of each sequence there is one square.
 START_TEST(dealt_teams_have_few_slices)
 {
     struct cp_case c;
@@ -140,7 +140,7 @@ START_TEST(dealt_teams_have_few_slices)
 }
 END_TEST
 
-// Many sequences that are not alike are left as they come.
+// Many different sequences keep their order.
 START_TEST(many_uneven_sequences_pass)
 {
     for (int batch = TEAM_SEQUENCES_MAX; batch <= TEAM_SEQUENCES_MAX + 1; batch++)
@@ -169,7 +169,7 @@ END_TEST
 
 // ---- regions ----
 
-// All bytes of a region one after the other, as their places.
+// The offsets of all bytes of a region.
 static int64_t places(const struct region *r, int64_t *list)
 {
     int64_t count = 0;
@@ -250,7 +250,7 @@ static int32_t nth_exchange(const struct plan *plan, enum plan_phase phase, int 
     return -1;
 }
 
-// While a group of heads is attended the next one comes in.
+// The next group of heads arrives during the attention of a group.
 START_TEST(ulysses_overlaps)
 {
     struct cp_case c;

@@ -67,7 +67,7 @@ static struct plan_buffer *buffer_of(struct plan *plan, enum buffer_role role)
     return buffer;
 }
 
-// Takes an operation out and moves the waits for later ones.
+// Removes an operation and adjusts the waits for later ones.
 static void remove_op(struct plan *plan, const struct op *op)
 {
     int32_t index = (int32_t)(op - plan->ops);
@@ -112,7 +112,7 @@ static void transfer_outside(struct plan *plan)
     plan->transfers[0].send.offset = -4;
 }
 
-// Pieces of 4 bytes in what is sent, which has 384.
+// Pieces of 4 bytes in a message of 384.
 static struct region *send_in_blocks(struct plan *plan, int64_t blocks, int64_t block_stride)
 {
     struct region *send = &plan->transfers[0].send;
@@ -135,7 +135,7 @@ static void blocks_without_rows(struct plan *plan)
     send_in_blocks(plan, 2, 16)->rows = 1;
 }
 
-// As far as the buffer goes, but not as many bytes as before.
+// Up to the end of the buffer, but with fewer bytes.
 static void blocks_inside(struct plan *plan)
 {
     send_in_blocks(plan, 24, 16);
@@ -512,7 +512,7 @@ static bool receives_overlap(const struct plan *plan, const struct op *op)
     return overlap;
 }
 
-// Leaves few rows of what comes home in pieces and moves one of them through its buffer.
+// Reduces the received pieces to a few rows and moves one of them through its buffer.
 START_TEST(pieces_that_meet_are_found)
 {
     struct cp_case c;

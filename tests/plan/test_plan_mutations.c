@@ -18,7 +18,7 @@ static const char *const in_schedule[] = {
     "SENT_CHUNKS_SWAPPED",
 };
 
-// Those of one way of communication or one input.
+// Mutations that need a certain comm or input.
 static const struct elsewhere {
     const char *mutation;
     enum case_comm comm;
@@ -53,7 +53,7 @@ static void even_case(int world_size, struct cp_case *c)
     c->head_dim_v = 1;
 }
 
-// Ordered, matched and complete, and still wrong: only what is computed tells.
+// Ordered, matched and complete, but wrong: only the computed values show it.
 START_TEST(wrong_schedule_shows_in_the_outputs)
 {
     mutation_set(mutation_find(in_schedule[_i]));
@@ -112,7 +112,7 @@ START_TEST(missing_wait_is_a_race)
 }
 END_TEST
 
-// Some order shows the race in the outputs, too; that is what exploring orders is for.
+// Some explored order shows the race in the outputs, too.
 START_TEST(missing_wait_shows_in_some_order)
 {
     struct cp_case c;
@@ -148,7 +148,7 @@ END_TEST
 
 // ---- the means of changing a plan ----
 
-// Field by field: what is between fields need not be the same.
+// Field by field: padding between fields may differ.
 static bool same_region(const struct region *a, const struct region *b)
 {
     return a->buffer == b->buffer && a->offset == b->offset && a->bytes == b->bytes &&
@@ -188,7 +188,7 @@ static void expect_same_plan(const struct plan *a, const struct plan *b)
         ck_assert_int_eq(a->waits[i], b->waits[i]);
 }
 
-// So a mutation changes nothing but what it changes.
+// Therefore a plan without the change is unaffected.
 START_TEST(an_unchanged_plan_stays_the_same)
 {
     for (uint64_t seed = 0; seed < 300; seed++) {

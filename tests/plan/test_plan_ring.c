@@ -33,7 +33,7 @@ START_TEST(ring_forward_overlaps)
 }
 END_TEST
 
-// The exchange of a phase that receives into a buffer whose name begins so, the n-th of these.
+// The n-th exchange of a phase that receives into a buffer with this prefix of its name.
 static int32_t arrival(const struct plan *plan, enum plan_phase phase, const char *name, int n)
 {
     for (int32_t i = 0; i < plan->op_count; i++) {
@@ -71,7 +71,7 @@ START_TEST(ring_backward_overlaps)
             ck_assert_int_eq(keys, -1);
             continue;
         }
-        // They need the place of those of the step before, and no sum.
+        // They need the memory of the step before, and no sum.
         plans_expect_wait(plan, keys,
                           plans_find(plan, OP_ATTEND_BACKWARD, PHASE_BACKWARD, step - 1));
         ck_assert_int_eq(plan->ops[keys].transfer_count, 2);
@@ -198,7 +198,7 @@ START_TEST(sight_is_what_slices_say)
 }
 END_TEST
 
-// Attentions of a phase that read what has come into a slot.
+// Number of attention operations of a phase that read a slot.
 static int attends_of_slots(const struct plan *plan, enum plan_phase phase)
 {
     int count = 0;
@@ -219,7 +219,7 @@ static int arrivals(const struct plan *plan, enum plan_phase phase, const char *
     return count;
 }
 
-// Each comes once, and in the backward two are there.
+// Each arrives once, and in the backward there are two slots.
 START_TEST(ring_brings_the_keys_that_are_seen)
 {
     for (uint64_t seed = 0; seed < 2000; seed++) {
@@ -252,7 +252,7 @@ static int64_t all_bytes(const struct plans *p, int *exchanges)
     return bytes;
 }
 
-// A window of less than a chunk: each chunk sees the one before it, which is a neighbour's.
+// A window smaller than a chunk: each chunk sees the one before it, on a neighbouring rank.
 START_TEST(ring_with_a_window_moves_little)
 {
     for (int size = 3; size <= 16; size++) {
@@ -263,7 +263,7 @@ START_TEST(ring_with_a_window_moves_little)
         c.window_left = 5;
         plans_create(&p, &c);
         int64_t elements = shard_rows(&c, SIDE_KV, 0) * c.kv_heads * (c.head_dim_qk + c.head_dim_v);
-        // Keys go to both neighbours, sums from one over the other home; the outer ranks have one.
+        // Keys go to both neighbours, sums return through them; the outer ranks have one neighbour.
         int64_t keys = 2 * (size - 1) * elements * case_element_bytes(&c);
         int64_t sums = 2 * (size - 1) * elements * 4;
         ck_assert_int_eq(all_bytes(&p, &exchanges), keys + sums);
@@ -273,7 +273,7 @@ START_TEST(ring_with_a_window_moves_little)
 }
 END_TEST
 
-// Ranks see nothing of what is behind them.
+// Ranks see no keys of later ranks.
 START_TEST(contiguous_ring_moves_half)
 {
     struct cp_case c;
@@ -290,7 +290,7 @@ START_TEST(contiguous_ring_moves_half)
 }
 END_TEST
 
-// Sums that would wait for too long between two ranks are passed on by those between.
+// Ranks between two others forward their sums, which would otherwise wait too long.
 START_TEST(few_sums_are_enough)
 {
     for (int size = 5; size <= 14; size += 3)

@@ -189,7 +189,7 @@ static void row_tokens(const struct cp_case *c, enum shard_side side, int rank, 
                 spans[n].sequence * LENGTH_MAX + spans[n].position + t;
 }
 
-// Pairs as the slices see them, [query][key] by token.
+// Visible pairs of the slices, [query][key] by token.
 typedef unsigned char pair_counts[GENERATE_BATCH_MAX * LENGTH_MAX][GENERATE_BATCH_MAX * LENGTH_MAX];
 
 static void expect_tight(const struct slice *s)

@@ -45,7 +45,7 @@ START_TEST(each_rule_refuses_its_example)
 }
 END_TEST
 
-// No value outside its range can be set, to begin with.
+// A value outside its range cannot be set.
 START_TEST(the_first_rule_is_that_of_the_fields)
 {
     struct cp_case c = cases_usual();
@@ -57,8 +57,7 @@ START_TEST(the_first_rule_is_that_of_the_fields)
 }
 END_TEST
 
-// A field of a random case, changed to that of another one: whatever is refused then, a rule says
-// so.
+// Replaces a field of a random case by that of another one: every refusal comes from a rule.
 START_TEST(nothing_else_is_refused)
 {
     int refused = 0;
@@ -94,8 +93,8 @@ static char *manual_read(void)
     return text;
 }
 
-// The item of a list that *at is before: its heading and the text below, lines joined. *at moves
-// behind it. False at the end of the list.
+// The next item of a list from *at on: its heading and text, with lines joined. Advances *at. False
+// at the end of the list.
 static bool item_next(char **at, char *heading, char *text)
 {
     char *line = strtok_r(NULL, "\n", at);
@@ -129,7 +128,7 @@ START_TEST(the_manual_has_every_word)
 }
 END_TEST
 
-// Every field is an option that the manual has, with every word that it can be.
+// The manual has every field as an option, with all its choices.
 START_TEST(the_manual_has_every_field)
 {
     char *manual = manual_read(), *end = strstr(manual, "\n.Ss matrix\n");

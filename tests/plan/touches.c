@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-// Bytes of what an operation may have. The rows of the keys are those of K, whose region tells.
+// Bytes of the operands. The number of key rows follows from the region of K.
 struct sizes {
     int64_t q, out, row; // elements of Q, of O, of LSE or D
     int64_t k, v;
@@ -45,7 +45,7 @@ static struct touch adds_to(int64_t bytes)
     return (struct touch){.reads = true, .writes = true, .bytes = bytes};
 }
 
-// Q, K, V, bias and slices are given; O and LSE are a running result, as is the largest logit.
+// Q, K, V, bias and slices are inputs; O, LSE and the largest logit are updated.
 static void forward(const struct cp_case *c, const struct sizes *z, struct touch *t)
 {
     t[ATTEND_Q] = reads(z->q * z->dtype);
@@ -57,7 +57,7 @@ static void forward(const struct cp_case *c, const struct sizes *z, struct touch
     t[ATTEND_MAX] = adds_to(c->max_logit ? z->head * 4 : 0);
 }
 
-// Inputs, dO, and LSE and D of the complete forward are given; gradients are added to.
+// Inputs, dO, LSE and D of the complete forward are inputs; gradients are added to.
 static void backward(const struct sizes *z, struct touch *t)
 {
     t[ATTEND_Q] = reads(z->q * z->dtype);

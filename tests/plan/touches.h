@@ -6,13 +6,13 @@
 
 #include "plan/plan.h"
 
-// An operand that an operation has, by its place in op.operand.
+// An operand of an operation, by its index in op.operand.
 struct touch {
     bool reads, writes;
     int64_t bytes; // of all its pieces; 0: the case has no such thing
 };
 
-// Those of a compute operation; all false where it has no such operand.
+// The operands of a compute operation; all false if it has no such operand.
 void touches_find(const struct plan *plan, const struct op *op, struct touch touch[OPERANDS_MAX]);
 
 #endif

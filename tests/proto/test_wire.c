@@ -12,8 +12,8 @@ static struct error error;
 
 // ---- counting and failing allocations -----------------------------------------------------------
 
-// The linker sends the codec's calls here, and those of the test framework, so that only
-// differences count. One in a row of calls can be made to fail.
+// The linker redirects calls of the codec and of the test framework to this, so that only
+// differences count. One of a series of calls can fail.
 void *__real_malloc(size_t size);
 void *__real_calloc(size_t count, size_t size);
 void __real_free(void *pointer);
@@ -127,7 +127,7 @@ static void copy_field(const struct case_field *field, const struct cp_case *fro
     case_list_set(to, field->list, values, count);
 }
 
-// A random case with one field that differs: so does what arrives.
+// A random case with one changed field arrives with this change.
 START_TEST(every_field_of_a_case_is_carried)
 {
     const struct case_field *field = &case_fields()[_i];
@@ -182,7 +182,7 @@ START_TEST(other_requests_survive)
 }
 END_TEST
 
-// Encodes, decodes and compares all but the pointers to lists, which the callers compare.
+// Encodes, decodes and compares, except the lists, which the callers compare.
 static struct wire_reply reply_echo(const struct wire_reply *sent)
 {
     struct wire_reply got, flat = *sent;
@@ -360,8 +360,8 @@ END_TEST
 
 // ---- memory -------------------------------------------------------------------------------------
 
-// Runs `step` with its first, second, ... allocation failing until it needs no more. Each failure
-// is told, and leaves nothing allocated.
+// Runs `step` with its first, second, ... allocation failing, until none fails. Each failure is
+// reported and leaves nothing allocated.
 static void assert_torture(enum status (*step)(void *), void *argument, int least)
 {
     int n = 0;
@@ -447,7 +447,7 @@ START_TEST(any_allocation_may_fail)
 }
 END_TEST
 
-// Many times its own size is what small input can make the unpacker ask for; the budget stops it.
+// Small input can make the unpacker allocate many times its size; the budget stops this.
 static void assert_budget(enum status status, size_t bytes, size_t budget)
 {
     char sentence[64];

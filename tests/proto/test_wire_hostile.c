@@ -58,7 +58,7 @@ static void reply_teardown(void)
     wire_reply_fini(&reply);
 }
 
-// Spoils a member, looks, and puts the member back.
+// Changes a member, checks, and restores the member.
 #define REPLY_REFUSED(member, value, part)                                                         \
     do {                                                                                           \
         __typeof__(member) saved = member;                                                         \
@@ -113,7 +113,7 @@ START_TEST(diagnoses_are_refused)
 }
 END_TEST
 
-// As long as its room, and with a byte that a terminal would obey.
+// As long as its array, and with a control character.
 START_TEST(texts_of_diagnoses_are_refused)
 {
     char text[DIAGNOSIS_TEXT_MAX + 1];
@@ -202,7 +202,7 @@ START_TEST(foreign_replies_are_refused)
     ck_assert_int_eq(wire_decode_reply(buffer, size, &got, &error), STATUS_DATA_LOSS);
     ck_assert(strstr(error.text, "no answer known here") != NULL);
 
-    // Nested messages that should be there and are not.
+    // Missing nested messages.
     Cpattn__V1__Result result = CPATTN__V1__RESULT__INIT;
     Cpattn__V1__Rank rank = CPATTN__V1__RANK__INIT, *ranks[] = {&rank};
     Cpattn__V1__Timings timings = CPATTN__V1__TIMINGS__INIT;
@@ -279,7 +279,7 @@ END_TEST
 
 // ---- bytes --------------------------------------------------------------------------------------
 
-// The method comes last, so that no beginning of a request is a request.
+// The method comes last, so that no prefix of a request is a request.
 START_TEST(truncated_requests_are_refused)
 {
     struct sample s = {12};

@@ -11,7 +11,7 @@
 static struct error error;
 static uint8_t buffer[REQUEST_BYTES_MAX + 1];
 
-// A good request as a tree that a test can spoil before it is sent.
+// A valid request as a tree that a test can change before encoding.
 struct request_tree {
     Cpattn__V1__Request request;
     Cpattn__V1__Run run;
@@ -77,7 +77,7 @@ static void assert_tree_refused(struct request_tree *t, enum status expected, co
         ck_assert_mem_eq(&request.id, &id, sizeof id);
 }
 
-// The request as it goes out.
+// The encoded request.
 static Cpattn__V1__Request *request_unpacked(const struct wire_request *request)
 {
     void *data;
@@ -142,8 +142,7 @@ START_TEST(the_good_request_is_taken)
 }
 END_TEST
 
-// What was said before there was an extent still means the same, and so does what is said to a
-// daemon that knows none.
+// A request without the field verify_extent keeps its meaning, and AUTO is sent without the field.
 START_TEST(verify_says_on_the_wire_whether_and_how_much)
 {
     static const struct {
@@ -276,7 +275,7 @@ START_TEST(missing_fields_are_refused_by_name)
 }
 END_TEST
 
-// What was not sent is what the schema says; a zero that was sent is a zero.
+// A missing field has the default of the schema; a zero that was sent is a zero.
 START_TEST(missing_fields_mean_what_the_schema_says)
 {
     struct wire_request request;
@@ -299,7 +298,7 @@ START_TEST(missing_fields_mean_what_the_schema_says)
 }
 END_TEST
 
-// Requests as clients have sent them that send no zero at all, to the byte.
+// Requests of clients that send no zeros, byte by byte.
 #define ENVELOPE                                                                                   \
     "\x08\x01\x12\x10\x07\x07\x07\x07\x07\x07\x07\x07\x07\x07\x07\x07\x07\x07\x07\x07\x18\x80\xe4" \
     "\x97\xd0\x12"
@@ -392,7 +391,7 @@ START_TEST(lists_are_refused)
 }
 END_TEST
 
-// As many entries as a request holds, none of which is kept.
+// As many entries as fit in a request, none of which is kept.
 START_TEST(lists_of_a_whole_request_are_counted_first)
 {
     static int64_t many[REQUEST_BYTES_MAX - 256];
@@ -430,7 +429,7 @@ static ProtobufCMessageUnknownField unknown = {
 
 #define ADD_UNKNOWN(message) ((message).n_unknown_fields = 1, (message).unknown_fields = &unknown)
 
-// What only a newer client knows could make this case another one; elsewhere it is no matter.
+// An unknown field could change the meaning of a case and is refused; elsewhere it is ignored.
 START_TEST(unknown_fields_are_refused_where_they_matter)
 {
     struct wire_request request;

@@ -41,7 +41,7 @@ START_TEST(no_message_contains_itself)
 }
 END_TEST
 
-// Each kind of field has one representation, which the maps rely on.
+// Each kind of field has one type, on which the maps rely.
 static void visit_types(const ProtobufCMessageDescriptor *message)
 {
     for (unsigned i = 0; i < message->n_fields; i++) {
@@ -110,7 +110,7 @@ static void assert_field_fits(const ProtobufCMessageDescriptor *message,
                   message->name, map->name);
 }
 
-// Every field of the message is in the table, but for `others` that are messages or lists.
+// Every field of the message is in the table, except `others`, which are messages or lists.
 static void assert_table_covers(const ProtobufCMessageDescriptor *message,
                                 const struct map_field *table, unsigned others)
 {
@@ -121,7 +121,7 @@ static void assert_table_covers(const ProtobufCMessageDescriptor *message,
                   message->n_fields);
 }
 
-// It says on the wire in one field whether there is a comparison, in the other how much of one.
+// On the wire one field says whether results are compared, the other which part.
 static bool is_verify(const struct case_field *field)
 {
     return strcmp(field->name, "verify") == 0;

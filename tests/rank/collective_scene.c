@@ -43,7 +43,7 @@ static void memory_take(struct scene *s, int rank)
     int element = collective_element_bytes(s->c.dtype);
     ck_assert_int_le(plan->buffer_count, SCENE_BUFFERS_MAX);
     for (int i = 0; i < plan->buffer_count; i++) {
-        // Of its size, so that a sanitizer sees what goes beyond.
+        // Of the exact size, so that a sanitizer detects accesses beyond it.
         char *data = malloc((size_t)plan->buffers[i].bytes);
         memset(data, plan->buffers[i].role == BUFFER_SCRATCH ? 0xff : SCENE_MEMORY,
                (size_t)plan->buffers[i].bytes);

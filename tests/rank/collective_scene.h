@@ -8,7 +8,7 @@
 #include "plan/plan.h"
 
 #define SCENE_BUFFERS_MAX 8
-// What the bytes of send and receive are before; those of scratch memory are ones.
+// The initial bytes of send and receive; scratch memory has ones.
 #define SCENE_MEMORY      0xa5
 
 struct scene {
@@ -26,15 +26,15 @@ struct collective scene_usual(void);
 // Whether the kind's check admits it.
 bool scene_is_possible(const struct collective *c);
 
-// One line that tells it from others.
+// One line that identifies it.
 const char *scene_text(const struct collective *c);
 
-// Plans, memory and elements; scene_execute() may be called after the plans were changed.
+// Plans, memory and elements; a test may change the plans before scene_execute().
 struct scene *scene_create(const struct collective *c);
 void scene_destroy(struct scene *s);
 void scene_execute(struct scene *s);
 
-// Rules that are broken, on all ranks together.
+// Broken rules of all ranks.
 int scene_broken(const struct scene *s);
 
 #endif

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Every step goes one way only: a field to its simplest value, a number down, a sequence or a list
-// away. So there is an end.
+// Every step simplifies: a field gets its simplest value, a number decreases, a sequence or a list
+// is removed. Therefore the search ends.
 
 // ---- what goes together ----
 
@@ -33,7 +33,7 @@ static int32_t divisor_common(int32_t a, int32_t b)
     return b == 0 ? a : divisor_common(b, a % b);
 }
 
-// Brings the other fields into line with the one that was changed.
+// Adapts the other fields to the changed one.
 static void repair(struct cp_case *c)
 {
     c->a2a_size = c->comm == COMM_A2A_P2P ? divisor_common(c->a2a_size, c->world_size) : 2;
@@ -44,7 +44,7 @@ static void repair(struct cp_case *c)
 
 // ---- steps ----
 
-// Fills *to with the step's proposal of that number. False when there is none of that number.
+// Fills *to with proposal `number` of the step. False if there is none.
 typedef bool step_fn(const struct cp_case *from, int number, struct cp_case *to);
 
 static const struct {
@@ -68,7 +68,7 @@ static bool field_simplest(const struct cp_case *from, int number, struct cp_cas
     return true;
 }
 
-// From `value` to `least`, in ever smaller steps; half way to an even and to an odd number.
+// From `value` towards `least`, in decreasing steps, each to an even and to an odd number.
 static int64_t lower(int64_t value, int64_t least, int number)
 {
     int64_t half = least + (value - least) / 2;
@@ -165,7 +165,7 @@ static bool has_lists(const struct cp_case *c)
     return case_bytes(c) > offsetof(struct cp_case, list_values);
 }
 
-// One sequence less: all but the first, then this one or that. Without lists they are all alike.
+// Removes sequences: all but the first, then single ones. Without lists all are equal.
 static bool fewer_sequences(const struct cp_case *from, int number, struct cp_case *to)
 {
     int32_t values[SEQUENCES_MAX], count;
@@ -200,7 +200,7 @@ static bool shorter_in_list(const struct cp_case *from, int number, struct cp_ca
     return false;
 }
 
-// What makes the next tries cheaper comes first.
+// Steps that make later tries cheaper come first.
 static step_fn *const steps[] = {fewer_ranks,  fewer_sequences, shorter,  fewer_heads,
                                  smaller_dims, field_simplest,  narrower, shorter_in_list};
 
@@ -213,7 +213,7 @@ struct search {
     int tried, tries;
 };
 
-// Cases are all zeros where they hold nothing.
+// Unused bytes of cases are zero.
 static bool same(const struct cp_case *a, const struct cp_case *b)
 {
     const void *bytes = a, *others = b;
@@ -232,7 +232,7 @@ static bool accept(struct search *s, struct cp_case *proposal)
     return true;
 }
 
-// A proposal that is accepted is made again, of the smaller case.
+// After an accepted proposal the same proposal is made for the smaller case.
 static bool step_take(struct search *s, step_fn *step)
 {
     struct cp_case proposal;

@@ -5,12 +5,12 @@
 
 #include "plan/case.h"
 
-// Whether a case still fails. Of what case_check() refuses it is not asked.
+// Whether a case still fails. Only called for cases that case_check() admits.
 typedef bool minimize_fails(const struct cp_case *c, void *context);
 
-// Takes away what the failure does not need: ranks, sequences, heads, tokens, dimensions, features.
-// In the end no single step leads to a smaller case that still fails, unless `tries` cases had been
-// asked about before. The case has to fail. Returns how many were asked about.
+// Removes ranks, sequences, heads, tokens, dimensions and features that the failure does not need,
+// until no single step gives a smaller failing case or `tries` cases were tried. The case must
+// fail. Returns the number of tried cases.
 int minimize_case(struct cp_case *c, minimize_fails *fails, void *context, int tries);
 
 #endif

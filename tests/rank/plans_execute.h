@@ -5,12 +5,12 @@
 
 #include "plan/plan.h"
 
-// Runs an operation of a rank that is no exchange.
+// Runs a compute operation of a rank.
 typedef void plans_compute(void *scene, int rank, const struct op *op);
 
-// Executes all plans: each up to its next exchange, then that exchange of all. `buffers` has the
-// buffers of each rank. Messages between two ranks are matched in order; of two sizes the smaller
-// is moved.
+// Executes all plans: each up to its next exchange, then the exchange of all ranks. `buffers` has
+// the buffers of each rank. Messages between two ranks match in order; if sizes differ, the smaller
+// one is moved.
 void plans_execute(struct plan *const *plans, void *const *const *buffers, int world_size,
                    plans_compute *compute, void *scene);
 

@@ -11,9 +11,9 @@
 #define WORLD_MAX   8
 #define SEQLEN_MOST 72
 #define LONG_MOST   1000
-// Of a case forward; the reference takes some ten times as long for them as for what it checks.
+// Limit of the forward FLOPs of a case; the reference takes about ten times as long as the kernels.
 #define FLOPS_MAX   2e8
-// Cases that a failing one may be tried as.
+// Maximum number of tries to make a failing case smaller.
 #define TRIES       600
 
 static struct rank_report reports[WORLD_SIZE_MAX];

@@ -6,19 +6,19 @@
 
 #include "plan/case.h"
 
-// The case of that seed: up to 8 ranks; mostly short, some a thousand tokens long and of few heads.
+// The case of a seed: up to 8 ranks; mostly short, some with a thousand tokens and few heads.
 void random_case(uint64_t seed, struct cp_case *c);
 
 enum random_end { RANDOM_PASSES, RANDOM_FAILS, RANDOM_BREAKS_OFF };
 enum random_end random_run(const struct cp_case *c);
 
-// Runs a case; one number for all bits of its results, 0 when it is broken off.
+// Runs a case; returns a digest of all results, 0 if it is aborted.
 uint64_t random_digest(const struct cp_case *c);
 
-// Makes a case small that does not pass, keeping the way it ends; or one that passes with other
-// bits in the order of its explore_seed than in plan order. Writes the command line that runs it
-// again to `text` (CASE_COMMAND_MAX bytes). Prints what it is about as a comment in TAP. Returns
-// how many cases were run on the way.
+// Reduces a failing case, keeping the kind of failure, or a passing case whose bits differ between
+// the order of its explore_seed and plan order. Writes the command line that runs it to `text`
+// (CASE_COMMAND_MAX bytes). Prints progress as TAP comments. Returns the number of cases that were
+// run.
 int random_minimize(struct cp_case *c, char *text);
 
 #endif
