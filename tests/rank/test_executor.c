@@ -22,7 +22,7 @@ struct sketch {
     struct transfer transfers[OPS_MAX];
 };
 
-// The plan of rank 0 of 2 of a case that needs no memory worth mentioning.
+// The plan of rank 0 of 2 of a small case.
 static void sketch_init(struct sketch *s)
 {
     memset(s, 0, sizeof(*s));
@@ -43,7 +43,7 @@ static struct op *sketch_op(struct sketch *s, enum op_kind kind)
     return op;
 }
 
-// A compute operation that is known by its number.
+// A compute operation with a number.
 static void sketch_fill(struct sketch *s)
 {
     int32_t index = s->plan.op_count;
@@ -293,8 +293,8 @@ START_TEST(a_seed_is_an_order)
 }
 END_TEST
 
-// In plan order an exchange starts before the computing that it can hide behind, and nobody waits
-// for it while there is something to compute.
+// In plan order an exchange starts before the computation that it overlaps, and the rank waits for
+// it only without other work.
 START_TEST(exchanges_hide_behind_computing)
 {
     static struct sketch s;
@@ -310,7 +310,7 @@ START_TEST(exchanges_hide_behind_computing)
     ck_assert_int_eq(notes.waits, 0);
     ck_assert_int_lt(when('R', 0), when('D', 1));
     ck_assert_int_lt(when('D', 1), when('R', 3));
-    // Slower than the computing: now it has to be waited for.
+    // Slower than the computation: the rank has to wait.
     ck_assert_int_eq(sketch_run(&s, 0, 9, &error), STATUS_OK);
     ck_assert_int_gt(notes.waits, 0);
     ck_assert_int_lt(when('R', 2), when('D', 1));

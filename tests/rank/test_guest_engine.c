@@ -144,7 +144,7 @@ START_TEST(the_backward_pass_begins_when_the_device_is_through)
 }
 END_TEST
 
-// What it has left on the device may wait for others for ever.
+// Its work on the device may wait for other ranks for ever.
 START_TEST(a_failed_function_is_not_waited_for)
 {
     struct rank_report report;

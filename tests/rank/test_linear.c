@@ -56,7 +56,7 @@ static void memory_take(struct scene *s, int rank)
     ck_assert_int_le(plan->buffer_count, BUFFERS_MAX);
     for (int i = 0; i < plan->buffer_count; i++) {
         const struct plan_buffer *buffer = &plan->buffers[i];
-        // Of its size, so that a sanitizer sees what goes beyond.
+        // Of the exact size, so that a sanitizer detects accesses beyond it.
         s->buffers[rank][i] = malloc((size_t)buffer->bytes);
         memset(s->buffers[rank][i], 0xff, (size_t)buffer->bytes);
         if (buffer->role == BUFFER_SCRATCH)
@@ -224,7 +224,7 @@ static int random_below(int bound)
     return (int)((random_state >> 33) % (uint64_t)bound);
 }
 
-// 1, primes, and whatever else no number of ranks divides.
+// 1, primes, and other sizes that numbers of ranks do not divide.
 static int64_t random_size(void)
 {
     static const int ugly[] = {1, 1, 2, 3, 5, 7, 13, 31, 61, 127};
@@ -284,7 +284,7 @@ enum wrong {
     WRONGS
 };
 
-// Rank 1 of 4 is looked at.
+// Checks rank 1 of 4.
 static const struct {
     enum linear_layer layer;
     enum activation activation;
@@ -381,7 +381,7 @@ static void swap_bytes(const void *a, const void *b, int64_t bytes)
     }
 }
 
-// What comes from ranks 2 and 3 changes places on rank 1.
+// Rank 1 exchanges the data of ranks 2 and 3.
 static void tokens_swap(struct plan *plan)
 {
     for (int i = 0; i < plan->op_count; i++) {
@@ -488,7 +488,7 @@ START_TEST(a_mistake_in_a_large_layer_is_named)
 }
 END_TEST
 
-// A single element that is off by a few roundings, anywhere.
+// A single element with an error of a few roundings, at any place.
 START_TEST(a_single_element_is_noticed)
 {
     random_state = 3;

@@ -116,7 +116,7 @@ END_TEST
 
 // A case that takes this long hangs, whether or not its ranks sleep. Others take milliseconds.
 #define HANGS_MS   15000
-// Enough to come across whatever the ranks can get wrong.
+// Enough cases to meet every mutation.
 #define SEEDS_MOST 60
 
 static void set_mutation(const struct mutation *mutation)
@@ -157,8 +157,8 @@ static void found_and_made_small(void)
     ck_assert_int_eq(random_run(&c), RANDOM_PASSES);
 }
 
-// Not so a missing wait, which shows or not as the ranks happen to meet, an order of additions that
-// changes, which is right every time, and what is so slight that it takes many or certain elements.
+// Excluded: a missing wait, which depends on timing; a changing order of sums, which is right every
+// time; and small errors that need many or special elements.
 static bool shows(const struct mutation *mutation)
 {
     static const char *const slight[] = {"RESULTS_HALF_PERCENT", "SLOPE_NEAR_SATURATION"};

@@ -14,7 +14,7 @@
 
 #define SLICES      4
 #define ORDERS      50
-// Seeds of cases that are run in many orders begin here, those of others at 0.
+// First seed of the cases that are run in many orders; the others begin at 0.
 #define ORDERS_SEED UINT64_C(1000000)
 
 static const char usage_text[] =
@@ -33,7 +33,7 @@ static const char usage_text[] =
 
 // ---- one case ----
 
-// NULL, or what is wrong with the case, and how to see it again. Makes it small.
+// NULL, or the error of the case, reduced, with the command to repeat it.
 static const char *complaint(uint64_t seed, struct cp_case *c, const char *what)
 {
     static char text[2 * CASE_COMMAND_MAX + 128], large[CASE_COMMAND_MAX], small[CASE_COMMAND_MAX];
@@ -108,13 +108,13 @@ START_TEST(cases_refused_once_pass)
         {UINT64_C(14044111595425435431), 3, 64},
         {UINT64_C(15006186618385460436), 1, 3},
         {UINT64_C(1707871971345231303), 1, 3},
-        // dbias: all of it cancels, and the softcap lets nothing through to dq.
+        // dbias: all terms cancel, and the saturated softcap makes dq zero.
         {UINT64_C(8066827553706838006), 3, 64},
         {UINT64_C(15825334522424934388), 1, 3},
         {UINT64_C(9996296482127689029), 1, 3},
         {UINT64_C(14634271244293731945), 1, 3},
         {UINT64_C(17409064624345457210), 1, 3},
-        // out: rows that are alike, all of which are rounded in the same direction.
+        // out: similar rows, all rounded in the same direction.
         {UINT64_C(9637902534558134776), 3, 64},
     };
     struct cp_case c;

@@ -165,8 +165,8 @@ START_TEST(any_bias_passes)
 }
 END_TEST
 
-// Lengths that others got wrong: chunks of nothing but padding, padding at the end alone, sequences
-// shorter than the world.
+// Difficult lengths: chunks of only padding, padding only at the end, sequences shorter than the
+// world size.
 START_TEST(lengths_that_have_failed_elsewhere_pass)
 {
     static const struct {
@@ -194,7 +194,8 @@ struct head_counts {
     int world_size, heads, kv_heads;
 };
 
-// Heads that do not divide, key heads that go to several members, and members without any.
+// Heads that the group size does not divide, key heads for several members, and members without key
+// heads.
 static const struct head_counts head_counts[] = {{2, 5, 5}, {3, 4, 2}, {3, 8, 1},  {4, 6, 2},
                                                  {4, 3, 1}, {5, 2, 2}, {6, 14, 7}, {8, 12, 4}};
 #define HEAD_COUNTS ((int)(sizeof(head_counts) / sizeof(*head_counts)))
@@ -218,7 +219,7 @@ START_TEST(any_number_of_heads_can_be_dealt)
 }
 END_TEST
 
-// Ranks share the work: what each says it computed adds up to the case, whatever the world size.
+// The FLOPs of all ranks add up to those of the case, for every world size.
 START_TEST(the_work_is_divided)
 {
     struct cp_case c;
@@ -258,7 +259,7 @@ START_TEST(cases_do_not_affect_later_ones)
         assert_passes(&other);
         ck_assert_uint_eq(digest_of(&c), digest);
     }
-    // Nor does a case so large that its memory is given back.
+    // Nor does a case so large that its memory is freed.
     model_case(&other, 1, 2, DTYPE_FP32);
     other.seqlen_q = other.seqlen_kv = 16;
     other.batch = 600;
@@ -348,8 +349,8 @@ static bool somebody_waits_for(const struct world *w, int world_size, int rank)
     return false;
 }
 
-// A rank that stands still is found by the progress words, whether the others meet it in an
-// exchange or before, where ranks agree on memory; one that is killed is named.
+// The progress words identify a stopped rank, in an exchange and before, where ranks agree on
+// memory; a killed rank is named.
 START_TEST(the_rank_that_delays_the_others_is_found)
 {
     world_engine(_i == 0 ? &engine_cpu : &engine_lean);
@@ -459,7 +460,7 @@ START_TEST(a_lost_peer_is_not_an_own_failure)
     ck_assert_int_eq(failure.status, STATUS_UNAVAILABLE);
     ck_assert_int_eq(failure.phase, REPORT_FORWARD);
     ck_assert_str_eq(failure.text, error.text);
-    // Out of step: not even a sound case will do.
+    // Ranks that are out of step refuse every case.
     ck_assert_int_eq(session_run(&h.session, &h.c, 6, NULL, &report, &error),
                      STATUS_FAILED_PRECONDITION);
     half_world_fini(&h);

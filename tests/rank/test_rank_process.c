@@ -38,7 +38,7 @@ static const char *program(void)
     return runner_build(path, sizeof(path), "cpattn-rank");
 }
 
-// In the child: puts the descriptors where the rank expects them, and becomes it.
+// In the child: moves the descriptors to the numbers of a rank, and executes the rank program.
 static void rank_exec(int rank, int size, int channel, int progress_fd, int mesh, pid_t parent)
 {
     char numbers[4][16];
@@ -235,7 +235,7 @@ static void expect_failure(struct pool *p, int rank, uint64_t job, struct rank_f
     memcpy(failure, payload_buffer, sizeof(*failure));
 }
 
-// What it could not do it says, and then it waits for its end instead of taking others with it.
+// It reports its failure and then waits to be ended, so that it does not end others.
 static void assert_gives_up(struct pool *p, int rank)
 {
     siginfo_t info = {0};
@@ -315,7 +315,7 @@ START_TEST(reports_the_awaited_peer)
     expect(&p, 0, CHANNEL_HELLO);
     ck_assert(WIFSIGNALED(status_of(&p, 1)));
     struct channel_frame frame;
-    // It may have been quick enough to become ready.
+    // It may have become ready before.
     if (hear(&p, 0, &frame, payload_buffer) == CHANNEL_FAILED) {
         memcpy(&failure, payload_buffer, sizeof(failure));
         ck_assert_int_eq(failure.kind, FAILURE_PEER_LOST);
@@ -354,7 +354,7 @@ START_TEST(wrong_arguments_are_refused)
     ck_assert_int_eq(program_status((char *[]){name, word, one, one, one, NULL}), 64);
     ck_assert_int_eq(program_status((char *[]){name, zero, one, empty, one, NULL}), 64);
     ck_assert_int_eq(program_status((char *[]){name, zero, one, one, one, one, NULL}), 64);
-    // Process 1 did not start it: whoever did is gone.
+    // Process 1 as its parent means that the real parent has ended.
     ck_assert_int_eq(program_status((char *[]){name, zero, one, one, one, NULL}), 70);
 }
 END_TEST
@@ -382,8 +382,8 @@ static long status_field(pid_t pid, const char *file, const char *name)
     return value;
 }
 
-// No core, killed before the daemon when memory is short, and no descriptor for a process that a
-// library may start.
+// No core files, killed before the daemon if memory is short, and no descriptors for child
+// processes of libraries.
 START_TEST(has_few_descriptors_and_little_memory)
 {
     struct pool p;
@@ -413,7 +413,7 @@ static void descriptor_target(pid_t pid, int fd, char target[64])
     target[length] = '\0';
 }
 
-// Whatever a library opens, a dying process lets go of its channel before that.
+// A dying process closes its channel before descriptors of libraries.
 START_TEST(holds_its_channel_by_the_last_descriptor)
 {
     struct pool p;
@@ -426,7 +426,7 @@ START_TEST(holds_its_channel_by_the_last_descriptor)
 }
 END_TEST
 
-// Stopped, a rank sees no end of its channel; the death of its parent reaches it all the same.
+// A stopped rank does not see the end of its channel, but is killed at the death of its parent.
 START_TEST(dies_with_its_parent)
 {
     int report[2], status;

@@ -258,7 +258,7 @@ START_TEST(peers_of_other_hosts_are_told_by_their_sockets)
 }
 END_TEST
 
-// A peer may be in its next exchange already while this rank still waits for somebody else.
+// A peer may start its next exchange while this rank waits for another one.
 START_TEST(a_peer_may_run_ahead)
 {
     struct mesh m;
@@ -300,7 +300,7 @@ START_TEST(ranks_out_of_step_are_an_error)
     ck_assert_str_eq(error.text, "rank 1 sent message 0x51 of 4 bytes where rank 0 expects message "
                                  "0x52 of 4");
     ck_assert_int_eq(m.ranks[0]->ops->lost_peer(m.ranks[0]), -1);
-    // Not in step any more: of no further use.
+    // Out of step: unusable.
     ck_assert_int_eq(exchange(m.ranks[0], 0x53, &expected, 1, &error), STATUS_FAILED_PRECONDITION);
     mesh_fini(&m);
 
@@ -338,7 +338,7 @@ START_TEST(a_lost_peer_is_named)
 }
 END_TEST
 
-// Rank 0 waits for rank 2, which is alive and waits for the rank that is gone.
+// Rank 0 waits for rank 2, which is alive and waits for the rank that has ended.
 START_TEST(a_lost_bystander_is_named)
 {
     struct mesh m;
@@ -353,7 +353,7 @@ START_TEST(a_lost_bystander_is_named)
 }
 END_TEST
 
-// The wire by hand, a byte at a time: a header must be understood however it is cut.
+// Single bytes on the wire: a header may arrive in any pieces.
 START_TEST(messages_may_arrive_byte_by_byte)
 {
     int pair[2], done = 0;
@@ -388,7 +388,7 @@ START_TEST(messages_may_arrive_byte_by_byte)
 }
 END_TEST
 
-// A wrong header is refused although the body it announces never comes.
+// A wrong header is refused before its body arrives.
 START_TEST(a_wrong_header_is_refused_at_once)
 {
     int pair[2], done = 0;
@@ -420,7 +420,7 @@ START_TEST(local_copies_need_no_peer)
     ck_assert_int_eq(t->ops->progress(t, -1, &done, &error), STATUS_OK);
     ck_assert_int_eq(done, 1);
     ck_assert_str_eq(to, "self");
-    // The two sides may stand in different messages.
+    // The two sides may be in different messages.
     struct message halves[3] = {
         {0, NULL, 0, to + 4, 4}, {0, "abc", 4, to, 2}, {0, "x", 2, NULL, 0}};
     ck_assert_int_eq(t->ops->start(t, 2, halves, 3, &error), STATUS_OK);

@@ -10,14 +10,14 @@
 #include "tests/support/symbolic.h"
 #include "tests/support/world.h"
 
-// Orders that ranks run a plan in. Now and then they meet so that an order does no harm; then it is
-// for the symbols to tell, which know no time.
+// Number of orders in which ranks run a plan. By chance an order may show no error; the symbolic
+// execution, which does not depend on timing, then decides.
 #define ORDERS_OF_RANKS   40
 #define ORDERS_OF_SYMBOLS 400
 
 static struct rank_report reports[WORLD_SIZE_MAX];
 
-// Everything that a rank waits for in this way of communication.
+// All waits of a rank with this comm.
 static void full_case(enum case_comm comm, struct cp_case *c)
 {
     plans_full_case(comm, comm == COMM_A2A_P2P ? 4 : 3, c);
@@ -52,7 +52,8 @@ static bool symbols_notice(const struct plans *p)
     return noticed;
 }
 
-// Leaves the wait of one operation out. Whether ranks, not only symbols, notice.
+// Omits the wait of one operation. Returns whether ranks, not only the symbolic execution, detect
+// it.
 static bool left_out(const struct cp_case *c, int rank, int op)
 {
     struct plans p;
@@ -81,7 +82,7 @@ START_TEST(no_wait_can_be_left_out)
         for (int op = 0; op < p.plans[rank]->op_count; op++) {
             if (p.plans[rank]->ops[op].wait_count == 0)
                 continue;
-            // With two streams an operation never has more than one.
+            // With two streams an operation has at most one wait.
             ck_assert_int_eq(p.plans[rank]->ops[op].wait_count, 1);
             by_ranks += left_out(&c, rank, op);
             waits++;

@@ -21,7 +21,7 @@ struct ring {
     char bytes[RING_BYTES];
 };
 
-// Goes before each message.
+// The header of each message.
 struct header {
     uint64_t tag;
     int64_t bytes;
@@ -141,7 +141,7 @@ static int64_t send_step(struct toy *t, int i)
     return moved;
 }
 
-// Headers are taken as a whole.
+// Headers are read at once.
 static enum status receive_step(struct toy *t, int i, int64_t *moved, struct error *error)
 {
     const struct message *m = &t->messages[i];
@@ -164,7 +164,7 @@ static enum status receive_step(struct toy *t, int i, int64_t *moved, struct err
     return error_set(error, STATUS_INTERNAL, "rank %d runs another schedule", m->peer);
 }
 
-// Messages to or from a rank go in list order: the first of each that is not through is moved.
+// Messages to or from a rank are moved in list order.
 static enum status pump(struct toy *t, bool *moved, bool *open, struct error *error)
 {
     bool sending[WORLD_SIZE_MAX] = {false}, receiving[WORLD_SIZE_MAX] = {false};

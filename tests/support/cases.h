@@ -5,7 +5,7 @@
 
 #include "plan/case.h"
 
-// That of case_init().
+// The case of case_init().
 struct cp_case cases_usual(void);
 
 // Sets a field from text.
@@ -15,7 +15,7 @@ void cases_set(struct cp_case *c, const char *name, const char *value);
 struct cp_case cases_thd(const char *lengths_q, const char *lengths_kv, const char *padded_q,
                          const char *padded_kv);
 
-// The case that a command line of case_command() says, as a shell and the command would read it.
+// Parses a command line of case_command(), as a shell and the command do.
 void cases_read_command(const char *command, struct cp_case *c);
 
 #endif

@@ -5,10 +5,10 @@
 
 #include <sys/types.h>
 
-// The process that starts ranks; 0: there is none.
+// The process that starts ranks; 0: none.
 pid_t children_starter(pid_t daemon);
 
-// All others, up to `max`, in the order of their starts: ranks, and what ranks have left behind.
+// All other children, up to `max`, in order of start: ranks, and orphans of ranks.
 int children_of(pid_t daemon, pid_t *pids, int max);
 
 #endif

@@ -5,11 +5,11 @@
 
 #include "plan/case.h"
 
-// Tokens of a sequence, and what it occupies over all ranks.
+// Tokens of a sequence, and its length with padding over all ranks.
 int64_t definition_length(const struct cp_case *c, enum shard_side side, int sequence);
 int64_t definition_occupied(const struct cp_case *c, enum shard_side side, int sequence);
 
-// Whether query i of a sequence sees its key j; both may be any position, padding too.
+// Whether query i of a sequence sees key j; positions of padding are allowed.
 bool definition_visible(const struct cp_case *c, int sequence, int64_t i, int64_t j);
 
 #endif

@@ -26,8 +26,7 @@ static int64_t clamp(int64_t value, int64_t low, int64_t high)
     return value < low ? low : value > high ? high : value;
 }
 
-// Mostly lengths that do not divide: around the number of ranks and of chunks, where some are
-// empty.
+// Mostly uneven lengths: near the number of ranks and of chunks, where some chunks are empty.
 static int64_t draw_length(uint64_t *state, int world_size, int64_t seqlen_max)
 {
     const int64_t edges[] = {0,
@@ -79,7 +78,7 @@ static void draw_shape(uint64_t *state, int64_t seqlen_max, struct cp_case *c)
 
 // ---- lengths of their own ----
 
-// One drawn length for each sequence, in the ways that have gone wrong somewhere.
+// A random length for each sequence, in patterns that are known to cause errors.
 static void draw_list(uint64_t *state, const struct cp_case *c, int64_t seqlen_max, int32_t *list)
 {
     int64_t kind = generate_below(state, 4), longest = generate_below(state, c->batch);
@@ -145,8 +144,8 @@ static void draw_padding(uint64_t *state, struct cp_case *c)
         draw_padded(state, c, SIDE_KV, LIST_PADDED_KV);
 }
 
-// What made gradients of others NaN: on 2 ranks the second chunk of the first sequence is padding
-// on one of them.
+// A known cause of NaN gradients: on 2 ranks the second chunk of the first sequence is padding on
+// one rank.
 static void known_failure(struct cp_case *c)
 {
     static const int32_t lengths[] = {9, 8, 8, 12, 8, 12}, padded[] = {12, 8, 8, 12, 8, 12};

@@ -5,7 +5,7 @@
 
 #include "plan/case.h"
 
-// Sequences of a generated case, and what the longest can occupy.
+// Maximum number of sequences of a generated case, and maximum length with padding.
 #define GENERATE_BATCH_MAX                            6
 #define GENERATE_OCCUPIED(seqlen_max, world_size_max) ((seqlen_max) + 2 * (world_size_max) + 8)
 
@@ -14,10 +14,10 @@
 // GENERATE_BATCH_MAX sequences and 16 heads, so that a bounded length bounds the work.
 void generate_case(uint64_t seed, int world_size_max, int64_t seqlen_max, struct cp_case *c);
 
-// Draws what is done to the logits besides the scale: softcap, bias, softmax and max_logit.
+// Draws softcap, bias, softmax and max_logit.
 void generate_logits(uint64_t *state, struct cp_case *c);
 
-// The generator behind it (splitmix64): the next number, and one of 0..count-1.
+// The generator (splitmix64): the next number, and a number of 0..count-1.
 uint64_t generate_next(uint64_t *state);
 int64_t generate_below(uint64_t *state, int64_t count);
 

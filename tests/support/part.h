@@ -3,8 +3,8 @@
 #ifndef CPATTN_TESTS_SUPPORT_PART_H
 #define CPATTN_TESTS_SUPPORT_PART_H
 
-// An exhaustive test tries one of this many of its cases: CPATTN_TEST_PART, 1 to 16, 4 unless it is
-// set. Ends the program with a message if the variable holds anything else.
+// An exhaustive test runs 1/part of its cases: CPATTN_TEST_PART, 1 to 16, default 4. Ends the
+// program with a message if the variable is invalid.
 int test_part(void);
 
 #endif

@@ -34,7 +34,7 @@ int64_t plans_sent(const struct plan *plan, enum plan_phase phase);
 // The operation of that kind in a step, or -1.
 int32_t plans_find(const struct plan *plan, enum op_kind kind, enum plan_phase phase, int step);
 
-// Ends the test unless the operation `op` waits for `other` and nothing else; -1: for nothing.
+// Fails the test unless the operation `op` waits for exactly `other`; -1: for none.
 void plans_expect_wait(const struct plan *plan, int32_t op, int32_t other);
 
 #endif

@@ -54,7 +54,7 @@ bool raw_flush(struct raw_client *c)
     return c->fd >= 0;
 }
 
-// Bytes that came; -1: the end.
+// Number of received bytes; -1: end of the connection.
 static ssize_t fill(struct raw_client *c)
 {
     reserve(&c->in, &c->in_room, c->in_bytes + READ_BYTES);
@@ -167,7 +167,7 @@ void raw_send_status(struct raw_client *c, uint32_t number)
     raw_send(c, number, &request);
 }
 
-// What is at hand, without reading.
+// The next buffered reply, without reading.
 static enum raw_input parse(struct raw_client *c, uint32_t *number, struct wire_reply *reply)
 {
     struct error error;

@@ -18,27 +18,27 @@ struct raw_client {
     size_t in_bytes, in_room, out_bytes, out_done, out_room;
 };
 
-// Connects and greets. False, with errno, when the socket does not take it.
+// Connects and exchanges greetings. False, with errno, on an error.
 bool raw_open(struct raw_client *c, const char *socket);
-// The same over TCP, to 127.0.0.1. Tokens are the caller's to put into its requests.
+// The same over TCP, to 127.0.0.1. The caller puts tokens into requests.
 bool raw_open_tcp(struct raw_client *c, int port);
-// Closes the socket as it is, whatever is under way. Takes a closed and a zeroed one.
+// Closes the socket at once. A closed or zeroed client is allowed.
 void raw_close(struct raw_client *c);
 
-// Queues a request under a number of the caller's (31 bits) and sends what the socket takes.
+// Queues a request with the caller's number (31 bits) and sends as much as possible.
 void raw_send(struct raw_client *c, uint32_t number, const struct wire_request *request);
-// The same for a request that runs a case, and for one for the status. The number is in its id.
+// The same for a request that runs a case, and for a status request. The id contains the number.
 void raw_send_run(struct raw_client *c, uint32_t number, const struct cp_case *run, int timeout_ms);
 void raw_send_status(struct raw_client *c, uint32_t number);
-// Sends what is queued; false once the connection is gone.
+// Sends queued bytes; false after the end of the connection.
 bool raw_flush(struct raw_client *c);
 
 enum raw_input { RAW_NOTHING, RAW_REPLY, RAW_GONE };
-// The next reply that is here, with the number of its request; wire_reply_fini(). GONE: the daemon
-// has closed the connection, or what it sent is no reply.
+// The next received reply, with the number of its request; free with wire_reply_fini(). GONE: the
+// daemon closed the connection, or sent invalid bytes.
 enum raw_input raw_next(struct raw_client *c, uint32_t *number, struct wire_reply *reply);
 
-// Waits for the next reply for so long at most.
+// Waits for the next reply, up to a time.
 enum raw_input raw_wait(struct raw_client *c, int timeout_ms, uint32_t *number,
                         struct wire_reply *reply);
 

@@ -35,7 +35,7 @@ static pid_t child_any(void)
     return pid;
 }
 
-// Waits for a moment until a child that is about to end has ended. False if it lives on.
+// Waits a short time for the end of a child. False if it is still alive.
 static bool ends_by_itself(pid_t pid)
 {
     for (int i = 0; i < 200; i++) {

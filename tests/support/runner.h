@@ -5,9 +5,9 @@
 
 #include <check.h>
 
-// Runs the suite (owned from here on) with the reporting that the environment asks for, and returns
-// the exit status for main(). Processes that tests leave behind are killed; each makes the program
-// fail with a line that names its command.
+// Runs and frees the suite, with the output format of the environment; returns the exit status for
+// main(). Processes that tests leave behind are killed; each fails the program with a message that
+// names its command.
 int runner_run(Suite *suite);
 
 // A path below the source tree: runner_source(path, sizeof(path), "tests/fuzz/corpus/x"). Works

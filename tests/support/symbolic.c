@@ -7,7 +7,7 @@
 #include "tests/support/generate.h"
 #include "tests/support/symbols.h"
 
-// How far a rank has come.
+// The progress of a rank.
 struct rank_state {
     int32_t next[PLAN_STREAMS]; // operation at the head of each stream, or op_count
     bool *done;                 // by operation
@@ -180,7 +180,7 @@ static int64_t region_place(const struct region *r, int64_t i)
     return region_piece(r, i / r->bytes) + i % r->bytes;
 }
 
-// Add, max, convert and fill go element by element. A maximum counts from where it begins.
+// Add, max, convert and fill work on single elements. A maximum includes the initial value.
 static void run_unary(struct world *w, int rank, const struct op *op)
 {
     const struct region *from = &op->operand[UNARY_SOURCE], *to = &op->operand[UNARY_DESTINATION];
@@ -267,8 +267,7 @@ static void start(struct world *w, int rank, enum plan_stream stream)
     r->done[index] = true;
 }
 
-// The transfer of `to` that receives what transfer `index` of `from` sends, or -1 while it has not
-// begun.
+// The transfer of `to` that receives transfer `index` of `from`, or -1 before it begins.
 static int32_t partner(const struct world *w, int from, int32_t index, int to)
 {
     const struct rank_state *a = &w->ranks[from], *b = &w->ranks[to];
@@ -306,7 +305,7 @@ static void move(struct world *w, int from, int32_t index, int to, int32_t targe
         finish_exchange(w, to);
 }
 
-// Something that may happen now. index < 0: the head of a stream starts.
+// A possible event. index < 0: the head of a stream starts.
 struct event {
     int rank;
     enum plan_stream stream;
@@ -319,8 +318,8 @@ struct event_choice {
     int count;
 };
 
-// Keeps one of the offered events: half of the time any, else what the seed's preference says, so
-// that a rank or a stream can run far ahead of the others.
+// Chooses one of the possible events: half of the time a random one, else by a preference of the
+// seed, so that a rank or a stream can run far ahead of the others.
 static void offer(struct world *w, struct event_choice *choice, struct event event, bool any)
 {
     uint64_t kind = (uint64_t)event.rank * 4 + (event.index >= 0 ? 2 : event.stream);
@@ -345,7 +344,7 @@ static void offer_messages(struct world *w, struct event_choice *choice, int ran
     }
 }
 
-// Lets one thing happen. False when nothing can.
+// Runs one event. False if none is possible.
 static bool world_step(struct world *w)
 {
     struct event_choice choice = {.count = 0};
@@ -387,7 +386,7 @@ static void rank_fini(struct rank_state *r)
     free(r->received);
 }
 
-// An operation that has not run when nothing can happen any more is stuck.
+// If no event is possible, the remaining operations are stuck.
 static void check_done(struct world *w, int rank)
 {
     for (int32_t i = 0; i < w->plans[rank]->op_count; i++)

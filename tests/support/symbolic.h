@@ -10,8 +10,8 @@
 
 // Executes the plans in a legal order drawn from the seed: a compute operation runs, an exchange
 // starts and a message moves at any moment that streams, waits and peers allow. Buffers begin with
-// garbage. False, with a sentence in `why` (ERROR_TEXT_MAX bytes), when the plans get stuck, touch
-// memory outside their buffers, or when an output is not what the definition of attention says.
+// garbage. False, with a message in `why` (ERROR_TEXT_MAX bytes), if the plans get stuck, access
+// memory outside their buffers, or an output differs from the definition of attention.
 bool symbolic_run(struct plan *const *plans, uint64_t seed, char *why);
 
 #endif

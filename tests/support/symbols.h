@@ -9,7 +9,7 @@
 // A cell stands for this many bytes of a buffer; an fp32 element takes two.
 #define CELL_BYTES 2
 
-// What LSE and the largest logit are before any key was seen.
+// The initial LSE and largest logit.
 #define SYMBOL_MINUS_INFINITY UINT64_C(0x1234567812345678)
 
 enum symbol {
@@ -38,18 +38,18 @@ struct symbols {
     char *why;                        // ERROR_TEXT_MAX bytes; empty while all is well
 };
 
-// Fills inputs with their symbols and all else with garbage drawn from `random`.
+// Fills inputs with their symbols and other buffers with garbage from `random`.
 void symbols_init(struct symbols *s, struct plan *const *plans, uint64_t *random, char *why);
 void symbols_fini(struct symbols *s);
 
 // Compares every output of every rank with the definition of attention.
 void symbols_check(struct symbols *s);
 
-// Notes the first thing that went wrong.
+// Records the first error.
 void symbols_fault(struct symbols *s, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-// One element of `bytes` bytes; outside the buffer it is a fault.
+// One element of `bytes` bytes; outside the buffer it is an error.
 uint64_t symbols_load(struct symbols *s, int rank, int32_t buffer, int64_t offset, int bytes);
 void symbols_store(struct symbols *s, int rank, int32_t buffer, int64_t offset, int bytes,
                    uint64_t value);

@@ -10,13 +10,13 @@
 
 // ---- inputs and outputs ----
 
-// Where LSE and D, [heads][q rows], hold the value of a row.
+// The offset of a row in LSE and D, [heads][q rows].
 static int64_t head_row(const struct symbols *s, int rank, int head, int64_t row)
 {
     return head * shard_rows(s->c, SIDE_Q, rank) + row;
 }
 
-// Where the tensors of a role lie in their buffer: K, then V behind it.
+// The offset of a tensor in its buffer: K, then V.
 static struct tensor role_tensor(const struct symbols *s, int rank, enum buffer_role role,
                                  enum symbol which)
 {
@@ -89,7 +89,7 @@ static struct tensor head_tensor(const struct symbols *s, int rank, enum buffer_
     return t;
 }
 
-// Where the running LSE of a head begins.
+// The initial LSE of a head.
 static uint64_t sink_symbol(const struct cp_case *c, int head)
 {
     if (c->softmax == SOFTMAX_LEARNABLE)
@@ -230,7 +230,7 @@ void symbols_fini(struct symbols *s)
 
 // ---- what the definition says ----
 
-// Everything about one query and head: what its row of O and LSE must be, D from it.
+// Checks one query and head: its rows of O and LSE, and D.
 struct query {
     int sequence, head;
     int64_t position;
@@ -352,7 +352,7 @@ static void check_rank(struct symbols *s, int rank, int sequence, const struct q
     free(spans);
 }
 
-// What all queries of a head add up to.
+// The sums over all queries of a head.
 struct head_sums {
     uint64_t max, dsink;
 };
@@ -379,7 +379,7 @@ static void check_sums(struct symbols *s, int rank, const struct head_sums *sums
         expect(s, &t, "the sink's gradient", head, 0, 0, sums[head].dsink, 0);
 }
 
-// A row of a tensor that is in no span has nothing but zeros.
+// A row outside of all spans is zero.
 static void check_padding(struct symbols *s, int rank, enum buffer_role role, enum symbol which,
                           const bool *used, int64_t rows)
 {
@@ -427,7 +427,7 @@ static void add_dbias(const struct cp_case *c, const struct query *x, uint64_t *
         }
 }
 
-// What a rank should deliver, to compare with.
+// The expected outputs of a rank.
 struct delivery {
     const uint64_t *dbias; // of all places
     struct bias_share share;

@@ -5,7 +5,7 @@
 
 extern char trouble_text[1024]; // "": nothing
 
-// Notes what is wrong; the first text since trouble_forget() is kept.
+// Records an error; keeps the first text since trouble_forget().
 __attribute__((format(printf, 1, 2))) void trouble(const char *format, ...);
 void trouble_forget(void);
 

@@ -13,7 +13,7 @@ uint64_t sample_bits(struct sample *s)
     return z ^ z >> 31;
 }
 
-// Both ends come up often.
+// Both ends of the range are frequent.
 int64_t sample_range(struct sample *s, int64_t min, int64_t max)
 {
     uint64_t width = (uint64_t)max - (uint64_t)min;
@@ -100,7 +100,7 @@ static void sample_field(struct sample *s, struct cp_case *c, const struct case_
     }
 }
 
-// Half of the cases have lists, a few of them as long as they can be.
+// Half of the cases have lists, some of the maximum length.
 static void sample_lists(struct sample *s, struct cp_case *c)
 {
     int32_t values[SEQUENCES_MAX];

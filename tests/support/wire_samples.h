@@ -29,7 +29,7 @@ void sample_result_largest(struct wire_result *r);
 void sample_events_largest(struct wire_events *events);
 void sample_failure_largest(struct wire_failure *f);
 
-// A reply with a random answer of the given method, or of the status where that is not OK.
+// A reply with a random answer of the given method, or with the status if it is not OK.
 void sample_reply(struct sample *s, enum wire_method method, enum status status,
                   struct wire_reply *reply);
 

@@ -16,8 +16,8 @@
 #include "rank/session.h"
 
 #define ANSWER_TIMEOUT_MS 120000
-// Where cases may hang, the ranks are looked at so often. They wait for each other for good if all
-// of them sleep and none has woken up for so many looks.
+// Interval of looks at ranks that may hang, and the number of looks after which ranks that all
+// sleep are deadlocked.
 #define LOOK_MS           100
 #define LOOKS_STILL       10
 
@@ -132,7 +132,7 @@ static void mesh_open(mesh_table mesh, int size)
         }
 }
 
-// All but the ends of one rank; -1 closes them all.
+// Closes all ends except those of one rank; -1: all.
 static void mesh_close(mesh_table mesh, int size, int kept)
 {
     for (int a = 0; a < size; a++)
@@ -231,7 +231,7 @@ void world_patience(int ms)
     patience_ms = ms;
 }
 
-// How often a process has gone to sleep, or -1 if it does not sleep now.
+// The number of sleeps of a process, or -1 if it is awake.
 static long sleeps(pid_t pid)
 {
     char path[64], line[256];

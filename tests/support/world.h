@@ -13,41 +13,41 @@ struct world;
 struct engine_kind;
 struct transport;
 
-// What the ranks of the worlds that are created from now on compute with; at first engine_cpu. The
-// arguments of rank r: its device as text, where there may be any.
+// The engine of worlds created later; initially engine_cpu. Arguments of rank r: its device as
+// text, if any.
 void world_engine(const struct engine_kind *kind);
 
-// On how many devices the ranks of the worlds that are created from now on sit, in turn; at first
-// 0: each has one of its own.
+// The number of devices over which the ranks of worlds created later are spread; initially 0: one
+// for each rank.
 void world_devices(int count);
 
-// How the ranks of the worlds that are created from now on exchange; at first by sockets, NULL.
+// The transport of worlds created later; initially NULL: sockets.
 struct world_transport {
-    // What the ranks of a world have in common, made before they are forked; for the life of the
-    // process. NULL: the system refuses.
+    // The shared state of the ranks of a world, created before the fork, for the life of the
+    // process. NULL: system error.
     void *(*share)(int world_size);
-    // As transport_socket_create(), with that.
+    // As transport_socket_create(), with the shared state.
     enum status (*create)(void *shared, int rank, int world_size, const int *peer_fds,
                           struct transport **transport, struct error *error);
 };
 void world_transport(const struct world_transport *kind);
 
-// Starts the ranks. They have what this process has in memory now, a mutation included. Aborts when
-// the system refuses.
+// Forks the ranks, which inherit the memory of this process, a mutation included. Aborts after a
+// system error.
 struct world *world_create(int world_size);
 void world_destroy(struct world *w); // takes NULL
 
-// Runs a case on a world of its size and fills reports[world_size]. The status of the rank that
-// failed first, with its sentence; the world is of no further use then. DEADLINE_EXCEEDED after
-// the patience names the rank that holds up the others.
+// Runs a case on a world of its size and fills reports[world_size]. Returns the status of the rank
+// that failed first, with its message; the world cannot be used then. DEADLINE_EXCEEDED after the
+// patience names the rank that the others wait for.
 enum status world_run_on(struct world *w, const struct cp_case *c, struct rank_report *reports,
                          struct error *error) MUST_CHECK;
 
-// How long cases may take from now on; 0: two minutes. With a limit a case ends a second after all
-// of its ranks have gone to sleep for good, however fast the machine is.
+// The time limit of later cases; 0: two minutes. With a limit a case ends a second after a deadlock
+// of its ranks.
 void world_patience(int ms);
 
-// What the rank that failed first said; kind 0 when it has just gone.
+// The report of the rank that failed first; kind 0: it ended without one.
 const struct rank_failure *world_failure(const struct world *w);
 pid_t world_pid(const struct world *w, int rank);
 const struct progress *world_progress(const struct world *w); // [world_size]
@@ -57,7 +57,7 @@ enum status world_run(const struct cp_case *c, struct rank_report *reports,
                       struct error *error) MUST_CHECK;
 void world_close_all(void);
 
-// Whether all ranks say pass, and one number for the digests of all.
+// Whether all ranks pass, and a digest of all their digests.
 bool world_passed(const struct rank_report *reports, int world_size);
 uint64_t world_digest(const struct rank_report *reports, int world_size);
 
