@@ -79,7 +79,7 @@ static void tensors_create(const struct problem *p, struct tensors *t)
     twin_push(&t->bias);
 }
 
-// The numbers that are added to.
+// The initial gradients.
 static void tensors_begin(struct tensors *t)
 {
     twin_fill_floats(&t->dq, 1);
@@ -167,7 +167,7 @@ static struct attention_backward backward_args(const struct problem *p, const st
 
 // ---- comparison ----
 
-// A gradient smaller than this is a difference of larger numbers, and its errors are theirs.
+// A smaller gradient is a difference of larger numbers and has their errors.
 #define GRADIENT_LEAST 0.05
 
 // The same where nothing is rounded to 16 bits: dP and delta are sums over the width of V and
@@ -319,7 +319,7 @@ static struct problem problem_gaps(enum case_dtype dtype, int32_t d, int64_t q_l
     return p;
 }
 
-// Around the sizes of blocks and tiles.
+// Sizes near those of blocks and tiles.
 static void lengths_around_tiles(void)
 {
     static const int64_t lengths[] = {0,   1,   15,  63,  64,  65,  79,  80,  81, 127,

@@ -241,7 +241,7 @@ static const struct figures *figures_find(const struct rank_report *r, const str
     return NULL;
 }
 
-// Sums of floats by atomic additions have their bits by chance.
+// The bits of sums by atomic additions vary.
 static bool is_close(const struct figures *a, const struct figures *b)
 {
     return a->tensor == TENSOR_DBIAS && a->broken == b->broken && a->elements == b->elements &&
@@ -409,7 +409,7 @@ static void named_tokens_are_judged(void)
     EXPECT(missed == 0, "%d verdicts on named tokens are wrong", missed);
 }
 
-// Inputs drawn into device memory are those drawn into host memory.
+// Inputs drawn into device memory equal those in host memory.
 static bool inputs_are_same(const struct cp_case *c, enum cpattn_tensor t, int gap)
 {
     struct cpattn_check *check = check_open(c, 0);

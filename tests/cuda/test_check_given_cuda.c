@@ -186,7 +186,7 @@ static enum cpattn_status inputs_fill(struct cpattn_check *check, enum cpattn_te
     return cpattn_check_fill(check, tensor, array, error);
 }
 
-// Whether both checks fill a tensor with the same.
+// Whether both checks fill a tensor with the same values.
 static bool pair_agrees(const struct pair *p, enum cpattn_tensor tensor, fill_function *fill)
 {
     struct cpattn_shape s = cpattn_check_shape(p->host, tensor);
@@ -231,7 +231,7 @@ static void what_is_handed_out_is_the_hosts(void)
     EXPECT(different == 0, "%d tensors differ", different);
 }
 
-// What is expected passes on the device; scaled it fails.
+// The expected values pass on the device; scaled ones fail.
 static int given_check(const struct pair *p, bool spoilt)
 {
     struct cpattn_array arrays[CPATTN_TENSORS] = {0};

@@ -38,7 +38,7 @@ static size_t element_of(const struct cpattn_check_tensor *t)
     return count > 0 ? t->bytes / (size_t)count : 1;
 }
 
-// Fills tensor i on both sides, which have to have the same bits then.
+// Fills tensor i on both sides, with the same bits.
 static void tensor_fill(struct pair *p, int i, size_t skew)
 {
     const struct cpattn_check_tensor *t = &p->tensors[i];
@@ -98,7 +98,7 @@ static void expect_figures(const struct cpattn_check_verdict *host,
     }
 }
 
-// The host's bits have the host's verdict on the device.
+// The same bits get the same verdict on host and device.
 static void expect_same(const struct pair *p, const char *what)
 {
     for (int i = 0; i < p->count; i++)
@@ -170,7 +170,7 @@ static void collectives_have_the_verdict_of_the_host(void)
                 collective_check(operations[o], dtypes[d], counts[n]);
 }
 
-// A right all_gather passes, from a stream that is still at work on it.
+// A right all_gather passes while its stream still runs.
 static void a_call_waits_for_the_stream(void)
 {
     struct cpattn_case *c = cpattn_case_create_kind("collective");

@@ -54,7 +54,7 @@ static void elements_fill(const struct twin *t, enum collective_element element)
     twin_push(t);
 }
 
-// What the device has is what the host has.
+// Device and host have the same bits.
 static void expect_same(const struct twin *t, const char *what, const char *element, int64_t count)
 {
     char *got = twin_fetch(t);
@@ -167,7 +167,7 @@ static void expect_equal(const struct figures *a, const struct figures *b, const
            "%s: %g and %g", what, a->rmse_rel, b->rmse_rel);
 }
 
-// Fills a send on both sides, which have to have the same bits.
+// Fills a send on both sides, with the same bits.
 static struct twin send_make(const struct collective *c, int rank, size_t skew)
 {
     struct error error;
@@ -217,7 +217,7 @@ static struct figures receive_judge(const struct collective *c, int rank, const 
     return of_device;
 }
 
-// What is right passes on both sides; each wrong element is found by both.
+// A right result passes on both sides; both find each wrong element.
 static void receive_check(int operation, int element, int64_t count)
 {
     struct collective c = collective_drawn(operation, element, count);

@@ -80,7 +80,7 @@ static void begin(size_t has_bytes, size_t keep_bytes)
     device_arena_init(&arena, keep_bytes);
 }
 
-// Where a case of so many bytes lies in the arena.
+// The offset of a case of this size in the arena.
 static size_t place(size_t bytes, bool turn)
 {
     struct error error;

@@ -279,7 +279,7 @@ START_TEST(any_order_gives_the_bits_of_the_cpu)
 }
 END_TEST
 
-// Gives a rank other memory, as the next case of a rank may have it.
+// Moves a rank's memory, as the next case may.
 static void rank_move(struct device_rank *r)
 {
     for (int i = 0; i < r->plan->buffer_count; i++) {
@@ -380,7 +380,7 @@ START_TEST(a_broken_device_is_reported_with_the_operation)
 }
 END_TEST
 
-// Only one rank stands still: the words of the others lead to it.
+// One rank is stopped: the progress words of the others lead to it.
 START_TEST(the_rank_that_hangs_is_found)
 {
     struct cp_case c;

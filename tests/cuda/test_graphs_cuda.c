@@ -61,7 +61,7 @@ static void say(const struct cp_case *c, const char *what)
     printf("# %s: %s\n", what, text);
 }
 
-// Runs a case; false, with a line that says why, when it does not end as it ought to.
+// Runs a case; false, with a message, if the result is unexpected.
 static bool run(struct kept *k, bool graph)
 {
     struct rank_report reports[RANKS];
@@ -81,7 +81,7 @@ static bool run(struct kept *k, bool graph)
     k->digest = digest;
     if (!same || !passed)
         say(&k->c, passed ? "other bits" : "a fail");
-    // A rank without tokens may have nothing to time.
+    // A rank without tokens may have zero times.
     bool timed = reports[0].timings.forward_ns > 0 || reports[1].timings.forward_ns > 0;
     if (!timed)
         say(&k->c, "no rank has timed the forward");

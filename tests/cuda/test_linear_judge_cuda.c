@@ -141,7 +141,7 @@ static void references_are_those_of_the_host(void)
 
 // ---- verdicts ----
 
-// Results that are no layer's: both judges find the same wrong in them.
+// Wrong results: both judges find the same errors.
 static void verdicts_are_those_of_the_host(void)
 {
     for (int i = 0; i < 30; i++) {

@@ -28,7 +28,7 @@ static int64_t size_at(int i)
 
 // ---- errors and memory ----
 
-// A launch that cannot be: its error is reported once, and what follows works.
+// An invalid launch: its error is reported once, and later launches work.
 static void report_what_went_wrong(void)
 {
     struct error error;
@@ -43,7 +43,7 @@ static void report_what_went_wrong(void)
     EXPECT(!scratch_take(harness_cuda, SIZE_MAX - 5), "everything");
     EXPECT(attention_cuda_finish(harness_cuda, &error) == STATUS_RESOURCE_EXHAUSTED, "%s",
            error.text);
-    // A grid without blocks; nobody but the runtime complains.
+    // A grid without blocks, which only the runtime refuses.
     struct attention_shape shape = {.dtype = DTYPE_BF16, .heads = 70000, .q_rows = 1};
     backend_cuda.fill_heads(harness_cuda, &shape, NULL, NULL);
     EXPECT(attention_cuda_finish(harness_cuda, &error) == STATUS_INTERNAL, "70000 heads");
@@ -51,8 +51,8 @@ static void report_what_went_wrong(void)
     EXPECT(attention_cuda_finish(harness_cuda, &error) == STATUS_OK, "it stays");
 }
 
-// A kernel that reads where nothing is makes the device useless to its process, which has to be
-// another one therefore. It prints what it is told.
+// An invalid read makes the device unusable for the process, so that this test runs in a child. It
+// prints the errors.
 #define ILLEGAL "--illegal-address"
 
 static int read_illegal_address(void)

@@ -56,7 +56,7 @@ static void connect_all(void)
         }
 }
 
-// Bytes from one rank to another in a round; none at all between some.
+// Bytes from one rank to another in a round; some are zero.
 static size_t bytes_of(int round, int from, int to)
 {
     return (size_t)((round * 7 + from * 3 + to) % 4 == 0 ? 0 : 100 * round + 10 * from + to);

@@ -145,7 +145,7 @@ static void figures_note(const char *name, const struct figures *f)
         f->first_bad_expected);
 }
 
-// Where no rule is broken each figure has to keep its limit, and all elements to be judged.
+// If no rule is broken, each figure must be within its limit and all elements judged.
 static bool figures_agree(const struct figures *f)
 {
     bool kept = f->rmse_rel <= f->rmse_limit && f->worst_row_rel <= f->worst_row_limit &&
@@ -205,7 +205,7 @@ static enum case_dtype dtype_of(const struct sample *s, int tensor)
     return single ? DTYPE_FP32 : s->c.dtype;
 }
 
-// A rank and tensor that has elements; -1: none has.
+// A rank and tensor with elements; -1: none.
 static int any_tensor(const struct sample *s, int *rank)
 {
     for (int tries = 0; tries < 100; tries++) {
@@ -254,7 +254,7 @@ static bool scale(struct sample *s)
     return changed;
 }
 
-// The first quarter of a tensor and the last change places.
+// Exchanges the first and the last quarter of a tensor.
 static bool swap(struct sample *s)
 {
     int rank, tensor = any_tensor(s, &rank);

@@ -36,7 +36,7 @@ static void result(bool ok, const char *name)
     fflush(stdout);
 }
 
-// Asks in a process of its own: after CUDA has begun in this one no rank could be forked.
+// Asks in a separate process: after the start of CUDA in this one no rank could be forked.
 static int devices_count(void)
 {
     int ends[2];
@@ -328,7 +328,7 @@ static void sleepers_are_found(void)
     world_destroy(w);
 }
 
-// Long enough that the diagnosis needs the statistics of the device.
+// So long that the diagnosis needs the statistics of the device.
 static void mistakes_are_named(void)
 {
     struct rank_report reports[DEVICES_USED_MAX];

@@ -60,7 +60,7 @@ static int connect_greeted(void)
     return fd;
 }
 
-// The client that asked first goes away; the request is still that of the other.
+// The first client disconnects; the request remains for the other.
 START_TEST(test_first_client_goes)
 {
     struct wire_request busy = daemon_request_long(2), request = daemon_request(METHOD_RUN);
@@ -84,7 +84,7 @@ START_TEST(test_first_client_goes)
 }
 END_TEST
 
-// What runs goes on without its client, who may come back for the answer.
+// A running case continues without its client, which may come back for the answer.
 START_TEST(test_client_comes_back)
 {
     struct wire_request request = daemon_request_medium();
@@ -101,7 +101,7 @@ START_TEST(test_client_comes_back)
 }
 END_TEST
 
-// What was dropped from the queue has not been run, and may still be.
+// A request dropped from the queue has not run and may be sent again.
 START_TEST(test_dropped_is_not_answered)
 {
     struct wire_request busy = daemon_request_long(2), request = daemon_request(METHOD_RUN);
@@ -151,7 +151,7 @@ START_TEST(test_id_of_another_case)
 }
 END_TEST
 
-// Those that wait for the same answer are bounded, and the next is told so.
+// The number of clients that wait for one answer is limited; the next one is refused.
 START_TEST(test_too_many_wait_for_one)
 {
     struct wire_request request = daemon_request_long(2);

@@ -26,7 +26,7 @@ static void teardown(void)
 
 // ---- messages ----------------------------------------------------------------------------------
 
-// Sends bytes as a request and gives the answer; false when the connection was dropped for them.
+// Sends bytes as a request and returns the answer; false if the daemon closed the connection.
 static bool bytes_call(const void *data, size_t size, struct wire_reply *reply)
 {
     struct error error;
@@ -84,7 +84,7 @@ START_TEST(test_hostile_messages)
     expect_refusal(bytes, REQUEST_BYTES_MAX - 16, STATUS_RESOURCE_EXHAUSTED); // expands too far
     ck_assert(!bytes_call(bytes, sizeof(bytes), &reply)); // too long: dropped unread
 
-    // A good request with each of its bytes damaged: whatever comes, an answer comes.
+    // A valid request with each byte damaged: every one gets an answer.
     struct wire_request request = daemon_request(METHOD_RUN);
     request.run.world_size = WORLD_SIZE_MAX + 1;
     request_encode(&request, bytes, &size);
@@ -94,7 +94,7 @@ START_TEST(test_hostile_messages)
         memcpy(damaged, bytes, size);
         random = random * 1664525 + 1013904223;
         damaged[(size_t)i % size] = (uint8_t)(random >> 24);
-        // A damaged number of ranks could start many; that is not the point here.
+        // A damaged world size could start many ranks, which is not tested here.
         struct wire_request read;
         struct error error;
         if (wire_decode_request(damaged, size, &read, &error) == STATUS_OK)

@@ -34,7 +34,7 @@ static struct device_rates machine(void)
     return time_bounds_rates(&no_gpus, host_cores());
 }
 
-// Minutes of work for any machine that these tests run on.
+// Minutes of work on any machine.
 static struct wire_request huge_request(int world_size)
 {
     struct wire_request request = daemon_request(METHOD_RUN);
@@ -73,7 +73,7 @@ START_TEST(nothing_is_started_for_a_deadline_that_cannot_be_met)
     ck_assert_int_eq(status.pools.pool_count, 0);
     wire_reply_fini(&status);
     ck_assert_int_eq(daemon_child_count(&d), 0);
-    // The same request is not known from then on: with more time it runs.
+    // The id is not remembered: with more time the same request runs.
     request.timeout_ns = 3600 * NS_PER_S;
     struct call call = daemon_call_begin(&d, &request);
     daemon_await_running(&d, 1);
@@ -130,7 +130,7 @@ START_TEST(earlier_jobs_of_the_user_count)
 }
 END_TEST
 
-// Cases that were drawn, with more work in them than that.
+// Random cases with at least this much work.
 static struct wire_request drawn_request(uint64_t seed)
 {
     struct wire_request request = daemon_request(METHOD_RUN);
@@ -143,7 +143,7 @@ static struct wire_request drawn_request(uint64_t seed)
     return request;
 }
 
-// However fast the machine: no case runs in less time than its bound says.
+// No case runs in less time than its bound, on any machine.
 static void expect_longer_than_bound(const struct wire_request *request)
 {
     struct device_rates rates = machine();
@@ -173,7 +173,7 @@ START_TEST(no_random_case_beats_its_bound)
 }
 END_TEST
 
-// Where little but the work that is counted is done.
+// Where almost all work is counted.
 static const struct {
     int world_size, heads, kv_heads, dim;
     int64_t length, window;

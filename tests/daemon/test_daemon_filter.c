@@ -34,7 +34,7 @@ static void run(const char *label, enum status status, const char *part)
     wire_reply_fini(&reply);
 }
 
-// The number behind this word in the state of a process.
+// The number after this word in /proc/PID/status.
 static int state_of(pid_t pid, const char *word)
 {
     char path[64], line[256];
@@ -74,7 +74,7 @@ START_TEST(unneeded_calls_are_refused)
 }
 END_TEST
 
-// Else the test above would prove nothing.
+// Without the filter the calls succeed; otherwise the test above would prove nothing.
 START_TEST(without_a_filter_they_succeed)
 {
     const char *const arguments[] = {"--rank-filter", "off", "--rank-program", odd_rank, NULL};

@@ -47,7 +47,7 @@ static void program_write(const char *probe)
 
 #define FOUR "for i in 0 1 2 5; do echo \"device $i sm_90 143771 MiB NVIDIA H200\"; done; exit 0"
 
-// Without spares, which such devices have: they would be noted, too.
+// Without spares, which would be recorded, too.
 static void start_sharing(const char *ranks, const char *probe, const char *backend,
                           const char *devices)
 {
@@ -230,7 +230,7 @@ END_TEST
     "case $name$i in MIG-*[1-9]) break; esac; "                                                    \
     "echo \"device $i sm_90 143771 MiB NVIDIA H200\"; i=$((i + 1)); done; exit 0"
 
-// A batch system or an administrator leaves a daemon some devices only.
+// A batch system or an administrator limits the daemon to some devices.
 START_TEST(devices_are_those_that_cuda_may_see)
 {
     static const struct {

@@ -169,7 +169,7 @@ START_TEST(test_sighup_reloads)
     while (daemon_rank_count(&d) > 0) // the new timeout
         usleep(1000);
 
-    // A file that is wrong changes nothing; what cannot be changed is said to stay.
+    // A wrong file changes nothing; the log names settings that cannot change.
     reload_until(path, "memory: 23G\nqueue-max: lots\n", "kept_as_it_was");
     ck_assert_int_eq(memory_granted(), INT64_C(22) << 30);
     reload_until(path, "memory: 24G\nqueue-max: 3\n", "setting=queue-max action=left_until");
@@ -182,8 +182,8 @@ START_TEST(test_sighup_reloads)
 }
 END_TEST
 
-// A pipe without a writer, as a settings file that a shell made for the start, could be read for
-// ever.
+// A settings file may be a pipe of the shell that started the daemon; without a writer a read would
+// block for ever.
 START_TEST(test_pipes_are_not_read_again)
 {
     char path[128];
@@ -204,7 +204,7 @@ START_TEST(test_pipes_are_not_read_again)
 }
 END_TEST
 
-// The daemon serves while somebody who is to be looked up is not found for long.
+// The daemon serves during a slow lookup of a user.
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 START_TEST(test_slow_lookups_do_not_block)
 {
@@ -228,7 +228,7 @@ START_TEST(test_slow_lookups_do_not_block)
     unlink(mark);
     while (memory_granted() != INT64_C(22) << 30)
         usleep(1000);
-    // One that is under way does not keep the daemon from its end.
+    // A running lookup does not delay the end of the daemon.
     settings_write(mark, "");
     kill(d.pid, SIGHUP);
     run_and_pass(&d, 2);
@@ -277,7 +277,7 @@ START_TEST(test_notifies_service_manager)
     daemon_start(&d, NULL);
     expect_notice(fd, "READY=1");
     expect_notice(fd, "WATCHDOG=1");
-    // A loop that stands still feeds nobody.
+    // A stalled loop does not notify the watchdog.
     kill(d.pid, SIGSTOP);
     usleep(200000);
     char message[512];
@@ -298,7 +298,7 @@ START_TEST(test_notifies_service_manager)
 }
 END_TEST
 
-// The log tells when the daemon could not run, and that it was not busy itself.
+// The log reports when the daemon could not run without being busy.
 START_TEST(test_lag_is_logged)
 {
     daemon_start(&d, NULL);

@@ -102,7 +102,8 @@ START_TEST(test_limits)
 }
 END_TEST
 
-// Its ranks do not share a daemon's raised priority; who may not raise one tests a lowered one.
+// Ranks do not share the daemon's raised priority; without the right to raise it the test uses a
+// lowered one.
 START_TEST(test_ranks_do_not_inherit_the_priority)
 {
     int own = nice_of(0);
@@ -122,7 +123,7 @@ static bool policy_set(int policy)
     return sched_setscheduler(0, policy, &with) == 0;
 }
 
-// A real-time daemon stays one, and its ranks are none.
+// A real-time daemon stays real-time, and its ranks are not.
 START_TEST(test_ranks_do_not_inherit_the_policy)
 {
     ck_assert(policy_set(SCHED_RR));
@@ -134,7 +135,7 @@ START_TEST(test_ranks_do_not_inherit_the_policy)
 }
 END_TEST
 
-// A rank goes before its daemon also where that is not to be the last to go itself.
+// A rank is killed before its daemon if memory is short, also if the daemon is not protected.
 START_TEST(test_ranks_are_killed_first_without_memory)
 {
     FILE *file = fopen("/proc/self/oom_score_adj", "we");
@@ -215,7 +216,7 @@ START_TEST(test_start_that_hangs)
 }
 END_TEST
 
-// Sanitizers map more than any limit, and count.
+// Sanitizers map more memory than any limit.
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 START_TEST(test_memory)
 {

@@ -39,7 +39,7 @@ static void teardown(void)
 
 // ---- HTTP --------------------------------------------------------------------------------------
 
-// Sends bytes and reads until the daemon closes. Gives the code; 0: there was no answer.
+// Sends bytes and reads until the daemon closes. Returns the status code; 0: no answer.
 static int ask(const char *request)
 {
     int fd = net_connect(port), code = 0;
@@ -93,7 +93,7 @@ static size_t name_length(const char *text, bool colon)
     return length;
 }
 
-// {name="value",...}: gives what stands behind it.
+// Parses {name="value",...}; returns the rest.
 static const char *labels_skip(const char *at)
 {
     for (at++; *at != '}'; at += *at == ',') {
@@ -118,7 +118,7 @@ static bool ends_with(const char *text, size_t length, const char *end)
     return length > own && strncmp(text + length - own, end, own) == 0;
 }
 
-// A sample belongs to the family that was announced last.
+// A sample belongs to the last announced family.
 static void sample_take(const char *line)
 {
     ck_assert_int_gt(page.family_count, 0);
@@ -146,7 +146,7 @@ static void sample_take(const char *line)
     ck_assert_msg(end > at + 1 && *end == '\0', "no number: %s", line);
 }
 
-// HELP and TYPE, each once, one behind the other.
+// HELP and TYPE, once each, in this order.
 static void comment_take(const char *line)
 {
     char word[8], name[128];
@@ -178,7 +178,7 @@ static double value(const char *sample)
     ck_abort_msg("there is no %s", sample);
 }
 
-// Counts only grow from bound to bound, and the last is of all.
+// Counts of buckets do not decrease, and the last one counts all.
 static void histogram_check(const char *name)
 {
     char prefix[160];
@@ -299,7 +299,7 @@ START_TEST(test_what_is_not_served)
 }
 END_TEST
 
-// Connections that say nothing, and one that asks on and on.
+// Silent connections, and one with endless requests.
 START_TEST(test_bad_requests_disturb_no_other)
 {
     int silent[8], descriptors = daemon_descriptors(&d);

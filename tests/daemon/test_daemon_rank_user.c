@@ -16,7 +16,7 @@
 
 #include "tests/daemon/daemon_fixture.h"
 
-// Two that need not exist.
+// Two user ids, which need not exist.
 #define RANKS  61001
 #define DAEMON 61002
 #define MS     UINT64_C(1000000)
@@ -83,7 +83,7 @@ static void expect_confined(pid_t pid)
     expect_line(pid, "NoNewPrivs:\t1");
 }
 
-// The real ranks, and a case from end to end.
+// A whole case with the real ranks.
 START_TEST(test_ranks_are_another_user)
 {
     static const char *const arguments[] = {"--rank-user", "61001", NULL};
@@ -114,7 +114,7 @@ START_TEST(test_ranks_cannot_get_at_the_daemon)
 }
 END_TEST
 
-// Without a user of their own they can: else the test above would prove nothing.
+// As the daemon's user they can; otherwise the test above would prove nothing.
 START_TEST(test_ranks_of_the_same_user_can)
 {
     const char *const arguments[] = {"--rank-program", odd_rank, NULL};
@@ -154,7 +154,7 @@ START_TEST(test_ranks_die_with_the_daemon)
 }
 END_TEST
 
-// This process becomes another user, who keeps these capabilities and hands them on.
+// Switches this process to another user, with inheritable capabilities.
 static void become(uint32_t rights)
 {
     struct __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
@@ -170,7 +170,7 @@ static void become(uint32_t rights)
             ck_assert_int_eq(prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE, right, 0, 0), 0);
 }
 
-// As a unit gives them to a daemon that is not root. They must not reach the ranks.
+// As a unit gives capabilities to a daemon that is not root. Ranks must not get them.
 START_TEST(test_a_daemon_with_capabilities_alone)
 {
     become(1U << CAP_SETUID | 1U << CAP_SETGID | 1U << CAP_KILL);

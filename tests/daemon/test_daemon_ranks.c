@@ -134,8 +134,8 @@ START_TEST(test_invalid_report)
 }
 END_TEST
 
-// The second report comes when the case is answered already: that one is good. The pool is lost,
-// and with it perhaps the case that has just been handed to it.
+// The second report comes after the answer, which is valid. The pool is lost, perhaps with the next
+// case that it has received.
 START_TEST(test_report_twice)
 {
     struct wire_reply reply = run("twice", 1, 0);
@@ -195,7 +195,8 @@ START_TEST(test_exit)
 }
 END_TEST
 
-// A child of the rank holds the channel open: the pidfd tells all the same, and the child goes too.
+// A child of the rank keeps the channel open: the pidfd still reports the death, and the child is
+// killed, too.
 START_TEST(test_exit_with_child)
 {
     expect_failure("child", STATUS_ABORTED, "exited with 3");
@@ -218,7 +219,7 @@ START_TEST(test_own_failure)
 }
 END_TEST
 
-// The others wait for the one that has failed; nobody waits for them, nor for the deadline.
+// The others wait for the failed rank; the answer waits neither for them nor for the deadline.
 START_TEST(test_own_failure_while_others_wait)
 {
     struct wire_reply reply = run("alone", WORLD, UINT64_C(3600) * 1000000000);
@@ -264,7 +265,7 @@ START_TEST(test_last_words)
 }
 END_TEST
 
-// Of a pool that is up, so that the time passes at work.
+// In a pool that is up, so that the time passes during the run.
 START_TEST(test_silence_until_deadline)
 {
     run_and_pass(&d, WORLD);
@@ -277,7 +278,7 @@ START_TEST(test_silence_until_deadline)
 }
 END_TEST
 
-// A stopped process is the culprit, whatever its last word says of others.
+// A stopped process is the culprit, even if its progress word names another rank.
 START_TEST(test_stopped_while_waiting)
 {
     run_and_pass(&d, WORLD);
@@ -292,7 +293,7 @@ START_TEST(test_stopped_while_waiting)
 }
 END_TEST
 
-// Text without end neither stalls the daemon nor fills its log.
+// Endless text does not stall the daemon or fill its log.
 START_TEST(test_flood)
 {
     struct wire_request request = daemon_request(METHOD_RUN);
@@ -350,7 +351,7 @@ START_TEST(test_idle_ranks_may_end_by_themselves)
 }
 END_TEST
 
-// A rank that is stopped can do neither before it goes on.
+// A stopped rank can do neither.
 START_TEST(test_idle_rank_that_is_stopped)
 {
     restart_with_idle_timeout();
@@ -364,7 +365,7 @@ START_TEST(test_idle_rank_that_is_stopped)
 }
 END_TEST
 
-// What is lost is not asked.
+// A lost rank gets no request to end.
 START_TEST(test_lost_ranks_are_killed)
 {
     expect_failure("exit", STATUS_ABORTED, "exited with 0");
@@ -375,7 +376,7 @@ END_TEST
 
 // ---- poison ------------------------------------------------------------------------------------
 
-// A case of its own for each seed.
+// A different case for each seed.
 static struct wire_reply run_seed(const char *label, uint64_t seed)
 {
     struct wire_request request = daemon_request(METHOD_RUN);
@@ -418,7 +419,7 @@ END_TEST
 
 // ---- pools that do not come up -----------------------------------------------------------------
 
-// What is told after the last attempt: the world's own trouble, while the others go on.
+// The answer after the last attempt has the reason of this pool; other pools continue.
 static void expect_down(int world_size, const char *message)
 {
     struct wire_reply reply = run("", world_size, 0);
@@ -452,7 +453,7 @@ START_TEST(test_rank_cannot_start)
 }
 END_TEST
 
-// Starts the daemon with ranks that cannot start while the file `away` is there.
+// Starts the daemon with ranks that cannot start while the file `away` exists.
 static void restart_without_a_library(const char *away)
 {
     char script[128], program[4096];
@@ -516,7 +517,7 @@ START_TEST(test_rank_of_another_build)
 }
 END_TEST
 
-// Nor does a pool that will not come up hold back the end of the daemon (in the teardown).
+// A pool that cannot start does not delay the end of the daemon (in the teardown).
 START_TEST(test_rank_never_ready)
 {
     struct wire_reply reply = run("", 7, 300 * UINT64_C(1000000));

@@ -44,7 +44,7 @@ static void request_encode(const struct wire_request *request, uint8_t *bytes, s
     free(data);
 }
 
-// What the daemon may grow by. The sanitizer keeps freed memory for a while.
+// Allowed growth of the daemon. The sanitizer keeps freed memory for a while.
 #ifdef __SANITIZE_ADDRESS__
 #define GROWTH_MAX_KIB (256 * 1024)
 #else
@@ -53,7 +53,7 @@ static void request_encode(const struct wire_request *request, uint8_t *bytes, s
 
 // ---- connections -------------------------------------------------------------------------------
 
-// Whether the daemon has ended the connection; what it has sent is discarded.
+// Whether the daemon has closed the connection; discards received bytes.
 static bool connection_ended(int fd, int patience_ms)
 {
     char bytes[256];
@@ -112,7 +112,7 @@ START_TEST(test_strange_connections)
 }
 END_TEST
 
-// More connections than one user is allowed: those beyond are closed, those within are served.
+// More connections than one user may have: the excess is closed, the others are served.
 START_TEST(test_too_many_connections)
 {
     enum { LIMIT = CLIENTS_MAX / 2, MANY = LIMIT + 50 };
@@ -139,7 +139,7 @@ START_TEST(test_too_many_connections)
 }
 END_TEST
 
-// Clients wait in the kernel's queue while there is no descriptor for them.
+// Without free descriptors clients wait in the kernel's queue.
 START_TEST(test_no_descriptors)
 {
     struct rlimit all, few = {.rlim_cur = 3, .rlim_max = 3};
@@ -268,7 +268,7 @@ START_TEST(test_cancel_on_disconnect)
     ck_assert_int_eq(reply.status, STATUS_OK);
     wire_reply_fini(&reply);
     ck_assert_uint_eq(daemon_status(&d).passed, 1);
-    // The log tells who asked, what ran where, and why the pool was killed.
+    // The log has the user, the case, its devices, and why the pool was killed.
     char who[64];
     snprintf(who, sizeof(who), "uid=%d pid=%d case=", (int)getuid(), (int)getpid());
     ck_assert(daemon_logged(&d, "admitted id="));
@@ -296,7 +296,7 @@ static int lines_logged(const char *event)
     return count;
 }
 
-// A hundred of them in a second are logged, and how many were left out.
+// A hundred lines a second are logged, and the number of omitted ones.
 START_TEST(test_refusals_do_not_fill_the_log)
 {
     enum { REQUESTS = 5000, PER_SECOND = 100 };
@@ -333,8 +333,8 @@ static size_t frame_encode(uint8_t *bytes)
     return sizeof(head) + size;
 }
 
-// A client that asks without end and reads nothing loses its connection, costs next to nothing
-// until then, and the others notice nothing.
+// A client that sends requests without reading loses its connection, uses little memory before, and
+// does not disturb others.
 START_TEST(test_client_that_does_not_read)
 {
     static const char *const arguments[] = {"--queue-max", "1", NULL};
@@ -359,7 +359,7 @@ START_TEST(test_client_that_does_not_read)
 }
 END_TEST
 
-// One that asks as fast as it can, and reads: the others are served all the while.
+// A client that sends and reads as fast as it can does not block others.
 START_TEST(test_flood)
 {
     daemon_start(&d, NULL);
@@ -376,7 +376,7 @@ START_TEST(test_flood)
 }
 END_TEST
 
-// Replies that the client has not read yet when the daemon ends are all there.
+// Replies that the client has not read at the end of the daemon are complete.
 START_TEST(test_replies_outlive_the_daemon)
 {
     enum { REQUESTS = 600 };

@@ -36,7 +36,7 @@ static void teardown(void)
 
 // ---- pools as status tells them ----------------------------------------------------------------
 
-// Of the pools of WORLD ranks, the one that works and the one that stands by; world_size 0: none.
+// The working pool and the spare of WORLD ranks; world_size 0: none.
 struct pair {
     struct wire_pool leader, spare;
 };
@@ -55,7 +55,7 @@ static struct pair pair_now(void)
     return pair;
 }
 
-// Until a spare that was started so often is ready, and nobody works.
+// Waits until the spare of this generation is ready and no pool is busy.
 static struct pair pair_await(uint32_t generation)
 {
     struct pair pair = pair_now();
@@ -69,7 +69,7 @@ static struct pair pair_await(uint32_t generation)
     return pair;
 }
 
-// This rank of the pool that was started first, and of the other.
+// A rank of the first-started pool, and of the other.
 struct pids {
     pid_t leader, spare;
 };
@@ -151,7 +151,7 @@ START_TEST(test_takes_over_when_idle_ranks_die)
 }
 END_TEST
 
-// It comes back, and the one that works has not noticed.
+// The spare is started again; the working pool is not affected.
 START_TEST(test_a_spare_dies)
 {
     run_and_pass(&d, WORLD);
@@ -215,7 +215,7 @@ START_TEST(test_both_idle_out)
 }
 END_TEST
 
-// On the CPU, where a start takes milliseconds, only for those who ask.
+// On the CPU, where a start takes milliseconds, spares are off by default.
 START_TEST(test_none_on_the_cpu)
 {
     for (int i = 0; i < 2; i++) {

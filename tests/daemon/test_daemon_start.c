@@ -21,7 +21,7 @@ int main(void)
 #else
 
 #define WORLD 64
-// More than a round of the loop has for it: one rank in each.
+// Longer than the loop allows for it, so that each iteration starts one rank.
 #define SLOW  "6000"
 
 static struct daemon d;
@@ -52,7 +52,7 @@ static struct wire_request request_wide(void)
     return request;
 }
 
-// The state of the pool, and that the daemon answers; 0: there is no pool yet.
+// The state of the pool, which also shows that the daemon answers; 0: no pool.
 static enum pool_state state(void)
 {
     struct wire_request request = daemon_request(METHOD_STATUS);
@@ -143,8 +143,7 @@ static void input_read(char target[64])
     target[length] = '\0';
 }
 
-// While it makes nothing, the daemon serves, and answers at the deadline. What a rank has not got
-// that is not made is not closed then.
+// While the starter is stopped, the daemon serves and answers at the deadline.
 START_TEST(test_a_starter_that_stops_for_a_while)
 {
     char before[64], after[64];
@@ -171,7 +170,7 @@ START_TEST(test_a_starter_that_stops_for_a_while)
 }
 END_TEST
 
-// Nobody continues it: it is given up, and another makes the ranks.
+// A stopped starter is replaced, and the new one starts the ranks.
 START_TEST(test_a_starter_that_stops_for_good)
 {
     start(NULL);
@@ -187,7 +186,7 @@ START_TEST(test_a_starter_that_stops_for_good)
 }
 END_TEST
 
-// Cancelled, it costs no rank: the one that was ordered is ended when it is made.
+// After a cancelled start no rank is left: an ordered rank is ended when it starts.
 START_TEST(test_a_start_is_cancelled_before_its_first_rank)
 {
     start(NULL);

@@ -16,11 +16,11 @@
 
 #include "tests/daemon/daemon_fixture.h"
 
-// Far beyond what anything takes.
+// Much longer than any wait of a passing test.
 #define PATIENCE_US  60000000
 #define PAUSE_US     10000
 #define MS           UINT64_C(1000000)
-// Shorter than by default, and longer than any rank here takes to end.
+// Shorter than the default, longer than any rank here takes to end.
 #define KILL_TIMEOUT "2s"
 
 static struct daemon d;
@@ -30,7 +30,7 @@ static void start(const char *rank_program)
 {
     static char program[4096];
     runner_build(program, sizeof(program), rank_program);
-    // Ranks may trace each other here, which a filter would refuse.
+    // Without the filter, which refuses that ranks trace each other.
     const char *const arguments[] = {
         "--rank-program", program,         "--devices", "4", "--kill-timeout",
         KILL_TIMEOUT,     "--rank-filter", "off",       NULL};
@@ -50,7 +50,7 @@ static void teardown(void)
 
 // ---- the tracer --------------------------------------------------------------------------------
 
-// A child that traces the process and does nothing else; false where that is not permitted.
+// A child that only traces the process; false if that is not permitted.
 static bool trace(pid_t pid)
 {
     int ready[2];
@@ -114,7 +114,7 @@ static void expect_answer(const char *label, int world_size, uint64_t timeout_ns
     wire_reply_fini(&reply);
 }
 
-// How many pools are in the state; the devices and the failure of the last of them.
+// The number of pools in a state; the devices and the failure of the last one.
 static int pools_in(enum pool_state state, uint64_t *devices, char *failure)
 {
     struct wire_request request = daemon_request(METHOD_STATUS);
@@ -144,8 +144,8 @@ static void await_stuck(uint64_t devices)
     ck_assert(daemon_logged(&d, "pool_stuck"));
 }
 
-// For how long the daemon has run or waited for a processor: a daemon that does not sleep, all the
-// time, however busy the machine is.
+// The time that the daemon ran or waited for a processor, which shows whether it sleeps even on a
+// busy machine.
 static uint64_t awake_ns(void)
 {
     char path[64];
@@ -158,8 +158,7 @@ static uint64_t awake_ns(void)
     return running + waiting;
 }
 
-// With a rank to hand that was killed and cannot be reaped: rank 1 of 2, on the second device of
-// four.
+// Sets up a killed rank that cannot be reaped: rank 1 of 2, on the second of four devices.
 static pid_t hold_rank(void)
 {
     run_and_pass(&d, 2);
@@ -208,7 +207,7 @@ START_TEST(test_daemon_is_idle)
 }
 END_TEST
 
-// What is left behind is named, and comes to whoever looks after orphans.
+// Left-over processes are named, and become children of the subreaper.
 static void expect_end_without(pid_t rank)
 {
     siginfo_t info;
@@ -236,7 +235,7 @@ START_TEST(test_end_while_stuck)
 }
 END_TEST
 
-// An idle rank that dies so is missed at once, not by the next case.
+// The death of such an idle rank is detected at once, not by the next case.
 START_TEST(test_death_of_a_rank_that_is_traced)
 {
     run_and_pass(&d, 2);

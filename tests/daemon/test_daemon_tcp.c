@@ -58,7 +58,7 @@ START_TEST(requests_with_the_token_are_served)
     net_ask(fd, 1, &request, NET_TOKEN);
     struct wire_reply reply = net_answer(fd);
     expect_pass(&reply);
-    // The same request once more gets the same answer.
+    // The repeated request gets the same answer.
     net_ask(fd, 2, &request, NET_TOKEN);
     reply = net_answer(fd);
     expect_pass(&reply);
@@ -76,7 +76,7 @@ START_TEST(the_unix_socket_requires_no_token)
 }
 END_TEST
 
-// Everything that is not the token, and nothing of what was presented is in the log.
+// Wrong tokens are refused, and the log has no part of them.
 START_TEST(other_tokens_are_refused)
 {
     static char longer[TOKEN_BYTES_MAX + 64];
@@ -144,7 +144,7 @@ START_TEST(third_refusal_costs_the_connection)
 }
 END_TEST
 
-// Requests that came together with the third are not looked at any more.
+// Requests that arrive with the third are not read.
 START_TEST(what_follows_the_third_refusal_is_dropped)
 {
     static uint8_t bytes[16][512];
@@ -185,7 +185,7 @@ END_TEST
 
 // ---- who they are ------------------------------------------------------------------------------
 
-// This process runs the daemon, and so rules through the unix socket; over the network it does not.
+// The user of the daemon is an administrator on the unix socket, but not over the network.
 START_TEST(network_clients_are_no_administrators)
 {
     start();
@@ -289,7 +289,7 @@ START_TEST(broken_bytes_cost_the_connection)
 }
 END_TEST
 
-// A request that is no message of the protocol is answered, as everything is without the token.
+// A malformed request gets the same answer as every request without the token.
 START_TEST(nonsense_in_a_frame_is_answered)
 {
     start();
@@ -346,7 +346,7 @@ static enum status answered(size_t filler, const char *token)
     return status;
 }
 
-// The first message that the daemon decodes leaves a mark, and is not decoded.
+// The preloaded library records the first decoded message instead of decoding it.
 START_TEST(nothing_is_decoded_without_the_token)
 {
     char library[4096], mark[160];
@@ -397,7 +397,7 @@ START_TEST(latecomers_are_closed)
 }
 END_TEST
 
-// Half of the connections are for others than those who come over the network.
+// Half of the connections are reserved for the unix socket.
 START_TEST(flood_leaves_the_unix_socket_its_share)
 {
     static int fds[FLOOD];
@@ -452,7 +452,7 @@ START_TEST(ports_without_authentication_are_refused)
 }
 END_TEST
 
-// A token is no certificate, which is told where there is TLS to use one.
+// A build with TLS refuses a token file as a certificate; a build without TLS refuses the option.
 START_TEST(tls_is_refused_without_tls_in_the_build)
 {
     const char *token = net_file(&d, "token", NET_TOKEN);

@@ -19,7 +19,7 @@
 
 // ---- the wire ----------------------------------------------------------------------------------
 
-// All of them are in one record: after the first the kernel has nothing more to tell.
+// All requests are in one record: after the first read the socket is not readable again.
 START_TEST(requests_of_one_record_are_all_answered)
 {
     static uint8_t bytes[PIPELINED * 128];
@@ -83,7 +83,7 @@ END_TEST
 
 // ---- hostile clients ---------------------------------------------------------------------------
 
-// Bytes of a ClientHello, as long as they announce to be or not.
+// Bytes of a ClientHello, with the announced length or another one.
 static const uint8_t hello_begun[] = {0x16, 3, 1, 1, 0, 1, 0, 0, 0xfc, 3, 3};
 
 START_TEST(garbage_instead_of_a_handshake)
@@ -180,8 +180,7 @@ START_TEST(latecomers_are_closed)
 }
 END_TEST
 
-// A client that asks for one handshake after the other gets none; one that asks for new keys again
-// and again gets them. Neither keeps anybody from being served.
+// Renegotiation is refused; repeated key updates are accepted. Neither blocks other clients.
 START_TEST(renegotiation_is_refused)
 {
     struct tls_client t;
@@ -202,7 +201,7 @@ START_TEST(renegotiation_is_refused)
 }
 END_TEST
 
-// All have said what costs the daemon a handshake, and wait for it, when others come.
+// Many clients wait for a handshake when others connect.
 START_TEST(flood_of_whole_handshakes_leaves_the_unix_socket_its_share)
 {
     enum { FLOOD = 300 };
@@ -227,7 +226,7 @@ START_TEST(flood_of_whole_handshakes_leaves_the_unix_socket_its_share)
 }
 END_TEST
 
-// Everybody goes away in the middle of it.
+// All clients disconnect during the handshake.
 START_TEST(flood_of_handshakes_leaves_the_unix_socket_its_share)
 {
     enum { FLOOD = 700 };
@@ -253,7 +252,7 @@ END_TEST
 
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) // whose memory is not ours
 
-// What one session takes, whole or as large as its beginning may announce itself to be.
+// The memory of one session, complete or with a handshake message of the maximum announced size.
 START_TEST(memory_of_a_session_is_bounded)
 {
     enum { SESSIONS = 200, WHOLE_KIB = 64, BEGUN_KIB = 200 };
@@ -284,7 +283,7 @@ START_TEST(memory_of_a_session_is_bounded)
 END_TEST
 #endif
 
-// What sessions take is given back.
+// The memory of sessions is freed.
 START_TEST(sessions_leave_no_memory_behind)
 {
     start(true, false);

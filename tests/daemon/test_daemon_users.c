@@ -14,7 +14,7 @@
 
 #include "tests/daemon/daemon_fixture.h"
 
-// Two that need not exist.
+// Two user ids, which need not exist.
 #define ALICE 61001
 #define BOB   61002
 
@@ -30,7 +30,7 @@ static void teardown(void)
     daemon_fini(&d);
 }
 
-// Open to everybody, so that it is the daemon who decides.
+// The socket is open to all users, so that the daemon decides.
 static void start_open(const char *const *arguments)
 {
     daemon_start(&d, arguments);
@@ -108,7 +108,7 @@ START_TEST(test_allow_users)
 }
 END_TEST
 
-// Who asks again and again for an answer leaves others room to do so.
+// Repeated requests of one user leave room for those of others.
 START_TEST(test_share_of_repeated_requests)
 {
     start_open(NULL);
@@ -160,7 +160,7 @@ static uint64_t order_as(int fd, enum wire_order_kind kind, int device)
     return done;
 }
 
-// Those that the settings name are obeyed, and nobody else.
+// Only the administrators of the settings may give orders.
 START_TEST(test_administrators)
 {
     static const char *const arguments[] = {"--admin-users", "61001", "--devices", "2", NULL};
@@ -172,7 +172,7 @@ START_TEST(test_administrators)
     request.order.device = 2;
     expect_reply(alice, &request, STATUS_INVALID_ARGUMENT, "device is 2; this daemon has 0, 1");
 
-    // Bob's case runs on, and the next one cannot.
+    // The running case continues; the next one is refused.
     struct wire_request his = daemon_request_long(2), next = daemon_request(METHOD_RUN);
     daemon_send(bob, 1, &his);
     daemon_await_running(&d, 1);
@@ -181,7 +181,7 @@ START_TEST(test_administrators)
     ck_assert_int_eq(daemon_status(&d).running, 1);
     expect_reply(alice, &next, STATUS_UNAVAILABLE, "an administrator has taken devices out of use");
 
-    // An administrator cancels what is another's.
+    // An administrator cancels another user's request.
     struct wire_request cancel = daemon_request(METHOD_CANCEL);
     cancel.cancel = his.id;
     expect_reply(alice, &cancel, STATUS_OK, "");
@@ -244,7 +244,7 @@ START_TEST(test_status_shows_a_user_what_is_theirs)
 }
 END_TEST
 
-// What a user is told of a case from its admission on; `text`: of its end.
+// The events of a case that a user sees from its admission on; `text`: of its end.
 static struct wire_event told_of_end(int fd)
 {
     struct wire_request request = daemon_request(METHOD_WATCH);
@@ -305,7 +305,7 @@ START_TEST(test_share_of_the_queue)
     daemon_send(bob, 1, &more);
     daemon_await_queued(&d, 2);
 
-    // Nor may one user look at or end what is another's; root may end it.
+    // A user cannot see or cancel another user's request; root can.
     struct wire_request cancel = daemon_request(METHOD_CANCEL);
     cancel.cancel = request.id;
     int meddler = connect_as(BOB);

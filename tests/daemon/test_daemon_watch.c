@@ -35,7 +35,7 @@ static void teardown(void)
     daemon_fini(&d);
 }
 
-// One made by hand, so that what was sent has arrived before anything later.
+// A plain connection, so that requests arrive in order.
 static int connection(void)
 {
     int fd = daemon_connect(&d);
@@ -51,7 +51,7 @@ static struct wire_request watch_request(void)
     return request;
 }
 
-// Appends what is told, and goes on behind it. Gives how many that were.
+// Appends the new events and continues after them. Returns their number.
 static int take(struct wire_reply *reply)
 {
     expect_status(reply, STATUS_OK);
@@ -176,7 +176,7 @@ START_TEST(test_devices_and_kinds)
     ck_assert_int_eq(seen[1].device, DEVICE_ENABLED);
     ck_assert_uint_eq(seen[1].devices, 2);
     ck_assert_int_eq(ask(), 0);
-    // Later watchers begin with what is past, of the kinds that they ask for.
+    // Later watchers begin with past events of the requested kinds.
     at = (struct wire_watch){.recent = 1, .kinds = 1 << EVENT_DEVICE};
     ck_assert_int_eq(ask(), 1);
     ck_assert_int_eq(seen[2].device, DEVICE_ENABLED);
@@ -206,7 +206,7 @@ START_TEST(test_waiting_watchers_are_answered_in_time)
 }
 END_TEST
 
-// Of the events that were forgotten the number is told.
+// The answer has the number of forgotten events.
 START_TEST(test_a_slow_watcher_loses_events)
 {
     ask();
@@ -220,7 +220,7 @@ START_TEST(test_a_slow_watcher_loses_events)
     ck_assert_int_eq(seen_count, EVENTS_KEPT);
     ck_assert_uint_eq(seen[0].number, 101);
     ck_assert_uint_eq(seen[EVENTS_KEPT - 1].number, EVENTS_KEPT + 100);
-    // One that was told of another life of the daemon gets all that is there.
+    // A watcher with the stream of an earlier daemon gets all events.
     at.stream++;
     struct wire_request request = watch_request();
     struct wire_reply reply = daemon_call(&d, &request);
@@ -249,7 +249,7 @@ START_TEST(test_watchers_have_a_share)
     expect_status(&reply, STATUS_RESOURCE_EXHAUSTED);
     expect_text(reply.message, "16 watchers of this user wait");
     wire_reply_fini(&reply);
-    // All of them are told, and have room for the next.
+    // All watchers get the events, and make room for others.
     order(ORDER_DRAIN_DEVICE, 0);
     for (int i = 0; i < WATCHERS_USER; i++) {
         reply = daemon_receive(fd);
@@ -257,7 +257,7 @@ START_TEST(test_watchers_have_a_share)
         ck_assert_int_eq(reply.events.count, 1);
         wire_reply_fini(&reply);
     }
-    // Who goes away makes room, too.
+    // A disconnected watcher makes room, too.
     at.after++;
     for (int life = 0; life < 3; life++) {
         for (uint32_t i = 0; i < WATCHERS_USER; i++) {

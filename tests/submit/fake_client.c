@@ -74,7 +74,7 @@ struct cpattn_case *cpattn_case_create(void)
     return c;
 }
 
-// This client knows attention alone.
+// This client only supports attention.
 struct cpattn_case *cpattn_case_create_kind(const char *kind)
 {
     (void)kind;
@@ -103,7 +103,7 @@ static bool model_is(const struct cp_case *c, const char *name)
     return strncmp(c->model, name, strlen(name)) == 0;
 }
 
-// What an honest kernel does, the worst chunk a little nearer to its limits.
+// Figures of an honest kernel, with one chunk nearer to its limits.
 static struct cpattn_figures sound_figures(const struct cp_case *c, int rank, int index)
 {
     bool lse = index / 2 == 1;
@@ -184,7 +184,8 @@ static bool fails(const struct cp_case *c)
            model_is(c, "padding");
 }
 
-// In a failing case dq of the last rank is wrong, and what follows from it even more.
+// In a failing case dq of the last rank is wrong, and the tensors computed from it have larger
+// errors.
 static struct cpattn_figures make_figures(const struct cp_case *c, int rank, int index)
 {
     struct cpattn_figures f = sound_figures(c, rank, index);
@@ -199,8 +200,7 @@ static struct cpattn_figures make_figures(const struct cp_case *c, int rank, int
     return f;
 }
 
-// The operations of a plan of 13 one behind the other, 50 us each, 2 us apart; rank r begins r us
-// after the first.
+// A plan of 13 sequential operations, 50 us each, 2 us apart; rank r begins r us after rank 0.
 #define FAKE_TIMES 13
 static void fill_times(const struct cp_case *c, struct cpattn_rank *rank)
 {
@@ -335,7 +335,7 @@ enum cpattn_status cpattn_submit(struct cpattn_client *client, const struct cpat
     return cpattn_submit_limited(client, c, timeout_ns, 0, request, error);
 }
 
-// What the command takes of the library's inside: tensors stay as they are.
+// An internal function that the command uses: tensors do not change.
 struct attend_tensors;
 enum status request_attend(struct cpattn_client *client, const struct cpattn_case *c,
                            const struct attend_tensors *memory, uint64_t timeout_ns,
@@ -440,7 +440,7 @@ struct cpattn_request *cpattn_wait_any(struct cpattn_client *client, uint64_t ti
     return NULL;
 }
 
-// Tells the time limits that came with the request.
+// Returns the time limits of the request.
 static enum cpattn_status fake_limits(const struct cpattn_request *request,
                                       struct cpattn_error *error)
 {

@@ -15,7 +15,7 @@ struct cpattn_watch {
     struct cpattn_event event;
 };
 
-// Those of a case are of two users; of the other one's there is little.
+// Cases of two users; those of the other user have few members.
 static const struct fake_event {
     struct cpattn_event event;
     const char *id, *user, *case_text, *state, *text;

@@ -171,7 +171,7 @@ static void assert_list(const struct cp_case *c, const char *field, const char *
     ck_assert_str_eq(text, expected);
 }
 
-// A list of numbers is a text or a list of the file, in every place where a field can stand.
+// A list of numbers may be a text or a list of the file, wherever a field is allowed.
 START_TEST(lists_are_texts_or_lists)
 {
     struct matrix *matrix = read_matrix("defaults: {format: thd, batch: 3, lengths_q: [5, 0, 7]}\n"

@@ -307,7 +307,7 @@ END_TEST
 #define TE_CASES 450
 #define LINE_MAX 256
 
-// One line of the reference: the id, which sessions have the case, and what it is.
+// One line of the reference: the id, the sessions with the case, and the case.
 struct expected {
     char id[64], what[LINE_MAX];
     bool essential, deterministic, seen;
@@ -361,7 +361,7 @@ static struct expected *find_expected(const char *id)
     return NULL;
 }
 
-// The lengths of the sequences, or what they occupy, as "2794+3301"; "-" outside thd.
+// The lengths of the sequences, without or with padding, as "2794+3301"; "-" if not thd.
 static void te_lengths(const struct cp_case *c,
                        int64_t (*length)(const struct cp_case *, enum shard_side, int32_t),
                        char text[64])
@@ -399,7 +399,7 @@ static void te_describe(const struct cp_case *c, char text[LINE_MAX])
         c->training ? "training" : "forward", valid, occupied);
 }
 
-// The id names what the axes set; the case has to have it.
+// The case must have the values that its id names.
 static void te_check_id(const struct matrix_case *made)
 {
     char id[128];

@@ -174,7 +174,7 @@ START_TEST(a_file_that_cannot_be_written_is_told)
 }
 END_TEST
 
-// As root, a file that took the place of /dev/null would be there for everybody.
+// As root, a file in place of /dev/null would affect the whole machine.
 START_TEST(a_pipe_stays_a_pipe)
 {
     char name[] = "x", bytes[256];

@@ -42,7 +42,7 @@ static bool close_to(double a, double b)
     return fabs(a - b) <= 1e-12 + 1e-9 * fabs(b);
 }
 
-// The latest end of what the operation comes after; 0 where there is nothing.
+// The latest end of the operations that the operation waits for; 0: none.
 static double ready(const struct plan *plan, const struct timeline_span *spans, int32_t index)
 {
     const struct op *op = &plan->ops[index];
@@ -75,7 +75,7 @@ static const struct timeline_span *exchange(const struct plans *p, const struct 
     return NULL;
 }
 
-// When the last of an exchange and its peers is posted.
+// The time when the last of an exchange and its peers is posted.
 static double all_posted(const struct plans *p, const struct timeline *timeline, int rank,
                          int32_t index)
 {
@@ -131,7 +131,7 @@ START_TEST(operations_start_when_what_they_wait_for_ends)
         }
         ck_assert(timeline->ranks[r].end <= timeline->end);
     }
-    // Head parallelism is even whatever the sharding is.
+    // Head parallelism is even for every sharding.
     ck_assert_int_eq(waited, comms[_i] != COMM_A2A);
     timeline_destroy(timeline);
     plans_destroy(&p);
@@ -200,7 +200,7 @@ START_TEST(bytes_are_what_is_read_and_written)
 }
 END_TEST
 
-// Each rank hands its own keys and values on once in a forward ring of two.
+// In a forward ring of two each rank sends its keys and values once.
 START_TEST(an_exchange_takes_what_its_bytes_take)
 {
     struct plans p;
@@ -239,7 +239,7 @@ START_TEST(messages_to_another_node_use_its_link)
         struct timeline *timeline = play(&p, &rates);
         double rate = nodes == 1 ? 1e6 : 1e5;
         for (int r = 0; r < 4; r++) {
-            // Rank 0 of two nodes sends to its own node, and hears from the other.
+            // Rank 0 of two nodes sends to its own node and receives from the other.
             ck_assert_int_eq(timeline->ranks[r].sent, 3 * bytes);
             ck_assert(close_to(timeline->ranks[r].busy[STREAM_COMM], 3 * (double)bytes / rate));
         }
@@ -374,7 +374,7 @@ END_TEST
 
 #define BOXES "//*[local-name()='g']/*[local-name()='rect']"
 
-// Without overflow of the sheet: no box ends behind the right edge or begins before the lanes.
+// All boxes lie between the begin of the lanes and the right edge.
 START_TEST(boxes_lie_inside_the_lanes)
 {
     struct plans p;
@@ -443,7 +443,7 @@ START_TEST(texts_of_the_case_cannot_break_the_picture)
 }
 END_TEST
 
-// Nothing to do takes no time, and there is nothing to divide by.
+// An empty case takes no time, without a division by zero.
 START_TEST(a_case_without_tokens_can_be_drawn)
 {
     struct plans p;
