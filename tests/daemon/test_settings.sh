@@ -13,18 +13,18 @@ trap 'rm -rf "$scratch"' EXIT
 # The options, each a setting, but for those that are none.
 options=$("$top_builddir/cpattnd" --help | sed -n 's/^ *\(-., \)*--\([a-z-]*\).*/\2/p' |
     grep -vxE 'config|help|usage|version' | sort)
-tap_is "every setting, and no other" "$(sed -n 's/^#*\([a-z-]*\):.*/\1/p' "$file" | sed -E 's/^(provider|guest)s$/\1/' | sort)" "$options"
+tap_is "the file has exactly the settings of the daemon" "$(sed -n 's/^#*\([a-z-]*\):.*/\1/p' "$file" | sed -E 's/^(provider|guest)s$/\1/' | sort)" "$options"
 undocumented=
 for option in $options; do
     grep -q "^\.It Fl Fl $option\b\|, Fl Fl $option\b" "$top_srcdir/doc/cpattnd.8" || undocumented="$undocumented $option"
 done
-tap_is "each is in the manual" "$undocumented" ""
+tap_is "the manual has each setting" "$undocumented" ""
 # argp adds a line of blanks behind a text that ends exactly at the margin: such a text needs other words.
-tap_is "no line of blanks in the help" "$(for program in cpattnd cpattn-agent; do
+tap_is "the help has no blank lines of spaces" "$(for program in cpattnd cpattn-agent; do
     "$top_builddir/$program" --help | grep -B 1 '^  *$'
 done)" ""
-tap_is "each has its place once" "$(sed -n 's/^#*\([a-z-]*\):.*/\1/p' "$file" | sort | uniq -d)" ""
-tap_is "as it is it sets nothing" "$(grep -v '^#' "$file" | grep -v '^$')" ""
+tap_is "each setting is there once" "$(sed -n 's/^#*\([a-z-]*\):.*/\1/p' "$file" | sort | uniq -d)" ""
+tap_is "the file sets nothing" "$(grep -v '^#' "$file" | grep -v '^$')" ""
 tap_is "every path is filled in" "$(grep '@' "$file")" ""
 
 # What the daemon says of a file of settings, which ends when it cannot make its socket.
@@ -32,7 +32,7 @@ told() {
     "$top_builddir/cpattnd" --config "$1" --backend cpu --socket "$scratch/none/socket" 2>&1 |
         grep "$1"
 }
-tap_is "it is understood as it is" "$(told "$file")" ""
+tap_is "the file is valid" "$(told "$file")" ""
 # This machine need not have the user of the example.
 sed -n 's/^#*\([a-z-]*:.*\)/\1/p' "$file" | sed 's/^rank-user: .*/rank-user: 65534/' >"$scratch/lines"
 while read -r line; do
@@ -40,12 +40,12 @@ while read -r line; do
     tap_is "understood: $line" "$(told "$scratch/one.yaml")" ""
 done <"$scratch/lines"
 echo "memory: much" >"$scratch/one.yaml"
-tap_has "what is not understood is told" "$(told "$scratch/one.yaml")" "one.yaml:1:9: key 'memory'"
+tap_has "an invalid line is reported" "$(told "$scratch/one.yaml")" "one.yaml:1:9: key 'memory'"
 
 # The settings of the manual's SIGHUP are those that the file marks.
 marked=$(awk '/^#[a-z-]*:/ { sub(/^#/, ""); sub(/:.*/, ""); if (text ~ /\(reload\)/) print; text = ""; next }
     /^$/ { text = ""; next } { text = text $0 }' "$file" | sort | tr '\n' ' ')
 manual=$(sed -n '/^\.It SIGHUP/,/^\.El/p' "$top_srcdir/doc/cpattnd.8" | tr -s ', \n' '\n' |
     grep -xF "$options" | sort -u | tr '\n' ' ')
-tap_is "what a reload changes is what the manual says" "$marked" "$manual"
+tap_is "the manual names the reloadable settings" "$marked" "$manual"
 tap_done

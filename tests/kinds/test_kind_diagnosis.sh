@@ -26,19 +26,19 @@ layer="linear row --world-size 3 --dtype fp32 --tokens 24 --in-features 40 --out
 {
     run $reduce
     tap_is "a reduction without one rank fails" "$status" 1
-    tap_has "and is diagnosed" "$(diagnosis_of)" "is missing"
+    tap_has "the failure has a diagnosis" "$(diagnosis_of)" "is missing"
     run $reduce --json
-    tap_has "in JSON, too" "$(printf '%s\n' "$out" | "$peek" json ranks.0.diagnosis.text)" "is missing"
+    tap_has "the diagnosis is in JSON" "$(printf '%s\n' "$out" | "$peek" json ranks.0.diagnosis.text)" "is missing"
     run $layer
     tap_is "a row layer without its bias fails" "$status" 1
-    tap_has "and is diagnosed" "$(diagnosis_of)" "bias"
+    tap_has "the failure has a diagnosis" "$(diagnosis_of)" "bias"
     run $layer --bias false
-    tap_is "one that has none passes on the same ranks" "$status" 0
+    tap_is "a layer without a bias passes on the same ranks" "$status" 0
     run collective all_gather --world-size 3 --count 100
-    tap_is "and so does what is not reduced" "$status" 0
+    tap_is "an operation without a reduction passes" "$status" 0
 }
 kill -TERM "$daemon"
 wait "$daemon"
-tap_is "the daemon ends in peace" "$?" 0
+tap_is "the daemon ends with status 0" "$?" 0
 daemon=
 tap_done

@@ -68,21 +68,21 @@ reduce="collective all_reduce --world-size 3 --count 1000"
     wrong send "send" $reduce
     wrong nothing "nothing" $reduce
     run unequal $reduce --repeat 2
-    tap_is "wrong: sums in another order each time: refused" "$status" 1
-    tap_has "wrong: sums in another order each time: named" "$out" "differ"
+    tap_is "sums in a varying order fail" "$status" 1
+    tap_has "sums in a varying order have a diagnosis" "$out" "differ"
 
     run right $reduce --dtype bf16
-    tap_has "what a guest does not know is answered in its words" "$out" \
+    tap_has "an unsupported job has the reason of the guest" "$out" \
         "UNIMPLEMENTED: rank 0 of 3: knows fp32 and int32 alone"
     run fails $reduce
     tap_has "a rank that fails is named" "$out" "rank 1 of 3 failed in forward, step 0: the ring is broken"
     tap_is "its siblings are listed" "$(printf '%s\n' "$out" | grep -c 'aborted sibling')" 2
     run attention $reduce
-    tap_has "a guest of attention alone says so" "$out" "the guest has no function for jobs 'collective'"
+    tap_has "a guest with only attention refuses the job" "$out" "the guest has no function for jobs 'collective'"
     run right case --world-size 2 --seqlen 32
-    tap_has "one without attention, too" "$out" "the guest has no function for jobs 'attention'"
+    tap_has "a guest without attention refuses a case" "$out" "the guest has no function for jobs 'attention'"
     run right $reduce --explore-seed 5
-    tap_has "an order is not the guest's" "$out" "explore_seed is 5 with implementation right"
+    tap_has "a guest cannot choose the order" "$out" "explore_seed is 5 with implementation right"
     run nobody $reduce
     tap_has "an unknown name is refused" "$out" "implementation is 'nobody'; accepted here is cpattn, right"
 }
@@ -96,7 +96,7 @@ calls() { # OPTIONS...
 }
 calls collective all_reduce --world-size 3 --count 1000
 calls linear row --world-size 3 --dtype fp32 --tokens 24 --in-features 40 --out-features 20
-tap_is "a repeat calls each once more" "$(run right collective all_reduce --world-size 3 --repeat 2
+tap_is "a repeat calls each function once more" "$(run right collective all_reduce --world-size 3 --repeat 2
     sort "$scratch/calls" | uniq -c | tr -s ' \n' ' ')" " 3 0 3 1 3 2 "
 
 # ---- linear layers ----
@@ -115,12 +115,12 @@ layer="--world-size 3 --dtype fp32 --tokens 24 --in-features 40 --out-features 2
     wrong outside "guards" linear row $layer
     wrong unlike "same" linear row $layer
     run right linear mlp $layer
-    tap_has "a layer that a guest does not know" "$out" \
+    tap_has "a layer that the guest does not support" "$out" \
         "UNIMPLEMENTED: rank 0 of 3: knows single layers in fp32 without sequence parallelism"
 }
 
 kill -TERM "$daemon"
 wait "$daemon"
-tap_is "the daemon ends in peace" "$?" 0
+tap_is "the daemon ends with status 0" "$?" 0
 daemon=
 tap_done

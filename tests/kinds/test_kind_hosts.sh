@@ -45,11 +45,11 @@ for job in "collective all_reduce --count 1000" "linear mlp --tokens 30 --in-fea
     tap_has "what cannot be is refused: $job" "$status $out" \
         "67 cpattn-submit: nodes is 3 and world_size is 4; accepted is a divisor of world_size, or 0"
 done
-tap_is "the daemon has started ranks on both" "$(grep -c 'pool_start .*hosts=0x3' "$scratch/log")" 1
+tap_is "the daemon has started ranks on both hosts" "$(grep -c 'pool_start .*hosts=0x3' "$scratch/log")" 1
 
 kill -TERM "$agent" "$daemon"
 wait "$daemon"
-tap_is "the daemon ends in peace" "$?" 0
+tap_is "the daemon ends with status 0" "$?" 0
 wait "$agent"
 daemon='' agent=''
 tap_done

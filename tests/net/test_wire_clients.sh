@@ -69,7 +69,7 @@ status=$?
 sed '/^# tests: /d' "$scratch/clients"
 tap_number=$(sed -n 's/^# tests: //p' "$scratch/clients")
 : "${tap_number:=0}"
-tap_is "all clients came to their end" "$status" 0
+tap_is "all clients end" "$status" 0
 tap_has "certificates are users in the log" "$(cat "$scratch/tls.log")" 'subject="CN=alice,O=Lab"'
 
 # Our own, through nng.

@@ -77,18 +77,18 @@ asked=$!
 await 3 ' run '
 ip link set vc down
 wait "$asked"
-tap_has "a cable is cut: the answer names the host" "$(cat "$scratch/answer")" "host c was lost"
-tap_has "the others work on" "$(run_case --world-size 4 --nodes 2)" "pass"
+tap_has "cut connection: the answer names the host" "$(cat "$scratch/answer")" "host c was lost"
+tap_has "cut connection: the other hosts run cases" "$(run_case --world-size 4 --nodes 2)" "pass"
 left=1
 for _ in $(seq 200); do
     left=$(pgrep -fc '^cpattn-rank . 6 2 ') # of the second pool
     [ "$left" = 0 ] && break
     sleep .1
 done
-tap_is "behind the cut the agent has ended its ranks" "$left" 0
+tap_is "cut connection: the agent has ended its ranks" "$left" 0
 ip link set vc up
 await 3 host_back
-tap_has "the cable heals: the host is used again" "$(run_case --world-size 6 --nodes 3)" "pass"
+tap_has "restored connection: the host is used again" "$(run_case --world-size 6 --nodes 3)" "pass"
 
 kill $daemon
 wait $daemon

@@ -20,21 +20,21 @@ refused() { # NAME FILE
     out=$(tail -n 1 "$scratch/out")
 }
 refused absent "$scratch/none.so"
-tap_is "a daemon with an object that is not there does not start" "$status" 1
-tap_has "and says which" "$out" "cpattnd: the provider absent ($scratch/none.so) cannot be used: cannot open shared object file"
-tap_has "and why" "$out" "No such file or directory"
+tap_is "the daemon does not start with a missing object" "$status" 1
+tap_has "missing object: its name" "$out" "cpattnd: the provider absent ($scratch/none.so) cannot be used: cannot open shared object file"
+tap_has "missing object: the reason" "$out" "No such file or directory"
 echo text >"$scratch/text"
 refused stranger "$scratch/text"
-tap_has "nor with a file that is none" "$status $out" "1 cpattnd: the provider stranger ($scratch/text) cannot be used: "
+tap_has "nor with a file that is not an object" "$status $out" "1 cpattnd: the provider stranger ($scratch/text) cannot be used: "
 refused other "$top_builddir/client/.libs/libcpattn.so.0"
 tap_has "nor with another library" "$out" "it does not export cpattn_provider()"
 cp "$objects/toy_moods.so" "$scratch/poisonous.so"
 : >"$scratch/poisonous.so.poisonous"
 refused poison "$scratch/poisonous.so"
-tap_has "nor with one that kills who loads it" "$out" "loading it ended the process by signal 6 (Aborted)"
+tap_has "nor with an object that crashes the process" "$out" "loading it ended the process by signal 6 (Aborted)"
 printf 'providers: {absent: %s}\n' "$scratch/none.so" >"$scratch/settings.yaml"
 timeout 60 "$top_builddir/cpattnd" --config "$scratch/settings.yaml" --socket "$CPATTN_SOCKET" --backend cpu 2>"$scratch/out"
-tap_has "settings are no exception" "$? $(tail -n 1 "$scratch/out")" "1 cpattnd: the provider absent"
+tap_has "the same with the settings" "$? $(tail -n 1 "$scratch/out")" "1 cpattnd: the provider absent"
 
 for mood in moods deadly gone; do cp "$objects/toy_moods.so" "$scratch/$mood.so"; done
 : >"$scratch/moods.so.closed"
@@ -62,12 +62,12 @@ count() { # MEMBER, of the first rank of what run() has printed
 
 run describe
 tap_has "describe lists them" "$out" "provider       toy: /"
-tap_has "those of options, too" "$out" "tests/providers/.libs/toy_causal.so, a toy"
-tap_has "one that does not open has the reason" "$out" "moods.so could not be opened: the toy's box is closed"
-tap_has "one that kills who opens it, too" "$out" "open() ended the process by signal 6 (Aborted)"
-tap_has "the log has it" "$(cat "$scratch/log")" "provider name=moods file=\"$scratch/moods.so\" action=tried_again_by_cases trouble="
+tap_has "describe lists those of options" "$out" "tests/providers/.libs/toy_causal.so, a toy"
+tap_has "describe has the reason why one does not open" "$out" "moods.so could not be opened: the toy's box is closed"
+tap_has "describe has the reason of a crash" "$out" "open() ended the process by signal 6 (Aborted)"
+tap_has "the log has the reason" "$(cat "$scratch/log")" "provider name=moods file=\"$scratch/moods.so\" action=tried_again_by_cases trouble="
 run describe --json
-tap_is "a program can read it" "$(echo "$out" | "$peek" json providers.0.about)" "a toy"
+tap_is "JSON has the reason" "$(echo "$out" | "$peek" json providers.0.about)" "a toy"
 
 # shellcheck disable=SC2086
 for name in toy merging; do
@@ -90,32 +90,32 @@ done
 # shellcheck disable=SC2086
 run case $small --provider toy --json
 tap_is "the answer counts its operations" "$(count provider_forward) $(count provider_backward)" "2 2"
-tap_is "and ours" "$(count own_forward) $(count own_backward)" "0 0"
+tap_is "the answer counts our operations" "$(count own_forward) $(count own_backward)" "0 0"
 # shellcheck disable=SC2086
 run case $small --json
-tap_is "without a name all are ours" "$(count own_forward) $(count provider_forward)" "2 0"
+tap_is "without a provider all operations are ours" "$(count own_forward) $(count provider_forward)" "2 0"
 
 # shellcheck disable=SC2086
 run case $small --provider scale
-tap_is "a wrong one fails" "$status" 1
-tap_has "with what is wrong" "$out" "scale"
+tap_is "a wrong provider fails" "$status" 1
+tap_has "wrong provider: the figures" "$out" "scale"
 
 # shellcheck disable=SC2086
 run case $small --provider causal
-tap_is "what one does not support is refused" "$status" 76
-tap_has "with its reason" "$out" "the toy knows causal rectangles only"
+tap_is "an unsupported case is refused" "$status" 76
+tap_has "unsupported case: the reason" "$out" "the toy knows causal rectangles only"
 # shellcheck disable=SC2086
 run case $small --provider causal --provider-fallback true
-tap_is "or left to our own kernels" "$status" 0
-tap_has "and the answer says so" "$out" "2 operations by causal, 6 by our own kernels: the toy knows causal rectangles only"
+tap_is "fallback: our own kernels compute" "$status" 0
+tap_has "fallback: the answer names it" "$out" "2 operations by causal, 6 by our own kernels: the toy knows causal rectangles only"
 
 # shellcheck disable=SC2086
 run case $small --provider crashes
 tap_is "a crash ends its case" "$status" 74
-tap_has "with its signal" "$out" "killed by signal 6"
+tap_has "crash: the signal" "$out" "killed by signal 6"
 # shellcheck disable=SC2086
 run case $small --provider fails
-tap_is "so does a failure" "$status" 77
+tap_is "a failure ends its case" "$status" 77
 tap_has "with its sentence" "$out" "the toy is broken"
 # shellcheck disable=SC2086
 run case $small --provider moods
@@ -124,16 +124,16 @@ tap_has "with its sentence" "$out" "the toy's box is closed"
 rm "$scratch/moods.so.closed"
 # shellcheck disable=SC2086
 run case $small --provider moods
-tap_is "until that is mended" "$status" 0
+tap_is "it opens after the repair" "$status" 0
 rm "$scratch/gone.so"
 # shellcheck disable=SC2086
 run case $small --provider gone
-tap_is "an object that is gone is refused" "$status" 73
-tap_has "with the file" "$out" "gone.so"
+tap_is "a removed object is refused" "$status" 73
+tap_has "removed object: the file" "$out" "gone.so"
 # shellcheck disable=SC2086
 run case $small --provider nobody
-tap_is "and a name that is none" "$status" 73
-tap_has "with those there are" "$out" "toy, merging, scale"
+tap_is "an unknown name is refused" "$status" 73
+tap_has "unknown name: the known ones" "$out" "toy, merging, scale"
 # shellcheck disable=SC2086
 run case $small --provider toy
 tap_is "the next case runs" "$status" 0

@@ -53,14 +53,14 @@ done
 run --implementation sdpa --world-size 1 --bias bhss
 tap_is "scaled_dot_product_attention: a bias" "$status" 0
 run --implementation packed --world-size 3 --format thd --bias bhss --model "bias ignored"
-tap_has "a bias that is ignored: refused" "$status $out" "1 fail"
+tap_has "an ignored bias fails" "$status $out" "1 fail"
 run --implementation packed --world-size 3 --format thd --bias 1h1s --model "bias gradient of one rank"
-tap_has "its gradient of one rank: refused" "$status $out" "dbias of rank 0"
+tap_has "a gradient of one rank fails" "$status $out" "dbias of rank 0"
 
 run --implementation efficient --world-size 1
 tap_has "a backend that PyTorch has no kernel of" "$out" "UNIMPLEMENTED: rank 0 of 1: PyTorch has no kernel for it"
 run --implementation context_parallel --world-size 2
-tap_has "context_parallel says what it needs" "$out" "UNIMPLEMENTED: rank 0 of 2: PyTorch's context_parallel needs GPUs"
+tap_has "context_parallel reports its requirements" "$out" "UNIMPLEMENTED: rank 0 of 2: PyTorch's context_parallel needs GPUs"
 
 # ---- right ones ----
 
@@ -122,5 +122,5 @@ wrong "sink left out" "the sink is left out of the denominator" --softmax off_by
 wrong "window one off" "the window is one key narrower on the left" --window-left 17
 kill -TERM "$daemon"
 wait "$daemon"
-tap_is "the daemon ends in peace" "$?" 0
+tap_is "the daemon ends with status 0" "$?" 0
 tap_done

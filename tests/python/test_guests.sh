@@ -64,7 +64,7 @@ run $numpy --scale 0.05 --repeat 2
 tap_is "another scale, twice" "$status" 0
 # shellcheck disable=SC2086
 run $numpy --window-left 5 --mask none
-tap_has "what it does not take is refused in its words" "$out" \
+tap_has "an unsupported case has the reason of the guest" "$out" \
     "UNIMPLEMENTED: rank 0 of 1: takes no windows, sinks or largest logits"
 tap_has "status names the pools of guests" "$("$submit" status)" "numpy "
 run --implementation again --world-size 1 --seqlen 33
@@ -84,7 +84,7 @@ faults_harmless forks prints "changes its directory" "changes its directory" "re
 faults_in_results float64 uint16
 fault unsupported --world-size 1
 tap_has "unsupported" "$told" "UNIMPLEMENTED: rank 0 of 1: only sees nothing"
-tap_is "all of this was one pool" "$(pools_started)" "$started"
+tap_is "all cases ran in one pool" "$(pools_started)" "$started"
 
 faults_of_ranks
 fault "lse of one" --world-size 2
@@ -136,19 +136,19 @@ tap_has "so is one that a signal ends" "$out" "of 2 of guest shot (sh -c echo fi
 was killed by signal 9 (SIGKILL) before it was ready; it wrote: second | third | fourth"
 tap_has "the status of the daemon says so, too" "$("$submit" status)" "of guest shot (sh -c"
 run --implementation brief --world-size 1
-tap_has "one that returns is told what a guest does" "$out" "rank 0 of 1 of guest brief (true) exited with 0 before it \
+tap_has "a program that returns gets a hint" "$out" "rank 0 of 1 of guest brief (true) exited with 0 before it \
 was ready; a guest calls cpattn.guest.serve() or cpattn_guest_main(), which do not return"
 run --implementation stranger --world-size 1
-tap_has "one that does not begin is given up" "$out" "cannot be started: rank 0 of 1 of guest stranger (sleep 600) \
+tap_has "a program that does not begin is ended" "$out" "cannot be started: rank 0 of 1 of guest stranger (sleep 600) \
 was not ready in time (start-timeout)"
-tap_has "and so is one without a daemon" \
+tap_has "a guest without a daemon ends" \
     "$(python3 "$top/tests/python/guest_faults.py" 2>&1)" "this is a guest of cpattnd, which has to start it"
-tap_has "a program that is not there is told at the start" \
+tap_has "a missing program is reported at the start" \
     "$("$top_builddir/cpattnd" --socket "$scratch/other" --guest x=/nowhere/program 2>&1)" \
     "guest 'x': cannot execute /nowhere/program"
-tap_has "so is a name that cannot be one" \
+tap_has "an invalid name is reported at the start" \
     "$("$top_builddir/cpattnd" --socket "$scratch/other" --guest "a b=true" 2>&1)" "expected NAME=COMMAND"
 kill -TERM "$daemon"
 wait "$daemon"
-tap_is "the daemon ends in peace" "$?" 0
+tap_is "the daemon ends with status 0" "$?" 0
 tap_done

@@ -44,10 +44,10 @@ status=$(run $plugin --cpattn-matrix "$top_srcdir/cases/demonstration.yaml" --cp
 tap_is "a failing kernel fails the run" "$status" 1
 tap_has "the cases of a matrix are tests" "$(tail -n 1 "$scratch/out")" "8 failed, 8 passed"
 tap_has "a test has the id of its case" "$(cat "$scratch/out")" "test_wrong[cp_1_0/bf16/w2]"
-tap_has "a fail tells its figures" "$(cat "$scratch/out")" "FAIL dk, chunk 0:"
-tap_is "and no traceback" "$(grep -c 'VerdictError(' "$scratch/out")" 0
+tap_has "a failure shows its figures" "$(cat "$scratch/out")" "FAIL dk, chunk 0:"
+tap_is "a failure has no traceback" "$(grep -c 'VerdictError(' "$scratch/out")" 0
 # shellcheck disable=SC2086
 status=$(run $plugin --cpattn-matrix "$scratch/absent.yaml" test_kernel.py)
-tap_is "a matrix that is not there is a wrong usage" "$status" 4
-tap_has "which is told" "$(cat "$scratch/out")" absent.yaml
+tap_is "a missing matrix is a usage error" "$status" 4
+tap_has "missing matrix: the message" "$(cat "$scratch/out")" absent.yaml
 tap_done

@@ -50,10 +50,10 @@ ln -s "$numpy/numpy" "$site/numpy"
 
 status=$(bare "$(block sh 2)")
 tap_is "a right kernel passes" "$status" 0
-tap_has "and is said to" "$(head -n 1 "$scratch/out")" "pass: cpattn-submit case"
+tap_has "the verdict is a pass" "$(head -n 1 "$scratch/out")" "pass: cpattn-submit case"
 [ "$status" = 0 ] || sed 's/^/# /' "$scratch/out"
-tap_is "a wrong one is refused" "$(bare "$(block sh 3)")" 1
-tap_has "with its diagnosis, as on the page" "$(tail -n 1 "$scratch/out")" \
+tap_is "a wrong kernel fails" "$(bare "$(block sh 3)")" 1
+tap_has "the diagnosis is that of the page" "$(tail -n 1 "$scratch/out")" \
     "$(sed -n 's/^    \(diagnosis: .*\)/\1/p' "$page")"
 
 cat >"$scratch/where.py" <<'PY'
@@ -90,6 +90,6 @@ tap_is "a guest runs from the wheel alone" "$status" 0
 if [ -e "$top_builddir/guest/.libs/libcpattn-guest-cuda.so.0" ]; then
     lib=$site/cpattn/lib
     tap_lacks "its part for GPUs finds all libraries" "$(ldd "$lib/libcpattn-guest-cuda.so.0" 2>&1)" "not found"
-    tap_has "beside it" "$(ldd "$lib/libcpattn-guest-cuda.so.0" 2>&1)" "$lib/libopenblas"
+    tap_has "its libraries are beside it" "$(ldd "$lib/libcpattn-guest-cuda.so.0" 2>&1)" "$lib/libopenblas"
 fi
 tap_done

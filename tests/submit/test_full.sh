@@ -38,12 +38,12 @@ daemon_stop() {
 daemon_start env
 "$top_builddir/cpattn-submit" matrix "$scratch/matrix.yaml" --junit /dev/full >"$scratch/out" 2>"$scratch/err"
 status=$?
-tap_is "the disk of a report is full: that is not success" "$status" 77
-tap_has "the disk of a report is full: the cause is said" "$(cat "$scratch/err")" "No space left on device"
-tap_has "the disk of a report is full: the verdicts are there all the same" "$(cat "$scratch/out")" "1 passed"
+tap_is "full disk of a report: an error status" "$status" 77
+tap_has "full disk of a report: the cause" "$(cat "$scratch/err")" "No space left on device"
+tap_has "full disk of a report: the verdicts are shown" "$(cat "$scratch/out")" "1 passed"
 "$top_builddir/cpattn-submit" matrix "$scratch/matrix.yaml" >/dev/full 2>"$scratch/err"
 status=$?
-tap_is "what shows the verdicts takes nothing: that is not success" "$([ "$status" -ne 0 ] && echo fails)" fails
+tap_is "full standard output: an error status" "$([ "$status" -ne 0 ] && echo fails)" fails
 for command in status "status --json" describe "describe --json" "case --seqlen 32" "case --seqlen 32 --json" \
     "bench --repeat 1 --warmup 0 --seqlen 32 --json" "matrix $scratch/matrix.yaml --json" \
     "matrix $scratch/matrix.yaml --list" "matrix $scratch/matrix.yaml --list --json"; do
@@ -77,7 +77,7 @@ END
     unshare -m sh "$scratch/no-inodes" "$scratch/run" "$top_builddir/cpattnd" --backend cpu \
         --socket "$scratch/run/socket" 2>"$scratch/log"
     tap_is "the socket's folder is full: the daemon does not start" "$?" 1
-    tap_has "the socket's folder is full: it says why" "$(cat "$scratch/log")" "No space left on device"
+    tap_has "the socket's folder is full: the reason" "$(cat "$scratch/log")" "No space left on device"
 else
     tap_skip "/dev/shm is full, the socket's folder is full" "nothing can be mounted here"
 fi
