@@ -82,7 +82,7 @@ reduce="collective all_reduce --world-size 3 --count 1000"
     run right case --world-size 2 --seqlen 32
     tap_has "a guest without attention refuses a case" "$out" "the guest has no function for jobs 'attention'"
     run right $reduce --explore-seed 5
-    tap_has "a guest cannot choose the order" "$out" "explore_seed is 5 with implementation right"
+    tap_has "explore_seed is refused with a guest" "$out" "explore_seed is 5 with implementation right"
     run nobody $reduce
     tap_has "an unknown name is refused" "$out" "implementation is 'nobody'; accepted here is cpattn, right"
 }
