@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The CUDA backend's table, and how it is created and destroyed.
+#include "kernels/cuda/backend.h"
+
 #include <stdlib.h>
 #include <string.h>
 

@@ -3,13 +3,16 @@
 #ifndef CPATTN_KERNELS_CUDA_INTERNAL_H
 #define CPATTN_KERNELS_CUDA_INTERNAL_H
 
-#include "kernels/cuda/backend.h"
-#include "kernels/prepared.h"
-#include "kernels/rows.h"
+#include <cuda_runtime_api.h>
 
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+#include "common/cuda/queue.h"
+#include "kernels/attention.h"
+#include "kernels/prepared.h"
+#include "kernels/rows.h"
 
 struct attention_backend {
     struct cuda_queue queue;

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The host's part of backward on sm_90a: whether it serves, the tensor maps, the launch.
+#include "kernels/cuda/sm90_backward.h"
+
 #include "kernels/cuda/sm90_backward_kernel.cuh"
 
 extern "C" {

@@ -3,7 +3,9 @@
 #ifndef CPATTN_KERNELS_CUDA_SM90_BACKWARD_WORK_CUH
 #define CPATTN_KERNELS_CUDA_SM90_BACKWARD_WORK_CUH
 
-#include "kernels/cuda/sm90_backward.h"
+#include "kernels/cuda/backward_work.cuh"
+#include "kernels/cuda/internal.h"
+#include "kernels/cuda/sm90_backward_instances.h"
 #include "kernels/cuda/sm90_backward_parts.cuh"
 #include "kernels/cuda/sm90_tensor.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/cuda/sm90_forward.cuh"
+#include "kernels/cuda/sm90_forward_kernel.cuh"
 
 template <typename T> using with_max = sm90_traits<T, 192, 128, 3, 80, 3, 1, false, SM90_MAX>;
 template <typename T>

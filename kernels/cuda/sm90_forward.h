@@ -5,9 +5,9 @@
 
 #include <cuda.h>
 
+#include "kernels/cuda/forward_work.h"
 #include "kernels/cuda/internal.h"
 #include "kernels/cuda/sm90_tensor.h"
-#include "kernels/cuda/smxx_forward.h"
 
 // A launch's argument.
 struct sm90_forward {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/cuda/sm90_forward.cuh"
+#include "kernels/cuda/sm90_forward_kernel.cuh"
 
 template <typename T> using traits = sm90_traits<T, 128, 128, 3, 80, 3, 2, false>;
 

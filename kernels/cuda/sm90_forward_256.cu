@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/cuda/sm90_forward.cuh"
+#include "kernels/cuda/sm90_forward_kernel.cuh"
 
 template <typename T> using traits = sm90_traits<T, 256, 256, 2, 80, 2, 1, false>;
 

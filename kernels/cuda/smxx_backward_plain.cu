@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Backward for any type in fp32 arithmetic, one multiplication at a time: the same walk as
 // kernels/cuda/smxx_backward_kernel.cuh with everything of a step in shared memory.
-#include "kernels/cuda/smxx_backward.cuh"
+#include "kernels/cuda/backward_work.cuh"
 
 // A thread block is a square of ACROSS x ACROSS threads; thread (x, y) has rows y + i * ACROSS and
 // columns x + j * ACROSS of every result.

@@ -4,7 +4,7 @@
 #ifndef CPATTN_KERNELS_CUDA_SMXX_BACKWARD_TILES_CUH
 #define CPATTN_KERNELS_CUDA_SMXX_BACKWARD_TILES_CUH
 
-#include "kernels/cuda/smxx_backward.cuh"
+#include "kernels/cuda/backward_work.cuh"
 
 // Tiles of KV_ROWS keys, blocks of Q_ROWS queries. The warps lie in a grid of so many rows over
 // each of the results; STAGES blocks of queries in shared memory. AHEAD: products load their

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Forward on the host: the work list, the choice of an instance, the launch.
-#include "kernels/cuda/smxx_forward.h"
+#include "kernels/cuda/forward_work.h"
 
 #include <limits.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/cuda/smxx_forward.cuh"
+#include "kernels/cuda/smxx_forward_kernel.cuh"
 
 template <typename T> using plain_traits = forward_traits<T, 128, 128, 2, 64, false, false>;
 template <typename T> using general_traits = forward_traits<T, 128, 128, 2, 64, true, false>;

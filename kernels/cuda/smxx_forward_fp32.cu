@@ -7,8 +7,8 @@
 // values pass through one buffer.
 #include <math_constants.h>
 
+#include "kernels/cuda/forward_work.h"
 #include "kernels/cuda/mma.cuh"
-#include "kernels/cuda/smxx_forward.h"
 
 #define THREADS   256
 #define ROWS      64

@@ -4,8 +4,8 @@
 #ifndef CPATTN_KERNELS_CUDA_SMXX_FORWARD_LOADS_CUH
 #define CPATTN_KERNELS_CUDA_SMXX_FORWARD_LOADS_CUH
 
+#include "kernels/cuda/forward_work.h"
 #include "kernels/cuda/mma.cuh"
-#include "kernels/cuda/smxx_forward.h"
 
 #define FORWARD_THREADS 128
 

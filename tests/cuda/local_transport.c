@@ -52,7 +52,7 @@ static const struct transport_ops local_ops = {.name = "local", .start = local_s
 void local_transport_init(struct local_transport *t, struct local_meeting *meeting, int rank,
                           int world_size)
 {
-    t->base = (struct transport){&local_ops, rank, world_size};
+    t->base = (struct transport){.ops = &local_ops, .rank = rank, .world_size = world_size};
     t->meeting = meeting;
 }
 

@@ -2,6 +2,7 @@
 // The fast reference of 16-bit cases compared with fp64: its errors must be small compared with the
 // twin's.
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the forward kernels take, and how each file of instances is called.
-#ifndef CPATTN_KERNELS_CUDA_SMXX_FORWARD_H
-#define CPATTN_KERNELS_CUDA_SMXX_FORWARD_H
+#ifndef CPATTN_KERNELS_CUDA_FORWARD_WORK_H
+#define CPATTN_KERNELS_CUDA_FORWARD_WORK_H
 
 #include <cuda_runtime.h>
 

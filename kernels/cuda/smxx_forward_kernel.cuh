@@ -6,8 +6,8 @@
 // the next keys beside them or, where there is no room for two blocks of keys, while the scores are
 // weighed. What a thread block waits for, another one on the same multiprocessor fills in. Scores
 // and results stay in registers.
-#ifndef CPATTN_KERNELS_CUDA_SMXX_FORWARD_CUH
-#define CPATTN_KERNELS_CUDA_SMXX_FORWARD_CUH
+#ifndef CPATTN_KERNELS_CUDA_SMXX_FORWARD_KERNEL_CUH
+#define CPATTN_KERNELS_CUDA_SMXX_FORWARD_KERNEL_CUH
 
 #include <math_constants.h>
 

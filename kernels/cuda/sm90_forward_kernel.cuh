@@ -7,8 +7,8 @@
 // products of queries and the next keys go ahead of those of weights and values, so that the
 // softmax of the next block of keys runs while the tensor cores weigh the values of the last; the
 // groups fill each other's gaps.
-#ifndef CPATTN_KERNELS_CUDA_SM90_FORWARD_CUH
-#define CPATTN_KERNELS_CUDA_SM90_FORWARD_CUH
+#ifndef CPATTN_KERNELS_CUDA_SM90_FORWARD_KERNEL_CUH
+#define CPATTN_KERNELS_CUDA_SM90_FORWARD_KERNEL_CUH
 
 #include "kernels/cuda/sm90_forward_features.cuh"
 #include "kernels/cuda/sm90_forward_state.cuh"

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the backward kernels share: their parameters and the walk of a thread block through its
 // work.
-#ifndef CPATTN_KERNELS_CUDA_SMXX_BACKWARD_CUH
-#define CPATTN_KERNELS_CUDA_SMXX_BACKWARD_CUH
+#ifndef CPATTN_KERNELS_CUDA_BACKWARD_WORK_CUH
+#define CPATTN_KERNELS_CUDA_BACKWARD_WORK_CUH
 
 #include "kernels/cuda/mma.cuh"
 #include "kernels/cuda/worklist_backward.h"
