@@ -91,11 +91,22 @@ static int greet(const char *path)
     return -1;
 }
 
+// The daemon closes a new connection at once while it has not yet noticed the end of many others.
+static int greet_patiently(const char *path)
+{
+    int fd = greet(path);
+    for (int tries = 0; fd < 0 && tries < 1000; tries++) {
+        usleep(10000);
+        fd = greet(path);
+    }
+    return fd;
+}
+
 static bool request_once(const char *path)
 {
     uint8_t frame[128];
     size_t size = frame_encode(frame);
-    int fd = greet(path);
+    int fd = greet_patiently(path);
     bool sent = size > 0 && fd >= 0;
     for (int i = 0; sent && i < 4; i++)
         sent = send(fd, frame, i < 3 ? size : size - 13, MSG_NOSIGNAL) > 0;
