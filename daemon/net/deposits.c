@@ -16,14 +16,13 @@
 #include "common/deposit.h"
 #include "common/list.h"
 #include "common/log.h"
+#include "daemon/net/acceptor.h"
 
 // Time limits from the connection to its datagram, and from there to the request.
-#define PATIENCE_S     10.
-#define SOCKET_MODE    0660
-// Pause after a failed accept().
-#define ACCEPT_PAUSE_S .25
+#define PATIENCE_S  10.
+#define SOCKET_MODE 0660
 // Upper bound of a segment; sums of a few stay far below 2^63.
-#define SEGMENT_MAX    (INT64_C(1) << 46)
+#define SEGMENT_MAX (INT64_C(1) << 46)
 
 // A connection; after `filled` a deposit.
 struct deposit {
@@ -43,8 +42,7 @@ struct deposits {
     struct deposits_handler handler;
     char path[sizeof(((struct sockaddr_un *)0)->sun_path)]; // "": it does not listen
     int fd;
-    ev_io accepting;
-    ev_timer accept_again;
+    struct acceptor acceptor;
     struct list list; // of struct deposit
     int count, taken; // on the list; segments of requests
     int most;         // of both together
@@ -361,27 +359,11 @@ static void deposit_begin(struct deposits *d, int fd)
     ev_timer_start(d->loop, &p->late);
 }
 
-// Accepts one connection at a time, so that many at once do not delay the loop. Without a free
-// descriptor a connection waits in the kernel's queue.
-static void on_accepting(struct ev_loop *loop, ev_io *watcher, int events)
+static void on_accepted(void *context, int fd, const struct sockaddr_storage *from, socklen_t size)
 {
-    (void)events;
-    struct deposits *d = watcher->data;
-    int fd = accept4(d->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
-    if (fd >= 0) {
-        deposit_begin(d, fd);
-    } else if (errno != EAGAIN) {
-        ev_io_stop(loop, watcher);
-        ev_timer_set(&d->accept_again, ACCEPT_PAUSE_S, 0.);
-        ev_timer_start(loop, &d->accept_again);
-    }
-}
-
-static void on_accept_again(struct ev_loop *loop, ev_timer *watcher, int events)
-{
-    (void)events;
-    struct deposits *d = watcher->data;
-    ev_io_start(loop, &d->accepting);
+    (void)from;
+    (void)size;
+    deposit_begin(context, fd);
 }
 
 static enum status listen_at(struct deposits *d, struct error *error)
@@ -427,10 +409,7 @@ enum status deposits_create(struct ev_loop *loop, const char *socket, int descri
         deposits_destroy(d);
         return status;
     }
-    ev_io_init(&d->accepting, on_accepting, d->fd, EV_READ);
-    ev_init(&d->accept_again, on_accept_again);
-    d->accepting.data = d->accept_again.data = d;
-    ev_io_start(loop, &d->accepting);
+    acceptor_start(&d->acceptor, loop, d->fd, on_accepted, d);
     *deposits = d;
     return STATUS_OK;
 }
@@ -441,8 +420,7 @@ void deposits_destroy(struct deposits *d)
         return;
     LIST_FOREACH (node, &d->list)
         deposit_end(LIST_ENTRY(node, struct deposit, node));
-    ev_io_stop(d->loop, &d->accepting);
-    ev_timer_stop(d->loop, &d->accept_again);
+    acceptor_stop(&d->acceptor);
     if (d->fd >= 0)
         close(d->fd);
     if (d->path[0])

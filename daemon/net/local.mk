@@ -4,6 +4,7 @@ noinst_LIBRARIES += daemon/libserver.a
 daemon_libserver_a_SOURCES =
 daemon_libserver_a_CPPFLAGS = $(AM_CPPFLAGS) $(OPENSSL_CFLAGS)
 daemon_libserver_a_SOURCES += daemon/net/accept.c daemon/net/accept.h
+daemon_libserver_a_SOURCES += daemon/net/acceptor.c daemon/net/acceptor.h
 daemon_libserver_a_SOURCES += daemon/net/connection.c
 daemon_libserver_a_SOURCES += daemon/net/connection.h
 daemon_libserver_a_SOURCES += daemon/net/frame.c

@@ -13,6 +13,7 @@
 
 #include "common/list.h"
 #include "common/log.h"
+#include "daemon/net/acceptor.h"
 #include "daemon/net/log_quota.h"
 
 #define HELLO_MAGIC         UINT32_C(0x43504d53) // "CPMS"
@@ -52,7 +53,7 @@ struct mesh_port {
     struct ev_loop *loop;
     struct mesh_handler handler;
     int fd, number;
-    ev_io acceptable;
+    struct acceptor acceptor;
     struct list meetings, dialled, strangers;
     int stranger_count;
     struct log_quota lines; // about strangers
@@ -219,19 +220,16 @@ static void on_stranger_late(struct ev_loop *loop, ev_timer *watcher, int events
     call_drop(watcher->data);
 }
 
-static void on_acceptable(struct ev_loop *loop, ev_io *watcher, int events)
+static void on_accepted(void *context, int fd, const struct sockaddr_storage *from, socklen_t size)
 {
-    (void)loop;
-    (void)events;
-    struct mesh_port *p = watcher->data;
+    (void)from;
+    (void)size;
+    struct mesh_port *p = context;
     const int on = 1;
-    int fd;
-    while ((fd = accept4(p->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK)) >= 0) {
-        setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-        if (p->stranger_count >= MESH_STRANGERS_MAX)
-            call_drop(LIST_ENTRY(list_first(&p->strangers), struct call, node));
-        (void)call_create(p, fd, NULL, on_stranger, EV_READ, on_stranger_late);
-    }
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+    if (p->stranger_count >= MESH_STRANGERS_MAX)
+        call_drop(LIST_ENTRY(list_first(&p->strangers), struct call, node));
+    (void)call_create(p, fd, NULL, on_stranger, EV_READ, on_stranger_late);
 }
 
 // ---- those who are called ----------------------------------------------------------------------
@@ -455,9 +453,7 @@ enum status mesh_port_create(struct ev_loop *loop, const char *address, int port
     list_init(&p->meetings);
     list_init(&p->dialled);
     list_init(&p->strangers);
-    ev_io_init(&p->acceptable, on_acceptable, fd, EV_READ);
-    p->acceptable.data = p;
-    ev_io_start(loop, &p->acceptable);
+    acceptor_start(&p->acceptor, loop, fd, on_accepted, p);
     *created = p;
     return STATUS_OK;
 }
@@ -475,7 +471,7 @@ void mesh_port_destroy(struct mesh_port *p)
         meeting_drop(p, LIST_ENTRY(list_first(&p->meetings), struct meeting, node));
     while (!list_empty(&p->strangers))
         call_drop(LIST_ENTRY(list_first(&p->strangers), struct call, node));
-    ev_io_stop(p->loop, &p->acceptable);
+    acceptor_stop(&p->acceptor);
     close(p->fd);
     free(p);
 }

@@ -13,6 +13,7 @@
 
 #include "common/list.h"
 #include "common/log.h"
+#include "daemon/net/acceptor.h"
 #include "daemon/net/log_quota.h"
 #include "daemon/nodes/mesh_port.h"
 #include "daemon/nodes/node_link.h"
@@ -43,7 +44,7 @@ struct nodes {
     struct nodes_handler handler;
     struct crews *crews;
     struct mesh_port *mesh;
-    ev_io acceptable;
+    struct acceptor acceptor;
     struct list callers;
     int caller_count;       // connections without a HELLO
     struct log_quota lines; // about them
@@ -352,9 +353,9 @@ static bool may_call(const struct nodes *n, const char *address)
     return n->caller_count < NODES_CALLERS_MAX && count < NODES_CALLERS_ADDRESS_MAX;
 }
 
-static void caller_create(struct nodes *n, int fd, const struct sockaddr_storage *from,
-                          socklen_t size)
+static void on_accepted(void *context, int fd, const struct sockaddr_storage *from, socklen_t size)
 {
+    struct nodes *n = context;
     char address[NODE_ADDRESS_MAX];
     address_write(from, size, address);
     struct caller *c = may_call(n, address) ? calloc(1, sizeof(*c)) : NULL;
@@ -377,18 +378,6 @@ static void caller_create(struct nodes *n, int fd, const struct sockaddr_storage
     list_init(&c->node);
     list_push_back(&n->callers, &c->node);
     n->caller_count++;
-}
-
-static void on_acceptable(struct ev_loop *loop, ev_io *watcher, int events)
-{
-    (void)loop;
-    (void)events;
-    struct nodes *n = watcher->data;
-    struct sockaddr_storage from;
-    socklen_t size = sizeof(from);
-    int fd = accept4(n->config.fd, (struct sockaddr *)&from, &size, SOCK_CLOEXEC | SOCK_NONBLOCK);
-    if (fd >= 0)
-        caller_create(n, fd, &from, size);
 }
 
 // ---- orders ------------------------------------------------------------------------------------
@@ -518,8 +507,6 @@ enum status nodes_create(struct ev_loop *loop, const struct nodes_config *config
     n->config = *config;
     n->handler = *handler;
     list_init(&n->callers);
-    ev_io_init(&n->acceptable, on_acceptable, config->fd, EV_READ);
-    n->acceptable.data = n;
     const struct mesh_handler mesh = {n, on_connected, on_not_connected};
     enum status status =
         mesh_port_create(loop, config->mesh_address, config->mesh_port, &mesh, &n->mesh, error);
@@ -527,7 +514,7 @@ enum status nodes_create(struct ev_loop *loop, const struct nodes_config *config
         nodes_destroy(n);
         return status;
     }
-    ev_io_start(loop, &n->acceptable);
+    acceptor_start(&n->acceptor, loop, config->fd, on_accepted, n);
     *nodes = n;
     return STATUS_OK;
 }
@@ -541,7 +528,7 @@ void nodes_destroy(struct nodes *n)
 {
     if (!n)
         return;
-    ev_io_stop(n->loop, &n->acceptable);
+    acceptor_stop(&n->acceptor);
     while (!list_empty(&n->callers))
         caller_drop(LIST_ENTRY(list_first(&n->callers), struct caller, node));
     mesh_port_destroy(n->mesh);

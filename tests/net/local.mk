@@ -13,6 +13,11 @@ tests_net_test_server_SOURCES = tests/net/test_server.c $(server_scene)
 tests_net_test_server_LDADD = $(server_scene_libs)
 tests_net_test_server_LDFLAGS = $(server_scene_flags)
 
+test_programs += tests/net/test_acceptor
+tests_net_test_acceptor_SOURCES = tests/net/test_acceptor.c
+tests_net_test_acceptor_LDADD = tests/support/libtesting.a daemon/libserver.a common/libcommon.la $(EV_LIBS) \
+    $(CHECK_LIBS) $(PTHREAD_LIBS)
+
 test_programs += tests/net/test_turns
 tests_net_test_turns_SOURCES = tests/net/test_turns.c
 tests_net_test_turns_LDADD = tests/support/libtesting.a daemon/libserver.a common/libcommon.la \

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// Accepts the connections of a listening socket, one in a round of the loop. When the system has no
+// descriptor or memory for one, it pauses for a quarter of a second, and connections wait in the
+// kernel's queue.
+#ifndef CPATTN_DAEMON_NET_ACCEPTOR_H
+#define CPATTN_DAEMON_NET_ACCEPTOR_H
+
+#include <ev.h>
+#include <sys/socket.h>
+
+// Owns the descriptor from now on: non-blocking, closed on exec. `from` is the peer's address.
+typedef void acceptor_handler(void *context, int fd, const struct sockaddr_storage *from,
+                              socklen_t size);
+
+struct acceptor {
+    struct ev_loop *loop;
+    ev_io readable;
+    ev_timer again; // after a pause
+    acceptor_handler *handler;
+    void *context;
+};
+
+// Borrows the listening socket `fd`, which must be non-blocking. `acceptor` must not move.
+void acceptor_start(struct acceptor *acceptor, struct ev_loop *loop, int fd,
+                    acceptor_handler *handler, void *context);
+
+// Takes one that was never started, all bytes 0, and one that was stopped.
+void acceptor_stop(struct acceptor *acceptor);
+
+#endif
