@@ -43,30 +43,30 @@
 #define CHANNEL_PAYLOAD_MAX (64 * 1024)
 
 // Jobs of the daemon, queued and running. Further ones are RESOURCE_EXHAUSTED at once.
-#define JOBS_MAX         4096
+#define JOBS_MAX          4096
 // Stored ids of answered requests, so that a repeated request does not run again.
-#define ANSWERED_IDS_MAX 4096
+#define ANSWERED_IDS_MAX  4096
 // Bytes of their stored answers; the oldest are freed first. A verdict on 8 ranks has some 10 KiB.
-#define RECALL_BYTES_MAX (32 * 1024 * 1024)
+#define ANSWERS_BYTES_MAX (32 * 1024 * 1024)
 // Repeated requests that wait for the answer of a queued or running one.
-#define ATTACHED_MAX     1024
+#define ATTACHED_MAX      1024
 // Connections of clients.
-#define CLIENTS_MAX      1024
+#define CLIENTS_MAX       1024
 // Events that the daemon stores for watchers, 1.5 MiB, and events per answer.
-#define EVENTS_KEPT      1024
-#define EVENTS_REPLY_MAX 256
+#define EVENTS_KEPT       1024
+#define EVENTS_REPLY_MAX  256
 // Waiting watchers, in total and of one user.
-#define WATCHERS_MAX     64
-#define WATCHERS_USER    16
+#define WATCHERS_MAX      64
+#define WATCHERS_USER     16
 // Rank processes alive at once over all pools; the least recently used idle pool makes room.
-#define RANKS_MAX        256
+#define RANKS_MAX         256
 // Pools alive at once.
-#define POOLS_MAX        64
+#define POOLS_MAX         64
 // Exclusive compute units (GPUs, or cores on the CPU backend) of one host.
-#define DEVICES_MAX      64
+#define DEVICES_MAX       64
 // Hosts over which the pools of a daemon may be spread, and the name of one with its NUL.
-#define HOSTS_MAX        64
-#define HOST_NAME_BYTES  64
+#define HOSTS_MAX         64
+#define HOST_NAME_BYTES   64
 
 // The stored stderr of each rank, and the part of it in an answer.
 #define STDERR_RING_BYTES (64 * 1024)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Actions: what the core tells its shell to do.
+// Actions: what the core tells the service to do.
 #ifndef CPATTN_DAEMON_CORE_ACTION_H
 #define CPATTN_DAEMON_CORE_ACTION_H
 
@@ -13,7 +13,7 @@ enum action_kind {
     ACTION_START,  // start the ranks of the pool
     ACTION_RUN,    // send the case of the slot to every rank of the pool
     ACTION_ANSWER, // answer the job; the slot is then free
-    ACTION_KILL,   // SIGKILL every rank of the pool on hosts that are not lost; the shell reports
+    ACTION_KILL,   // SIGKILL every rank of the pool on hosts that are not lost; the service reports
                    // their exits. After a failed START in the same event a KILL may name ranks that
                    // were never started
     ACTION_STUCK,  // for the log: ranks of the pool are stuck from now on. `rank` is the first of
@@ -31,7 +31,7 @@ enum cause {
     CAUSE_PEER_LOST,         // ABORTED: another rank lost `rank`; no better cause came in time
     CAUSE_DEADLINE_QUEUED,   // DEADLINE_EXCEEDED
     CAUSE_DEADLINE_STARTING, // DEADLINE_EXCEEDED: its pool was being started
-    CAUSE_DEADLINE_RUNNING,  // DEADLINE_EXCEEDED: the shell finds the slow rank by the progress
+    CAUSE_DEADLINE_RUNNING,  // DEADLINE_EXCEEDED: the service finds the slow rank by the progress
                              // words
     CAUSE_START_FAILED,      // UNAVAILABLE: its pools have been DOWN for longer than patience_ns
     CAUSE_CANCELLED,         // CANCELLED: by request, or because of `clients_gone`
@@ -53,7 +53,7 @@ struct action {
     int slot;            // RUN, ANSWER
     const char *reason;  // KILL: in words; `rank` is the cause
     struct rank_end end; // KILL: how that rank ended, if this is the reason
-    int answer_index;    // ANSWER: index under which the shell stores the answer; -1: not stored
+    int answer_index;    // ANSWER: index under which the service stores the answer; -1: not stored
     enum status status;
     enum cause cause;
     int rank;         // the causing rank, or -1

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The queue of actions that the shell has not taken yet. It is bounded: a job is answered once, and
-// each pool gets at most one START, RUN, KILL and STUCK before the shell reports an event of it.
+// The queue of actions that the service has not taken yet. It is bounded: a job is answered once,
+// and each pool gets at most one START, RUN, KILL and STUCK before the service reports an event of
+// it.
 #ifndef CPATTN_DAEMON_CORE_ACTIONS_H
 #define CPATTN_DAEMON_CORE_ACTIONS_H
 

@@ -208,7 +208,7 @@ enum status core_submit(struct core *core, uint64_t now_ns, const struct core_re
 {
     const struct ids_claim *claim;
     int index;
-    // The shell must take an ANSWER before its slot is used again.
+    // The service must take an ANSWER before its slot is used again.
     assert(core->actions.count == 0);
     settle_begin(core, now_ns);
     assert(request->cost_ns <= CORE_COST_MAX_NS && request->memory <= CORE_MEMORY_MAX);

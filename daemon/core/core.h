@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The pool core: decides how to react to each event. No I/O, no clock, no allocation after
-// core_create(), no globals. The shell reports events with the time (monotonic; a step back counts
-// as no step) and carries out actions. After each event it takes all actions before it reports the
-// next event. Exception: core_start_failed() and core_rank_failed() may be called while an action
-// is carried out, to report a failed START or RUN at once. The messages of a rank are reported in
-// their order, and before its exit.
+// core_create(), no globals. The service reports events with the time (monotonic; a step back
+// counts as no step) and carries out actions. After each event it takes all actions before it
+// reports the next event. Exception: core_start_failed() and core_rank_failed() may be called while
+// an action is carried out, to report a failed START or RUN at once. The messages of a rank are
+// reported in their order, and before its exit.
 //
 // A job is admitted -> queued -> running -> answered: answered exactly once, started at most once.
 // A pool is the ranks of one world size on one set of devices. When one rank is lost, all ranks are
@@ -18,10 +18,10 @@
 //
 // Devices are those of one host or of several. A device is a slot of a host: the i-th device that
 // pools may use there. A pool that is spread over hosts has the same number of ranks on each, in
-// the same slots; lower ranks are on lower hosts. The shell reports when a host is lost (its agent
-// is not connected) and when it is back. The pools with ranks on a lost host are killed and their
-// jobs answered at once. Its devices are out of use, and its ranks may be alive until it is back.
-// When a host is back, none of its former ranks is alive.
+// the same slots; lower ranks are on lower hosts. The service reports when a host is lost (its
+// agent is not connected) and when it is back. The pools with ranks on a lost host are killed and
+// their jobs answered at once. Its devices are out of use, and its ranks may be alive until it is
+// back. When a host is back, none of its former ranks is alive.
 #ifndef CPATTN_DAEMON_CORE_CORE_H
 #define CPATTN_DAEMON_CORE_CORE_H
 
@@ -99,13 +99,13 @@ void core_rank_exited(struct core *core, uint64_t now_ns, int pool, uint32_t gen
 // A START failed; no rank of that generation is alive.
 void core_start_failed(struct core *core, uint64_t now_ns, int pool, uint32_t generation);
 // The same for one host of the pool: none of its ranks there is alive. The ranks on its other hosts
-// are killed, and the shell reports their exits.
+// are killed, and the service reports their exits.
 void core_start_failed_on(struct core *core, uint64_t now_ns, int pool, uint32_t generation,
                           int host);
 
-// A host is lost, 0..host_count-1. The core forgets its ranks and ignores events of them; the shell
-// reports none. Pools with ranks there are lost: a KILL follows for their ranks on other hosts, if
-// there are any. No effect if the host is already lost.
+// A host is lost, 0..host_count-1. The core forgets its ranks and ignores events of them; the
+// service reports none. Pools with ranks there are lost: a KILL follows for their ranks on other
+// hosts, if there are any. No effect if the host is already lost.
 void core_host_lost(struct core *core, uint64_t now_ns, int host);
 // The host is back, and none of its former ranks is alive. The host must be lost.
 void core_host_back(struct core *core, uint64_t now_ns, int host);
@@ -142,7 +142,7 @@ struct core_seat core_seat(const struct core *core, int pool, int rank);
 // The time at which core_time() must be called; UINT64_MAX: never.
 uint64_t core_next_time(const struct core *core);
 
-// Fills all members except uptime, passed and failed, which the shell counts. The devices of a
+// Fills all members except uptime, passed and failed, which the service counts. The devices of a
 // STUCK pool are those that are out of use, and last_failure names one of its ranks. The caller
 // owns `pools`, an array of POOLS_MAX; status->pools points to it afterwards.
 void core_status(const struct core *core, struct wire_status *status, struct wire_pool *pools);

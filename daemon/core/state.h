@@ -89,7 +89,7 @@ enum pool_loss {
     LOSS_FAILED,        // `rank` failed
     LOSS_PEER,          // another rank lost `rank`
     LOSS_START_TIMEOUT, // not all ranks were ready in time
-    LOSS_NOT_STARTED,   // the shell could not carry out the START
+    LOSS_NOT_STARTED,   // the service could not carry out the START
     LOSS_DEADLINE,      // killed because its job exceeded its deadline
     LOSS_HOST,          // `host` with some of its ranks was lost
     LOSS_COUNT,
@@ -114,7 +114,7 @@ struct pool {
     struct pool *twin;  // or NULL: see twin.h
 
     // Of the ranks, from START until the last is reaped:
-    int crew; // index in core->crews, by which the shell knows the ranks; else -1
+    int crew; // index in core->crews, by which the service knows the ranks; else -1
     uint32_t generation;
     uint64_t alive, ready, reported; // bit masks of ranks; alive: on hosts that are not lost
     uint64_t victims;                // ranks that reported the loss of a peer

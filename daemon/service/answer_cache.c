@@ -20,11 +20,11 @@ void answer_cache_keep(struct answer_cache *r, int index, const void *data, size
         r->oldest = index;
     else if (index == r->oldest)
         r->oldest = (index + 1) % ANSWERED_IDS_MAX;
-    while (r->bytes > 0 && r->bytes + size > RECALL_BYTES_MAX) {
+    while (r->bytes > 0 && r->bytes + size > ANSWERS_BYTES_MAX) {
         entry_drop(r, r->oldest);
         r->oldest = (r->oldest + 1) % ANSWERED_IDS_MAX;
     }
-    entry->data = size <= RECALL_BYTES_MAX ? malloc(size) : NULL;
+    entry->data = size <= ANSWERS_BYTES_MAX ? malloc(size) : NULL;
     if (!entry->data)
         return;
     memcpy(entry->data, data, size);

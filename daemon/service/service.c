@@ -37,8 +37,9 @@ static void on_deadline(void *context)
 // ---- requests ----------------------------------------------------------------------------------
 
 // Answers a repeated request from the stored answer.
-static void request_recall(struct service *s, struct exchange *exchange, const struct peer *peer,
-                           const struct wire_request *request, int place)
+static void request_answer_again(struct service *s, struct exchange *exchange,
+                                 const struct peer *peer, const struct wire_request *request,
+                                 int place)
 {
     const void *data;
     size_t size;
@@ -72,7 +73,7 @@ static void request_admitted(struct service *s, struct exchange *exchange, const
             answer_refuse(exchange, peer, request, &error);
         break;
     case ADMISSION_ANSWERED:
-        request_recall(s, exchange, peer, request, admission->index);
+        request_answer_again(s, exchange, peer, request, admission->index);
         break;
     }
 }

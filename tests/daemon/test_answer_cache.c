@@ -7,7 +7,7 @@
 #include "tests/support/runner.h"
 
 static struct answer_cache answers;
-static uint8_t bytes[RECALL_BYTES_MAX / 8];
+static uint8_t bytes[ANSWERS_BYTES_MAX / 8];
 
 // The n-th answer of all, at its place.
 static void keep(uint32_t n, size_t size)
@@ -63,7 +63,7 @@ END_TEST
 
 START_TEST(a_too_large_answer_is_not_stored)
 {
-    static uint8_t large[RECALL_BYTES_MAX + 1];
+    static uint8_t large[ANSWERS_BYTES_MAX + 1];
     keep(0, 8);
     answer_cache_keep(&answers, 1, large, sizeof(large));
     ck_assert(!kept(1, sizeof(large)));

@@ -23,7 +23,7 @@
 #define SIM_BACKLOG   512
 #define SILENCE_NS    (3 * S) // after which the daemon and an agent consider each other lost
 
-// A rule that the simulated agents or the shell break deliberately.
+// A rule that the simulated agents or the service break deliberately.
 enum breach {
     BREACH_NONE,
     BREACH_EARLY_BACK,  // an agent returns while former ranks are alive

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The fake ranks, and the part of the shell that starts and kills them.
+// The fake ranks, and the part of the service that starts and kills them.
 #include "tests/core/sim/sim.h"
 
 #define SIM_HANG_NS_MAX (100 * S) // a job hangs only if its deadline is near
@@ -131,7 +131,7 @@ static void ranks_work_badly(struct sim *s, const struct action *run, bool may_h
     }
 }
 
-// ---- the shell ---------------------------------------------------------------------------------
+// ---- the service --------------------------------------------------------------------------------
 
 // During an action.
 static void tell_at_once(struct sim *s, enum news_kind kind, int slot, int rank)

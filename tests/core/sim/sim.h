@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The simulator of the pool core: one thread; a seed determines one life, a random history. A fake
-// world (world.c, ranks.c: clients, ranks, a shell, a clock) sends events to the core in an order
+// world (world.c, ranks.c: clients, ranks, a service, a clock) sends events to the core in an order
 // drawn from the seed. A judge (judge.c, record.c) checks every event and action against the
 // promises of core.h, without access to the core's state.
 #ifndef CPATTN_TESTS_CORE_SIM_SIM_H
@@ -245,7 +245,7 @@ struct news *sim_post_rank(struct sim *s, uint64_t delay_ns, enum news_kind kind
                            int rank);
 // Of a rank of the crew in the slot, now.
 struct news sim_rank_news(const struct sim *s, enum news_kind kind, int slot, int rank);
-// Passes the event to the core; false if the shell would not report it.
+// Passes the event to the core; false if the service would not report it.
 bool sim_tell(struct sim *s, struct news *n);
 
 // Executes START, RUN and KILL: draws the behaviour of the ranks.

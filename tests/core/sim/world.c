@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The fake world: clock, clients, and the loop of the shell.
+// The fake world: clock, clients, and the loop of the service.
 #include "tests/core/sim/record.h"
 
 #include <signal.h>
@@ -193,7 +193,7 @@ static void client_submit(struct sim *s, int world_size, uint64_t timeout_ns, ui
     job->clients |= 1U << sim_draw(s, SIM_CLIENTS);
 }
 
-// The shell knows the clients of each job.
+// The service knows the clients of each job.
 static void client_go(struct sim *s, int client)
 {
     int slots[SIM_QUEUE_MAX], count = 0;
@@ -279,7 +279,7 @@ static void tell_core(struct sim *s, const struct news *n)
     }
 }
 
-// Events that a shell would not report: a second exit, a failed start of ended ranks.
+// Events that a service would not report: a second exit, a failed start of ended ranks.
 static bool news_is_void(struct sim *s, struct news *n)
 {
     if (n->slot < 0)
