@@ -29,9 +29,10 @@ static enum status devices_learn(struct transport *control, int device, bool use
     for (int rank = 0; rank < control->world_size && status == STATUS_OK; rank++) {
         if (control->far >> rank & 1)
             continue;
+        bool same = theirs[rank] == mine;
         used[theirs[rank] % DEVICES_MAX] = true;
-        place->ranks += theirs[rank] == mine;
-        place->before += theirs[rank] == mine && rank < control->rank;
+        place->ranks += same;
+        place->before += same && rank < control->rank;
     }
     return status;
 }

@@ -6,6 +6,7 @@
 #include <cpattn_guest.h>
 
 #include <arpa/inet.h>
+#include <assert.h>
 #include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -156,9 +157,9 @@ static float least(float a, float b)
     return a != a || b < a ? b : a;
 }
 
-static float real_of(const struct cpattn_guest_job *job, const float *const *ranks, int64_t i)
+static float real_of(const struct cpattn_guest_job *job, const float *const *ranks, int size,
+                     int64_t i)
 {
-    int size = cpattn_guest_place(job)->world_size;
     bool backwards = makes("unequal") && calls % 2 == 1;
     float sum = 0, smallest = ranks[0][i];
     for (int n = 0; n < size; n++) {
@@ -172,9 +173,9 @@ static float real_of(const struct cpattn_guest_job *job, const float *const *ran
     return field_is(job, "reduction", "avg") && !makes("undivided") ? sum / (float)size : sum;
 }
 
-static int32_t whole_of(const struct cpattn_guest_job *job, const int32_t *const *ranks, int64_t i)
+static int32_t whole_of(const struct cpattn_guest_job *job, const int32_t *const *ranks, int size,
+                        int64_t i)
 {
-    int size = cpattn_guest_place(job)->world_size;
     uint32_t sum = 0;
     int32_t smallest = ranks[0][i];
     for (int rank = 0; rank < size; rank++) {
@@ -193,15 +194,16 @@ static void reduce(const struct cpattn_guest_job *job, const struct gathered *al
     int size = cpattn_guest_place(job)->world_size, factor = makes("factor") ? size : 1;
     const float *reals[RANKS_MAX];
     const int32_t *wholes[RANKS_MAX];
+    assert(size >= 1 && size <= RANKS_MAX);
     for (int rank = 0; rank < size; rank++) {
         reals[rank] = (const float *)(void *)all->data[rank] + first;
         wholes[rank] = (const int32_t *)(void *)all->data[rank] + first;
     }
     for (int64_t i = 0; i < to->shape[0]; i++) {
         if (to->dtype == CPATTN_GUEST_FP32)
-            ((float *)to->data)[i] = (float)factor * real_of(job, reals, i);
+            ((float *)to->data)[i] = (float)factor * real_of(job, reals, size, i);
         else
-            ((int32_t *)to->data)[i] = factor * whole_of(job, wholes, i);
+            ((int32_t *)to->data)[i] = factor * whole_of(job, wholes, size, i);
     }
 }
 
