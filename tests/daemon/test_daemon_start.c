@@ -220,6 +220,9 @@ START_TEST(test_the_starter_dies)
     struct call call = daemon_call_begin(&d, &request);
     while (!daemon_logged(&d, "pool_start implementation=cpattn world=64"))
         usleep(500);
+    struct wire_request status = daemon_request(METHOD_STATUS);
+    struct wire_reply answered = daemon_call(&d, &status); // after the first order
+    wire_reply_fini(&answered);
     kill(children_starter(d.pid), SIGKILL); // a rank is
     struct wire_reply reply = daemon_call_end(&call);
     expect_pass(&reply);
