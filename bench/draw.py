@@ -162,9 +162,12 @@ def main():
     pictures = {"ratios": ratios, "roofline": roofline, "bandwidth": bandwidth}
     if len(sys.argv) != 4 or sys.argv[1] not in pictures:
         sys.exit(__doc__)
-    figure = pictures[sys.argv[1]](sys.argv[2])
-    figure.tight_layout()
-    figure.savefig(sys.argv[3], metadata={"Date": None, "Creator": None})
+    try:
+        figure = pictures[sys.argv[1]](sys.argv[2])
+        figure.tight_layout()
+        figure.savefig(sys.argv[3], format="svg", metadata={"Date": None, "Creator": None})
+    except OSError as error:
+        sys.exit(f"draw.py: {error}")
 
 
 if __name__ == "__main__":

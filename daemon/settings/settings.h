@@ -18,7 +18,7 @@
 #include "daemon/settings/rank_user.h"
 #include "daemon/settings/user_list.h"
 
-// Each has a context of its own, some 0.5 GiB of the GPU's memory.
+// Each has a context of its own, which takes memory of the GPU.
 #define RANKS_PER_GPU_MAX 16
 
 enum spares_choice { SPARES_AUTO, SPARES_ON, SPARES_OFF };

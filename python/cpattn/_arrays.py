@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import dataclasses
 import sys
-from typing import Any
+from typing import Any, Callable, Optional
 
 HOST_DEVICES = (1, 3)  # kDLCPU, kDLCUDAHost
 CUDA_DEVICES = (2, 13)  # kDLCUDA, kDLCUDAManaged
@@ -70,6 +70,24 @@ def _capsule(tensor: Any) -> Any:
     """The tensor's memory. Readers must wait for the stream of stream_of()."""
     device = tensor.__dlpack_device__() if hasattr(tensor, "__dlpack_device__") else (1, 0)
     return tensor.__dlpack__(stream=-1) if device[0] in CUDA_DEVICES else tensor.__dlpack__()
+
+
+class Memory:
+    """The memory in which the library looks for the tensors of the next call."""
+
+    def __init__(self) -> None:
+        self._device: Optional[tuple] = None
+
+    def use(self, device: int, select: Callable[[int, ctypes.c_void_p], None]) -> None:
+        """Calls `select` with the device, -1 for host memory, and its stream, if they are others than before."""
+        if device < 0 and self._device is None:
+            return
+        stream = stream_of(device) if device >= 0 else 0
+        if (device, stream) == self._device:
+            return
+        self._device = None
+        select(device, ctypes.c_void_p(stream))
+        self._device = (device, stream) if device >= 0 else None
 
 
 def stream_of(device: int) -> int:

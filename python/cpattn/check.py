@@ -188,7 +188,7 @@ class Check:
         self.case = case
         self.rank = rank
         self._placed = {"q": False, "k": False}
-        self._device: Optional[tuple] = None
+        self._memory = _arrays.Memory()
         self._handle: Optional[ctypes.c_void_p] = None
         handle, error = ctypes.c_void_p(), Error()
         status = self._library.cpattn_check_create(
@@ -328,7 +328,7 @@ class Check:
             self.shape(tensor), self._dtype(tensor), library or self._library_default(), device
         )
         view = _arrays.view(tensor, made, self._dtype(tensor))
-        self._use(view.device)
+        self._memory.use(view.device, self._select)
         array, error = self._array(tensor, view), Error()
         status = function(
             self._handle, TENSORS.index(tensor), ctypes.byref(array), ctypes.byref(error)
@@ -336,20 +336,9 @@ class Check:
         insist(status, error)
         return made
 
-    def _use(self, device: int) -> None:
-        """Selects the memory of the arrays of the next call."""
-        if device < 0 and self._device is None:
-            return
-        stream = _arrays.stream_of(device) if device >= 0 else 0
-        if (device, stream) == self._device:
-            return
+    def _select(self, device: int, stream: ctypes.c_void_p) -> None:
         error = Error()
-        status = self._library.cpattn_check_device(
-            self._handle, device, ctypes.c_void_p(stream), ctypes.byref(error)
-        )
-        self._device = None
-        insist(status, error)
-        self._device = (device, stream) if device >= 0 else None
+        insist(self._library.cpattn_check_device(self._handle, device, stream, ctypes.byref(error)), error)
 
     def inputs(self, library: Optional[str] = None, device: Any = None) -> tuple:
         """q, k, v and dO of the tokens, as PyTorch tensors if PyTorch is imported, else numpy arrays.
@@ -383,7 +372,7 @@ class Check:
         devices = {view.device for view in views}
         if len(devices) > 1:
             raise ValueError(f"inputs lie on several devices: {sorted(devices)} (-1 is the host)")
-        self._use(devices.pop() if devices else -1)
+        self._memory.use(devices.pop() if devices else -1, self._select)
         error = Error()
         status = self._library.cpattn_check_give(
             self._handle, arrays, len(TENSORS), ctypes.byref(error)
@@ -428,7 +417,7 @@ class Check:
         devices = {view.device for view in views}
         if len(devices) > 1:
             raise ValueError(f"results lie on several devices: {sorted(devices)} (-1 is the host)")
-        self._use(devices.pop() if devices else -1)
+        self._memory.use(devices.pop() if devices else -1, self._select)
         handle, error = ctypes.c_void_p(), Error()
         status = self._library.cpattn_check_verify(
             self._handle, arrays, len(TENSORS), ctypes.byref(handle), ctypes.byref(error)

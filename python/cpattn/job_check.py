@@ -42,7 +42,7 @@ class JobCheck:
     def __init__(self, job: Job, rank: int = 0) -> None:
         self._library, self._handle = check_library(), ctypes.c_void_p()
         self.job, self.rank = job, rank
-        self._device: Optional[tuple] = None
+        self._memory = _arrays.Memory()
         error = Error()
         status = self._library.cpattn_check_job_create(
             job._handle, rank, ctypes.byref(self._handle), ctypes.byref(error)
@@ -78,26 +78,15 @@ class JobCheck:
             raise ValueError(f"{name} has gaps between its elements")
         return view
 
-    def _use(self, device: int) -> None:
-        """Selects the memory of the tensors of the next call."""
-        if device < 0 and self._device is None:
-            return
-        stream = _arrays.stream_of(device) if device >= 0 else 0
-        if (device, stream) == self._device:
-            return
+    def _select(self, device: int, stream: ctypes.c_void_p) -> None:
         error = Error()
-        status = self._library.cpattn_check_job_device(
-            self._handle, device, ctypes.c_void_p(stream), ctypes.byref(error)
-        )
-        self._device = None
-        insist(status, error)
-        self._device = (device, stream) if device >= 0 else None
+        insist(self._library.cpattn_check_job_device(self._handle, device, stream, ctypes.byref(error)), error)
 
     def fill(self, name: str, value: Any) -> None:
         """Fills an input with its elements; a result with a pattern by which the diagnosis recognizes
         memory that was never written."""
         view = self._view(name, value)
-        self._use(view.device)
+        self._memory.use(view.device, self._select)
         error = Error()
         status = self._library.cpattn_check_job_fill(
             self._handle, name.encode(), view.address, self.tensors[name].bytes, ctypes.byref(error)
@@ -129,7 +118,7 @@ class JobCheck:
         devices = {view.device for name, view in held.items() if self.tensors[name].bytes > 0}
         if len(devices) > 1:
             raise ValueError(f"tensors lie on several devices: {sorted(devices)} (-1 is the host)")
-        self._use(devices.pop() if devices else -1)
+        self._memory.use(devices.pop() if devices else -1, self._select)
         buffers = (CheckBuffer * max(len(held), 1))()
         for buffer, (name, view) in zip(buffers, held.items()):
             buffer.tensor, buffer.data = name.encode(), view.address
