@@ -44,41 +44,16 @@ void linear_fill(const struct linear *l, int rank, enum linear_tensor tensor, vo
 
 // ---- how much is judged -------------------------------------------------------------------------
 
-#define WORK_MAX     1e9     // FLOPs in fp64, of tokens and of features
-#define ELEMENTS_MAX 4000000 // of each result
-
-// The judged part of `length` tokens or features, by the elements and FLOPs of each.
-static struct linear_some some_of(int64_t first, int64_t length, int64_t elements, double work)
-{
-    double count = WORK_MAX / work, room = (double)ELEMENTS_MAX / (double)elements;
-    count = count < 8 ? 8 : count;
-    count = count > room ? room : count;
-    count = count < 1 ? 1 : count;
-    struct linear_some some = {first, length, LINEAR_SOME_MAX};
-    some.count = count < (double)some.count ? (int64_t)count : some.count;
-    some.count = some.count < length ? some.count : length;
-    return some;
-}
-
-// A value, its twin and its limit need three products, in both passes.
-static double products(const struct linear *l)
-{
-    return l->training ? 12 : 6;
-}
-
 static struct linear_some tokens_judged(const struct linear *l, int rank)
 {
-    struct linear_sizes s = linear_sizes(l);
     struct linear_share held = linear_view_tokens(l, rank);
-    double weights = (double)s.middle * (double)(s.in * s.gates + s.out);
-    return some_of(held.first, held.count, s.in + s.out, products(l) * weights);
+    return (struct linear_some){held.first, held.count, linear_judged_tokens(l, held.count)};
 }
 
 static struct linear_some features_judged(const struct linear *l, int rank)
 {
-    struct linear_sizes s = linear_sizes(l);
-    int64_t own = linear_share(s.middle, rank, l->world_size).count, wide = s.in * s.gates + s.out;
-    return some_of(0, own, wide + l->tokens, products(l) * (double)l->tokens * (double)wide);
+    int64_t own = linear_share(linear_sizes(l).middle, rank, l->world_size).count;
+    return (struct linear_some){0, own, linear_judged_features(l, own)};
 }
 
 // ---- the rules ----------------------------------------------------------------------------------

@@ -5,9 +5,7 @@
 
 #include "plan/linear.h"
 
-#define LINEAR_SOME_MAX 4096
-
-// `count` numbers, up to LINEAR_SOME_MAX, out of [first, first + length), spread evenly.
+// `count` numbers, up to LINEAR_JUDGED_MAX, out of [first, first + length), spread evenly.
 struct linear_some {
     int64_t first, length, count;
 };

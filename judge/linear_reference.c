@@ -91,7 +91,7 @@ static enum status reference_end(struct reference *r, struct triple out[LINEAR_T
 
 static void sums_compute(struct reference *r, struct linear_some tokens, struct triple *out)
 {
-    int64_t list[LINEAR_SOME_MAX];
+    int64_t list[LINEAR_JUDGED_MAX];
     struct triple y = {0}, dx = {0};
     struct middle m = {0};
     int64_t in = r->l->training ? r->sizes.in : 0;

@@ -16,6 +16,7 @@ struct gemm {
     const void *a, *b;
     const void *bias; // [n], the same for all rows; NULL: none
     void *c;
+    void *wide; // of a device: product_wide_bytes() of scratch; NULL: none, which may be slower
 };
 
 struct attention_backend;

@@ -96,6 +96,15 @@ bool linear_is_replicated(const struct linear *l, enum linear_tensor tensor);
 // FLOPs of the products of a rank.
 double linear_flops(const struct linear *l, int rank);
 
+// How many of the tokens that a rank holds, and of its features, are judged; spread evenly.
+#define LINEAR_JUDGED_MAX 4096
+int64_t linear_judged_tokens(const struct linear *l, int64_t held);
+int64_t linear_judged_features(const struct linear *l, int64_t held);
+
+// As job_kind.memory: tensors, the plan's scratch, that of products, and the judge.
+enum status linear_memory(const struct linear *l, int64_t *rank_bytes,
+                          struct error *error) MUST_CHECK;
+
 // Guard bytes around each tensor.
 #define LINEAR_GUARD_BYTES 256
 
@@ -105,5 +114,8 @@ struct plan;
 // linear_tensor. RESOURCE_EXHAUSTED: memory is short.
 enum status linear_plan(const struct linear *l, int rank, struct plan **plan,
                         struct error *error) MUST_CHECK;
+
+// The most product_wide_bytes() of an operation of the plan.
+int64_t linear_wide_bytes(const struct plan *plan);
 
 #endif

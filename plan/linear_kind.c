@@ -111,22 +111,9 @@ static void needs_fill(const void *spec, struct job_needs *needs)
     }
 }
 
-// Rank 0 has the largest share of everything. Sizes are below 2^22, so that a matrix is below 2^47
-// bytes; of scratch there are fewer than ten.
 static enum status memory(const void *spec, int64_t *rank_bytes, struct error *error)
 {
-    const struct linear *l = spec;
-    struct linear_sizes sizes = linear_sizes(l);
-    int64_t middle = linear_share(sizes.middle, 0, l->world_size).count;
-    int64_t wide = sizes.in > sizes.out ? sizes.in : sizes.out;
-    int64_t scratch = l->tokens * (6 * wide + 2 * (sizes.gates + 1) * middle);
-    int64_t total = scratch * (l->dtype == DTYPE_FP32 ? 4 : 2) + (l->verify ? INT64_C(1) << 28 : 0);
-    for (int t = 0; t < LINEAR_TENSORS; t++)
-        total += linear_bytes(l, 0, (enum linear_tensor)t);
-    *rank_bytes = total + 65536;
-    if (total <= INT64_C(1) << 50)
-        return STATUS_OK;
-    return error_set(error, STATUS_RESOURCE_EXHAUSTED, "a rank would need more than 1 PiB");
+    return linear_memory(spec, rank_bytes, error);
 }
 
 // Rank 0 has some of every tensor that there is.

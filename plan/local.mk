@@ -41,6 +41,7 @@ plan_libplan_la_SOURCES = \
     plan/linear.c \
     plan/linear.h \
     plan/linear_kind.c \
+    plan/linear_memory.c \
     plan/linear_plan.c \
     plan/members.c \
     plan/members.h \

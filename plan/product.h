@@ -4,6 +4,7 @@
 #ifndef CPATTN_PLAN_PRODUCT_H
 #define CPATTN_PLAN_PRODUCT_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 // C [m][n] is a product of two factors; T: the factor is transposed in memory.
@@ -29,5 +30,19 @@ struct product {
     enum product_form form;
     enum activation activation;
 };
+
+// Elements of which a device makes vectors: a side that is no multiple of it is odd.
+#define PRODUCT_VECTOR 8
+
+// Bytes of fp32 in which a device makes a product with a bias and an odd side, some rows at a time,
+// before it adds the bias.
+#define PRODUCT_WIDE_MAX (INT64_C(32) << 20)
+static inline int64_t product_wide_bytes(const struct product *p, bool has_bias)
+{
+    bool odd = p->m % PRODUCT_VECTOR || p->n % PRODUCT_VECTOR || p->k % PRODUCT_VECTOR;
+    if (!has_bias || !odd)
+        return 0;
+    return p->m <= PRODUCT_WIDE_MAX / 4 / (p->n + 1) ? 4 * p->m * p->n : PRODUCT_WIDE_MAX;
+}
 
 #endif

@@ -113,6 +113,7 @@ static int64_t elements(const struct operations *x, struct region region)
 static enum status product(const struct operations *x, const struct op *op, struct error *error)
 {
     const struct product *p = &op->product;
+    const void *bias = at(x, op->operand[PRODUCT_BIAS]);
     const struct gemm g = {.dtype = x->plan->linear.dtype,
                            .form = p->form,
                            .m = p->m,
@@ -120,8 +121,9 @@ static enum status product(const struct operations *x, const struct op *op, stru
                            .k = p->k,
                            .a = at(x, op->operand[PRODUCT_A]),
                            .b = at(x, op->operand[PRODUCT_B]),
-                           .bias = at(x, op->operand[PRODUCT_BIAS]),
-                           .c = at(x, op->operand[PRODUCT_C])};
+                           .bias = bias,
+                           .c = at(x, op->operand[PRODUCT_C]),
+                           .wide = product_wide_bytes(p, bias != NULL) > 0 ? x->scratch : NULL};
     return gemm_run(x->ops->gemm, x->backend, &g, error);
 }
 

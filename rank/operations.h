@@ -15,7 +15,7 @@ struct operations {
     // Prepared operations of the plan. NULL: none; the backend's own kernels compute attention
     // without preparation, and the plan has no gradient of a sink.
     const struct attends *attends;
-    void *scratch; // attends->scratch_bytes
+    void *scratch; // attends->scratch_bytes; of a layer on a device linear_wide_bytes()
 };
 
 // The first byte of a region; NULL: it is empty.

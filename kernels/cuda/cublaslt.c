@@ -36,11 +36,6 @@
     X(cublasLtMatmulAlgoGetHeuristic)                                                              \
     X(cublasLtMatmul)
 
-#define VECTOR 8 // elements
-
-// Products in fp32 that a bias is added to afterwards, some rows at a time.
-#define WIDE_BYTES ((size_t)32 << 20)
-
 // A product of a shape, as it was prepared. Pointers count by their alignment.
 struct choice {
     struct gemm shape; // without pointers
@@ -59,7 +54,6 @@ struct cublaslt {
 #undef POINTER
     cublasLtHandle_t handle;
     void *workspace;
-    float *wide; // WIDE_BYTES
     struct choice choices[CHOICES_MAX];
     int count, next;
 };
@@ -87,12 +81,10 @@ static struct cublaslt *cublaslt_create(void)
 {
     struct cublaslt *lt = calloc(1, sizeof(*lt));
     if (lt && functions_find(lt) && lt->cublasLtCreate(&lt->handle) == CUBLAS_STATUS_SUCCESS &&
-        cudaMalloc(&lt->workspace, WORKSPACE_BYTES + WIDE_BYTES) != cudaSuccess) {
+        cudaMalloc(&lt->workspace, WORKSPACE_BYTES) != cudaSuccess) {
         cudaGetLastError();
         lt->workspace = NULL;
     }
-    if (lt && lt->workspace)
-        lt->wide = (float *)(void *)((char *)lt->workspace + WORKSPACE_BYTES);
     return lt;
 }
 
@@ -204,9 +196,10 @@ static bool choose(const struct cublaslt *lt, struct choice *c)
 static bool rounds_once(const struct gemm *g, const uint32_t alignment[4])
 {
     uint32_t bytes = g->dtype == DTYPE_FP32 ? 4 : 2;
-    bool whole = g->m % VECTOR == 0 && g->n % VECTOR == 0 && g->k % VECTOR == 0;
+    bool whole =
+        g->m % PRODUCT_VECTOR == 0 && g->n % PRODUCT_VECTOR == 0 && g->k % PRODUCT_VECTOR == 0;
     for (int i = 0; i < 4; i++)
-        whole = whole && alignment[i] >= VECTOR * bytes;
+        whole = whole && alignment[i] >= PRODUCT_VECTOR * bytes;
     return !g->bias || whole;
 }
 
@@ -271,10 +264,10 @@ static enum status choice_run(struct attention_backend *backend, const struct ch
 // Rows of C at a time; 0: not this way. A transposed A has no consecutive rows.
 static int64_t wide_rows(const struct gemm *g)
 {
-    int64_t rows = (int64_t)(WIDE_BYTES / sizeof(float)) / g->n;
-    if (!loaded->wide || !g->bias || rows >= g->m)
-        return loaded->wide && g->bias ? g->m : 0;
-    rows -= rows % (rows < 128 ? VECTOR : 128);
+    int64_t rows = PRODUCT_WIDE_MAX / (int64_t)sizeof(float) / g->n;
+    if (!g->wide || !g->bias || rows >= g->m)
+        return g->wide && g->bias ? g->m : 0;
+    rows -= rows % (rows < 128 ? PRODUCT_VECTOR : 128);
     return g->form == PRODUCT_TN ? 0 : rows;
 }
 
@@ -290,7 +283,7 @@ static struct gemm piece_of(const struct gemm *g, int64_t first, int64_t rows)
     piece.m = g->m - first < rows ? g->m - first : rows;
     piece.a = (const char *)g->a + first * row_bytes(g);
     piece.bias = NULL;
-    piece.c = loaded->wide;
+    piece.c = g->wide;
     return piece;
 }
 
@@ -317,7 +310,7 @@ static enum status wide_run(struct attention_backend *backend, const struct gemm
                    : error_set(error, STATUS_INTERNAL, "cuBLASLt makes no product of %lld rows",
                                (long long)piece.m);
         if (status == STATUS_OK)
-            bias_round_cuda(backend, g->dtype, piece.m, g->n, loaded->wide, g->bias,
+            bias_round_cuda(backend, g->dtype, piece.m, g->n, g->wide, g->bias,
                             (char *)g->c + (size_t)(first * g->n) * bytes);
     }
     return status;

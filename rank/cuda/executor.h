@@ -28,8 +28,8 @@ struct cuda_execution {
     char *staging;        // device memory of window_staging_bytes()
     uint64_t job;
     const struct attends *attends; // prepared operations of the plan; NULL: it has no attention
-    void *scratch;                 // device memory of attends->scratch_bytes
-    uint64_t windows;              // transport_peer_windows(); 0: exchanges go by another transport
+    void *scratch;    // device memory of attends->scratch_bytes, or of linear_wide_bytes()
+    uint64_t windows; // transport_peer_windows(); 0: exchanges go by another transport
 };
 
 // Enqueues a plan on the streams; work that is later enqueued on the backend's stream runs after

@@ -40,6 +40,8 @@ static enum status device_reserve(struct cuda *cuda, const struct plan_run *run,
         if (!in_window(cuda, i))
             status = device_arena_add(&cuda->device_bytes, around(&plan->buffers[i]), 1, error);
     if (status == STATUS_OK)
+        status = device_arena_add(&cuda->device_bytes, linear_wide_bytes(plan), 1, error);
+    if (status == STATUS_OK)
         status = device_arena_add(&cuda->device_bytes, run->spare_bytes, 1, error);
     if (status == STATUS_OK)
         status = device_arena_reserve(&cuda->arena, cuda->device_bytes, error);
@@ -72,6 +74,8 @@ static void buffers_take(struct cuda *cuda, struct plan_run *run)
                               ? window + cuda->window.offsets[i]
                               : (char *)device_arena_take(&cuda->arena, around(b), 1) + b->before;
     }
+    if (linear_wide_bytes(plan) > 0)
+        cuda->execution.scratch = device_arena_take(&cuda->arena, linear_wide_bytes(plan), 1);
     run->spare = run->spare_bytes > 0 ? device_arena_take(&cuda->arena, run->spare_bytes, 1) : NULL;
 }
 

@@ -132,13 +132,14 @@ static void product_check(const struct gemm_provider *provider, enum case_dtype 
     struct error error;
     struct twin a = matrix(dtype, m * k, skewed), b = matrix(dtype, k * n, skewed);
     struct twin bias = matrix(dtype, n, skewed), c = matrix(dtype, m * n, skewed);
-    struct gemm on_host = {dtype,  (enum product_form)form, m,     n, k, a.host,
-                           b.host, with ? bias.host : NULL, c.host};
+    struct gemm on_host = {dtype,  (enum product_form)form, m,      n,   k, a.host,
+                           b.host, with ? bias.host : NULL, c.host, NULL};
     struct gemm on_device = on_host;
     on_device.a = a.device;
     on_device.b = b.device;
     on_device.bias = with ? bias.device : NULL;
     on_device.c = c.device;
+    EXPECT(cudaMalloc(&on_device.wide, PRODUCT_WIDE_MAX) == cudaSuccess, "no memory");
     if (provider->supports(harness_cuda, &on_device)) {
         enum status status = provider->run(harness_cuda, &on_device, &error);
         EXPECT(status == STATUS_OK, "%s: %s", provider->name, error.text);
@@ -150,6 +151,7 @@ static void product_check(const struct gemm_provider *provider, enum case_dtype 
                  with ? ", bias" : "", skewed ? ", skewed" : "");
         expect_near(&c, dtype, 0x1p-23 * 4 * (double)(k + 1), what);
     }
+    cudaFree(on_device.wide);
     twin_destroy(&a);
     twin_destroy(&b);
     twin_destroy(&bias);

@@ -22,6 +22,9 @@ tests_kinds_test_kind_table_SOURCES = tests/kinds/test_kind_table.c $(toy_spec)
 
 random_jobs = tests/kinds/random_jobs.c tests/kinds/random_jobs.h
 
+test_programs += tests/kinds/test_kind_memory
+tests_kinds_test_kind_memory_SOURCES = tests/kinds/test_kind_memory.c $(random_jobs)
+
 # Both kinds below, at random, on the real daemon.
 test_programs += tests/kinds/test_random_jobs
 tests_kinds_test_random_jobs_SOURCES = tests/kinds/test_random_jobs.c $(job_calls) \
