@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Accepts the connections of a listening socket, one in a round of the loop. When the system has no
-// descriptor or memory for one, it pauses for a quarter of a second, and connections wait in the
-// kernel's queue.
+// descriptor or memory for one, it logs this once, pauses for a quarter of a second, and connections
+// wait in the kernel's queue.
 #ifndef CPATTN_DAEMON_NET_ACCEPTOR_H
 #define CPATTN_DAEMON_NET_ACCEPTOR_H
 
 #include <ev.h>
+#include <stdbool.h>
 #include <sys/socket.h>
 
 // Owns the descriptor from now on: non-blocking, closed on exec. `from` is the peer's address.
@@ -14,14 +15,17 @@ typedef void acceptor_handler(void *context, int fd, const struct sockaddr_stora
 
 struct acceptor {
     struct ev_loop *loop;
+    const char *port; // for the log
     ev_io readable;
     ev_timer again; // after a pause
+    bool refused;   // the system has refused a connection since the last one was accepted
     acceptor_handler *handler;
     void *context;
 };
 
-// Borrows the listening socket `fd`, which must be non-blocking. `acceptor` must not move.
-void acceptor_start(struct acceptor *acceptor, struct ev_loop *loop, int fd,
+// Borrows the listening socket `fd`, which must be non-blocking, and the name of its port in the
+// log. `acceptor` must not move.
+void acceptor_start(struct acceptor *acceptor, struct ev_loop *loop, const char *port, int fd,
                     acceptor_handler *handler, void *context);
 
 // Takes one that was never started, all bytes 0, and one that was stopped.

@@ -409,7 +409,7 @@ enum status deposits_create(struct ev_loop *loop, const char *socket, int descri
         deposits_destroy(d);
         return status;
     }
-    acceptor_start(&d->acceptor, loop, d->fd, on_accepted, d);
+    acceptor_start(&d->acceptor, loop, "tensors", d->fd, on_accepted, d);
     *deposits = d;
     return STATUS_OK;
 }

@@ -453,7 +453,7 @@ enum status mesh_port_create(struct ev_loop *loop, const char *address, int port
     list_init(&p->meetings);
     list_init(&p->dialled);
     list_init(&p->strangers);
-    acceptor_start(&p->acceptor, loop, fd, on_accepted, p);
+    acceptor_start(&p->acceptor, loop, "ranks", fd, on_accepted, p);
     *created = p;
     return STATUS_OK;
 }

@@ -514,7 +514,7 @@ enum status nodes_create(struct ev_loop *loop, const struct nodes_config *config
         nodes_destroy(n);
         return status;
     }
-    acceptor_start(&n->acceptor, loop, config->fd, on_accepted, n);
+    acceptor_start(&n->acceptor, loop, "agents", config->fd, on_accepted, n);
     *nodes = n;
     return STATUS_OK;
 }

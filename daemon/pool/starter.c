@@ -25,6 +25,8 @@
 #define TICK_S        1.
 #define SILENCE_TICKS 3
 
+#define ENDED "has ended"
+
 // Descriptors of a request: /dev/null, stderr, channel, progress, and a socket for each other rank.
 #define FDS_OWN 4
 #define FDS_MAX (FDS_OWN + WORLD_SIZE_MAX - 1)
@@ -155,7 +157,7 @@ static _Noreturn void process_run(const struct starter_config *c, pid_t daemon, 
 
 // ---- the daemon's side -------------------------------------------------------------------------
 
-static void process_lose(struct starter *s)
+static void process_drop(struct starter *s)
 {
     if (s->fd >= 0) {
         ev_io_stop(s->loop, &s->watcher);
@@ -170,6 +172,13 @@ static void process_lose(struct starter *s)
     while (waitpid(s->pid, NULL, 0) < 0 && errno == EINTR)
         ;
     s->pid = 0;
+}
+
+static void process_lose(struct starter *s, const char *reason)
+{
+    log_error("starter_lost pid=%d orders=%d reason=%s", (int)s->pid, s->orders,
+              log_quote(&(struct log_quoted){0}, reason));
+    process_drop(s);
 }
 
 // Before its first byte it may still have the daemon's descriptors open.
@@ -219,7 +228,7 @@ static enum status process_begin(struct starter *s, struct error *error)
         ev_io_start(s->loop, &s->watcher);
         return STATUS_OK;
     }
-    process_lose(s);
+    process_drop(s);
     if (pid < 0)
         return error_set(error, STATUS_UNAVAILABLE,
                          "cannot make a process for the starter of ranks: %s", strerror(number));
@@ -229,9 +238,7 @@ static enum status process_begin(struct starter *s, struct error *error)
 static void lose(struct starter *s, const char *reason)
 {
     struct error error;
-    log_error("starter_lost pid=%d orders=%d reason=%s", (int)s->pid, s->orders,
-              log_quote(&(struct log_quoted){0}, reason));
-    process_lose(s);
+    process_lose(s, reason);
     error_set(&error, STATUS_UNAVAILABLE, "the process that starts ranks %s", reason);
     s->config.handler.lost(s->config.handler.context, &error);
 }
@@ -266,7 +273,7 @@ static void on_readable(struct ev_loop *loop, ev_io *watcher, int events)
     if (got < 0 && (errno == EAGAIN || errno == EINTR))
         return;
     if (got != (ssize_t)sizeof(answer)) {
-        lose(s, "has ended");
+        lose(s, ENDED);
         return;
     }
     s->orders--;
@@ -297,13 +304,27 @@ static ssize_t order_send(const struct starter *s, const struct starter_order *o
     return sendmsg(s->fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
+// A starter that died while it had no orders is noticed by the loop, or here by the first order.
+static bool order_meets_the_dead(const struct starter *s, ssize_t sent)
+{
+    return sent < 0 && errno == EPIPE && s->orders == 0;
+}
+
 enum status starter_order(struct starter *s, const struct starter_order *order,
                           const struct starter_fds *fds, struct error *error)
 {
     enum status status = s->pid == 0 ? process_begin(s, error) : STATUS_OK;
     if (status != STATUS_OK)
         return status;
-    if (order_send(s, order, fds) != (ssize_t)sizeof(*order))
+    ssize_t sent = order_send(s, order, fds);
+    if (order_meets_the_dead(s, sent)) {
+        process_lose(s, ENDED);
+        status = process_begin(s, error);
+        if (status != STATUS_OK)
+            return status;
+        sent = order_send(s, order, fds);
+    }
+    if (sent != (ssize_t)sizeof(*order))
         return error_set(error, STATUS_UNAVAILABLE, "the starter of ranks takes no order: %s",
                          strerror(errno));
     if (s->orders++ == 0)
@@ -345,6 +366,6 @@ void starter_destroy(struct starter *s)
 {
     if (!s)
         return;
-    process_lose(s);
+    process_drop(s);
     free(s);
 }

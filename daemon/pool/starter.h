@@ -3,8 +3,9 @@
 // until it runs its program takes milliseconds, for which the loop would be blocked. The ranks are
 // still children of the daemon. Ranks and starter are killed when the daemon ends. A starter that
 // ends is lost; one that does not answer for 3 s is killed and lost. Then its unanswered requests
-// have failed, and the next request creates another starter. All calls on the loop's thread, which
-// must be the main thread.
+// have failed, and the next request creates another starter. A request that is the first to meet a
+// starter that died while it was idle does not fail. All calls on the loop's thread, which must be
+// the main thread.
 #ifndef CPATTN_DAEMON_POOL_STARTER_H
 #define CPATTN_DAEMON_POOL_STARTER_H
 

@@ -32,6 +32,11 @@ else
 tests_daemon_test_gpus_SOURCES += daemon/process/filter_none.c
 endif
 
+test_programs += tests/daemon/test_starter
+tests_daemon_test_starter_SOURCES = tests/daemon/test_starter.c daemon/pool/starter.c daemon/pool/starter.h \
+    daemon/settings/guests.c daemon/settings/guests.h $(process_sources)
+tests_daemon_test_starter_LDADD = $(LDADD) $(EV_LIBS) $(SECCOMP_LIBS)
+
 test_programs += tests/daemon/test_host
 tests_daemon_test_host_SOURCES = tests/daemon/test_host.c daemon/machine/host.c daemon/machine/host.h
 

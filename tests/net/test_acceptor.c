@@ -4,12 +4,14 @@
 
 #include <fcntl.h>
 #include <netinet/in.h>
+#include <stdio.h>
+#include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
 #include "tests/support/runner.h"
 
-#define CONNECTIONS 3
+#define CONNECTIONS 4
 
 static struct ev_loop *loop;
 static struct acceptor acceptor;
@@ -42,7 +44,7 @@ static void setup(void)
         clients[i] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
         ck_assert_int_eq(connect(clients[i], (struct sockaddr *)&address, size), 0);
     }
-    acceptor_start(&acceptor, loop, listening, on_accepted, &accepted);
+    acceptor_start(&acceptor, loop, "agents", listening, on_accepted, &accepted);
 }
 
 static void teardown(void)
@@ -62,6 +64,23 @@ static int descriptor_next(void)
     return fd;
 }
 
+// Takes this process's next descriptors away; gives the usual limit, for descriptors_return().
+static struct rlimit descriptors_take(void)
+{
+    struct rlimit usual, none;
+    ev_run(loop, EVRUN_ONCE); // the loop has opened what it needs
+    ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &usual), 0);
+    none = usual;
+    none.rlim_cur = (rlim_t)descriptor_next();
+    ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &none), 0);
+    return usual;
+}
+
+static void descriptors_return(struct rlimit usual)
+{
+    ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &usual), 0);
+}
+
 START_TEST(one_is_accepted_in_a_round)
 {
     for (int i = 1; i <= CONNECTIONS; i++) {
@@ -75,34 +94,65 @@ END_TEST
 
 START_TEST(without_descriptors_it_pauses)
 {
-    struct rlimit usual, none;
-    ev_run(loop, EVRUN_ONCE); // the loop has opened what it needs
-    ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &usual), 0);
-    none = usual;
-    none.rlim_cur = (rlim_t)descriptor_next();
-    ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &none), 0);
+    struct rlimit usual = descriptors_take();
     ev_run(loop, EVRUN_ONCE);
     ck_assert_int_eq(accepted, 1);
     ck_assert(!ev_is_active(&acceptor.readable));
     ck_assert(ev_is_active(&acceptor.again));
-    ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &usual), 0);
+    descriptors_return(usual);
     while (accepted < CONNECTIONS)
         ck_assert(ev_run(loop, EVRUN_ONCE));
     ck_assert(ev_is_active(&acceptor.readable));
 }
 END_TEST
 
+// Runs the loop until one pause is over.
+static void pause_pass(void)
+{
+    ev_run(loop, EVRUN_ONCE);
+    ck_assert(ev_is_active(&acceptor.again));
+    while (ev_is_active(&acceptor.again))
+        ev_run(loop, EVRUN_ONCE);
+}
+
+// Number of lines in the log that name the port.
+static int lines_logged(FILE *log)
+{
+    char line[256];
+    int count = 0;
+    rewind(log);
+    while (fgets(line, sizeof(line), log))
+        count += strstr(line, " accept port=agents error=\"Too many open files\"\n") != NULL;
+    return count;
+}
+
+START_TEST(lack_of_descriptors_is_logged_once)
+{
+    FILE *log = tmpfile();
+    ck_assert_ptr_nonnull(log);
+    ck_assert_int_eq(dup2(fileno(log), STDERR_FILENO), STDERR_FILENO);
+    struct rlimit usual = descriptors_take();
+    pause_pass();
+    pause_pass();
+    ck_assert_int_eq(lines_logged(log), 1);
+    descriptors_return(usual);
+    while (accepted < 2)
+        ev_run(loop, EVRUN_ONCE);
+    usual = descriptors_take();
+    pause_pass();
+    ck_assert_int_eq(accepted, 3); // after which the lack is another one
+    ck_assert_int_eq(lines_logged(log), 2);
+    descriptors_return(usual);
+    fclose(log);
+}
+END_TEST
+
 START_TEST(it_stops_during_a_pause_and_before_its_start)
 {
     struct acceptor never = {.loop = NULL};
-    struct rlimit usual, none;
+    struct rlimit usual = descriptors_take();
     ev_run(loop, EVRUN_ONCE);
-    ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &usual), 0);
-    none = usual;
-    none.rlim_cur = (rlim_t)descriptor_next();
-    ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &none), 0);
-    ev_run(loop, EVRUN_ONCE);
-    ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &usual), 0);
+    descriptors_return(usual);
     acceptor_stop(&acceptor);
     acceptor_stop(&acceptor);
     acceptor_stop(&never);
@@ -118,6 +168,7 @@ static Suite *suite(void)
     tcase_add_checked_fixture(all, setup, teardown);
     tcase_add_test(all, one_is_accepted_in_a_round);
     tcase_add_test(all, without_descriptors_it_pauses);
+    tcase_add_test(all, lack_of_descriptors_is_logged_once);
     tcase_add_test(all, it_stops_during_a_pause_and_before_its_start);
     suite_add_tcase(s, all);
     return s;
