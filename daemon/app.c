@@ -288,22 +288,21 @@ static void on_tick(struct ev_loop *loop, ev_timer *watcher, int events)
 static bool on_page(void *context, const char *path, struct http_page *page)
 {
     struct app *s = context;
-    bool draining;
     if (strcmp(path, "/healthz") == 0) {
         page->text = strdup("ok\n");
         return true;
     }
-    bool ready = strcmp(path, "/readyz") == 0;
-    if (!ready && strcmp(path, "/metrics") != 0)
-        return false;
-    page->text = service_metrics(s->service, &draining);
-    if (!ready) {
+    if (strcmp(path, "/metrics") == 0) {
+        page->text = service_metrics(s->service);
         page->type = "text/plain; version=0.0.4; charset=utf-8";
         return true;
     }
-    free(page->text);
-    page->text = strdup(draining ? "draining\n" : "ready\n");
-    page->code = draining ? 503 : 200;
+    if (strcmp(path, "/readyz") != 0)
+        return false;
+    const char *obstacle = service_obstacle(s->service);
+    if (asprintf(&page->text, "%s\n", obstacle ? obstacle : "ready") < 0)
+        page->text = NULL;
+    page->code = obstacle ? 503 : 200;
     return true;
 }
 

@@ -435,6 +435,16 @@ uint64_t core_devices_out(const struct core *core, int host)
     return core->devices_out.on[host];
 }
 
+const char *core_obstacle(const struct core *core)
+{
+    if (core->draining)
+        return "draining";
+    for (int host = 0; host < core->config.host_count; host++)
+        if (core->devices_all.on[host] & ~core->unusable.on[host])
+            return NULL;
+    return "no device is in use";
+}
+
 int core_unpoison(struct core *core, uint64_t now_ns)
 {
     settle_begin(core, now_ns);

@@ -162,13 +162,17 @@ static void request_describe(struct service *s, struct exchange *exchange, const
     reply_send(exchange, &reply);
 }
 
-char *service_metrics(struct service *s, bool *draining)
+char *service_metrics(struct service *s)
 {
     struct wire_pool pools[POOLS_MAX];
     struct wire_status status = {0};
     status_fill(s, &status, pools);
-    *draining = status.draining;
     return metrics_text(&s->config.description, &status, &s->tally);
+}
+
+const char *service_obstacle(const struct service *s)
+{
+    return core_obstacle(s->core);
 }
 
 static void request_status(struct service *s, struct exchange *exchange, const struct peer *peer,

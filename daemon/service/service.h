@@ -67,9 +67,11 @@ void service_host_back(struct service *service, int host);
 // Call once a second.
 void service_tick(struct service *service);
 
-// The text of the metrics (daemon/service/metrics.h), from malloc(), and whether the daemon drains.
-// NULL: memory is short.
-char *service_metrics(struct service *service, bool *draining);
+// The text of the metrics (daemon/service/metrics.h), from malloc(). NULL: memory is short.
+char *service_metrics(struct service *service);
+
+// As core_obstacle().
+const char *service_obstacle(const struct service *service);
 
 // Numbers of queued and running cases and of pools with ranks.
 void service_counts(struct service *service, int *queued, int *running, int *pools);

@@ -221,6 +221,17 @@ static void page_get(void)
     "cpattnd_pool_state{implementation=\"cpattn\",world_size=\"2\",instance=\"0\",spare="          \
     "\"false\",state=\"" state "\"}"
 
+// Orders one device out of use or back; then this many are out of use.
+static void devices_order(enum wire_order_kind kind, int device, uint64_t out)
+{
+    struct wire_request order = daemon_request(METHOD_ORDER);
+    order.order = (struct wire_order){.kind = kind, .device = device};
+    struct wire_reply reply = daemon_call(&d, &order);
+    expect_status(&reply, STATUS_OK);
+    ck_assert_uint_eq(reply.done, out);
+    wire_reply_fini(&reply);
+}
+
 START_TEST(test_metrics_are_what_happened)
 {
     page_get();
@@ -241,10 +252,7 @@ START_TEST(test_metrics_are_what_happened)
     reply = daemon_call_end(&call);
     expect_status(&reply, STATUS_CANCELLED);
     wire_reply_fini(&reply);
-    struct wire_request order = daemon_request(METHOD_ORDER);
-    order.order = (struct wire_order){ORDER_DRAIN_DEVICE, 1};
-    reply = daemon_call(&d, &order);
-    expect_status(&reply, STATUS_OK);
+    devices_order(ORDER_DRAIN_DEVICE, 1, 1);
     page_get();
     ck_assert_double_eq(value("cpattnd_jobs_admitted_total"), 3);
     ck_assert_double_eq(value("cpattnd_jobs_total{outcome=\"pass\"}"), 2);
@@ -265,6 +273,14 @@ START_TEST(test_liveness_and_readiness)
     ck_assert_str_eq(body(), "ok\n");
     ck_assert_int_eq(get("/readyz"), 200);
     ck_assert_str_eq(body(), "ready\n");
+    devices_order(ORDER_DRAIN_DEVICE, 0, 1);
+    ck_assert_int_eq(get("/readyz"), 200); // a device is left
+    devices_order(ORDER_DRAIN_DEVICE, 1, 2);
+    ck_assert_int_eq(get("/readyz"), 503);
+    ck_assert_str_eq(body(), "no device is in use\n");
+    devices_order(ORDER_ENABLE_DEVICE, 0, 1);
+    devices_order(ORDER_ENABLE_DEVICE, 1, 0);
+    ck_assert_int_eq(get("/readyz"), 200);
     struct wire_request slow = daemon_request_long(2);
     struct call call = daemon_call_begin(&d, &slow);
     daemon_await_running(&d, 1);

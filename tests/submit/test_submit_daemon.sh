@@ -85,6 +85,15 @@ tap_is "describe" "$status $("$peek" json backend <"$scratch/out") $(
     "$peek" json devices <"$scratch/out")" "0 cpu 2"
 run status
 tap_has "status without a pool" "$out" "no pool yet"
+# The exit status of `status --check` after an order.
+checked() { # COMMAND DEVICE
+    "$submit" "$1" "$2" >/dev/null
+    run status --check
+    echo "$status"
+}
+tap_is "status --check: both devices, one, none, one, both are in use" \
+    "$(run status --check; echo "$status") $(checked drain 0) $(checked drain 1) $(checked enable 0) $(checked enable 1)" \
+    "0 0 1 0 0"
 
 # A bench is verified once, then run three times without.
 run bench --repeat 2 --warmup 1 --seqlen 64 --json

@@ -34,7 +34,9 @@ static const struct argp_option status_table[] = {
     OPTION_SOCKET,
     OPTION_JSON,
     {"check", KEY_CHECK, NULL, 0,
-     "exit with 1 if the daemon drains, a host is lost, or a pool is DOWN or STUCK", 3},
+     "exit with 1 if the daemon drains, a host is lost, a pool is DOWN or STUCK, or every device is "
+     "out of use",
+     3},
     {.name = NULL}};
 static const struct argp_option socket_table[] = {OPTION_SOCKET, {.name = NULL}};
 
@@ -260,10 +262,28 @@ static void print_hosts(const struct cpattn_daemon_status *s)
     table_destroy(table);
 }
 
-// The state for monitors: the daemon takes no new cases, or cannot run some.
-static bool status_is_bad(const struct cpattn_daemon_status *s)
+// True if an administrator has taken every device out of use. Status counts the devices of hosts; the
+// number of a single host's is in the description.
+static bool devices_are_out(struct cpattn_client *client, const struct cpattn_daemon_status *s)
 {
-    bool bad = s->draining;
+    struct cpattn_description *description;
+    for (int i = 0; i < s->host_count; i++) {
+        const struct cpattn_host *host = cpattn_daemon_status_host(s, i);
+        if (__builtin_popcountll(host->devices_out) < host->devices)
+            return false;
+    }
+    if (s->host_count > 0 || s->devices_out == 0 ||
+        cpattn_describe(client, 0, &description, NULL) != CPATTN_OK)
+        return s->host_count > 0;
+    bool out = __builtin_popcountll(s->devices_out) >= description->devices;
+    cpattn_description_destroy(description);
+    return out;
+}
+
+// The state for monitors: the daemon takes no new cases, or cannot run some.
+static bool status_is_bad(struct cpattn_client *client, const struct cpattn_daemon_status *s)
+{
+    bool bad = s->draining || devices_are_out(client, s);
     for (int i = 0; i < s->host_count; i++)
         bad = bad || strcmp(cpattn_daemon_status_host(s, i)->state, "lost") == 0;
     for (int i = 0; i < s->pool_count; i++) {
@@ -320,7 +340,7 @@ int command_status(int argc, char **argv)
         exit_status = command_json_exit(json_status(stdout, status));
     else
         print_status(status);
-    if (exit_status == 0 && o.check && status_is_bad(status))
+    if (exit_status == 0 && o.check && status_is_bad(client, status))
         exit_status = 1;
     cpattn_daemon_status_destroy(status);
     cpattn_client_destroy(client);
