@@ -32,6 +32,7 @@ common_sources += common/nearest.c
 common_sources += common/nearest.h
 common_sources += common/net_url.c
 common_sources += common/net_url.h
+common_sources += common/plural.h
 common_sources += common/rank_end.c
 common_sources += common/rank_end.h
 common_sources += common/report.h

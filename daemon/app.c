@@ -11,6 +11,7 @@
 
 #include "common/clock.h"
 #include "common/log.h"
+#include "common/plural.h"
 #include "config.h"
 #include "daemon/app_hosts.h"
 #include "daemon/machine/backend.h"
@@ -256,8 +257,8 @@ static void survey(struct app *s)
     service_tick(s->service);
     service_counts(s->service, &queued, &running, &pools);
     if (!s->drain_ns)
-        notify_send(&s->notify, "STATUS=%d pools up, %d cases running, %d queued", pools, running,
-                    queued);
+        notify_send(&s->notify, "STATUS=%d pool%s up, %d case%s running, %d queued", pools,
+                    plural(pools), running, plural(running), queued);
 }
 
 static void on_tick(struct ev_loop *loop, ev_timer *watcher, int events)

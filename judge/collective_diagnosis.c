@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/plural.h"
+
 // A mistake must explain this fraction of the examined wrong elements, and at least this number.
 #define EXPLAINED_MIN 0.9
 #define BAD_MIN       2
@@ -289,7 +291,7 @@ static void sentence(const struct search *s, const struct hypothesis *h, char *t
         break;
     default:
         snprintf(text, size, "the elements are %d place%s too far %s", abs(h->number),
-                 abs(h->number) == 1 ? "" : "s", h->number > 0 ? "left" : "right");
+                 plural(abs(h->number)), h->number > 0 ? "left" : "right");
         break;
     }
 }

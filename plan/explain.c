@@ -2,6 +2,7 @@
 // A plan as text for people.
 #include <string.h>
 
+#include "common/plural.h"
 #include "common/size.h"
 #include "plan/plan.h"
 #include "plan/shard.h"
@@ -32,7 +33,7 @@ static void explain_shard(const struct plan *plan, FILE *out)
 {
     const struct cp_case *c = &plan->c;
     int per_rank = shard_chunks_per_rank(c), rank = plan->rank;
-    fprintf(out, "rank %d of %d holds chunk%s %d", rank, c->world_size, per_rank > 1 ? "s" : "",
+    fprintf(out, "rank %d of %d holds chunk%s %d", rank, c->world_size, plural(per_rank),
             shard_chunk_of(c, rank, 0));
     if (per_rank > 1)
         fprintf(out, " and %d", shard_chunk_of(c, rank, 1));

@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 
+#include "common/plural.h"
 #include "rank/swap.h"
 
 // ---- attention, whose jobs are cases ----
@@ -36,8 +37,8 @@ static enum status task_admit(const struct session *s, const struct job_spec *sp
     int world_size = status == STATUS_OK ? job_spec_needs(spec).world_size : 0;
     if (status == STATUS_OK && world_size != s->world_size)
         status = error_set(error, STATUS_INVALID_ARGUMENT,
-                           "a job with world_size %d was sent to a pool of %d ranks", world_size,
-                           s->world_size);
+                           "a job with world_size %d was sent to a pool of %d rank%s", world_size,
+                           s->world_size, plural(s->world_size));
     return status;
 }
 

@@ -6,6 +6,7 @@
 
 #include "common/clock.h"
 #include "common/fault.h"
+#include "common/plural.h"
 #include "judge/complete.h"
 #include "judge/cpu/verify.h"
 #include "rank/deliver.h"
@@ -217,8 +218,8 @@ static enum status job_admit(const struct session *s, const struct job *j, struc
     enum status status = case_check(j->c, error);
     if (status == STATUS_OK && j->c->world_size != s->world_size)
         status = error_set(error, STATUS_INVALID_ARGUMENT,
-                           "a job with world_size %d was sent to a pool of %d ranks",
-                           j->c->world_size, s->world_size);
+                           "a job with world_size %d was sent to a pool of %d rank%s",
+                           j->c->world_size, s->world_size, plural(s->world_size));
     return status;
 }
 

@@ -3,6 +3,7 @@
 
 #include <assert.h>
 
+#include "common/plural.h"
 #include "daemon/core/deadline.h"
 #include "daemon/core/failures.h"
 #include "daemon/core/hosts.h"
@@ -32,6 +33,21 @@ static enum status core_admit_again(const struct core_request *request, enum ids
     return STATUS_OK;
 }
 
+// The ranks do not fit on the devices of the only host.
+static enum status core_refuse_size(const struct core *core, int world_size, struct error *error)
+{
+    int devices = core->device_count, each = core->config.ranks_per_device;
+    if (each > 1)
+        return error_set(error, STATUS_FAILED_PRECONDITION,
+                         "world_size: %d ranks do not fit on %d device%s with at most %d ranks on "
+                         "each",
+                         world_size, devices, plural(devices), each);
+    return error_set(error, STATUS_FAILED_PRECONDITION,
+                     "world_size: %d ranks need as many devices, and the daemon has %d; its "
+                     "setting ranks-per-gpu lets ranks share them",
+                     world_size, devices);
+}
+
 // Refuses a placement that is impossible with the hosts and devices of this daemon.
 static enum status core_refuse_hosts(const struct core *core, const struct core_request *request,
                                      struct error *error)
@@ -51,26 +67,19 @@ static enum status core_refuse_hosts(const struct core *core, const struct core_
     if (size && size->pool_count > 0)
         return STATUS_OK;
     if (core->config.host_count == 1 && nodes <= 1 && (ranks == 0 || ranks == w))
-        return error_set(error, STATUS_FAILED_PRECONDITION,
-                         core->config.ranks_per_device > 1
-                             ? "world_size: %d ranks do not fit on %d devices with at most %d "
-                               "ranks on each"
-                             : "world_size: %d ranks need as many devices, and there are %d; "
-                               "the daemon's setting ranks-per-gpu lets ranks share them",
-                         w, core->device_count, core->config.ranks_per_device);
+        return core_refuse_size(core, w, error);
     if (request->implementation > 0)
         return error_set(error, STATUS_FAILED_PRECONDITION,
                          "world_size: %d ranks of a guest with nodes %d do not fit on %s, and the "
                          "programs of guests run on no other host; accepted is nodes 0 or 1, and "
                          "at most as many ranks as it has devices",
                          w, nodes, core->config.hosts[0].name);
-    return error_set(
-        error, STATUS_FAILED_PRECONDITION,
-        "world_size: %d ranks cannot be spread evenly with nodes %d and ranks_per_node %d "
-        "(0: any) over the %d host%s with %d devices of this daemon; cpattn-submit "
-        "status lists them",
-        w, nodes, ranks, core->config.host_count, core->config.host_count == 1 ? "" : "s",
-        core->device_count);
+    return error_set(error, STATUS_FAILED_PRECONDITION,
+                     "world_size: %d cannot be spread evenly with nodes %d and ranks_per_node %d "
+                     "(0: any) over the %d host%s with %d device%s of this daemon; cpattn-submit "
+                     "status lists them",
+                     w, nodes, ranks, core->config.host_count, plural(core->config.host_count),
+                     core->device_count, plural(core->device_count));
 }
 
 static enum status core_refuse_case(const struct core *core, const struct core_request *request,
@@ -88,7 +97,7 @@ static enum status core_refuse_case(const struct core *core, const struct core_r
     assert(guest < core->config.guest_count);
     if (guest >= 0 && !(core->config.guests[guest].world_sizes & bit_of(w - 1)))
         return error_set(error, STATUS_FAILED_PRECONDITION,
-                         "world_size: the guest does not take %d rank%s", w, w == 1 ? "" : "s");
+                         "world_size: the guest does not take %d rank%s", w, plural(w));
     enum status status = core_refuse_hosts(core, request, error);
     if (status != STATUS_OK)
         return status;
@@ -139,9 +148,10 @@ static enum status core_refuse_stuck(const struct core *core, int world_size,
 {
     const struct pool *pool = core->crews[stuck->pool];
     return error_set(error, STATUS_UNAVAILABLE,
-                     "no pool of %d ranks is available: rank %d of a pool of %d ranks was "
+                     "no pool of %d rank%s is available: rank %d of a pool of %d rank%s was "
                      "killed and does not end, so device %d is out of use",
-                     world_size, stuck->rank, pool->world_size, stuck->device);
+                     world_size, plural(world_size), stuck->rank, pool->world_size,
+                     plural(pool->world_size), stuck->device);
 }
 
 // True if every pool of the size needs an unusable device, and at least one of these devices was
@@ -168,23 +178,24 @@ static enum status core_refuse_load(const struct core *core, const struct core_r
     if (size_is_out(core, size) && hosts_missing(core, size))
         return error_set(
             error, STATUS_UNAVAILABLE,
-            "no pool of %d ranks is available: host %s is lost, and is used again when "
+            "no pool of %d rank%s is available: host %s is lost, and is used again when "
             "its agent is back",
-            size->world_size, hosts_missing(core, size));
+            size->world_size, plural(size->world_size), hosts_missing(core, size));
     if (size_is_out(core, size))
         return error_set(error, STATUS_UNAVAILABLE,
-                         "no pool of %d ranks is available: an administrator has taken "
+                         "no pool of %d rank%s is available: an administrator has taken "
                          "devices out of use (cpattn-submit enable uses them again)",
-                         size->world_size);
+                         size->world_size, plural(size->world_size));
     if (list_empty(&core->jobs_free))
         return error_set(error, STATUS_RESOURCE_EXHAUSTED,
-                         "the queue is full: %d requests wait or run, which is the limit",
-                         core->config.queue_max);
+                         "the queue is full: at most %d request%s may wait or run",
+                         core->config.queue_max, plural(core->config.queue_max));
     if (users_jobs(&core->users, request->user) >= core->config.user_queue_max)
-        return error_set(error, STATUS_RESOURCE_EXHAUSTED,
-                         "%d requests of this user wait or run, which is one user's share of the "
-                         "queue",
-                         core->config.user_queue_max);
+        return error_set(
+            error, STATUS_RESOURCE_EXHAUSTED,
+            "this user's share of the queue is used up: at most %d request%s of one user "
+            "may wait or run",
+            core->config.user_queue_max, plural(core->config.user_queue_max));
     return STATUS_OK;
 }
 

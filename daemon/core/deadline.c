@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "common/duration.h"
+#include "common/plural.h"
 #include "daemon/core/hosts.h"
 #include "daemon/core/line.h"
 #include "daemon/core/state.h"
@@ -124,7 +125,7 @@ static enum status refuse_queued(const struct core *core, const struct core_requ
                      "the case takes at least %s here and the %d request%s of this user waiting "
                      "before it %s, which its time limit of %s does not allow; %s",
                      duration_format(request->cost_ns, cost, sizeof(cost)), ahead->jobs,
-                     ahead->jobs == 1 ? "" : "s", duration_format(wait_ns, wait, sizeof(wait)),
+                     plural(ahead->jobs), duration_format(wait_ns, wait, sizeof(wait)),
                      duration_format(request->timeout_ns, allowed, sizeof(allowed)),
                      advise(core, wait_ns + request->cost_ns, advice));
 }

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "common/log.h"
+#include "common/plural.h"
 #include "daemon/machine/gpus.h"
 #include "daemon/machine/host.h"
 #include "daemon/process/spawn.h"
@@ -60,8 +61,8 @@ static enum status gpus_take(const struct device_choice *choice, const struct wi
         return STATUS_OK;
     if (choice->count > count)
         return error_set(error, STATUS_FAILED_PRECONDITION,
-                         "--devices asks for %d GPUs, and this machine has %d", choice->count,
-                         count);
+                         "--devices asks for %d GPU%s, and this machine has %d", choice->count,
+                         plural(choice->count), count);
     for (int i = 0; i < (choice->count > 0 ? choice->count : count); i++)
         gpu_take(b, &all[i]);
     return STATUS_OK;

@@ -61,8 +61,9 @@ enum status node_start_check(const struct node_start *start, struct error *error
     if (start->world_size < 1 || start->world_size > WORLD_SIZE_MAX || start->at.pool < 0 ||
         start->at.pool >= POOLS_MAX || start->implementation < 0 ||
         start->implementation > GUESTS_MAX || start->host < 0 || start->host >= HOSTS_MAX)
-        return error_set(error, STATUS_DATA_LOSS, "START of %d ranks of pool %d on host %d",
-                         start->world_size, start->at.pool, start->host);
+        return error_set(error, STATUS_DATA_LOSS,
+                         "START of a pool of world size %d: pool %d on host %d", start->world_size,
+                         start->at.pool, start->host);
     for (int rank = 0; rank < start->world_size; rank++)
         if (start->hosts[rank] >= HOSTS_MAX || start->devices[rank] < 0 ||
             start->devices[rank] >= DEVICES_MAX)

@@ -13,6 +13,7 @@
 
 #include "common/list.h"
 #include "common/log.h"
+#include "common/plural.h"
 #include "daemon/net/acceptor.h"
 #include "daemon/net/log_quota.h"
 #include "daemon/nodes/mesh_port.h"
@@ -223,8 +224,9 @@ static enum status hello_check(const struct nodes *n, const struct node_hello *h
                          n->config.backend);
     if (hello->device_count < n->config.hosts[host].device_count)
         return error_set(error, STATUS_FAILED_PRECONDITION,
-                         "it has %d devices, and the daemon's settings give it %d",
-                         hello->device_count, n->config.hosts[host].device_count);
+                         "it has %d device%s, and the daemon's settings give it %d",
+                         hello->device_count, plural(hello->device_count),
+                         n->config.hosts[host].device_count);
     return STATUS_OK;
 }
 

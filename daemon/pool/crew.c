@@ -9,6 +9,7 @@
 
 #include "common/clock.h"
 #include "common/log.h"
+#include "common/plural.h"
 #include "daemon/pool/rank_child.h"
 #include "daemon/pool/rank_host.h"
 #include "daemon/pool/rank_process.h"
@@ -362,8 +363,8 @@ static enum status crew_init(struct crews *p, struct crew *crew, const struct cr
     crew->words = calloc(world_size, sizeof(*crew->words));
     crew->snapshot = calloc(world_size, sizeof(*crew->snapshot));
     if (!crew->ranks || !crew->reports || !crew->words || !crew->snapshot)
-        return error_set(error, STATUS_RESOURCE_EXHAUSTED, "no memory for a pool of %d ranks",
-                         start->world_size);
+        return error_set(error, STATUS_RESOURCE_EXHAUSTED, "no memory for a pool of %d rank%s",
+                         start->world_size, plural(start->world_size));
     crew->world_size = start->world_size;
     crew->progress = crew->words;
     return ranks_init(crew, start, error);

@@ -8,6 +8,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "common/plural.h"
+
 static int *mesh_end(const struct mesh *m, int rank, int peer)
 {
     return &m->ends[(size_t)rank * (size_t)m->world_size + (size_t)peer];
@@ -25,8 +27,8 @@ enum status mesh_init(struct mesh *m, int world_size, const bool *here, struct e
     m->lacks = inside * (world_size - inside);
     m->ends = malloc(count * sizeof(*m->ends));
     if (!m->ends)
-        return error_set(error, STATUS_RESOURCE_EXHAUSTED, "no memory for a mesh of %d ranks",
-                         world_size);
+        return error_set(error, STATUS_RESOURCE_EXHAUSTED, "no memory for a mesh of %d rank%s",
+                         world_size, plural(world_size));
     for (size_t i = 0; i < count; i++)
         m->ends[i] = -1;
     return STATUS_OK;

@@ -11,6 +11,7 @@
 
 #include "common/clock.h"
 #include "common/log.h"
+#include "common/plural.h"
 #include "daemon/pool/rank_child.h"
 
 // Time limit for a process that has got SIGKILL.
@@ -231,8 +232,8 @@ static enum status squad_init(struct squad *s, const struct squad_start *start, 
     s->progress_fd = -1;
     s->children = calloc((size_t)start->world_size, sizeof(*s->children));
     if (!s->children)
-        return error_set(error, STATUS_RESOURCE_EXHAUSTED, "no memory for a pool of %d ranks",
-                         start->world_size);
+        return error_set(error, STATUS_RESOURCE_EXHAUSTED, "no memory for a pool of %d rank%s",
+                         start->world_size, plural(start->world_size));
     for (int rank = 0; rank < start->world_size; rank++) {
         struct rank_child *c = &s->children[rank];
         if (start->here && !start->here[rank])

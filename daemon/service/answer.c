@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "common/duration.h"
+#include "common/plural.h"
 #include "daemon/service/pool_text.h"
 
 // ---- verdicts ----------------------------------------------------------------------------------
@@ -247,17 +248,20 @@ static void deadline_queued_write(const struct sentence *s, struct error *error)
         snprintf(behind, sizeof(behind), ", behind %d of the same user", a->own_before);
     error_set(error, a->status,
               "the time limit of %s passed while the case waited for its turn on the pool of %d "
-              "ranks%s%s%s; allow more time%s",
-              s->timeout, a->world_size, behind, s->detail[0] ? ", while there was no host " : "",
-              s->detail, a->own_before > 0 ? ", or submit fewer cases at once" : "");
+              "rank%s%s%s%s; allow more time%s",
+              s->timeout, a->world_size, plural(a->world_size), behind,
+              s->detail[0] ? ", while there was no host " : "", s->detail,
+              a->own_before > 0 ? ", or submit fewer cases at once" : "");
 }
 
 static void deadline_starting_write(const struct sentence *s, struct error *error)
 {
-    error_set(error, s->action->status,
-              "the time limit of %s passed while the pool of %d ranks was being started%s%s; allow "
-              "more time, or submit again once it is up",
-              s->timeout, s->action->world_size, s->detail[0] ? ": " : "", s->detail);
+    error_set(
+        error, s->action->status,
+        "the time limit of %s passed while the pool of %d rank%s was being started%s%s; allow "
+        "more time, or submit again once it is up",
+        s->timeout, s->action->world_size, plural(s->action->world_size), s->detail[0] ? ": " : "",
+        s->detail);
 }
 
 static void message_write(const struct sentence *s, struct error *error)
@@ -287,7 +291,8 @@ static void message_write(const struct sentence *s, struct error *error)
         deadline_running_write(s, error);
         break;
     case CAUSE_START_FAILED:
-        error_set(error, a->status, "the pool of %d ranks cannot be started: %s", a->world_size,
+        error_set(error, a->status, "the pool of %d rank%s cannot be started: %s", a->world_size,
+                  plural(a->world_size),
                   s->detail[0] ? s->detail : "its ranks die before they are ready");
         break;
     case CAUSE_CANCELLED:
@@ -303,8 +308,8 @@ static void message_write(const struct sentence *s, struct error *error)
     case CAUSE_NODE_LOST:
         error_set(error, a->status,
                   "host %s was lost while ranks of this case ran there: its agent is not "
-                  "connected; the pool of %d ranks is being restarted on the remaining hosts",
-                  s->detail, a->world_size);
+                  "connected; the pool of %d rank%s is being restarted on the remaining hosts",
+                  s->detail, a->world_size, plural(a->world_size));
         break;
     case CAUSE_STUCK:
         error_set(error, a->status, "%s", s->detail);

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "common/plural.h"
 #include "common/size.h"
 #include "daemon/pool/mesh.h"
 
@@ -93,7 +94,7 @@ static enum status memory_check(const struct service_config *config, const struc
         return error_set(error, STATUS_RESOURCE_EXHAUSTED,
                          "the case needs %s over %d rank%s, this daemon grants %s; make the case "
                          "smaller, or start the daemon with a larger --memory",
-                         size_format(bytes, needed), world_size, world_size == 1 ? "" : "s",
+                         size_format(bytes, needed), world_size, plural(world_size),
                          size_format(limit, granted));
     limit = config->confinement.memory_bytes - CONFINE_LIBRARIES_BYTES;
     if (config->confinement.memory_bytes > 0 && rank_bytes > limit)
@@ -111,9 +112,9 @@ static enum status descriptors_check(const struct service_config *config, int wo
     int needed = mesh_descriptors(world_size);
     if (needed > config->descriptors_max)
         return error_set(error, STATUS_FAILED_PRECONDITION,
-                         "starting %d ranks takes %d file descriptors at once, the daemon has %d "
+                         "starting %d rank%s takes %d file descriptors at once, the daemon has %d "
                          "for them; raise its limit (LimitNOFILE=, ulimit -n)",
-                         world_size, needed, config->descriptors_max);
+                         world_size, plural(world_size), needed, config->descriptors_max);
     return STATUS_OK;
 }
 

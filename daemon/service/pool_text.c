@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "common/log.h"
+#include "common/plural.h"
 #include "daemon/process/proc.h"
 #include "daemon/settings/guests.h"
 
@@ -139,9 +140,9 @@ void pool_text_stuck(struct crews *crews, const struct wire_description *d, int 
     device_name(d, stuck->device, device, sizeof(device));
     process_describe(crews, stuck->pool, stuck->generation, stuck->rank, process);
     error_set(error, STATUS_UNAVAILABLE,
-              "no pool of %d ranks is available: rank %d of a pool was killed and does not "
+              "no pool of %d rank%s is available: rank %d of a pool was killed and does not "
               "end (%s), and %s is out of use until it does",
-              world_size, stuck->rank, process, device);
+              world_size, plural(world_size), stuck->rank, process, device);
 }
 
 void pool_text_log_stuck(struct crews *crews, const struct wire_description *d,

@@ -7,10 +7,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "tests/daemon/daemon_fixture.h"
+#include "tests/daemon/daemon_scene.h"
 #include "tests/support/runner.h"
 
-static struct daemon d;
 static char program[128], noted[128];
 
 static void setup(void)
@@ -180,7 +179,7 @@ START_TEST(more_ranks_than_devices_are_refused)
     request.run.world_size = 3;
     struct wire_reply reply = daemon_call(&d, &request);
     expect_status(&reply, STATUS_FAILED_PRECONDITION);
-    expect_text(reply.message, "3 ranks need as many devices, and there are 2");
+    expect_text(reply.message, "3 ranks need as many devices, and the daemon has 2");
     wire_reply_fini(&reply);
     ck_assert_int_eq(noted_times(" on "), 0);
     ck_assert_int_eq(daemon_stop(&d), 0);
@@ -255,7 +254,7 @@ START_TEST(devices_are_those_that_cuda_may_see)
     request.run.world_size = count + 1;
     reply = daemon_call(&d, &request);
     expect_status(&reply, STATUS_FAILED_PRECONDITION);
-    snprintf(sentence, sizeof(sentence), "%d ranks need as many devices, and there are %d",
+    snprintf(sentence, sizeof(sentence), "%d ranks need as many devices, and the daemon has %d",
              count + 1, count);
     if (count > 1)
         expect_text(reply.message, sentence);

@@ -96,7 +96,7 @@ tap_has "closes descriptors" "$code $told" "rank 0 of 1"
 faults_of slow
 # shellcheck disable=SC2086
 run $faults --world-size 1 --timeout 1s
-tap_has "too slow to begin" "$out" "passed while the pool of 1 ranks was being started"
+tap_has "too slow to begin" "$out" "passed while the pool of 1 rank was being started"
 # shellcheck disable=SC2086
 run $faults --world-size 1 --model exits
 tap_has "too slow to begin: the next case" "$out" "of guest slow exited with 7 in forward, step 0"
@@ -128,7 +128,7 @@ fi
 # ---- programs that are no guests ----
 
 run --implementation dead --world-size 1
-tap_has "one that ends is named with its command and how it ended" "$out" "the pool of 1 ranks cannot be started: \
+tap_has "one that ends is named with its command and how it ended" "$out" "the pool of 1 rank cannot be started: \
 rank 0 of 1 of guest dead (python3 -c import sys; sys.exit('no module named kernel')) exited with 1 before it was \
 ready; it wrote: no module named kernel"
 run --implementation shot --world-size 2

@@ -12,6 +12,7 @@
 #include "client/submit/show/verdict.h"
 #include "client/submit/write/json.h"
 #include "common/duration.h"
+#include "common/plural.h"
 
 #define REPEAT_MAX 1000000
 
@@ -157,7 +158,7 @@ static void print_repeats(const struct runs *runs, int count)
     if (runs->c->deterministic)
         snprintf(digest, sizeof(digest), ", all of digest %016" PRIx64, runs->digest.first);
     qsort(runs->run_ns, (size_t)count, sizeof(*runs->run_ns), compare_times);
-    printf("\n%d run%s%s%s; least %s, median %s, most %s\n", count, count == 1 ? "" : "s",
+    printf("\n%d run%s%s%s; least %s, median %s, most %s\n", count, plural(count),
            count < runs->options->repeat ? " before the interrupt" : "", digest,
            duration_format(runs->run_ns[0], least, sizeof(least)),
            duration_format(runs->run_ns[count / 2], median, sizeof(median)),

@@ -11,6 +11,7 @@
 #include "client/submit/show/table.h"
 #include "client/submit/write/json.h"
 #include "common/duration.h"
+#include "common/plural.h"
 #include "common/size.h"
 
 struct daemon_options {
@@ -34,7 +35,8 @@ static const struct argp_option status_table[] = {
     OPTION_SOCKET,
     OPTION_JSON,
     {"check", KEY_CHECK, NULL, 0,
-     "exit with 1 if the daemon drains, a host is lost, a pool is DOWN or STUCK, or every device is "
+     "exit with 1 if the daemon drains, a host is lost, a pool is DOWN or STUCK, or every device "
+     "is "
      "out of use",
      3},
     {.name = NULL}};
@@ -87,7 +89,8 @@ static void guests_print(const struct cpattn_description *d)
     for (int i = 0; (guest = cpattn_description_guest(d, i)); i++) {
         printf("guest          %s: ", guest->name);
         sizes_print(guest->world_sizes);
-        printf(" ranks%s%s\n", guest->supports[0] ? "; " : "", guest->supports);
+        printf(" rank%s%s%s\n", guest->world_sizes == 1 ? "" : "s", guest->supports[0] ? "; " : "",
+               guest->supports);
     }
 }
 
@@ -109,7 +112,7 @@ static void print_description(const struct cpattn_client *client,
     const struct cpattn_provider_entry *provider;
     printf("cpattnd %s at %s\n", d->version, cpattn_client_socket((struct cpattn_client *)client));
     printf("backend        %s, %d %s%s\n", d->backend, d->devices,
-           d->gpu_count > 0 ? "GPU" : "device", d->devices == 1 ? "" : "s");
+           d->gpu_count > 0 ? "GPU" : "device", plural(d->devices));
     for (int i = 0; (gpu = cpattn_description_gpu(d, i)); i++)
         printf("GPU %-10d %s, %s, %.1f GiB\n", gpu->index, gpu->name, gpu->arch,
                (double)gpu->memory_bytes / (1 << 30));
@@ -120,7 +123,7 @@ static void print_description(const struct cpattn_client *client,
     printf("time limit     %s by default, %s at most\n",
            duration_format(d->timeout_default_ns, usual, sizeof(usual)),
            duration_format(d->timeout_max_ns, most, sizeof(most)));
-    printf("queue          %d cases\n", d->queue_max);
+    printf("queue          %d case%s\n", d->queue_max, plural(d->queue_max));
     for (int i = 0; (provider = cpattn_description_provider(d, i)); i++)
         print_provider(provider);
     putchar('\n');
@@ -262,8 +265,8 @@ static void print_hosts(const struct cpattn_daemon_status *s)
     table_destroy(table);
 }
 
-// True if an administrator has taken every device out of use. Status counts the devices of hosts; the
-// number of a single host's is in the description.
+// True if an administrator has taken every device out of use. Status counts the devices of hosts;
+// the number of a single host's is in the description.
 static bool devices_are_out(struct cpattn_client *client, const struct cpattn_daemon_status *s)
 {
     struct cpattn_description *description;
@@ -301,7 +304,7 @@ static void print_status(const struct cpattn_daemon_status *s)
            s->draining ? ", draining: no new cases" : "", s->running, s->queued);
     printf("%" PRIu64 " case%s admitted: %" PRIu64 " passed, %" PRIu64 " failed, %" PRIu64
            " unverified, %" PRIu64 " did not come to %s end; %" PRIu64 " refused\n",
-           s->admitted, s->admitted == 1 ? "" : "s", s->passed, s->failed, s->unverified, s->errors,
+           s->admitted, plural(s->admitted), s->passed, s->failed, s->unverified, s->errors,
            s->errors == 1 ? "its" : "their", s->refused);
     if (s->loop_lag_max_ns)
         print_lag(s);

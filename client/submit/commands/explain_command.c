@@ -11,6 +11,7 @@
 #include "client/submit/show/svg.h"
 #include "client/submit/show/units.h"
 #include "common/duration.h"
+#include "common/plural.h"
 
 struct explain_options {
     struct options_case about;
@@ -141,9 +142,9 @@ static void show_nodes(const struct plan *plan)
         far += op_far;
     }
     printf(
-        "\n%d nodes of %d ranks: rank %d is on node %d, and sends %s within it and %s to others\n",
-        nodes, c->world_size / nodes, plan->rank, case_node(c, plan->rank),
-        units_bytes(sent - far, near_text), units_bytes(far, far_text));
+        "\n%d nodes of %d rank%s: rank %d is on node %d, and sends %s within it and %s to others\n",
+        nodes, c->world_size / nodes, plural(c->world_size / nodes), plan->rank,
+        case_node(c, plan->rank), units_bytes(sent - far, near_text), units_bytes(far, far_text));
 }
 
 // Checks the plans of a case. Draws them into the file `svg`, or writes one as text if `svg` is
@@ -157,7 +158,7 @@ static enum status explain(const struct cp_case *c, const struct explain_options
     enum status status = explain_make_plans(c, svg ? -1 : o->rank, plans, error);
     if (!status && svg != stdout)
         printf("checked together: the plans of %d rank%s have no race and no deadlock\n",
-               c->world_size, c->world_size == 1 ? "" : "s");
+               c->world_size, plural(c->world_size));
     if (!status && svg) {
         status = draw(o, svg, plans, c->world_size, error);
     } else if (!status) {

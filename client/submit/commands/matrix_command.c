@@ -12,6 +12,7 @@
 #include "client/submit/commands/matrix_run.h"
 #include "client/submit/show/terminal.h"
 #include "client/submit/write/json.h"
+#include "common/plural.h"
 
 // ---- listing ----------------------------------------------------------------------------------
 
@@ -69,9 +70,9 @@ static int print_list(const struct matrix_options *o, const struct matrix_list *
                made->reason ? made->reason : what, kind_text(made->kind));
     }
     if (terminal_is(stdout) && !o->json)
-        printf("\n%d cases, %d refused, %d excluded, %d left out by the command line\n",
-               list->fate_count[MATRIX_RUNS], list->fate_count[MATRIX_REFUSED],
-               list->fate_count[MATRIX_EXCLUDED], list->left_out);
+        printf("\n%d case%s, %d refused, %d excluded, %d left out by the command line\n",
+               list->fate_count[MATRIX_RUNS], plural(list->fate_count[MATRIX_RUNS]),
+               list->fate_count[MATRIX_REFUSED], list->fate_count[MATRIX_EXCLUDED], list->left_out);
     return COMMAND_PASS;
 }
 
@@ -84,7 +85,7 @@ static void print_head(const struct matrix_run *run, const struct matrix *matrix
     if (run->options->json)
         return;
     printf("%s%s%d case%s", matrix->title ? matrix->title : "", matrix->title ? ": " : "", cases,
-           cases == 1 ? "" : "s");
+           plural(cases));
     if (list->fate_count[MATRIX_EXCLUDED])
         printf(", %d excluded", list->fate_count[MATRIX_EXCLUDED]);
     if (list->left_out)

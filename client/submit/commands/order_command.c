@@ -10,6 +10,7 @@
 #include "client/cpattn_watch.h"
 #include "client/submit/commands/command.h"
 #include "client/submit/commands/options.h"
+#include "common/plural.h"
 
 #define KEY_SOCKET 0x100
 
@@ -90,11 +91,11 @@ static error_t parse_order(int key, char *value, struct argp_state *state)
 static void print_done(enum cpattn_order order, uint64_t count)
 {
     if (order == CPATTN_ORDER_UNPOISON)
-        printf("%" PRIu64 " case%s may run again\n", count, count == 1 ? "" : "s");
+        printf("%" PRIu64 " case%s may run again\n", count, plural(count));
     else if (order == CPATTN_ORDER_RELOAD)
         printf("the daemon reads its settings again; its log has the result\n");
     else
-        printf("%" PRIu64 " device%s out of use\n", count, count == 1 ? "" : "s");
+        printf("%" PRIu64 " device%s out of use\n", count, plural(count));
 }
 
 static int order_give(int argc, char **argv, enum cpattn_order order, const char *about)

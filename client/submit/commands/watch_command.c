@@ -13,6 +13,7 @@
 #include "client/submit/show/event_line.h"
 #include "client/submit/write/json.h"
 #include "common/nearest.h"
+#include "common/plural.h"
 
 #define LAST_DEFAULT 20
 #define LAST_MAX     1024
@@ -132,7 +133,7 @@ static void print_event(const struct cpattn_event *event)
     if (event->restarted)
         puts("the daemon was started again");
     if (event->lost > 0)
-        printf("%" PRIu64 " event%s lost\n", event->lost, event->lost == 1 ? "" : "s");
+        printf("%" PRIu64 " event%s lost\n", event->lost, plural(event->lost));
     printf("%s %s%s%s\n", event_time(event, time), terminal_paint(colours, event_paint(event)),
            event_line(event, line), terminal_unpaint(colours));
 }

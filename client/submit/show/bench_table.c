@@ -2,6 +2,7 @@
 #include "client/submit/show/bench_table.h"
 
 #include "common/duration.h"
+#include "common/plural.h"
 
 // ---- one case ---------------------------------------------------------------------------------
 
@@ -39,8 +40,7 @@ static void print_head(FILE *out, const struct bench_shown *shown)
     job_spec_describe(shown->spec, what, sizeof(what));
     fprintf(out, "%s\n", what);
     print_verdict(out, shown->verified);
-    fprintf(out, "; %d timed run%s after %d for warming up", runs, runs == 1 ? "" : "s",
-            shown->warmup);
+    fprintf(out, "; %d timed run%s after %d for warming up", runs, plural(runs), shown->warmup);
     if (runs < shown->repeat)
         fprintf(out, ", interrupted before the other %d", shown->repeat - runs);
     fputs("\n\n", out);

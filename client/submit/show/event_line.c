@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "common/duration.h"
+#include "common/plural.h"
 
 const char *event_time(const struct cpattn_event *event, char text[EVENT_TIME_MAX])
 {
@@ -89,7 +90,7 @@ __attribute__((format(printf, 2, 3))) static void add(struct line *line, const c
 static void ranks_add(struct line *line, const struct cpattn_event *e)
 {
     add(line, "%s%s%d rank%s", e->implementation, e->implementation[0] ? ", " : "", e->world_size,
-        e->world_size == 1 ? "" : "s");
+        plural(e->world_size));
 }
 
 static void case_add(struct line *line, const struct cpattn_event *e)

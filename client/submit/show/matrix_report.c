@@ -6,6 +6,7 @@
 #include "client/submit/show/table.h"
 #include "client/submit/show/verdict.h"
 #include "common/duration.h"
+#include "common/plural.h"
 
 static bool is_bad(const struct outcome *o)
 {
@@ -196,7 +197,7 @@ void matrix_report_sum(const struct matrix_report *report, char *text, size_t si
     struct sum all = sum_of(report, -1, 0);
     char elapsed[DURATION_TEXT_MAX];
     int shown = report->list->count - all.kinds[OUTCOME_EXCLUDED];
-    size_t used = (size_t)snprintf(text, size, "%d case%s:", shown, shown == 1 ? "" : "s");
+    size_t used = (size_t)snprintf(text, size, "%d case%s:", shown, plural(shown));
     const struct {
         enum outcome_kind kind;
         const char *words;
@@ -300,8 +301,7 @@ static void print_notes(FILE *out, const struct matrix_report *report)
         fputc('\n', out);
     for (size_t i = 0; i < sizeof(notes) / sizeof(notes[0]); i++)
         if (notes[i].count)
-            fprintf(out, "%d case%s %s\n", notes[i].count, notes[i].count == 1 ? "" : "s",
-                    notes[i].words);
+            fprintf(out, "%d case%s %s\n", notes[i].count, plural(notes[i].count), notes[i].words);
 }
 
 void matrix_report_print(FILE *out, const struct matrix_report *report)

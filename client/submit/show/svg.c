@@ -11,6 +11,7 @@
 #include "client/submit/show/lanes.h"
 #include "client/submit/show/op_label.h"
 #include "client/submit/show/units.h"
+#include "common/plural.h"
 
 #define WIDTH       1600
 #define PLOT_LEFT   120
@@ -358,7 +359,7 @@ static void put_row_name(const struct picture *p, int row)
             put_text(p, "small", 12, y + 8, "node %d", node);
         return;
     }
-    put_text(p, "rank", 12, y - 7, "%d ranks", p->lanes.count[row]);
+    put_text(p, "rank", 12, y - 7, "%d rank%s", p->lanes.count[row], plural(p->lanes.count[row]));
     put_text(p, "small", 12, y + 8, "%s", ranks);
 }
 
@@ -499,7 +500,7 @@ static void put_sums_of(const struct picture *p, int row, double y)
     double busy = r->busy[STREAM_COMPUTE];
     char text[32];
     lanes_ranks(&p->lanes, row, text, sizeof(text));
-    put_text(p, "rank", 12, y, "rank%s %s", p->lanes.count[row] > 1 ? "s" : "", text);
+    put_text(p, "rank", 12, y, "rank%s %s", plural(p->lanes.count[row]), text);
     put_cell(p, 0, y, units_time(r->forward_end, text));
     put_cell(p, 1, y, units_time(r->end, text));
     put_cell(p, 2, y, units_time(busy, text));

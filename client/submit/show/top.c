@@ -9,6 +9,7 @@
 
 #include "client/submit/show/event_line.h"
 #include "common/duration.h"
+#include "common/plural.h"
 
 #define MINUTE_NS    UINT64_C(60000000000)
 #define NOW_NS       UINT64_C(3000000000) // what "now" is of rates
@@ -86,8 +87,8 @@ void top_event(struct top *t, const struct cpattn_event *e)
     if (e->case_text[0])
         snprintf(t->recent[at].what, sizeof(t->recent[at].what), "%s", e->case_text);
     else
-        snprintf(t->recent[at].what, sizeof(t->recent[at].what), "%s%s%d ranks", e->implementation,
-                 e->implementation[0] ? ", " : "", e->world_size);
+        snprintf(t->recent[at].what, sizeof(t->recent[at].what), "%s%s%d rank%s", e->implementation,
+                 e->implementation[0] ? ", " : "", e->world_size, plural(e->world_size));
     if (!user)
         return;
     user->finished++;

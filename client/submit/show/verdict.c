@@ -9,6 +9,7 @@
 #include "client/submit/show/figures.h"
 #include "client/submit/show/table.h"
 #include "common/duration.h"
+#include "common/plural.h"
 
 // With more ranks than this, only the times of the slowest are shown.
 #define RANKS_SHOWN_MAX 8
@@ -103,8 +104,7 @@ static void print_summary(FILE *out, const struct cpattn_result *result)
     const char *joint = ": ";
     measure_parts(result, parts_ns);
     snprintf(line, sizeof(line), "%d rank%s, wall %s", result->world_size,
-             result->world_size == 1 ? "" : "s",
-             duration_format(result->total_ns, text, sizeof(text)));
+             plural(result->world_size), duration_format(result->total_ns, text, sizeof(text)));
     for (int i = 0; i < PARTS; i++) {
         if (parts_ns[i] == 0)
             continue;
@@ -131,7 +131,7 @@ static void print_use(FILE *out, const struct cp_case *c, const struct cpattn_re
     if (!c->provider[0])
         return;
     snprintf(line, sizeof(line), "attention: %lld operation%s by %s, %lld by our own kernels%s%s",
-             provided, provided == 1 ? "" : "s", c->provider, own, reason[0] ? ": " : "", reason);
+             provided, plural(provided), c->provider, own, reason[0] ? ": " : "", reason);
     terminal_wrap(out, "      ", line);
 }
 

@@ -7,6 +7,7 @@
 
 #include "client/submit/write/report_style.h"
 #include "common/duration.h"
+#include "common/plural.h"
 
 // ---- text -------------------------------------------------------------------------------------
 
@@ -87,8 +88,7 @@ static void put_sum(FILE *out, const struct report_page *page)
         counts[page->run->entries[i].outcome.kind]++;
         flaky += page->run->entries[i].outcome.first != NULL;
     }
-    fprintf(out, "<p class=sum><b>%d</b> case%s", page->run->count,
-            page->run->count == 1 ? "" : "s");
+    fprintf(out, "<p class=sum><b>%d</b> case%s", page->run->count, plural(page->run->count));
     for (size_t i = 0; i < sizeof(order) / sizeof(order[0]); i++)
         if (counts[order[i]])
             fprintf(out, " <span class=%s>%d %s</span>",
@@ -379,16 +379,16 @@ static void put_changes_sum(FILE *out, const struct report_page *page, struct ch
     fprintf(out,
             "<p>%d verdict%s changed, %d the same, %d new, %d gone; the results of %d have "
             "other bits.</p>\n",
-            c->changed, c->changed == 1 ? "" : "s", c->same, c->fresh, c->gone, c->digests);
+            c->changed, plural(c->changed), c->same, c->fresh, c->gone, c->digests);
     if (c->timed == 0)
         return;
     qsort(c->ratios, (size_t)c->timed, sizeof(*c->ratios), by_value);
     fputs("<p>Time beside that of ", out);
     put(out, page->earlier_name);
     fprintf(out,
-            ", over %d cases that passed in both: median %.2f times, a tenth took less than %.2f, "
+            ", over %d case%s that passed in both: median %.2f times, a tenth took less than %.2f, "
             "a tenth more than %.2f.</p>\n",
-            c->timed, c->ratios[c->timed / 2], c->ratios[c->timed / 10],
+            c->timed, plural(c->timed), c->ratios[c->timed / 2], c->ratios[c->timed / 10],
             c->ratios[c->timed - 1 - c->timed / 10]);
 }
 
