@@ -9,7 +9,7 @@
 
 #include "client/request.h"
 #include "judge/dtype.h"
-#include "tests/daemon/daemon_fixture.h"
+#include "tests/daemon/daemon_scene.h"
 #include "tests/support/cases.h"
 #include "tests/support/generate.h"
 
@@ -17,14 +17,7 @@
 #define CASES      40
 #define CASE_RANKS 3
 
-static struct daemon d;
 static struct cpattn_client *client;
-
-static void setup(void)
-{
-    daemon_init(&d);
-    daemon_start(&d, NULL);
-}
 
 static void teardown(void)
 {
@@ -258,7 +251,7 @@ int main(void)
 {
     Suite *suite = suite_create("attend");
     TCase *tcase = tcase_create("daemon");
-    tcase_add_checked_fixture(tcase, setup, teardown);
+    tcase_add_checked_fixture(tcase, daemon_setup_started, teardown);
     tcase_set_timeout(tcase, 120);
     tcase_add_test(tcase, given_tensors_have_the_results_of_drawn_ones);
     tcase_add_test(tcase, given_inputs_have_their_attention);

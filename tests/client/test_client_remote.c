@@ -11,12 +11,11 @@
 
 #include "client/cpattn.h"
 #include "tests/daemon/certificates.h"
-#include "tests/daemon/daemon_fixture.h"
+#include "tests/daemon/daemon_scene.h"
 #include "tests/daemon/net_client.h"
 
 #define FLYING 24
 
-static struct daemon d;
 static int port;
 static char tcp_url[64], tls_url[72], token_file[160];
 static struct certificate ca, server, misnamed, own, stranger, imposter;

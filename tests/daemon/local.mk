@@ -8,7 +8,8 @@ tests_daemon_test_answer_cache_SOURCES = tests/daemon/test_answer_cache.c daemon
 tests_daemon_test_answer_cache_LDADD = tests/support/libtesting.a $(CHECK_LIBS) $(PTHREAD_LIBS)
 
 # The real daemon: with the real ranks, with ranks that misbehave, with clients that do.
-daemon_fixture = tests/daemon/daemon_fixture.c tests/daemon/daemon_fixture.h
+daemon_fixture = tests/daemon/daemon_fixture.c tests/daemon/daemon_fixture.h \
+    tests/daemon/daemon_scene.c tests/daemon/daemon_scene.h
 daemon_fixture_libs = tests/support/libtesting.a $(base_libs) $(NNG_LIBS) $(PROTOBUF_C_LIBS) $(CHECK_LIBS) \
     $(PTHREAD_LIBS) $(MATH_LIBS)
 

@@ -8,20 +8,8 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "tests/daemon/daemon_fixture.h"
+#include "tests/daemon/daemon_scene.h"
 #include "tests/support/part.h"
-
-static struct daemon d;
-
-static void setup(void)
-{
-    daemon_init(&d);
-}
-
-static void teardown(void)
-{
-    daemon_fini(&d);
-}
 
 // ---- cases -------------------------------------------------------------------------------------
 
@@ -428,7 +416,7 @@ END_TEST
 static void suite_add(Suite *suite, const char *name, const TTest *const *tests, int count)
 {
     TCase *tcase = tcase_create(name);
-    tcase_add_checked_fixture(tcase, setup, teardown);
+    tcase_add_checked_fixture(tcase, daemon_setup, daemon_teardown);
     tcase_set_timeout(tcase, 120);
     for (int i = 0; i < count; i++)
         tcase_add_test(tcase, tests[i]);

@@ -8,21 +8,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "tests/daemon/daemon_fixture.h"
-
-static struct daemon d;
-
-static void setup(void)
-{
-    daemon_init(&d);
-    daemon_start(&d, NULL);
-}
-
-static void teardown(void)
-{
-    ck_assert_int_eq(daemon_stop(&d), 0);
-    daemon_fini(&d);
-}
+#include "tests/daemon/daemon_scene.h"
 
 static void expect_same(const struct wire_reply *a, const struct wire_reply *b)
 {
@@ -192,7 +178,7 @@ int main(void)
 {
     Suite *suite = suite_create("daemon_again");
     TCase *tcase = tcase_create("again");
-    tcase_add_checked_fixture(tcase, setup, teardown);
+    tcase_add_checked_fixture(tcase, daemon_setup_started, daemon_teardown_stopped);
     tcase_set_timeout(tcase, 60);
     tcase_add_test(tcase, test_while_it_runs_and_after);
     tcase_add_test(tcase, test_first_client_goes);

@@ -10,19 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "tests/daemon/daemon_fixture.h"
-
-static struct daemon d;
-
-static void setup(void)
-{
-    daemon_init(&d);
-}
-
-static void teardown(void)
-{
-    daemon_fini(&d);
-}
+#include "tests/daemon/daemon_scene.h"
 
 // ---- messages ----------------------------------------------------------------------------------
 
@@ -240,7 +228,7 @@ int main(void)
 {
     Suite *suite = suite_create("daemon_clients");
     TCase *tcase = tcase_create("clients");
-    tcase_add_checked_fixture(tcase, setup, teardown);
+    tcase_add_checked_fixture(tcase, daemon_setup, daemon_teardown);
     tcase_set_timeout(tcase, 120);
     tcase_add_test(tcase, test_hostile_messages);
     tcase_add_test(tcase, test_another_version);

@@ -8,25 +8,11 @@
 
 #include "daemon/machine/host.h"
 #include "daemon/machine/time_bounds.h"
-#include "tests/daemon/daemon_fixture.h"
+#include "tests/daemon/daemon_scene.h"
 #include "tests/support/generate.h"
 
 #define NS_PER_MS UINT64_C(1000000)
 #define NS_PER_S  (1000 * NS_PER_MS)
-
-static struct daemon d;
-
-static void setup(void)
-{
-    daemon_init(&d);
-    daemon_start(&d, NULL);
-}
-
-static void teardown(void)
-{
-    ck_assert_int_eq(daemon_stop(&d), 0);
-    daemon_fini(&d);
-}
 
 static struct device_rates machine(void)
 {
@@ -218,7 +204,7 @@ int main(void)
     Suite *suite = suite_create("daemon deadline");
     TCase *tcase = tcase_create("deadlines");
     tcase_set_timeout(tcase, 120);
-    tcase_add_checked_fixture(tcase, setup, teardown);
+    tcase_add_checked_fixture(tcase, daemon_setup_started, daemon_teardown_stopped);
     tcase_add_test(tcase, nothing_is_started_for_a_deadline_that_cannot_be_met);
     tcase_add_test(tcase, the_limit_of_the_run_is_checked_too);
     tcase_add_test(tcase, earlier_jobs_of_the_user_count);

@@ -5,23 +5,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "tests/daemon/daemon_fixture.h"
+#include "tests/daemon/daemon_scene.h"
 
 #define WORLD 2
-
-static struct daemon d;
-static char odd_rank[4096];
-
-static void setup(void)
-{
-    runner_build(odd_rank, sizeof(odd_rank), "tests/daemon/odd_rank");
-    daemon_init(&d);
-}
-
-static void teardown(void)
-{
-    daemon_fini(&d);
-}
 
 static void run(const char *label, enum status status, const char *part)
 {
@@ -67,7 +53,8 @@ END_TEST
 
 START_TEST(unneeded_calls_are_refused)
 {
-    const char *const arguments[] = {"--rank-filter", "on", "--rank-program", odd_rank, NULL};
+    const char *const arguments[] = {"--rank-filter", "on", "--rank-program", daemon_odd_rank(),
+                                     NULL};
     daemon_start(&d, arguments);
     run("calls", STATUS_OK, "");
     ck_assert_int_eq(daemon_stop(&d), 0);
@@ -77,7 +64,8 @@ END_TEST
 // Without the filter the calls succeed; otherwise the test above would prove nothing.
 START_TEST(without_a_filter_they_succeed)
 {
-    const char *const arguments[] = {"--rank-filter", "off", "--rank-program", odd_rank, NULL};
+    const char *const arguments[] = {"--rank-filter", "off", "--rank-program", daemon_odd_rank(),
+                                     NULL};
     daemon_start(&d, arguments);
     run("calls", STATUS_ABORTED, "exited with ");
     ck_assert(daemon_logged(&d, "rank_filter=off"));
@@ -89,7 +77,7 @@ int main(void)
 {
     Suite *suite = suite_create("daemon_filter");
     TCase *tcase = tcase_create("filter");
-    tcase_add_checked_fixture(tcase, setup, teardown);
+    tcase_add_checked_fixture(tcase, daemon_setup, daemon_teardown);
     tcase_set_timeout(tcase, 60);
     tcase_add_test(tcase, real_ranks_are_filtered_and_work);
     tcase_add_test(tcase, unneeded_calls_are_refused);

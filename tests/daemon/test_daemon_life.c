@@ -13,19 +13,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "tests/daemon/daemon_fixture.h"
-
-static struct daemon d;
-
-static void setup(void)
-{
-    daemon_init(&d);
-}
-
-static void teardown(void)
-{
-    daemon_fini(&d);
-}
+#include "tests/daemon/daemon_scene.h"
 
 // ---- the end -----------------------------------------------------------------------------------
 
@@ -329,7 +317,7 @@ int main(void)
 {
     Suite *suite = suite_create("daemon_life");
     TCase *tcase = tcase_create("life");
-    tcase_add_checked_fixture(tcase, setup, teardown);
+    tcase_add_checked_fixture(tcase, daemon_setup, daemon_teardown);
     tcase_set_timeout(tcase, 60);
     tcase_add_test(tcase, test_sigterm_drains);
     tcase_add_test(tcase, test_second_signal_stops);

@@ -11,23 +11,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "tests/daemon/daemon_fixture.h"
+#include "tests/daemon/daemon_scene.h"
 
 #define WORLD 2
-
-static struct daemon d;
-static char odd_rank[4096];
-
-static void setup(void)
-{
-    runner_build(odd_rank, sizeof(odd_rank), "tests/daemon/odd_rank");
-    daemon_init(&d);
-}
-
-static void teardown(void)
-{
-    daemon_fini(&d);
-}
 
 // The soft and the hard limit are the same; UINT64_MAX: none.
 static uint64_t limit_of(pid_t pid, const char *name)
@@ -81,7 +67,7 @@ static void run(const char *label, enum status status, const char *part)
 // The odd rank sets itself no limits.
 START_TEST(test_limits)
 {
-    const char *const arguments[] = {"--rank-program", odd_rank, NULL};
+    const char *const arguments[] = {"--rank-program", daemon_odd_rank(), NULL};
     daemon_start(&d, arguments);
     run_and_pass(&d, WORLD);
     for (int rank = 0; rank < WORLD; rank++) {
@@ -203,7 +189,8 @@ END_TEST
 
 START_TEST(test_start_that_hangs)
 {
-    const char *const arguments[] = {"--rank-program", odd_rank, "--start-timeout", "200ms", NULL};
+    const char *const arguments[] = {"--rank-program", daemon_odd_rank(), "--start-timeout",
+                                     "200ms", NULL};
     daemon_start(&d, arguments);
     struct wire_request request = daemon_request(METHOD_RUN);
     request.run.world_size = 7;
@@ -220,7 +207,8 @@ END_TEST
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 START_TEST(test_memory)
 {
-    const char *const arguments[] = {"--rank-program", odd_rank, "--rank-memory", "256M", NULL};
+    const char *const arguments[] = {"--rank-program", daemon_odd_rank(), "--rank-memory", "256M",
+                                     NULL};
     daemon_start(&d, arguments);
     run_and_pass(&d, WORLD);
     pid_t pid = daemon_rank_pid(&d, WORLD, 0);
@@ -268,7 +256,7 @@ int main(void)
 {
     Suite *suite = suite_create("daemon_limits");
     TCase *c = tcase_create("limits");
-    tcase_add_checked_fixture(c, setup, teardown);
+    tcase_add_checked_fixture(c, daemon_setup, daemon_teardown);
     tcase_set_timeout(c, 120);
     tcase_add_test(c, test_limits);
     tcase_add_test(c, test_ranks_do_not_inherit_the_priority);

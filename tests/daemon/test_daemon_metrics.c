@@ -12,13 +12,12 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "tests/daemon/daemon_fixture.h"
+#include "tests/daemon/daemon_scene.h"
 #include "tests/daemon/net_client.h"
 
 #define FAMILIES_MAX 64
 #define SAMPLES_MAX  2048
 
-static struct daemon d;
 static int port;
 static char answer[512 * 1024];
 
@@ -30,11 +29,6 @@ static void setup(void)
     const char *const arguments[] = {"--devices", "2", "--metrics", address, NULL};
     daemon_init(&d);
     daemon_start(&d, arguments);
-}
-
-static void teardown(void)
-{
-    daemon_fini(&d);
 }
 
 // ---- HTTP --------------------------------------------------------------------------------------
@@ -365,7 +359,7 @@ int main(void)
 {
     Suite *suite = suite_create("daemon_metrics");
     TCase *tcase = tcase_create("metrics");
-    tcase_add_checked_fixture(tcase, setup, teardown);
+    tcase_add_checked_fixture(tcase, setup, daemon_teardown);
     tcase_set_timeout(tcase, 120);
     tcase_add_test(tcase, test_metrics_are_what_happened);
     tcase_add_test(tcase, test_liveness_and_readiness);

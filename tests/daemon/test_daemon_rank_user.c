@@ -14,7 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "tests/daemon/daemon_fixture.h"
+#include "tests/daemon/daemon_scene.h"
 
 // Two user ids, which need not exist.
 #define RANKS  61001
@@ -22,23 +22,10 @@
 #define MS     UINT64_C(1000000)
 #define WORLD  2
 
-static struct daemon d;
-static char odd_rank[4096];
-
-static void setup(void)
-{
-    runner_build(odd_rank, sizeof(odd_rank), "tests/daemon/odd_rank");
-    daemon_init(&d);
-}
-
-static void teardown(void)
-{
-    daemon_fini(&d);
-}
-
 static void start_odd(void)
 {
-    const char *const arguments[] = {"--rank-user", "61001", "--rank-program", odd_rank, NULL};
+    const char *const arguments[] = {"--rank-user", "61001", "--rank-program", daemon_odd_rank(),
+                                     NULL};
     daemon_start(&d, arguments);
 }
 
@@ -117,7 +104,7 @@ END_TEST
 // As the daemon's user they can; otherwise the test above would prove nothing.
 START_TEST(test_ranks_of_the_same_user_can)
 {
-    const char *const arguments[] = {"--rank-program", odd_rank, NULL};
+    const char *const arguments[] = {"--rank-program", daemon_odd_rank(), NULL};
     daemon_start(&d, arguments);
     run("pry", 0, STATUS_ABORTED, "exited with 31");
     ck_assert_int_eq(daemon_stop(&d), 0);
@@ -197,8 +184,9 @@ static void expect_refusal(const char *user, const char *program, const char *se
 START_TEST(test_a_daemon_without_the_rights)
 {
     become(1U << CAP_SETUID | 1U << CAP_SETGID);
-    expect_refusal("61001", odd_rank, "takes a daemon that is root, or has the capabilities");
-    expect_refusal("61002", odd_rank, "names the user that the daemon itself runs as");
+    expect_refusal("61001", daemon_odd_rank(),
+                   "takes a daemon that is root, or has the capabilities");
+    expect_refusal("61002", daemon_odd_rank(), "names the user that the daemon itself runs as");
 }
 END_TEST
 
@@ -238,7 +226,7 @@ int main(void)
     }
     Suite *suite = suite_create("daemon_rank_user");
     TCase *c = tcase_create("rank_user");
-    tcase_add_checked_fixture(c, setup, teardown);
+    tcase_add_checked_fixture(c, daemon_setup, daemon_teardown);
     tcase_set_timeout(c, 120);
     tcase_add_test(c, test_ranks_are_another_user);
     tcase_add_test(c, test_ranks_cannot_get_at_the_daemon);

@@ -12,27 +12,17 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "tests/daemon/daemon_fixture.h"
+#include "tests/daemon/daemon_scene.h"
 
 #define WORLD 3
 #define CHILD (WORLD - 1) // the rank that misbehaves
 
-static struct daemon d;
-
 static void setup(void)
 {
-    static char program[4096];
-    runner_build(program, sizeof(program), "tests/daemon/odd_rank");
-    const char *const arguments[] = {"--rank-program", program, NULL};
+    const char *const arguments[] = {"--rank-program", daemon_odd_rank(), NULL};
     daemon_init(&d);
     setenv("CPATTN_TEST_SECRET", "1", 1);
     daemon_start(&d, arguments);
-}
-
-static void teardown(void)
-{
-    ck_assert_int_eq(daemon_stop(&d), 0);
-    daemon_fini(&d);
 }
 
 static struct wire_reply run(const char *label, int world_size, uint64_t timeout_ns)
@@ -332,11 +322,9 @@ static void idle_out(int world_size)
 
 static void restart_with_idle_timeout(void)
 {
-    char program[4096];
     ck_assert_int_eq(daemon_stop(&d), 0);
-    const char *const arguments[] = {
-        "--rank-program", runner_build(program, sizeof(program), "tests/daemon/odd_rank"),
-        "--idle-timeout", "50ms", NULL};
+    const char *const arguments[] = {"--rank-program", daemon_odd_rank(), "--idle-timeout", "50ms",
+                                     NULL};
     daemon_start(&d, arguments);
 }
 
@@ -456,14 +444,14 @@ END_TEST
 // Starts the daemon with ranks that cannot start while the file `away` exists.
 static void restart_without_a_library(const char *away)
 {
-    char script[128], program[4096];
+    char script[128];
     ck_assert_int_eq(daemon_stop(&d), 0);
     snprintf(script, sizeof(script), "%s/rank", d.folder);
     FILE *file = fopen(script, "w");
     ck_assert_ptr_nonnull(file);
     fprintf(file,
             "#!/bin/sh\n[ -e %s ] && echo the library is away >&2 && exit 3\nexec %s \"$@\"\n",
-            away, runner_build(program, sizeof(program), "tests/daemon/odd_rank"));
+            away, daemon_odd_rank());
     ck_assert_int_eq(fchmod(fileno(file), 0755), 0);
     ck_assert_int_eq(fclose(file), 0);
     const char *const arguments[] = {"--rank-program", script, NULL};
@@ -531,7 +519,7 @@ int main(void)
 {
     Suite *suite = suite_create("daemon_ranks");
     TCase *tcase = tcase_create("ranks");
-    tcase_add_checked_fixture(tcase, setup, teardown);
+    tcase_add_checked_fixture(tcase, setup, daemon_teardown_stopped);
     tcase_set_timeout(tcase, 60);
     tcase_add_test(tcase, test_rank_starts_clean);
     tcase_add_loop_test(tcase, test_invalid_report, 0, sizeof(lies) / sizeof(lies[0]));

@@ -17,22 +17,10 @@
 #include <unistd.h>
 
 #include "common/clock.h"
-#include "tests/daemon/daemon_fixture.h"
+#include "tests/daemon/daemon_scene.h"
 #include "tests/support/part.h"
 
 extern char **environ;
-
-static struct daemon d;
-
-static void setup(void)
-{
-    daemon_init(&d);
-}
-
-static void teardown(void)
-{
-    daemon_fini(&d);
-}
 
 static void request_encode(const struct wire_request *request, uint8_t *bytes, size_t *size)
 {
@@ -412,7 +400,7 @@ int main(void)
 {
     Suite *suite = suite_create("daemon_socket");
     TCase *tcase = tcase_create("socket");
-    tcase_add_checked_fixture(tcase, setup, teardown);
+    tcase_add_checked_fixture(tcase, daemon_setup, daemon_teardown);
     tcase_set_timeout(tcase,
                       600); // up to a thousand clients on a machine that has other things to do
     tcase_add_test(tcase, test_refusals_do_not_fill_the_log);

@@ -7,12 +7,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "tests/daemon/daemon_fixture.h"
+#include "tests/daemon/daemon_scene.h"
 
 #define WORLD       2
 #define PATIENCE_MS 30000
-
-static struct daemon d;
 
 static void begin(const char *const *arguments)
 {
@@ -22,16 +20,8 @@ static void begin(const char *const *arguments)
 
 static void setup(void)
 {
-    static char program[4096];
-    runner_build(program, sizeof(program), "tests/daemon/odd_rank");
-    begin(
-        (const char *const[]){"--spares", "on", "--devices", "2", "--rank-program", program, NULL});
-}
-
-static void teardown(void)
-{
-    ck_assert_int_eq(daemon_stop(&d), 0);
-    daemon_fini(&d);
+    begin((const char *const[]){"--spares", "on", "--devices", "2", "--rank-program",
+                                daemon_odd_rank(), NULL});
 }
 
 // ---- pools as status tells them ----------------------------------------------------------------
@@ -211,7 +201,7 @@ START_TEST(test_both_idle_out)
     ck_assert_uint_eq(pair_now().leader.deaths, 0);
     run_and_pass(&d, WORLD);
     pair_await(2);
-    teardown();
+    daemon_teardown_stopped();
 }
 END_TEST
 
@@ -226,7 +216,7 @@ START_TEST(test_none_on_the_cpu)
         ck_assert(daemon_logged(&d, "spares=off"));
         ck_assert_int_eq(daemon_rank_count(&d), WORLD);
         ck_assert_int_eq(pair_now().spare.world_size, 0);
-        teardown();
+        daemon_teardown_stopped();
     }
 }
 END_TEST
@@ -244,7 +234,7 @@ int main(void)
 {
     Suite *suite = suite_create("daemon_spares");
     TCase *on = tcase_create("spares"), *other = tcase_create("settings");
-    tcase_add_checked_fixture(on, setup, teardown);
+    tcase_add_checked_fixture(on, setup, daemon_teardown_stopped);
     tcase_set_timeout(on, 120);
     tcase_add_test(on, test_takes_over_after_a_death);
     tcase_add_test(on, test_takes_over_after_a_deadline);

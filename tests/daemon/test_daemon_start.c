@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "tests/daemon/daemon_fixture.h"
+#include "tests/daemon/daemon_scene.h"
 #include "tests/support/children.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -24,8 +24,6 @@ int main(void)
 // Longer than the loop allows for it, so that each iteration starts one rank.
 #define SLOW  "6000"
 
-static struct daemon d;
-
 static void start(const char *fails)
 {
     char library[4096];
@@ -38,11 +36,6 @@ static void start(const char *fails)
     const char *const arguments[] = {"--devices", "2", NULL};
     daemon_start(&d, arguments);
     unsetenv("LD_PRELOAD");
-}
-
-static void teardown(void)
-{
-    daemon_fini(&d);
 }
 
 static struct wire_request request_wide(void)
@@ -239,7 +232,7 @@ int main(void)
     Suite *suite = suite_create("daemon start");
     TCase *tcase = tcase_create("wide");
     tcase_set_timeout(tcase, 120);
-    tcase_add_checked_fixture(tcase, NULL, teardown);
+    tcase_add_checked_fixture(tcase, NULL, daemon_teardown);
     tcase_add_test(tcase, test_daemon_serves_during_a_start);
     tcase_add_test(tcase, test_a_rank_in_the_middle_cannot_be_created);
     tcase_add_test(tcase, test_a_rank_dies_before_the_last_is_created);

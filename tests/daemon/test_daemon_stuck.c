@@ -14,7 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "tests/daemon/daemon_fixture.h"
+#include "tests/daemon/daemon_scene.h"
 
 // Much longer than any wait of a passing test.
 #define PATIENCE_US  60000000
@@ -23,7 +23,6 @@
 // Shorter than the default, longer than any rank here takes to end.
 #define KILL_TIMEOUT "2s"
 
-static struct daemon d;
 static pid_t tracer;
 
 static void start(const char *rank_program)
@@ -41,11 +40,6 @@ static void start(const char *rank_program)
 static void setup(void)
 {
     start("tests/daemon/odd_rank");
-}
-
-static void teardown(void)
-{
-    daemon_fini(&d);
 }
 
 // ---- the tracer --------------------------------------------------------------------------------
@@ -276,7 +270,7 @@ int main(void)
     }
     Suite *suite = suite_create("daemon_stuck");
     TCase *c = tcase_create("stuck");
-    tcase_add_checked_fixture(c, setup, teardown);
+    tcase_add_checked_fixture(c, setup, daemon_teardown);
     tcase_set_timeout(c, 120);
     tcase_add_test(c, test_device_is_lost_and_found);
     tcase_add_test(c, test_daemon_is_idle);

@@ -12,12 +12,11 @@
 #include <unistd.h>
 
 #include "config.h"
-#include "tests/daemon/daemon_fixture.h"
+#include "tests/daemon/daemon_scene.h"
 #include "tests/daemon/net_client.h"
 
 #define FLOOD 700
 
-static struct daemon d;
 static int port;
 static char url[64];
 

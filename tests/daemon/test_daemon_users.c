@@ -12,23 +12,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "tests/daemon/daemon_fixture.h"
+#include "tests/daemon/daemon_scene.h"
 
 // Two user ids, which need not exist.
 #define ALICE 61001
 #define BOB   61002
-
-static struct daemon d;
-
-static void setup(void)
-{
-    daemon_init(&d);
-}
-
-static void teardown(void)
-{
-    daemon_fini(&d);
-}
 
 // The socket is open to all users, so that the daemon decides.
 static void start_open(const char *const *arguments)
@@ -151,7 +139,7 @@ END_TEST
 static uint64_t order_as(int fd, enum wire_order_kind kind, int device)
 {
     struct wire_request request = daemon_request(METHOD_ORDER);
-    request.order = (struct wire_order){kind, device};
+    request.order = (struct wire_order){.kind = kind, .device = device};
     daemon_send(fd, 5, &request);
     struct wire_reply reply = daemon_receive(fd);
     expect_status(&reply, STATUS_OK);
@@ -167,7 +155,7 @@ START_TEST(test_administrators)
     start_open(arguments);
     int alice = connect_as(ALICE), bob = connect_as(BOB);
     struct wire_request request = daemon_request(METHOD_ORDER);
-    request.order = (struct wire_order){ORDER_DRAIN_DEVICE, 0};
+    request.order = (struct wire_order){.kind = ORDER_DRAIN_DEVICE, .device = 0};
     expect_reply(bob, &request, STATUS_PERMISSION_DENIED, "uid=61002 is not an administrator");
     request.order.device = 2;
     expect_reply(alice, &request, STATUS_INVALID_ARGUMENT, "device is 2; this daemon has 0, 1");
@@ -301,7 +289,7 @@ START_TEST(test_share_of_the_queue)
     struct wire_request last = daemon_request(METHOD_RUN);
     daemon_send(alice, 2, &last);
     daemon_await_queued(&d, 1);
-    expect_reply(alice, &more, STATUS_RESOURCE_EXHAUSTED, "one user's share");
+    expect_reply(alice, &more, STATUS_RESOURCE_EXHAUSTED, "this user's share of the queue");
     daemon_send(bob, 1, &more);
     daemon_await_queued(&d, 2);
 
@@ -351,7 +339,7 @@ int main(void)
 {
     Suite *suite = suite_create("daemon_users");
     TCase *tcase = tcase_create("users");
-    tcase_add_checked_fixture(tcase, setup, teardown);
+    tcase_add_checked_fixture(tcase, daemon_setup, daemon_teardown);
     tcase_set_timeout(tcase, 120);
     if (geteuid() == 0) {
         tcase_add_test(tcase, test_allow_users);

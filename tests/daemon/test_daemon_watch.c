@@ -10,11 +10,10 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "tests/daemon/daemon_fixture.h"
+#include "tests/daemon/daemon_scene.h"
 
 #define SECOND UINT64_C(1000000000)
 
-static struct daemon d;
 static struct wire_watch at;         // what is asked next
 static struct wire_event seen[4096]; // since the test began, in order
 static int seen_count;
@@ -28,11 +27,6 @@ static void setup(void)
     at = (struct wire_watch){.wait_ns = 0};
     seen_count = 0;
     lost = 0;
-}
-
-static void teardown(void)
-{
-    daemon_fini(&d);
 }
 
 // A plain connection, so that requests arrive in order.
@@ -155,7 +149,7 @@ END_TEST
 static void order(enum wire_order_kind kind, int device)
 {
     struct wire_request request = daemon_request(METHOD_ORDER);
-    request.order = (struct wire_order){kind, device};
+    request.order = (struct wire_order){.kind = kind, .device = device};
     struct wire_reply reply = daemon_call(&d, &request);
     expect_status(&reply, STATUS_OK);
     wire_reply_fini(&reply);
@@ -287,7 +281,7 @@ int main(void)
 {
     Suite *suite = suite_create("daemon_watch");
     TCase *tcase = tcase_create("watch");
-    tcase_add_checked_fixture(tcase, setup, teardown);
+    tcase_add_checked_fixture(tcase, setup, daemon_teardown);
     tcase_set_timeout(tcase, 120);
     tcase_add_test(tcase, test_a_case_from_admission_to_verdict);
     tcase_add_test(tcase, test_a_cancelled_case_and_a_lost_pool);

@@ -15,21 +15,8 @@
 #include <unistd.h>
 
 #include "common/deposit.h"
-#include "tests/daemon/daemon_fixture.h"
+#include "tests/daemon/daemon_scene.h"
 #include "tests/support/cases.h"
-
-static struct daemon d;
-
-static void setup(void)
-{
-    daemon_init(&d);
-    daemon_start(&d, NULL);
-}
-
-static void teardown(void)
-{
-    daemon_fini(&d);
-}
 
 // ---- descriptors that are not what they should be -----------------------------------------------
 
@@ -408,7 +395,7 @@ int main(void)
 {
     Suite *suite = suite_create("deposits");
     TCase *tcase = tcase_create("daemon");
-    tcase_add_checked_fixture(tcase, setup, teardown);
+    tcase_add_checked_fixture(tcase, daemon_setup_started, daemon_teardown);
     tcase_set_timeout(tcase, 120);
     tcase_add_test(tcase, descriptors_are_checked);
     tcase_add_test(tcase, invalid_messages_are_refused);

@@ -15,7 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "tests/daemon/daemon_fixture.h"
+#include "tests/daemon/daemon_scene.h"
 #include "tests/support/raw_client.h"
 
 #define PATIENCE_MS 60000
@@ -135,8 +135,6 @@ START_TEST(test_log_is_closed)
 END_TEST
 
 // ---- descriptors -------------------------------------------------------------------------------
-
-static struct daemon d;
 
 static void limit_set(rlim_t soft)
 {

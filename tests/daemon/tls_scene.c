@@ -11,7 +11,6 @@
 #include <nng/protocol/reqrep0/req.h>
 #include <nng/supplemental/tls/tls.h>
 
-struct daemon d;
 int port;
 char url[64];
 struct certificate ca, server, client, stranger, imposter;

@@ -5,10 +5,9 @@
 #define CPATTN_TESTS_DAEMON_TLS_SCENE_H
 
 #include "tests/daemon/certificates.h"
-#include "tests/daemon/daemon_fixture.h"
+#include "tests/daemon/daemon_scene.h"
 #include "tests/daemon/net_client.h"
 
-extern struct daemon d;
 extern int port;
 extern char url[64];
 // An authority with certificates of the daemon and a client; an unknown authority with a

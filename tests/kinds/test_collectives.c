@@ -8,23 +8,9 @@
 #include <string.h>
 
 #include "plan/collective.h"
-#include "tests/daemon/daemon_fixture.h"
+#include "tests/daemon/daemon_scene.h"
 #include "tests/kinds/job_calls.h"
 #include "tests/kinds/random_jobs.h"
-
-static struct daemon d;
-
-static void setup(void)
-{
-    daemon_init(&d);
-    daemon_start(&d, NULL);
-}
-
-static void teardown(void)
-{
-    ck_assert_int_eq(daemon_stop(&d), 0);
-    daemon_fini(&d);
-}
 
 static struct collective usual(void)
 {
@@ -242,7 +228,7 @@ int main(void)
 {
     Suite *suite = suite_create("collectives");
     TCase *tcase = tcase_create("collectives");
-    tcase_add_checked_fixture(tcase, setup, teardown);
+    tcase_add_checked_fixture(tcase, daemon_setup_started, daemon_teardown_stopped);
     tcase_set_timeout(tcase, 600);
     tcase_add_test(tcase, every_operation_passes_with_figures);
     tcase_add_test(tcase, integers_have_the_same_bits_with_every_algorithm);

@@ -7,12 +7,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "tests/daemon/daemon_fixture.h"
+#include "tests/daemon/daemon_scene.h"
 #include "tests/kinds/job_calls.h"
 
 #define WORLD 3
-
-static struct daemon d;
 
 static void setup(void)
 {
@@ -23,12 +21,6 @@ static void setup(void)
         "--rank-program", runner_build(rank, sizeof(rank), "tests/kinds/toy_rank") ? rank : "",
         NULL};
     daemon_start(&d, arguments);
-}
-
-static void teardown(void)
-{
-    ck_assert_int_eq(daemon_stop(&d), 0);
-    daemon_fini(&d);
 }
 
 // ---- requests ----
@@ -270,7 +262,7 @@ int main(void)
 {
     Suite *suite = suite_create("kinds");
     TCase *tcase = tcase_create("kinds");
-    tcase_add_checked_fixture(tcase, setup, teardown);
+    tcase_add_checked_fixture(tcase, setup, daemon_teardown_stopped);
     tcase_set_timeout(tcase, 60);
     tcase_add_test(tcase, a_sum_passes_with_figures_by_name);
     tcase_add_test(tcase, sizes_from_nothing_up_pass);

@@ -7,23 +7,9 @@
 #include <string.h>
 
 #include "plan/linear.h"
-#include "tests/daemon/daemon_fixture.h"
+#include "tests/daemon/daemon_scene.h"
 #include "tests/kinds/job_calls.h"
 #include "tests/kinds/random_jobs.h"
-
-static struct daemon d;
-
-static void setup(void)
-{
-    daemon_init(&d);
-    daemon_start(&d, NULL);
-}
-
-static void teardown(void)
-{
-    ck_assert_int_eq(daemon_stop(&d), 0);
-    daemon_fini(&d);
-}
 
 static struct linear usual(void)
 {
@@ -188,7 +174,7 @@ int main(void)
 {
     Suite *suite = suite_create("linears");
     TCase *tcase = tcase_create("linears");
-    tcase_add_checked_fixture(tcase, setup, teardown);
+    tcase_add_checked_fixture(tcase, daemon_setup_started, daemon_teardown_stopped);
     tcase_set_timeout(tcase, 60);
     tcase_add_test(tcase, every_layer_passes_with_figures);
     tcase_add_test(tcase, other_kinds_in_between_do_not_change_results);

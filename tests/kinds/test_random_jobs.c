@@ -11,23 +11,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tests/daemon/daemon_fixture.h"
+#include "tests/daemon/daemon_scene.h"
 #include "tests/kinds/job_calls.h"
 #include "tests/kinds/random_jobs.h"
-
-static struct daemon d;
-
-static void setup(void)
-{
-    daemon_init(&d);
-    daemon_start(&d, NULL);
-}
-
-static void teardown(void)
-{
-    ck_assert_int_eq(daemon_stop(&d), 0);
-    daemon_fini(&d);
-}
 
 // ---- the set ------------------------------------------------------------------------------------
 
@@ -165,7 +151,7 @@ int main(int argc, char **argv)
         return print();
     Suite *suite = suite_create("random_jobs");
     TCase *tcase = tcase_create("random_jobs");
-    tcase_add_checked_fixture(tcase, setup, teardown);
+    tcase_add_checked_fixture(tcase, daemon_setup_started, daemon_teardown_stopped);
     tcase_set_timeout(tcase, 1200);
     tcase_add_test(tcase, all_pass_with_the_same_bits_in_every_order);
     suite_add_tcase(suite, tcase);

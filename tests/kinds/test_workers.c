@@ -9,12 +9,10 @@
 
 #include "plan/collective.h"
 #include "plan/linear.h"
-#include "tests/daemon/daemon_fixture.h"
+#include "tests/daemon/daemon_scene.h"
 #include "tests/kinds/job_calls.h"
 
 #define WORLD 3
-
-static struct daemon d;
 
 static void setup(void)
 {
@@ -22,12 +20,6 @@ static void setup(void)
     static const char *const arguments[] = {"--spares", "off", NULL};
     daemon_init(&d);
     daemon_start(&d, arguments);
-}
-
-static void teardown(void)
-{
-    ck_assert_int_eq(daemon_stop(&d), 0);
-    daemon_fini(&d);
 }
 
 // ---- jobs ---------------------------------------------------------------------------------------
@@ -194,7 +186,7 @@ int main(void)
 {
     Suite *suite = suite_create("workers");
     TCase *tcase = tcase_create("workers");
-    tcase_add_checked_fixture(tcase, setup, teardown);
+    tcase_add_checked_fixture(tcase, setup, daemon_teardown_stopped);
     tcase_set_timeout(tcase, 120);
     tcase_add_loop_test(tcase, each_rank_reports_once_by_its_number, COLLECTIVE, KINDS);
     tcase_add_loop_test(tcase, a_failed_job_names_its_cause_and_leaves_nothing, COLLECTIVE, KINDS);
