@@ -183,6 +183,11 @@ def main():
     parser.add_argument("--port", type=int, default=29517)
     parser.add_argument("--quick", action="store_true", help="the first and the last shape, one turn")
     args, options = parser.parse_known_args()
+    count = torch.cuda.device_count()
+    if count == 0:
+        sys.exit("beside_context_parallel.py: PyTorch finds no GPU")
+    if not 1 <= args.devices <= count:
+        parser.error(f"--devices is {args.devices}; accepted is 1 to {count}")
     peer = Peer(args.devices, args.port)
     names = ["context_parallel", *COMMS]
     print(f"{args.devices} {torch.cuda.get_device_name()}, torch {torch.__version__}; TFLOP/s a GPU, forward / both")

@@ -143,6 +143,11 @@ def main():
     parser.add_argument("--hidden", type=int, default=28672)
     parser.add_argument("--port", type=int, default=29518)
     args = parser.parse_args()
+    count = torch.cuda.device_count()
+    if count == 0:
+        sys.exit("beside_tensor_parallel.py: PyTorch finds no GPU")
+    if not 1 <= args.devices <= count:
+        parser.error(f"--devices is {args.devices}; accepted is 1 to {count}")
     size = args.tokens, args.features, args.hidden
     context = mp.get_context("spawn")
     requests, answers = [context.Queue() for _ in range(args.devices)], context.Queue()

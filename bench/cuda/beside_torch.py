@@ -154,6 +154,10 @@ def table(ours, verb, rounds):
 
 
 def main():
+    if len(sys.argv) < 2 or sys.argv[1].startswith("-"):
+        sys.exit(__doc__.strip())
+    if not torch.cuda.is_available():
+        sys.exit("beside_torch.py: PyTorch finds no GPU")
     wanted = [a for a in sys.argv[2:] if a != "--quick"] or ["forward", "backward"]
     ours = Ours(sys.argv[1])
     print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}, bf16, TFLOP/s")

@@ -160,6 +160,10 @@ class Tally:
 
 
 def main():
+    if len(sys.argv) < 2:
+        sys.exit(__doc__.strip())
+    if not torch.cuda.is_available():
+        sys.exit("judge_torch.py: PyTorch finds no GPU")
     program = sys.argv[1]
     count = int(sys.argv[2]) if len(sys.argv) > 2 else 300
     rng = random.Random(int(sys.argv[3]) if len(sys.argv) > 3 else 1)

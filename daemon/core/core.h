@@ -128,8 +128,8 @@ int core_unpoison(struct core *core, uint64_t now_ns);
 // or stuck. Exits of stuck ranks may still be reported after it.
 void core_drain(struct core *core, uint64_t now_ns);
 
-// Why no case at all would be admitted: it drains, or every device is out of use, stuck or on a lost
-// host. A few words; NULL: cases are admitted.
+// Why no case at all would be admitted: it drains, or every device is out of use, stuck or on a
+// lost host. A few words; NULL: cases are admitted.
 const char *core_obstacle(const struct core *core);
 
 // Handles passed deadlines. All other events do this too, after the event itself: a result that

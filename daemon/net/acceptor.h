@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Accepts the connections of a listening socket, one in a round of the loop. When the system has no
-// descriptor or memory for one, it logs this once, pauses for a quarter of a second, and connections
-// wait in the kernel's queue.
+// descriptor or memory for one, it logs this once, pauses for a quarter of a second, and
+// connections wait in the kernel's queue.
 #ifndef CPATTN_DAEMON_NET_ACCEPTOR_H
 #define CPATTN_DAEMON_NET_ACCEPTOR_H
 
