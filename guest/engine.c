@@ -13,8 +13,8 @@
 #include "guest/state.h"
 #include "rank/swap.h"
 
-// How long a rank whose function has failed waits until the functions of the others return. They
-// may wait in an exchange with it that never completes; then the failure must be reported soon.
+// Time for which a rank whose function has failed waits for the functions of the other ranks. They
+// may wait for it in an exchange that never completes; the failure must be reported before that.
 #define STEP_GRACE_NS (2 * NS_PER_S)
 #define STEP_LOOK_MS  100
 
@@ -22,8 +22,8 @@ const struct cpattn_guest *guest_program;
 
 struct guest {
     struct engine base;
-    struct engine_ops ops; // as the own engine has them or has not
-    struct engine *own;    // the CPU or CUDA engine that it extends
+    struct engine_ops ops; // optional operations only if the own engine has them
+    struct engine *own;    // the extended CPU or CUDA engine
     struct cpattn_guest_place place;
     pid_t pid;
     int folder; // the working directory
@@ -34,7 +34,7 @@ static struct guest *self(struct engine *e)
     return (struct guest *)e;
 }
 
-// ---- what the base engine does ----
+// ---- operations of the base engine ----
 
 static enum status guest_reserve(struct engine *e, struct job *j, size_t *host_bytes,
                                  struct error *error)
@@ -61,8 +61,8 @@ static enum status guest_verify(struct engine *e, struct job *j, struct error *e
     return own->ops->verify(own, j, error);
 }
 
-// Work that a failed function left on the device may wait for other ranks forever. But the
-// function's error may be an error of the device.
+// After a failed function, work on the device may wait for other ranks forever. The failure itself
+// may be an error of the device, which is then added to the text.
 static enum status guest_wait(struct engine *e, const struct cpattn_guest_job *job, bool failed,
                               struct error *error)
 {
@@ -130,11 +130,11 @@ static void guest_destroy(struct engine *e)
 
 // ---- the guest's function ----
 
-// What a rank tells the others about its function.
+// The result of a rank's function, as sent to the other ranks.
 enum outcome { OUTCOME_RETURNED, OUTCOME_WITH_LSE, OUTCOME_FAILED };
 
-// Exchanges one byte with each rank. *late: a rank did not answer within STEP_GRACE_NS; only if
-// `hurried`.
+// Exchanges one byte with each rank. If `hurried`, sets *late and returns if a rank has not
+// answered within STEP_GRACE_NS.
 static enum status outcomes_swap(const struct cpattn_guest_job *job, bool hurried, const char *mine,
                                  char theirs[WORLD_SIZE_MAX], bool *late, struct error *error)
 {
@@ -169,7 +169,7 @@ static void refusal_set(const struct cpattn_guest_job *job, bool failed)
     snprintf(refusal->text, sizeof(refusal->text), "%s", failed ? job->text : "");
 }
 
-// All ranks have answered.
+// Decides what the outcomes of all ranks mean for the job.
 static void outcomes_judge(struct cpattn_guest_job *job, const char outcomes[WORLD_SIZE_MAX])
 {
     int size = job->control->world_size;
@@ -214,7 +214,7 @@ static void times_add(const struct cpattn_guest_job *job)
     timings->backward_ns += job->backward_ns ? end_ns - job->backward_ns : 0;
 }
 
-// Calls the function once and waits for what it has left on the device.
+// Calls the function once and waits for its work on the device.
 static enum status function_call(struct engine *e, struct guest_function function,
                                  struct cpattn_guest_job *job, bool *failed, struct error *error)
 {
@@ -223,7 +223,7 @@ static enum status function_call(struct engine *e, struct guest_function functio
     guest_phase(job, REPORT_FORWARD);
     job->start_ns = clock_now_ns();
     *failed = function.run(job, function.context) != 0;
-    // The function has forked, and the child has returned here, too.
+    // A child that the function has forked must not continue as a rank.
     if (getpid() != g->pid)
         _exit(EXIT_SUCCESS);
     if (g->folder >= 0 && fchdir(g->folder) != 0)
@@ -236,7 +236,7 @@ static enum status function_call(struct engine *e, struct guest_function functio
     return status;
 }
 
-// The same on all ranks, as they are one program.
+// All ranks refuse alike, because they run the same program.
 static enum status function_missing(const struct guest_function *function, struct refusal *refusal)
 {
     refusal->status = STATUS_UNIMPLEMENTED;
@@ -245,8 +245,7 @@ static enum status function_missing(const struct guest_function *function, struc
     return STATUS_OK;
 }
 
-// Calls the function for the job so many times, and agrees with the other ranks on what has come of
-// it.
+// Calls the function `iterations` times and exchanges the outcome with the other ranks.
 static enum status function_run(struct engine *e, const char *kind, int iterations,
                                 struct cpattn_guest_job *job, struct error *error)
 {
@@ -290,7 +289,7 @@ static enum status guest_plan_execute(struct engine *e, const struct plan_run *r
                                    .progress = run->progress,
                                    .refusal = run->refusal,
                                    .timings = run->timings};
-    // The inputs are complete when the function is called.
+    // The inputs must be complete when the function is called.
     enum status status = g->own->ops->wait ? g->own->ops->wait(g->own, false, error) : STATUS_OK;
     return status == STATUS_OK ? function_run(e, run->kind->name, run->iterations, &job, error)
                                : status;
@@ -312,7 +311,7 @@ static const struct engine_ops guest_ops = {
     .destroy = guest_destroy,
 };
 
-// What the own engine has beyond that, the guest's has.
+// The guest's engine has an optional operation if the own engine has it.
 static void ops_set(struct guest *g)
 {
     const struct engine_ops *own = g->own->ops;
@@ -325,7 +324,7 @@ static void ops_set(struct guest *g)
     g->ops.linear_tools = own->linear_tools;
 }
 
-// A port of this machine that is reserved while the socket is open.
+// Opens a port of this machine, which is reserved while the socket is open.
 static enum status listener_open(struct cpattn_guest_place *place, struct error *error)
 {
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};

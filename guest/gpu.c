@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The part of the library that has the CUDA engine: libcpattn-guest loads it where a rank has a
-// GPU.
+// The library with the CUDA engine. libcpattn-guest loads it if the rank has a GPU.
 #include <stdlib.h>
 #include <string.h>
 

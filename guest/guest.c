@@ -17,11 +17,11 @@
 // ---- the process --------------------------------------------------------------------------------
 
 #define EXIT_USAGE 64
-// RANK WORLD GENERATION PARENT_PID DEVICE
+// The numbers RANK WORLD GENERATION PARENT_PID DEVICE.
 #define NUMBERS    5
 
-// Forks of this process must not keep the sockets of the daemon and the other ranks open.
-static int descriptors; // from CHANNEL_FD on
+// Children of this process must not keep the sockets of the daemon and of other ranks open.
+static int descriptors; // their number; the first is CHANNEL_FD
 
 static void descriptors_drop(void)
 {
@@ -37,14 +37,14 @@ static int usage(void)
     return EXIT_USAGE;
 }
 
-// The library beside this one that has the same functions and the CUDA engine.
+// The library with the same functions and the CUDA engine, in the same folder as this one.
 #define GPU_LIBRARY "libcpattn-guest-cuda.so.0"
 
 typedef int main_function(const struct cpattn_guest *guest);
 typedef bool add_function(const char *kind, int (*run)(struct cpattn_guest_job *job, void *context),
                           void *context);
 
-// It has functions of its own, which are told those of this library.
+// Registers the functions of this library's table with the other library.
 static void functions_pass(void *library);
 
 static main_function *gpu_main(void)
@@ -211,7 +211,7 @@ bool cpattn_guest_token(const struct cpattn_guest_job *job, bool keys, int64_t r
     return false;
 }
 
-// ---- what the function says ---------------------------------------------------------------------
+// ---- calls of the guest's function --------------------------------------------------------------
 
 void cpattn_guest_has_lse(struct cpattn_guest_job *job)
 {

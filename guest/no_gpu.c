@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The part of the library that is loaded without CUDA.
+// Replaces guest/gpu.c in the library without CUDA.
 #include "guest/state.h"
 
 const struct engine_kind *const engine_guest_gpu = NULL;

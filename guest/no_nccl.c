@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The library has no NCCL: a guest brings its own process group, and perhaps another version of
-// NCCL.
+// Replaces transport/nccl.c: a guest has a process group of its own, possibly with another version
+// of NCCL.
 #include "transport/nccl.h"
 
 enum status transport_nccl_create(struct transport *control, cudaStream_t stream,

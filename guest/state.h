@@ -9,9 +9,9 @@
 struct cpattn_guest_job {
     const struct job *j;        // a case of attention; NULL: another kind
     const struct plan_run *run; // a job of another kind
-    struct engine *engine;      // engine with the device
+    struct engine *engine;      // the own engine, which has the device
     const struct cpattn_guest_place *place;
-    // Of either.
+    // Of both.
     uint64_t number;
     struct transport *control;
     struct progress *progress;
@@ -20,7 +20,7 @@ struct cpattn_guest_job {
 
     bool has_lse, unsupported;
     int with_lse;                   // number of ranks with LSE, after all have returned
-    uint64_t start_ns, backward_ns; // of a call; backward_ns 0: not marked
+    uint64_t start_ns, backward_ns; // of one call; backward_ns 0: not marked
     char text[ERROR_TEXT_MAX];
 };
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From bytes to the tree: libyaml's events, one after the other, with a stack of open lists and
-// maps.
+// Builds the tree from libyaml's events. A stack holds the lists and maps that have not ended.
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -54,9 +53,9 @@ void yaml_destroy(struct yaml *yaml)
 
 struct reader {
     struct yaml *yaml;
-    struct yaml_node *open[YAML_DEPTH_MAX]; // lists and maps that have not ended
+    struct yaml_node *open[YAML_DEPTH_MAX]; // the stack, outermost first
     int depth;
-    const char *key; // of the value that comes next in the innermost map; NULL: the key comes next
+    const char *key; // of the next value in the innermost map; NULL: a key comes next
     yaml_mark_t key_mark;
     int documents;
     struct error *error;
@@ -90,7 +89,7 @@ static enum status copy_text(struct reader *r, const yaml_event_t *event, const 
     return STATUS_OK;
 }
 
-// Takes a scalar as the key of the innermost map's next value.
+// Stores a scalar as the key of the next value in the innermost map.
 static enum status read_key(struct reader *r, const yaml_event_t *event)
 {
     const struct yaml_node *map = r->open[r->depth - 1];
@@ -203,7 +202,7 @@ static enum status read_event(struct reader *r, const yaml_event_t *event)
     }
 }
 
-// Where a byte lies, for errors of the character decoder, which have no mark.
+// Line and column of a byte. Errors of the character decoder have an offset instead of a mark.
 static yaml_mark_t mark_of_byte(const char *text, size_t size, size_t offset)
 {
     yaml_mark_t mark = {0};
@@ -305,7 +304,8 @@ static enum status file_error(const char *path, int number, struct error *error)
     return error_set(error, status, "%s: cannot be read: %s", path, strerror(number));
 }
 
-// Reads what fits and one byte more, so that the caller sees that it did not. 0 or an errno.
+// Reads up to `size` bytes. Returns 0 or an errno. A caller that passes one byte more than it
+// accepts notices a file that is too large.
 static int read_all(int fd, char *buffer, size_t size, size_t *used)
 {
     *used = 0;

@@ -5,7 +5,7 @@
 
 #include "yaml/yaml.h"
 
-struct yaml_block; // of memory: nodes and texts go in one after the other
+struct yaml_block; // a block of memory for nodes and texts
 
 struct yaml {
     char *name;
@@ -19,8 +19,8 @@ struct yaml_node {
     const struct yaml_node *parent; // NULL: the root
     struct yaml_node *first, *last; // children
     struct yaml_node *next;         // sibling
-    const char *key;                // NULL: the root, an item of a list
-    const char *text;               // scalar
+    const char *key;                // NULL: the root or an item of a list
+    const char *text;               // of a scalar
     enum yaml_kind kind;
     uint32_t key_hash;
     int line, column, key_line, key_column;
@@ -30,8 +30,8 @@ struct yaml_node {
 
 uint32_t yaml_hash(const char *key);
 
-// Nothing of the file that stands in a message is to be obeyed by the terminal that shows it.
-// Takes NULL.
+// Replaces control characters in a message by '?', so that text from the file gives a terminal no
+// commands. Accepts NULL.
 void yaml_disarm(struct error *error);
 
 #endif

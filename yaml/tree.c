@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tree, its messages and its typed values.
+// Access to the tree, messages and typed values.
 #include "yaml/yaml.h"
 
 #include <ctype.h>
@@ -81,7 +81,7 @@ const struct yaml_node *yaml_find(const struct yaml_node *map, const char *key)
 
 // ---- messages ---------------------------------------------------------------------------------
 
-// Control characters: those of ASCII, and U+0080 to U+009F as UTF-8 has them in two bytes.
+// True for U+0080 to U+009F, the control characters that have two bytes in UTF-8.
 static bool is_wide_control(const char *c)
 {
     return (unsigned char)c[0] == 0xc2 && (c[1] & 0xe0) == 0x80;
@@ -100,7 +100,8 @@ void yaml_disarm(struct error *error)
     }
 }
 
-// What a terminal would obey, or XML does not take. Line feeds and tabs are harmless.
+// True if the text contains a control character other than line feed and tab. Terminals interpret
+// these, and XML does not permit them.
 static bool is_armed(const char *text)
 {
     for (const char *c = text; *c; c++)
@@ -239,8 +240,8 @@ enum status yaml_duration(const struct yaml_node *node, uint64_t min_ns, uint64_
     return STATUS_OK;
 }
 
-// "a, b or c" of a list that ends with NULL; `last` goes before the last one. What does not fit is
-// "...".
+// Writes "a, b or c" from a list that ends with NULL; `last` separates the last two. Names that do
+// not fit are replaced by "...".
 static void enumerate(const char *const *names, const char *last, char *text, size_t size)
 {
     static const char more[] = ", ...";

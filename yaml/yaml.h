@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// A YAML file as a read-only tree whose every node knows its place, with typed lookups that say
-// what is wrong as "FILE:LINE:COLUMN: key 'x': value 'y': expected ...". The one place that knows
-// libyaml.
+// A YAML file as a read-only tree. Each node has its line and column. Typed lookups report errors
+// as "FILE:LINE:COLUMN: key 'x': value 'y': expected ...". Only this folder uses libyaml.
 //
-// Taken: one document of scalars, lists and maps with scalar keys. Refused, with place and reason:
-// aliases, tags, a second document, duplicate keys, and whatever exceeds the bounds below.
+// Accepted: one document of scalars, lists and maps with scalar keys. Refused, with place and
+// reason: aliases, tags, a second document, duplicate keys, and files that exceed the bounds below.
 //
 // A loaded tree never changes and may be read by several threads. Nodes and their texts belong to
 // the tree and live until yaml_destroy().
@@ -17,11 +16,11 @@
 
 #include "common/status.h"
 
-// A matrix of 1000 models is 100 KiB; nobody writes deeper than 6 levels by hand.
+// For comparison: a matrix file of 1000 models has 100 KiB and 6 levels.
 #define YAML_FILE_BYTES_MAX  (1024 * 1024)
 #define YAML_DEPTH_MAX       32
 #define YAML_NODES_MAX       100000
-// Bounds the search for duplicate keys, which is quadratic in the entries of a map.
+// Limits the search for duplicate keys, whose time is quadratic in the entries of a map.
 #define YAML_MAP_ENTRIES_MAX 4096
 
 struct yaml;
@@ -29,11 +28,11 @@ struct yaml_node;
 
 enum yaml_kind { YAML_SCALAR = 1, YAML_LIST, YAML_MAP };
 
-// Reads a file. NOT_FOUND and PERMISSION_DENIED as the system says it; INVALID_ARGUMENT for content
-// that is refused; RESOURCE_EXHAUSTED when memory is short. *yaml is the caller's: yaml_destroy().
+// Reads a file. NOT_FOUND and PERMISSION_DENIED: errors of the system; INVALID_ARGUMENT: refused
+// content; RESOURCE_EXHAUSTED: memory is short. The caller frees *yaml with yaml_destroy().
 enum status yaml_load_file(const char *path, struct yaml **yaml, struct error *error) MUST_CHECK;
 
-// The same of a text in memory; `name` takes the file's place in messages. Both are copied.
+// Reads a text in memory; messages contain `name` in place of the file. Both are copied.
 enum status yaml_load_text(const char *name, const char *text, size_t size, struct yaml **yaml,
                            struct error *error) MUST_CHECK;
 void yaml_destroy(struct yaml *yaml);
@@ -47,30 +46,30 @@ enum yaml_kind yaml_kind(const struct yaml_node *node);
 int yaml_line(const struct yaml_node *node);   // from 1
 int yaml_column(const struct yaml_node *node); // from 1, in characters
 
-// A scalar's text without its quotes, "" for an empty one; NULL for a list or a map.
+// The text of a scalar without quotes, "" for an empty one; NULL for a list or a map.
 const char *yaml_text(const struct yaml_node *node);
 
-// Items of a list, values of a map, in the order of the file; NULL at the end and for a scalar.
+// The items of a list or the values of a map, in the order of the file; NULL at the end and for a
+// scalar.
 //     for (const struct yaml_node *n = yaml_first(map); n; n = yaml_next(n)) ... yaml_key(n) ...
 const struct yaml_node *yaml_first(const struct yaml_node *node);
 const struct yaml_node *yaml_next(const struct yaml_node *node);
 int yaml_count(const struct yaml_node *node);
 
-// The key under which a value stands in its map; NULL for the root and for an item of a list.
+// The key of a value in its map; NULL for the root and for an item of a list.
 const char *yaml_key(const struct yaml_node *node);
 
-// The value of a key; NULL where the map has none, or where `map` is no map.
+// The value of a key; NULL if the map does not have the key, or if `map` is not a map.
 const struct yaml_node *yaml_find(const struct yaml_node *map, const char *key);
 
 // ---- messages ---------------------------------------------------------------------------------
-// Both kinds return INVALID_ARGUMENT. Characters of the file that a terminal could obey come out as
-// '?'.
+// These functions return INVALID_ARGUMENT. Control characters from the file are replaced by '?'.
 
-// "FILE:LINE:COLUMN: ..." of the node.
+// "FILE:LINE:COLUMN: ..." with the place of the node.
 enum status yaml_error(const struct yaml_node *node, struct error *error, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-// The same of the node's key, where it has one.
+// The same with the place of the node's key, if it has one.
 enum status yaml_error_key(const struct yaml_node *node, struct error *error, const char *format,
                            ...) __attribute__((format(printf, 3, 4)));
 
@@ -79,7 +78,8 @@ enum status yaml_expected(const struct yaml_node *node, struct error *error, con
                           ...) __attribute__((format(printf, 3, 4)));
 
 // ---- typed values -----------------------------------------------------------------------------
-// INVALID_ARGUMENT with yaml_expected()'s sentence for another kind or a value outside [min, max].
+// INVALID_ARGUMENT with the sentence of yaml_expected() if the node has another kind, or if the
+// value is outside [min, max].
 
 enum status yaml_is(const struct yaml_node *node, enum yaml_kind kind,
                     struct error *error) MUST_CHECK;
@@ -91,12 +91,12 @@ enum status yaml_bool(const struct yaml_node *node, bool *value, struct error *e
 enum status yaml_duration(const struct yaml_node *node, uint64_t min_ns, uint64_t max_ns,
                           uint64_t *ns, struct error *error) MUST_CHECK; // common/duration.h
 
-// One of `names` (ends with NULL); *index is its place there.
+// One of `names`, a list that ends with NULL; *index is its index there.
 enum status yaml_choice(const struct yaml_node *node, const char *const *names, int *index,
                         struct error *error) MUST_CHECK;
 
-// Lookups: as above of a key's value. A key that is absent is OK and leaves the output untouched,
-// so that the caller puts the default there first.
+// The same for the value of a key. If the map does not have the key, the output stays unchanged and
+// the result is OK; the caller stores the default there first.
 enum status yaml_get(const struct yaml_node *map, const char *key, enum yaml_kind kind,
                      const struct yaml_node **node, struct error *error) MUST_CHECK;
 enum status yaml_get_text(const struct yaml_node *map, const char *key, const char **text,
@@ -112,12 +112,12 @@ enum status yaml_get_duration(const struct yaml_node *map, const char *key, uint
 enum status yaml_get_choice(const struct yaml_node *map, const char *key, const char *const *names,
                             int *index, struct error *error) MUST_CHECK;
 
-// The value of a key that has to be there; the message names the key and the place of the map.
+// The value of a required key; the message names the key and the place of the map.
 enum status yaml_require(const struct yaml_node *map, const char *key,
                          const struct yaml_node **node, struct error *error) MUST_CHECK;
 
-// Refuses the first key of a map that is not among `names` (ends with NULL), with the nearest of
-// them.
+// Refuses the first key of a map that is not in `names`, a list that ends with NULL. The message
+// names the most similar of them.
 enum status yaml_check_keys(const struct yaml_node *map, const char *const *names,
                             struct error *error) MUST_CHECK;
 

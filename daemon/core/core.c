@@ -193,8 +193,8 @@ static enum status core_refuse_load(const struct core *core, const struct core_r
     if (users_jobs(&core->users, request->user) >= core->config.user_queue_max)
         return error_set(
             error, STATUS_RESOURCE_EXHAUSTED,
-            "this user's share of the queue is used up: at most %d request%s of one user "
-            "may wait or run",
+            "the limit is %d request%s of this user, waiting or running: one user's share of "
+            "the queue",
             core->config.user_queue_max, plural(core->config.user_queue_max));
     return STATUS_OK;
 }
