@@ -1,47 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
-// Names the mistake behind a wrong layer. Each known mistake is computed for some tokens or
-// features; the one nearest to the delivered results is reported.
+// Names the mistake behind a wrong layer. Each known mistake is computed for some elements; the one
+// nearest to the delivered results is reported.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "judge/linear.h"
+#include "judge/linear_mistaken.h"
 #include "judge/linear_view.h"
 
-#define SOME_MAX     32  // tokens or features
-#define SOME_MIN     4   // of a large layer
-#define WORK_MAX     3e9 // FLOPs of one mistake
-#define PAIRS_MAX    8   // ranks of which all pairs are tried
-#define SINGLES_MAX  16
 #define EXPLAINS_MIN 0.9
 
 struct search {
     const struct linear *l;
-    struct linear_view view;
-    struct triple right; // of the tensor
-    double *got;         // as right.value
+    int rank;
+    enum linear_tensor tensor;
+    struct linear_sample *sample;
+    int64_t count;
+    double *got, *right, *wrong; // [count]
     double error2;
     int broken; // rules
     struct linear_twist best;
     double explained, factor;
-    struct error *error;
 };
-
-static enum status compute(const struct search *s, struct linear_twist twist, struct triple *tensor)
-{
-    struct triple out[LINEAR_TENSORS];
-    enum status status =
-        linear_view_is_sum(s->l, s->view.tensor)
-            ? linear_sums(s->l, s->view.some, twist, out, s->error)
-            : linear_shares(s->l, s->view.rank, s->view.some, twist, out, s->error);
-    if (status != STATUS_OK)
-        return status;
-    *tensor = out[s->view.tensor];
-    out[s->view.tensor] = (struct triple){0};
-    linear_free(out);
-    return STATUS_OK;
-}
 
 // ---- single mistakes ----
 
@@ -81,7 +63,7 @@ static bool fits(const struct linear *l, struct linear_twist t)
 // both.
 static bool concerns(const struct search *s, enum linear_mistake mistake)
 {
-    bool sum = linear_view_is_sum(s->l, s->view.tensor);
+    bool sum = linear_view_is_sum(s->l, s->tensor);
     switch (mistake) {
     case MISTAKE_BIAS_OF_ALL:
     case MISTAKE_RANK_MISSING:
@@ -98,61 +80,59 @@ static bool concerns(const struct search *s, enum linear_mistake mistake)
     }
 }
 
-static enum status mistake_try(struct search *s, struct linear_twist twist)
+// Whether a rank may have another's features in place of its own.
+static bool has_features_like(const struct search *s, int other)
 {
-    struct triple wrong = {0};
+    struct linear_sizes sizes = linear_sizes(s->l);
+    int ranks = s->l->world_size;
+    return other != s->rank &&
+           share_count(sizes.middle, other, ranks) == share_count(sizes.middle, s->rank, ranks);
+}
+
+static void mistake_try(struct search *s, struct linear_twist twist)
+{
     double left2 = 0;
     if (!fits(s->l, twist) || !concerns(s, twist.mistake))
-        return STATUS_OK;
-    struct linear_sizes sizes = linear_sizes(s->l);
-    if (twist.mistake == MISTAKE_OTHER_SHARD &&
-        (twist.a == s->view.rank ||
-         linear_share(sizes.middle, twist.a, s->l->world_size).count !=
-             linear_share(sizes.middle, s->view.rank, s->l->world_size).count))
-        return STATUS_OK;
-    enum status status = compute(s, twist, &wrong);
-    for (int64_t i = 0; i < wrong.rows * wrong.columns && status == STATUS_OK; i++)
-        left2 += (s->got[i] - wrong.value[i]) * (s->got[i] - wrong.value[i]);
-    free(wrong.value);
+        return;
+    if (twist.mistake == MISTAKE_OTHER_SHARD && !has_features_like(s, twist.a))
+        return;
+    linear_mistaken_compute(s->sample, twist, s->wrong);
+    for (int64_t i = 0; i < s->count; i++)
+        left2 += (s->got[i] - s->wrong[i]) * (s->got[i] - s->wrong[i]);
     double explained = 1 - left2 / s->error2;
-    if (status == STATUS_OK && explained > s->explained) {
+    if (explained > s->explained) {
         s->best = twist;
         s->explained = explained;
     }
-    return status;
 }
 
-static enum status mistakes_try(struct search *s)
+static void mistakes_try(struct search *s)
 {
     int ranks = s->l->world_size;
-    enum status status = STATUS_OK;
     for (int m = MISTAKE_BIAS_OF_ALL; m < LINEAR_MISTAKES; m++) {
         bool pair = m == MISTAKE_SHARDS_SWAPPED || m == MISTAKE_TOKENS_X ||
                     m == MISTAKE_TOKENS_DY || m == MISTAKE_TOKENS_BOTH;
         bool single = m == MISTAKE_RANK_MISSING || m == MISTAKE_RANK_TWICE ||
                       m == MISTAKE_RANK_ALONE || m == MISTAKE_OTHER_SHARD ||
                       m == MISTAKE_TOKENS_MISSING || m == MISTAKE_TOKENS_OF_ONE;
-        int firsts = pair ? PAIRS_MAX : single ? SINGLES_MAX : 1;
+        int firsts = pair ? SAMPLE_PAIRS : single ? SAMPLE_OTHERS : 1;
         for (int a = 0; a < firsts && a < ranks; a++)
-            for (int b = pair ? a + 1 : 0; b < (pair ? PAIRS_MAX : 1) && b < ranks; b++)
-                if (status == STATUS_OK)
-                    status = mistake_try(s, (struct linear_twist){(enum linear_mistake)m, a, b});
+            for (int b = pair ? a + 1 : 0; b < (pair ? SAMPLE_PAIRS : 1) && b < ranks; b++)
+                mistake_try(s, (struct linear_twist){(enum linear_mistake)m, a, b});
     }
-    return status;
 }
 
 // A constant factor, if it explains more than any mistake.
 static void factor_try(struct search *s)
 {
     double along = 0, right2 = 0, left2 = 0;
-    int64_t count = s->right.rows * s->right.columns;
-    for (int64_t i = 0; i < count; i++) {
-        along += s->got[i] * s->right.value[i];
-        right2 += s->right.value[i] * s->right.value[i];
+    for (int64_t i = 0; i < s->count; i++) {
+        along += s->got[i] * s->right[i];
+        right2 += s->right[i] * s->right[i];
     }
     double factor = right2 > 0 ? along / right2 : 1;
-    for (int64_t i = 0; i < count; i++)
-        left2 += pow(s->got[i] - factor * s->right.value[i], 2);
+    for (int64_t i = 0; i < s->count; i++)
+        left2 += pow(s->got[i] - factor * s->right[i], 2);
     double explained = 1 - left2 / s->error2;
     if (explained <= s->explained + 1e-3)
         return;
@@ -207,7 +187,7 @@ static void tell_part(const struct search *s, const char *name, char text[DIAGNO
 
 static void tell(const struct search *s, char text[DIAGNOSIS_TEXT_MAX])
 {
-    const char *name = linear_tensor_name(s->l, s->view.tensor);
+    const char *name = linear_tensor_name(s->l, s->tensor);
     const char *x = linear_tensor_name(s->l, LINEAR_X), *dy = linear_tensor_name(s->l, LINEAR_DY);
     int a = s->best.a, b = s->best.b;
     switch (s->best.mistake) {
@@ -276,54 +256,25 @@ static void tell(const struct search *s, char text[DIAGNOSIS_TEXT_MAX])
 
 // ---- the search ----
 
-// Drawing an element takes the time of so many FLOPs.
-#define DRAW_WORK 30
-
-// FLOPs of one mistake for `count` tokens or features.
-static double work_of(const struct search *s, int64_t count)
+static void search(struct search *s, const void *data, char text[DIAGNOSIS_TEXT_MAX])
 {
-    struct linear_sizes z = linear_sizes(s->l);
-    double wide = (double)(z.in * z.gates + z.out), tokens = (double)s->l->tokens;
-    if (linear_view_is_sum(s->l, s->view.tensor))
-        return (8 * (double)count + DRAW_WORK) * (double)z.middle * wide;
-    return 8 * (double)count * tokens * wide + DRAW_WORK * tokens * (double)(z.in + z.out);
-}
-
-// As many tokens or features as WORK_MAX allows; none where it does not allow the least.
-static int64_t count_of(const struct search *s, int64_t length)
-{
-    int64_t count = length < SOME_MAX ? length : SOME_MAX;
-    while (count > SOME_MIN && work_of(s, count) > WORK_MAX)
-        count /= 2;
-    return work_of(s, count) > WORK_MAX ? 0 : count;
-}
-
-static enum status search(struct search *s, char text[DIAGNOSIS_TEXT_MAX])
-{
-    enum status status = compute(s, (struct linear_twist){0}, &s->right);
-    int64_t count = status == STATUS_OK ? s->right.rows * s->right.columns : 0;
-    s->got = calloc((size_t)count + 1, sizeof(double));
-    if (status != STATUS_OK || !s->got || count == 0)
-        return status;
-    for (int64_t row = 0; row < s->right.rows; row++)
-        linear_view_read(&s->view, row, s->right.columns, s->got + row * s->right.columns);
-    for (int64_t i = 0; i < count; i++)
-        s->error2 += pow(s->got[i] - s->right.value[i], 2);
+    linear_sample_read(s->sample, data, s->got);
+    linear_mistaken_compute(s->sample, (struct linear_twist){0}, s->right);
+    for (int64_t i = 0; i < s->count; i++)
+        s->error2 += pow(s->got[i] - s->right[i], 2);
     if (!isfinite(s->error2)) {
         snprintf(text, DIAGNOSIS_TEXT_MAX, "%s has values that are not finite",
-                 linear_tensor_name(s->l, s->view.tensor));
+                 linear_tensor_name(s->l, s->tensor));
         s->explained = 1;
-        return STATUS_OK;
+        return;
     }
     if (s->error2 == 0)
-        return STATUS_OK;
-    status = mistakes_try(s);
-    if (status == STATUS_OK)
-        factor_try(s);
+        return;
+    mistakes_try(s);
+    factor_try(s);
     gelu_try(s);
-    if (status == STATUS_OK && s->explained >= EXPLAINS_MIN)
+    if (s->explained >= EXPLAINS_MIN)
         tell(s, text);
-    return status;
 }
 
 enum status linear_diagnose(const struct linear *l, int rank,
@@ -332,7 +283,6 @@ enum status linear_diagnose(const struct linear *l, int rank,
                             char text[DIAGNOSIS_TEXT_MAX], double *explained,
                             enum linear_tensor *tensor, struct error *error)
 {
-    struct search s = {.l = l, .error = error};
     int t = LINEAR_Y;
     text[0] = '\0';
     while (t < LINEAR_TENSORS && figures[t].broken == 0)
@@ -340,19 +290,19 @@ enum status linear_diagnose(const struct linear *l, int rank,
     *tensor = (enum linear_tensor)t;
     if (t == LINEAR_TENSORS)
         return STATUS_OK;
-    s.broken = figures[t].broken;
-    struct linear_share held = linear_view_tokens(l, rank);
-    struct linear_some some = {held.first, held.count, 0};
-    if (!linear_view_is_sum(l, *tensor))
-        some = (struct linear_some){
-            0, linear_share(linear_sizes(l).middle, rank, l->world_size).count, 0};
-    s.view = (struct linear_view){l, rank, *tensor, some, tensors[t]};
-    s.view.some.count = count_of(&s, some.length);
-    enum status status = STATUS_OK;
-    if (s.view.some.count > 0)
-        status = search(&s, text);
+    struct search s = {.l = l, .rank = rank, .tensor = *tensor, .broken = figures[t].broken};
+    enum status status = linear_sample_create(l, rank, *tensor, &s.sample, error);
+    s.count = s.sample ? linear_sample_count(s.sample) : 0;
+    s.got = s.count > 0 ? malloc(3 * (size_t)s.count * sizeof(double)) : NULL;
+    if (s.got) {
+        s.right = s.got + s.count;
+        s.wrong = s.right + s.count;
+        search(&s, tensors[t], text);
+    } else if (s.count > 0) {
+        status = error_set(error, STATUS_RESOURCE_EXHAUSTED, "no memory to diagnose a layer");
+    }
     *explained = text[0] ? s.explained : 0;
-    free(s.right.value);
+    linear_sample_destroy(s.sample);
     free(s.got);
     return status;
 }

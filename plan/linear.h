@@ -101,6 +101,9 @@ double linear_flops(const struct linear *l, int rank);
 int64_t linear_judged_tokens(const struct linear *l, int64_t held);
 int64_t linear_judged_features(const struct linear *l, int64_t held);
 
+// Numbers in fp64 that a diagnosis has at most.
+#define LINEAR_SAMPLE_MAX 30000000
+
 // As job_kind.memory: tensors, the plan's scratch, that of products, and the judge.
 enum status linear_memory(const struct linear *l, int64_t *rank_bytes,
                           struct error *error) MUST_CHECK;

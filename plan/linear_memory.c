@@ -61,8 +61,12 @@ static int64_t judge_bytes(const struct linear *l)
     int64_t own = linear_share(s.middle, 0, l->world_size).count, wide = s.in * s.gates + s.out;
     int64_t tokens = linear_judged_tokens(l, l->tokens), features = linear_judged_features(l, own);
     int64_t block = least(BLOCK_TOKENS, l->tokens) + 2 * least(BLOCK_WEIGHTS, own);
-    return RESULT_BYTES * (tokens * (s.in + s.out) + (features + 1) * (wide + l->tokens)) +
-           BETWEEN_BYTES * least(BETWEEN_MAX, l->tokens * own) + 4 * 8 * block * wide;
+    int64_t results =
+        RESULT_BYTES * (tokens * (s.in + s.out) + (features + 1) * (wide + l->tokens)) +
+        BETWEEN_BYTES * least(BETWEEN_MAX, l->tokens * own);
+    int64_t diagnosis = 8 * least(LINEAR_SAMPLE_MAX, (l->tokens + BLOCK_WEIGHTS) * (s.gates + 2) *
+                                                         (s.middle + 2 * BLOCK_WEIGHTS));
+    return (results > diagnosis ? results : diagnosis) + 4 * 8 * block * wide;
 }
 
 // On the host the matrices of a product in a 16-bit type are widened to fp32.
