@@ -168,22 +168,19 @@ static bool has_rival(const struct linear *l)
     return l->layer == LINEAR_MLP && l->activation != ACTIVATION_SWIGLU;
 }
 
-typedef enum status compute_fn(const struct job *j, struct linear_some some,
-                               struct linear_twist twist, struct triple out[LINEAR_TENSORS],
-                               struct error *error);
+typedef enum status compute_fn(const struct job *j, struct linear_some some, bool rival,
+                               struct triple out[LINEAR_TENSORS], struct error *error);
 
-static enum status compute_sums(const struct job *j, struct linear_some some,
-                                struct linear_twist twist, struct triple out[LINEAR_TENSORS],
-                                struct error *error)
+static enum status compute_sums(const struct job *j, struct linear_some some, bool rival,
+                                struct triple out[LINEAR_TENSORS], struct error *error)
 {
-    return j->tools->sums(j->queue, j->l, some, twist, out, error);
+    return j->tools->sums(j->queue, j->l, some, rival, out, error);
 }
 
-static enum status compute_shares(const struct job *j, struct linear_some some,
-                                  struct linear_twist twist, struct triple out[LINEAR_TENSORS],
-                                  struct error *error)
+static enum status compute_shares(const struct job *j, struct linear_some some, bool rival,
+                                  struct triple out[LINEAR_TENSORS], struct error *error)
 {
-    return j->tools->shares(j->queue, j->l, j->rank, some, twist, out, error);
+    return j->tools->shares(j->queue, j->l, j->rank, some, rival, out, error);
 }
 
 static enum status result_judge(const struct job *j, const struct linear_view *view,
@@ -204,11 +201,10 @@ static enum status half_judge(const struct job *j, struct linear_some some, comp
                               struct error *error)
 {
     struct triple right[LINEAR_TENSORS] = {0}, rival[LINEAR_TENSORS] = {0};
-    struct linear_twist none = {0}, other = {.mistake = MISTAKE_OTHER_GELU};
     bool sum = compute == compute_sums;
-    enum status status = compute(j, some, none, right, error);
+    enum status status = compute(j, some, false, right, error);
     if (status == STATUS_OK && has_rival(j->l))
-        status = compute(j, some, other, rival, error);
+        status = compute(j, some, true, rival, error);
     for (int t = LINEAR_Y; t < LINEAR_TENSORS && status == STATUS_OK; t++) {
         struct linear_view view = {j->l, j->rank, (enum linear_tensor)t, some, j->tensors[t]};
         if (right[t].rows * right[t].columns > 0 && j->tensors[t] &&
@@ -257,19 +253,18 @@ static enum status host_fill(void *queue, const struct linear *l, int rank,
 }
 
 static enum status host_sums(void *queue, const struct linear *l, struct linear_some tokens,
-                             struct linear_twist twist, struct triple out[LINEAR_TENSORS],
-                             struct error *error)
+                             bool rival, struct triple out[LINEAR_TENSORS], struct error *error)
 {
     (void)queue;
-    return linear_sums(l, tokens, twist, out, error);
+    return linear_sums(l, tokens, rival, out, error);
 }
 
 static enum status host_shares(void *queue, const struct linear *l, int rank,
-                               struct linear_some features, struct linear_twist twist,
+                               struct linear_some features, bool rival,
                                struct triple out[LINEAR_TENSORS], struct error *error)
 {
     (void)queue;
-    return linear_shares(l, rank, features, twist, out, error);
+    return linear_shares(l, rank, features, rival, out, error);
 }
 
 static enum status host_read(void *queue, const struct linear_view *v, int64_t rows,

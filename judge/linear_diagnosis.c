@@ -115,7 +115,10 @@ static void mistakes_try(struct search *s)
         bool single = m == MISTAKE_RANK_MISSING || m == MISTAKE_RANK_TWICE ||
                       m == MISTAKE_RANK_ALONE || m == MISTAKE_OTHER_SHARD ||
                       m == MISTAKE_TOKENS_MISSING || m == MISTAKE_TOKENS_OF_ONE;
-        int firsts = pair ? SAMPLE_PAIRS : single ? SAMPLE_OTHERS : 1;
+        int firsts = pair                       ? SAMPLE_PAIRS
+                     : m == MISTAKE_OTHER_SHARD ? SAMPLE_OTHERS
+                     : single                   ? ranks
+                                                : 1;
         for (int a = 0; a < firsts && a < ranks; a++)
             for (int b = pair ? a + 1 : 0; b < (pair ? SAMPLE_PAIRS : 1) && b < ranks; b++)
                 mistake_try(s, (struct linear_twist){(enum linear_mistake)m, a, b});

@@ -40,7 +40,7 @@ void product_add(struct reference *r, const struct factors *f, int64_t b_count, 
     if (a_count == 0 || to->rows * to->columns == 0 || b_count == 0)
         return;
     multiply(f, f->a->value, f->b, to, to->value);
-    double *sizes = r->plain ? NULL : terms_room(r, a_count + b_count);
+    double *sizes = r->rival ? NULL : terms_room(r, a_count + b_count);
     if (!sizes)
         return;
     multiply(f, f->a->twin, f->b, to, to->twin);
@@ -91,36 +91,9 @@ void middle_resize(struct middle *m, int gates, int64_t tokens, int64_t features
     }
 }
 
-// The token that a twist reads in place of another.
-static int64_t token_read(const struct reference *r, enum linear_tensor tensor, int64_t token)
-{
-    const struct linear *l = r->l;
-    enum linear_mistake mistake = r->twist.mistake;
-    bool moves = mistake == MISTAKE_TOKENS_BOTH ||
-                 mistake == (tensor == LINEAR_X ? MISTAKE_TOKENS_X : MISTAKE_TOKENS_DY);
-    for (int side = 0; side < 2 && moves; side++) {
-        int from = side ? r->twist.b : r->twist.a, to = side ? r->twist.a : r->twist.b;
-        int64_t at = token - share_first(l->tokens, from, l->world_size);
-        if (at >= 0 && at < share_count(l->tokens, from, l->world_size) &&
-            at < share_count(l->tokens, to, l->world_size))
-            return share_first(l->tokens, to, l->world_size) + at;
-    }
-    return token;
-}
-
 struct owned owned_by(const struct reference *r, int rank, const struct linear_some *some)
 {
-    const struct linear_twist *t = &r->twist;
-    int other = rank;
-    if (t->mistake == MISTAKE_SHARDS_SWAPPED)
-        other = rank == t->a ? t->b : rank == t->b ? t->a : rank;
-    int own = t->mistake == MISTAKE_OTHER_SHARD ? t->a : rank;
-    if (t->mistake == MISTAKE_OTHER_SHARD)
-        other = t->a;
-    int64_t middle = r->sizes.middle;
-    return (struct owned){.first1 = share_first(middle, own, r->l->world_size),
-                          .first2 = share_first(middle, other, r->l->world_size),
-                          .some = some};
+    return (struct owned){share_first(r->sizes.middle, rank, r->l->world_size), some};
 }
 
 // Elements [features] of a row, for features that may have gaps.
@@ -137,14 +110,14 @@ void middle_draw_weights(const struct reference *r, struct middle *m, struct own
 {
     const struct linear_sizes *s = &r->sizes;
     for (int gate = 0; gate < s->gates && s->in > 0; gate++) {
-        int64_t first = gate * s->middle + owned.first1, row = gate * m->features;
+        int64_t first = gate * s->middle + owned.first, row = gate * m->features;
         for (int64_t i = 0; i < m->features; i++)
             linear_draw(r->l, LINEAR_W1, first + linear_some_at(*owned.some, i), 0, s->in,
                         m->w1 + (row + i) * s->in);
         draw_features(r->l, LINEAR_B1, 0, first, owned.some, m->b1 + row);
     }
     for (int64_t row = 0; row < s->out; row++)
-        draw_features(r->l, LINEAR_W2, row, owned.first2, owned.some, m->w2 + row * m->features);
+        draw_features(r->l, LINEAR_W2, row, owned.first, owned.some, m->w2 + row * m->features);
 }
 
 // ---- activations ----
@@ -152,7 +125,7 @@ void middle_draw_weights(const struct reference *r, struct middle *m, struct own
 static enum activation activation_of(const struct reference *r)
 {
     enum activation it = r->l->activation;
-    if (r->twist.mistake == MISTAKE_OTHER_GELU)
+    if (r->rival)
         return it == ACTIVATION_GELU ? ACTIVATION_GELU_TANH : ACTIVATION_GELU;
     return it;
 }
@@ -174,18 +147,9 @@ static void activate_one(const struct reference *r, struct middle *m, int64_t i,
                          int64_t u)
 {
     const struct triple *h = &m->h;
-    enum activation it = activation_of(r), in_slope = it;
-    if (r->twist.mistake == MISTAKE_NO_ACTIVATION)
-        it = ACTIVATION_NONE;
-    if (r->twist.mistake == MISTAKE_NO_SLOPE)
-        in_slope = ACTIVATION_NONE;
-    if (r->twist.mistake == MISTAKE_GATES_SWAPPED && u != g) {
-        int64_t swap = g;
-        g = u;
-        u = swap;
-    }
+    enum activation it = activation_of(r);
     struct point value = point_activation(it, false, at(h, g));
-    struct point slope = point_activation(in_slope, true, at(h, g));
+    struct point slope = point_activation(it, true, at(h, g));
     struct point d = at(&m->da, i), up = at(h, u);
     if (u == g) {
         put(&m->a, i, value);
@@ -232,8 +196,7 @@ static void layer_first(struct reference *r, struct middle *m)
         .a = &x, .b = m->w1, .b_transposed = true, .b_columns = s->in, .sum = (double)s->in + 1};
     product_add(r, &f, m->h.columns * s->in, &m->h);
     free(zeros);
-    bool bias = r->l->bias && r->twist.mistake != MISTAKE_NO_FIRST_BIAS;
-    for (int64_t i = 0; i < m->h.rows * m->h.columns && bias; i++) {
+    for (int64_t i = 0; i < m->h.rows * m->h.columns && r->l->bias; i++) {
         double b = m->b1[i % m->h.columns];
         m->h.value[i] += b;
         m->h.twin[i] += b;
@@ -265,17 +228,15 @@ void middle_compute(struct reference *r, struct middle *m, const int64_t *tokens
     const struct linear *l = r->l;
     const struct linear_sizes *s = &r->sizes;
     for (int64_t i = 0; i < m->tokens; i++) {
-        int64_t of_x = token_read(r, LINEAR_X, tokens[i]);
-        int64_t of_dy = token_read(r, LINEAR_DY, tokens[i]);
         if (s->in > 0)
-            linear_draw(l, LINEAR_X, of_x, 0, s->in, m->x + i * s->in);
+            linear_draw(l, LINEAR_X, tokens[i], 0, s->in, m->x + i * s->in);
         else
-            draw_features(l, LINEAR_X, of_x, owned.first1, owned.some,
+            draw_features(l, LINEAR_X, tokens[i], owned.first, owned.some,
                           m->a.value + i * m->features);
         if (s->out > 0 && l->training)
-            linear_draw(l, LINEAR_DY, of_dy, 0, s->out, m->dy + i * s->out);
+            linear_draw(l, LINEAR_DY, tokens[i], 0, s->out, m->dy + i * s->out);
         else if (l->training)
-            draw_features(l, LINEAR_DY, of_dy, owned.first1, owned.some,
+            draw_features(l, LINEAR_DY, tokens[i], owned.first, owned.some,
                           m->dh.value + i * m->features);
     }
     if (s->in > 0)

@@ -5,15 +5,13 @@
 #define CPATTN_JUDGE_LINEAR_MIDDLE_H
 
 #include "judge/linear_draw.h"
-#include "judge/linear_mistake.h"
 #include "judge/linear_point.h"
 #include "judge/linear_triple.h"
 
 struct reference {
     const struct linear *l;
-    struct linear_twist twist;
     struct linear_sizes sizes;
-    bool plain;    // only values are wanted
+    bool rival;    // the other GELU, and only values
     double *terms; // room of terms_count
     int64_t terms_count;
     bool failed; // memory was short
@@ -47,7 +45,7 @@ struct middle {
 
 // The features of one rank, some of them, in the whole layer.
 struct owned {
-    int64_t first1, first2; // in w1, x and dy; in w2
+    int64_t first;
     const struct linear_some *some;
 };
 

@@ -15,18 +15,13 @@
 // ---- sums over ranks ----------------------------------------------------------------------------
 
 // Adds the part of a rank to the sum of all.
-static void part_add(const struct reference *r, int rank, struct triple *part, struct triple *sum)
+static void part_add(const struct reference *r, struct triple *part, struct triple *sum)
 {
     int ranks = r->l->world_size;
-    bool mine = r->twist.a == rank;
-    double times = r->twist.mistake == MISTAKE_RANK_MISSING && mine  ? 0
-                   : r->twist.mistake == MISTAKE_RANK_ALONE && !mine ? 0
-                   : r->twist.mistake == MISTAKE_RANK_TWICE && mine  ? 2
-                                                                     : 1;
-    if (ranks > 1 && !r->plain)
+    if (ranks > 1 && !r->rival)
         triple_round(r->l, part);
     for (int64_t i = 0; i < part->rows * part->columns; i++) {
-        sum->value[i] += times * part->value[i];
+        sum->value[i] += part->value[i];
         sum->twin[i] += part->twin[i];
         sum->bound[i] += part->bound[i] + (ranks + 1) * FP32 * fabs(part->value[i]);
     }
@@ -34,15 +29,12 @@ static void part_add(const struct reference *r, int rank, struct triple *part, s
 
 static void bias_add(const struct reference *r, struct triple *y)
 {
-    double times = r->twist.mistake == MISTAKE_NO_BIAS       ? 0
-                   : r->twist.mistake == MISTAKE_BIAS_OF_ALL ? r->l->world_size
-                                                             : 1;
     double bias;
     for (int64_t column = 0; column < y->columns && r->l->bias; column++) {
         linear_draw(r->l, LINEAR_B2, 0, column, 1, &bias);
         for (int64_t i = column; i < y->rows * y->columns; i += y->columns) {
-            y->value[i] += times * bias;
-            y->twin[i] += times * bias;
+            y->value[i] += bias;
+            y->twin[i] += bias;
             y->bound[i] += 2 * FP32 * fabs(bias);
         }
     }
@@ -72,11 +64,10 @@ static void part_compute(struct reference *r, int rank, struct middle *m, const 
     }
 }
 
-static struct reference reference_of(const struct linear *l, struct linear_twist twist)
+static struct reference reference_of(const struct linear *l, bool rival)
 {
     blas_prepare();
-    return (struct reference){
-        .l = l, .twist = twist, .sizes = linear_sizes(l), .plain = twist.mistake != MISTAKE_NONE};
+    return (struct reference){.l = l, .sizes = linear_sizes(l), .rival = rival};
 }
 
 static enum status reference_end(struct reference *r, struct triple out[LINEAR_TENSORS],
@@ -104,8 +95,8 @@ static void sums_compute(struct reference *r, struct linear_some tokens, struct 
         list[i] = linear_some_at(tokens, i);
     for (int rank = 0; rank < r->l->world_size && !r->failed; rank++) {
         part_compute(r, rank, &m, list, &y, &dx);
-        part_add(r, rank, &y, &out[LINEAR_Y]);
-        part_add(r, rank, &dx, &out[LINEAR_DX]);
+        part_add(r, &y, &out[LINEAR_Y]);
+        part_add(r, &dx, &out[LINEAR_DX]);
     }
     if (!r->failed) {
         bias_add(r, &out[LINEAR_Y]);
@@ -117,11 +108,10 @@ static void sums_compute(struct reference *r, struct linear_some tokens, struct 
     free(dx.value);
 }
 
-enum status linear_sums(const struct linear *l, struct linear_some tokens,
-                        struct linear_twist twist, struct triple out[LINEAR_TENSORS],
-                        struct error *error)
+enum status linear_sums(const struct linear *l, struct linear_some tokens, bool rival,
+                        struct triple out[LINEAR_TENSORS], struct error *error)
 {
-    struct reference r = reference_of(l, twist);
+    struct reference r = reference_of(l, rival);
     memset(out, 0, LINEAR_TENSORS * sizeof(*out));
     sums_compute(&r, tokens, out);
     return reference_end(&r, out, error);
@@ -129,16 +119,6 @@ enum status linear_sums(const struct linear *l, struct linear_some tokens,
 
 // ---- what a rank makes of its own features
 // --------------------------------------------------------
-
-static bool token_counts(const struct reference *r, int64_t token)
-{
-    const struct linear *l = r->l;
-    int64_t at = token - share_first(l->tokens, r->twist.a, l->world_size);
-    bool of_a = at >= 0 && at < share_count(l->tokens, r->twist.a, l->world_size);
-    return r->twist.mistake == MISTAKE_TOKENS_MISSING  ? !of_a
-           : r->twist.mistake == MISTAKE_TOKENS_OF_ONE ? of_a
-                                                       : true;
-}
 
 // Adds the sum over tokens of d to a bias gradient.
 static void columns_add(const struct reference *r, const struct triple *d, struct triple *to)
@@ -183,18 +163,15 @@ static void rows_copy(const struct triple *from, int64_t first, struct triple *t
 static void block_compute(struct reference *r, struct middle *m, struct owned owned, int64_t first,
                           int64_t end, struct triple *out)
 {
-    int64_t list[TOKENS_MAX], n = 0;
+    int64_t list[TOKENS_MAX], n = end - first;
     bool gradients = r->l->training;
-    for (int64_t token = first; token < end; token++)
-        if (token_counts(r, token))
-            list[n++] = token;
-    if (n == 0)
-        return;
+    for (int64_t i = 0; i < n; i++)
+        list[i] = first + i;
     middle_resize(m, r->sizes.gates, n, owned.some->count);
     middle_compute(r, m, list, owned);
-    if (r->l->layer == LINEAR_COLUMN && n == end - first)
+    if (r->l->layer == LINEAR_COLUMN)
         rows_copy(&m->h, first, &out[LINEAR_Y]);
-    if (r->l->layer == LINEAR_ROW && gradients && n == end - first)
+    if (r->l->layer == LINEAR_ROW && gradients)
         rows_copy(&m->da, first, &out[LINEAR_DX]);
     if (gradients)
         gradients_add(r, m, out);
@@ -216,11 +193,10 @@ static bool shares_take(const struct reference *r, int64_t features, struct trip
            triple_take(&out[LINEAR_DB2], 1, bias && second ? s->out : 0);
 }
 
-enum status linear_shares(const struct linear *l, int rank, struct linear_some features,
-                          struct linear_twist twist, struct triple out[LINEAR_TENSORS],
-                          struct error *error)
+enum status linear_shares(const struct linear *l, int rank, struct linear_some features, bool rival,
+                          struct triple out[LINEAR_TENSORS], struct error *error)
 {
-    struct reference r = reference_of(l, twist);
+    struct reference r = reference_of(l, rival);
     struct middle m = {0};
     struct owned owned = owned_by(&r, rank, &features);
     memset(out, 0, LINEAR_TENSORS * sizeof(*out));

@@ -49,17 +49,15 @@ void linear_view_read(const struct linear_view *v, int64_t row, int64_t columns,
 
 // What the judge does where tensors are: in the memory of the host, or of a device. `queue` is the
 // struct cuda_queue of the device; NULL on the host. Errors: RESOURCE_EXHAUSTED when memory is
-// short, and those of the device. sums() and shares() are those of judge/linear_reference.h; on a
-// device for MISTAKE_NONE and MISTAKE_OTHER_GELU alone. read() gives `rows` x `columns` elements of
-// the reference as the rank has them.
+// short, and those of the device. sums() and shares() are those of judge/linear_reference.h. read()
+// gives `rows` x `columns` elements of the reference as the rank has them.
 struct linear_tools {
     enum status (*fill)(void *queue, const struct linear *l, int rank, enum linear_tensor tensor,
                         void *data, struct error *error);
-    enum status (*sums)(void *queue, const struct linear *l, struct linear_some tokens,
-                        struct linear_twist twist, struct triple out[LINEAR_TENSORS],
-                        struct error *error);
+    enum status (*sums)(void *queue, const struct linear *l, struct linear_some tokens, bool rival,
+                        struct triple out[LINEAR_TENSORS], struct error *error);
     enum status (*shares)(void *queue, const struct linear *l, int rank,
-                          struct linear_some features, struct linear_twist twist,
+                          struct linear_some features, bool rival,
                           struct triple out[LINEAR_TENSORS], struct error *error);
     enum status (*read)(void *queue, const struct linear_view *v, int64_t rows, int64_t columns,
                         double *values, struct error *error);

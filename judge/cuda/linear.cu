@@ -194,14 +194,14 @@ static void part_compute(struct work *w, int rank, struct device_middle *m,
     }
 }
 
-static struct work work_of(void *queue, const struct linear *l, struct linear_twist twist)
+static struct work work_of(void *queue, const struct linear *l, bool rival)
 {
     struct work w;
     w.q = (struct cuda_queue *)queue;
     w.l = l;
     w.sizes = linear_sizes(l);
     w.activation = l->activation;
-    if (twist.mistake == MISTAKE_OTHER_GELU)
+    if (rival)
         w.activation = l->activation == ACTIVATION_GELU ? ACTIVATION_GELU_TANH : ACTIVATION_GELU;
     w.unit = linear_roundoff(l->dtype);
     w.least = linear_tiny(l->dtype);
@@ -235,10 +235,9 @@ static enum status results_fetch(struct work *w, const struct device_triple resu
 }
 
 static enum status device_sums(void *queue, const struct linear *l, struct linear_some tokens,
-                               struct linear_twist twist, struct triple out[LINEAR_TENSORS],
-                               struct error *error)
+                               bool rival, struct triple out[LINEAR_TENSORS], struct error *error)
 {
-    struct work w = work_of(queue, l, twist);
+    struct work w = work_of(queue, l, rival);
     struct device_triple results[LINEAR_TENSORS];
     int64_t features = share_count(w.sizes.middle, 0, l->world_size);
     int64_t most = PIECE_MAX / tokens.count, in = l->training ? w.sizes.in : 0;
@@ -349,10 +348,10 @@ static void shares_take(struct work *w, int64_t features, struct device_triple *
 }
 
 static enum status device_shares(void *queue, const struct linear *l, int rank,
-                                 struct linear_some features, struct linear_twist twist,
+                                 struct linear_some features, bool rival,
                                  struct triple out[LINEAR_TENSORS], struct error *error)
 {
-    struct work w = work_of(queue, l, twist);
+    struct work w = work_of(queue, l, rival);
     struct device_triple results[LINEAR_TENSORS];
     int64_t most = PIECE_MAX / (features.count + 1) + 1;
     most = most < TOKENS_MAX ? most : TOKENS_MAX;

@@ -77,17 +77,16 @@ static enum status layer_fill(void *queue, const struct linear *l, int rank,
 }
 
 static enum status layer_sums(void *queue, const struct linear *l, struct linear_some tokens,
-                              struct linear_twist twist, struct triple out[LINEAR_TENSORS],
-                              struct error *error)
+                              bool rival, struct triple out[LINEAR_TENSORS], struct error *error)
 {
-    return linear_tools_host.sums(queue, l, tokens, twist, out, error);
+    return linear_tools_host.sums(queue, l, tokens, rival, out, error);
 }
 
 static enum status layer_shares(void *queue, const struct linear *l, int rank,
-                                struct linear_some features, struct linear_twist twist,
+                                struct linear_some features, bool rival,
                                 struct triple out[LINEAR_TENSORS], struct error *error)
 {
-    return linear_tools_host.shares(queue, l, rank, features, twist, out, error);
+    return linear_tools_host.shares(queue, l, rank, features, rival, out, error);
 }
 
 static enum status layer_read(void *queue, const struct linear_view *v, int64_t rows,

@@ -461,22 +461,24 @@ START_TEST(wrong_results_are_diagnosed)
 }
 END_TEST
 
-// Of a layer with 11 million weights fewer tokens are looked at.
+// A row layer, and an mlp, of some 57 million weights.
 START_TEST(a_mistake_in_a_large_layer_is_named)
 {
     struct linear l = usual();
+    bool mlp = _i;
     struct figures figures[LINEAR_TENSORS];
     char text[DIAGNOSIS_TEXT_MAX];
     double explained;
     enum linear_tensor tensor;
     l.world_size = 2;
-    l.layer = LINEAR_ROW;
-    l.dtype = DTYPE_FP32;
-    l.activation = ACTIVATION_NONE;
-    l.hidden = 0;
+    l.layer = mlp ? LINEAR_MLP : LINEAR_ROW;
+    l.dtype = DTYPE_BF16;
+    l.activation = mlp ? ACTIVATION_GELU : ACTIVATION_NONE;
+    l.hidden = mlp ? 3800 : 0;
+    l.bias = true;
     l.training = false;
-    l.tokens = 32;
-    l.in_features = l.out_features = 3300;
+    l.tokens = 8;
+    l.in_features = l.out_features = 7500;
     struct scene *s = scene_create(&l);
     scene_spoil(s, WRONG_BIAS_OF_ALL);
     execute(s);
@@ -485,6 +487,30 @@ START_TEST(a_mistake_in_a_large_layer_is_named)
         linear_diagnose(&l, 1, s->tensors[1], figures, text, &explained, &tensor, &error),
         STATUS_OK);
     ck_assert_msg(strstr(text, "y has the bias 2 times"), "it is called '%s'", text);
+    scene_destroy(s);
+}
+END_TEST
+
+// Ranks behind the first are known, too.
+START_TEST(any_rank_is_named)
+{
+    struct linear l = usual();
+    struct figures figures[LINEAR_TENSORS];
+    char text[DIAGNOSIS_TEXT_MAX];
+    double explained;
+    enum linear_tensor tensor;
+    l.world_size = 20;
+    l.layer = LINEAR_ROW;
+    l.activation = ACTIVATION_NONE;
+    l.hidden = 0;
+    struct scene *s = scene_create(&l);
+    s->twice = 18;
+    execute(s);
+    ck_assert(!rank_is_right(s, 1, figures));
+    ck_assert_int_eq(
+        linear_diagnose(&l, 1, s->tensors[1], figures, text, &explained, &tensor, &error),
+        STATUS_OK);
+    ck_assert_str_eq(text, "y counts the part of rank 18 twice in the sum");
     scene_destroy(s);
 }
 END_TEST
@@ -521,7 +547,8 @@ int main(int argc, char **argv)
     tcase_add_loop_test(tcase, every_layer_is_right, LINEAR_COLUMN, LINEAR_LAYERS);
     tcase_add_test(tcase, random_jobs_are_right);
     tcase_add_loop_test(tcase, wrong_results_are_diagnosed, 0, WRONGS);
-    tcase_add_test(tcase, a_mistake_in_a_large_layer_is_named);
+    tcase_add_loop_test(tcase, a_mistake_in_a_large_layer_is_named, 0, 2);
+    tcase_add_test(tcase, any_rank_is_named);
     tcase_add_test(tcase, a_single_element_is_noticed);
     suite_add_tcase(suite, tcase);
     return runner_run(suite);
