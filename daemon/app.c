@@ -420,6 +420,7 @@ static enum status parts_create(struct app *s, int descriptors, struct error *er
                                          .requests_max = c->queue_max + REQUESTS_SPARE,
                                          .clients_max = clients,
                                          .user_clients_max = half(clients),
+                                         .client_timeout_ns = c->client_timeout_ns,
                                          .port = s->port.fd >= 0 ? &port : NULL};
     service_on_reload(s->service, reload_ordered);
     const struct server_handler handler = service_handler(s->service);

@@ -332,11 +332,11 @@ bool connection_hung_up(const struct connection *c)
     return poll(&poll_fd, 1, 0) > 0;
 }
 
-const char *connection_overdue(const struct connection *c, uint64_t now_ns)
+const char *connection_overdue(const struct connection *c, uint64_t now_ns, uint64_t limit_ns)
 {
-    if (!list_empty(&c->out) && now_ns > c->out_ns + CONNECTION_REPLY_NS)
+    if (!list_empty(&c->out) && now_ns > c->out_ns + limit_ns / 2)
         return "it does not read its replies";
-    if (c->paused || now_ns <= c->in_ns + CONNECTION_FRAME_NS)
+    if (c->paused || now_ns <= c->in_ns + limit_ns)
         return NULL;
     if (!c->greeted)
         return "it has not greeted in time";

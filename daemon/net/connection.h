@@ -16,12 +16,6 @@
 #include "daemon/net/peer.h"
 #include "daemon/net/tls.h"
 
-// Time limit of a greeting including the TLS handshake before it, and of a frame from its first to
-// its last byte.
-#define CONNECTION_FRAME_NS (UINT64_C(10) * 1000000000)
-// Time limit of a reply, from when it is the next to be written.
-#define CONNECTION_REPLY_NS (UINT64_C(5) * 1000000000)
-
 struct server;
 
 struct connection {
@@ -89,7 +83,9 @@ void connection_break(struct connection *c);
 // Asks the kernel whether the peer is gone; for connections that are not read.
 bool connection_hung_up(const struct connection *c);
 
-// Returns what the client has failed to do in time; NULL: nothing.
-const char *connection_overdue(const struct connection *c, uint64_t now_ns);
+// Returns what the client has failed to do in time; NULL: nothing. `limit_ns` is the time limit of
+// a greeting including the TLS handshake before it, and of a frame from its first to its last byte.
+// A reply has half of it from when it is the next to be written.
+const char *connection_overdue(const struct connection *c, uint64_t now_ns, uint64_t limit_ns);
 
 #endif

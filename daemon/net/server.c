@@ -48,6 +48,7 @@ struct server {
     struct tls *tls; // of the connections over a network; NULL: none
     struct subjects subjects;
     int requests_max, clients_max, user_clients_max;
+    uint64_t client_timeout_ns;
     ev_io accepting, port_accepting; // the second with fd -1 where there is no port
     ev_timer accept_again;
     ev_check round; // after all other watchers of a round of the loop
@@ -484,7 +485,7 @@ void server_tick(struct server *s, uint64_t now_ns)
             c->hung_up = true;
             connection_resume(s, c);
         }
-        const char *fault = late ? NULL : connection_overdue(c, now_ns);
+        const char *fault = late ? NULL : connection_overdue(c, now_ns, s->client_timeout_ns);
         if (connection_is_done(c, now_ns))
             fault = "it has not presented the token of this daemon";
         if (fault) {
@@ -543,6 +544,7 @@ enum status server_create(struct ev_loop *loop, const struct server_config *conf
     s->requests_max = config->requests_max;
     s->clients_max = config->clients_max;
     s->user_clients_max = config->user_clients_max;
+    s->client_timeout_ns = config->client_timeout_ns;
     s->ticked_ns = clock_now_ns();
     s->lines.lines_max = LOG_LINES_MAX;
     list_init(&s->connections);

@@ -45,6 +45,7 @@ struct server_config {
     int requests_max;               // waiting for their reply; at the bound no connection is read
     int clients_max;                // connections, 1..CLIENTS_MAX; further ones are closed at once
     int user_clients_max;           // of one user
+    uint64_t client_timeout_ns;     // as limit_ns of connection_overdue()
     const struct server_port *port; // NULL: none
 };
 
@@ -69,8 +70,8 @@ enum status server_create(struct ev_loop *loop, const struct server_config *conf
 // NULL.
 void server_destroy(struct server *server);
 
-// Sends the reply (copied) and ends the exchange. A client that does not take it within 5 s loses
-// its connection.
+// Sends the reply (copied) and ends the exchange. A client that does not take it in time
+// loses its connection.
 void server_reply(struct exchange *x, const void *data, size_t size);
 
 // Ends the exchange without a reply.

@@ -17,11 +17,12 @@
 #include "daemon/settings/values.h"
 #include "yaml/yaml.h"
 
-#define QUEUE_MAX_DEFAULT       1024
-#define IDLE_TIMEOUT_DEFAULT_NS (UINT64_C(600) * 1000000000)
+#define QUEUE_MAX_DEFAULT         1024
+#define IDLE_TIMEOUT_DEFAULT_NS   (UINT64_C(600) * 1000000000)
 // Long enough for the kernel to free tens of GiB of memory.
-#define KILL_TIMEOUT_DEFAULT_NS (UINT64_C(10) * 1000000000)
-#define USAGE_STATUS            64
+#define KILL_TIMEOUT_DEFAULT_NS   (UINT64_C(10) * 1000000000)
+#define CLIENT_TIMEOUT_DEFAULT_NS (UINT64_C(10) * 1000000000)
+#define USAGE_STATUS              64
 
 // ---- values ------------------------------------------------------------------------------------
 
@@ -197,6 +198,11 @@ static bool kill_timeout_set(struct settings *c, const char *text)
     return timeout_parse(text, UINT64_MAX, &c->kill_timeout_ns);
 }
 
+static bool client_timeout_set(struct settings *c, const char *text)
+{
+    return timeout_parse(text, TIMEOUT_MAX_NS, &c->client_timeout_ns);
+}
+
 static bool provider_set(struct settings *c, const char *text)
 {
     return provider_list_add(&c->providers, text);
@@ -291,6 +297,10 @@ static const struct setting {
      "requests of others, drain devices, lift POISON, reload [none]",
      admin_users_set,
      "up to " TEXT_OF(USER_LIST_MAX) " users of this machine or numbers, with commas between them"},
+    {"client-timeout", "TIME",
+     "Close a client's connection if its greeting or a begun request is not complete after this "
+     "time, or if it does not read a reply for half of it [10s]",
+     client_timeout_set, DURATION_SYNTAX ", more than 0 and up to 24h"},
     {"idle-timeout", "TIME", "Stop a pool that is idle for this long; 0: never [10m]",
      idle_timeout_set, DURATION_SYNTAX},
     {"memory", "SIZE",
@@ -502,6 +512,7 @@ enum status settings_read(struct settings *config, int argc, char **argv, struct
                                 .backend = BACKEND_AUTO,
                                 .ranks_per_gpu = 1,
                                 .queue_max = QUEUE_MAX_DEFAULT,
+                                .client_timeout_ns = CLIENT_TIMEOUT_DEFAULT_NS,
                                 .idle_timeout_ns = IDLE_TIMEOUT_DEFAULT_NS,
                                 .kill_timeout_ns = KILL_TIMEOUT_DEFAULT_NS,
                                 .timeout_max_ns = TIMEOUT_MAX_NS,
@@ -569,6 +580,8 @@ const char *settings_fixed_difference(const struct settings *a, const struct set
         return "start-timeout";
     if (a->kill_timeout_ns != b->kill_timeout_ns)
         return "kill-timeout";
+    if (a->client_timeout_ns != b->client_timeout_ns)
+        return "client-timeout";
     if (!provider_list_same(&a->providers, &b->providers))
         return "provider";
     if (!guests_same(&a->guests, &b->guests))

@@ -43,8 +43,9 @@ struct settings {
     struct user_list allowed;              // empty: every user who can open the socket
     struct user_list administrators;       // in addition to root and the daemon's user
     struct provider_list providers;
-    uint64_t idle_timeout_ns; // 0: pools are never stopped for idleness
-    int64_t memory_bytes;     // of one case over all ranks; 0: what the backend has
+    uint64_t client_timeout_ns; // of a greeting and of a request; a reply has half; > 0
+    uint64_t idle_timeout_ns;   // 0: pools are never stopped for idleness
+    int64_t memory_bytes;       // of one case over all ranks; 0: what the backend has
     struct rank_user rank_user;
     int64_t rank_memory_bytes; // of one rank; 0: not limited
     enum filter_choice rank_filter;

@@ -12,6 +12,10 @@
 
 #define DAEMON_ARGUMENTS_MAX 16
 
+// A --client-timeout for tests that wait until it has passed: shorter than the default, and longer
+// than any client here needs.
+#define DAEMON_CLIENT_TIMEOUT "3s"
+
 struct daemon {
     const char *program; // in the build folder; daemon_init() names cpattnd
     char folder[64];     // holds the socket, its lock, and the log

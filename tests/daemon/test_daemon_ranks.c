@@ -335,7 +335,7 @@ START_TEST(test_idle_ranks_may_end_by_themselves)
         idle_out(1);
     while (!daemon_logged(&d, "told to end"))
         idle_out(2);
-    idle_out(3); // until they are killed
+    idle_out(4); // until they are killed
 }
 END_TEST
 

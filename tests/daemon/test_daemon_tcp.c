@@ -381,7 +381,9 @@ END_TEST
 
 START_TEST(latecomers_are_closed)
 {
-    start();
+    daemon_start(&d, (const char *[]){"--listen", url, "--token-file",
+                                      net_file(&d, "token", NET_TOKEN "\n"), "--client-timeout",
+                                      DAEMON_CLIENT_TIMEOUT, NULL});
     int silent = net_connect(port), half = net_connect(port), begun = greeted();
     net_send(half, NET_GREETING, 5);
     net_send(begun, "\0\0\0\0\0\0\0\x10\x80\0", 10);

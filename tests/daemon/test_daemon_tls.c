@@ -157,7 +157,7 @@ START_TEST(latecomers_are_closed)
 {
     struct tls_client quiet, begun, idle;
     char byte;
-    start(true, false);
+    start_with(true, false, DAEMON_CLIENT_TIMEOUT);
     int silent = net_connect(port), half = net_connect(port);
     net_send(half, hello_begun, sizeof(hello_begun));
     ck_assert(tls_client_open(&quiet, net_connect(port), &proper));

@@ -40,7 +40,7 @@ void tls_teardown(void)
     daemon_fini(&d);
 }
 
-void start(bool certificates, bool token)
+void start_with(bool certificates, bool token, const char *client_timeout)
 {
     const char *arguments[DAEMON_ARGUMENTS_MAX] = {"--listen",  url,         "--tls-certificate",
                                                    server.file, "--tls-key", server.key_file};
@@ -53,7 +53,16 @@ void start(bool certificates, bool token)
         arguments[count++] = "--token-file";
         arguments[count++] = net_file(&d, "token", NET_TOKEN);
     }
+    if (client_timeout) {
+        arguments[count++] = "--client-timeout";
+        arguments[count++] = client_timeout;
+    }
     daemon_start(&d, arguments);
+}
+
+void start(bool certificates, bool token)
+{
+    start_with(certificates, token, NULL);
 }
 
 const struct tls_client_options proper = {.trusted = &ca, .own = &client};

@@ -19,6 +19,8 @@ void tls_teardown(void);
 
 // Clients need certificates, or a token, or both.
 void start(bool certificates, bool token);
+// The same with a --client-timeout, if not NULL.
+void start_with(bool certificates, bool token, const char *client_timeout);
 
 // An accepted client.
 extern const struct tls_client_options proper;

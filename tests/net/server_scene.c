@@ -95,7 +95,8 @@ void server_begin_shared(int requests_max, int clients_max, int user_clients_max
     const struct server_config config = {.path = path,
                                          .requests_max = requests_max,
                                          .clients_max = clients_max,
-                                         .user_clients_max = user_clients_max};
+                                         .user_clients_max = user_clients_max,
+                                         .client_timeout_ns = UINT64_C(10) * NS_PER_S};
     const struct server_handler handler = {&told_count, on_request, on_gone};
     struct error error;
     ck_assert_msg(server_create(loop, &config, &handler, &server, &error) == STATUS_OK, "%s",
