@@ -52,7 +52,12 @@
     X(SOFTCAP, "the softcap or its slope")                                                         \
     X(BOUNDARY, "the start of a sequence")                                                         \
     X(SUM, "a sum over ranks or queries with missing or repeated terms")                           \
-    X(NARROW_SUM, "gradients that are summed in 16 bits")
+    X(DIMS, "dims left out of the products of Q and K")                                            \
+    X(ROUNDED, "numbers on the way that are rounded to 16 or 8 bits")                              \
+    X(NARROW_SUM, "gradients that are summed in 16 bits")                                          \
+    X(ROW_FACTORS, "a factor for each row")                                                        \
+    X(PART_FACTORS, "factors for parts of each row")                                               \
+    X(PLACES, "some rows or dims alone")
 
 enum diagnosis_kind {
     DIAGNOSIS_NONE = 0,

@@ -69,11 +69,26 @@ static void find_filled(struct trial *t, struct finding *result)
 
 static void search(struct trial *t)
 {
-    static void (*const subjects[])(struct trial *) = {
-        try_plain, try_parts, try_owners, try_twists, try_heads, try_sources, try_shifts};
+    static void (*const subjects[])(struct trial *) = {try_plain,   try_parts,  try_owners,
+                                                       try_twists,  try_heads,  try_sources,
+                                                       try_visible, try_shifts, try_roundings};
     for (size_t i = 0; i < sizeof(subjects) / sizeof(*subjects); i++)
         if (!trial_solved(t))
             subjects[i](t);
+}
+
+// Least energy of an error that is described, as a multiple of that of rounding.
+#define DESCRIBED 4
+
+// Says what the error looks like.
+static void describe(struct trial *t, struct finding *result)
+{
+    if (t->error < DESCRIBED * t->noise)
+        return;
+    for (int kind = 0; kind < DIAGNOSIS_KINDS; kind++)
+        t->best[kind] = (struct hypothesis){.left = 1};
+    try_general(t);
+    trial_decide(t, result);
 }
 
 void diagnosis_find(const struct diagnosis_input *input, struct finding *result)
@@ -97,6 +112,8 @@ void diagnosis_find(const struct diagnosis_input *input, struct finding *result)
             trial_decide(&t, result);
             if (result->kind == DIAGNOSIS_NONE)
                 narrow_find(&t, result);
+            if (result->kind == DIAGNOSIS_NONE)
+                describe(&t, result);
         }
     }
     trial_fini(&t);

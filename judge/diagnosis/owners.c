@@ -272,6 +272,27 @@ static void try_owners_all(struct trial *t, double *memory)
     }
 }
 
+// dk has the values of dv, or the other way round. Needs p->p and p->ds of the right attention.
+static void try_exchanged(struct trial *t)
+{
+    bool dk = t->in->tensor == TENSOR_DK;
+    if (t->c->head_dim_qk != t->c->head_dim_v)
+        return;
+    memset(t->tried, 0, (size_t)(t->rows * t->dim) * sizeof(double));
+    for (int i = 0; i < t->panel_count; i++) {
+        struct panel *p = &t->panels[i];
+        double *values = t->tried + (int64_t)t->panel_first[i] * t->dim;
+        if (dk)
+            panel_add_v(p, p->p, 0, p->columns, values);
+        else
+            panel_add_qk(p, p->ds, 0, p->columns, values);
+    }
+    for (int i = 0; i < t->rows * t->dim && !dk; i++)
+        t->tried[i] *= case_scale(t->c);
+    trial_offer(t, DIAGNOSIS_LAYOUT, t->tried, "%s has the values of %s", dk ? "dk" : "dv",
+                dk ? "dv" : "dk");
+}
+
 void try_owners(struct trial *t)
 {
     int world = t->c->world_size, chunks = t->panels[0].q_chunks.count;
@@ -289,6 +310,7 @@ void try_owners(struct trial *t)
         try_share(t, &(struct share){rank, -1, 0, 0}, memory);
     for (int chunk = 0; chunk < chunks && chunks > world && !trial_over(t); chunk++)
         try_share(t, &(struct share){-1, chunk, 0, 0}, memory);
+    try_exchanged(t);
     try_heads_lost(t, memory);
     if (world > 1 && world <= OWNERS_MAX)
         try_owners_all(t, memory);

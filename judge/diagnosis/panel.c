@@ -41,6 +41,17 @@ int chunks_find(const struct chunks *x, int64_t position)
     return low;
 }
 
+int64_t chunks_place(const struct chunks *x, const struct cp_case *c, int64_t position)
+{
+    int chunk = chunks_find(x, position);
+    int64_t place = position - x->begin[chunk];
+    if (x->halves[chunk] == 1) {
+        int first = shard_chunk_of(c, x->ranks[chunk], 0);
+        place += x->begin[first + 1] - x->begin[first];
+    }
+    return place;
+}
+
 // ---- memory -------------------------------------------------------------------------------------
 
 // True if the columns are the same as those of the other panel.
@@ -272,6 +283,11 @@ static void add(const struct panel *p, const double *w, const double *columns, i
                     w + begin, (int)p->columns, columns + begin * d, d, 1, out, d);
 }
 
+void panel_products(struct panel *p, const double *row_qk)
+{
+    multiply(p, row_qk, p->col_qk, p->c->head_dim_qk, p->products);
+}
+
 void panel_add_qk(struct panel *p, const double *w, int64_t begin, int64_t end, double *out)
 {
     add(p, w, p->col_qk, p->c->head_dim_qk, begin, end, out);
@@ -300,7 +316,7 @@ bool panel_init(struct panel *p, const struct panel_setup *setup)
         return false;
     blas_prepare();
     inputs_load(p);
-    multiply(p, p->row_qk, p->col_qk, c->head_dim_qk, p->products);
+    panel_products(p, p->row_qk);
     multiply(p, p->row_v, p->col_v, c->head_dim_v, p->dp);
     return true;
 }

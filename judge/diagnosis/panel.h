@@ -18,6 +18,9 @@ struct chunks {
 void chunks_init(struct chunks *x, const struct cp_case *c, enum shard_side side, int32_t sequence);
 int chunks_find(const struct chunks *x, int64_t position);
 
+// The place of a token among those that its rank holds of its sequence.
+int64_t chunks_place(const struct chunks *x, const struct cp_case *c, int64_t position);
+
 // Wrong ways to read K and V.
 enum panel_misread {
     MISREAD_NOTHING,
@@ -71,6 +74,9 @@ void panel_fini(struct panel *p);
 
 // The query head of a column of a key panel.
 int panel_column_head(const struct panel *p, int64_t column);
+
+// Fills p->products with the products of other values [rows][d] of the rows: K's, or Q's.
+void panel_products(struct panel *p, const double *row_qk);
 
 // out [rows][d] += w [rows][columns] * inputs of the columns, over columns [begin, end).
 void panel_add_qk(struct panel *p, const double *w, int64_t begin, int64_t end, double *out);

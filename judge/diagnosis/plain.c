@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "judge/diagnosis/trial.h"
+#include "plan/bias.h"
 
 // ---- a factor -----------------------------------------------------------------------------------
 
@@ -13,43 +14,52 @@ static bool near(double x, double y)
     return fabs(x - y) < 2e-3 * fabs(y);
 }
 
-// Names a factor, such as the batch; "" if it has no name.
+// Names a factor, such as the batch; "" if it has no name. Of numbers of the case that are equal,
+// such as the batch and the number of ranks, all are named.
 static void factor_name(const struct cp_case *c, enum report_tensor tensor, double x, char *text,
                         size_t size)
 {
     double world = c->world_size, group = (double)c->heads / c->kv_heads, scale = case_scale(c);
+    bool shared = tensor == TENSOR_DBIAS && c->heads > 1 && !bias_has_heads(c);
+    size_t length = 0;
     const struct {
         double value;
         const char *name;
-        bool sensible;
+        bool sensible, count;
     } names[] = {
-        {-1, "the sign is wrong", true},
+        {-1, "the sign is wrong", true, false},
         {1 / scale, "the scale of the softmax is missing",
-         tensor == TENSOR_DQ || tensor == TENSOR_DK},
-        {scale, "the scale of the softmax is applied twice", true},
-        {world, "the world size: it is added up once per rank", world > 1},
-        {1 / world, "1 / world size: it is averaged over the ranks", world > 1},
-        {group, "the query heads of a key head", group > 1},
-        {1 / group, "1 / the query heads of a key head: they are averaged", group > 1},
-        {M_LOG2E, "log2(e): a logarithm of base 2", true},
-        {M_LN2, "ln(2): an exponential of base 2", true},
-        {sqrt(c->head_dim_qk), "sqrt(head_dim_qk)", true},
-        {sqrt(c->head_dim_v), "sqrt(head_dim_v)", true},
-        {c->batch, "the batch", c->batch > 1},
-        {1.0 / c->batch, "1 / batch", c->batch > 1},
+         tensor == TENSOR_DQ || tensor == TENSOR_DK, false},
+        {scale, "the scale of the softmax is applied twice", true, false},
+        {world, "the world size: it is added up once per rank", world > 1, true},
+        {1 / world, "1 / world size: it is averaged over the ranks", world > 1, true},
+        {group, "the query heads of a key head", group > 1, true},
+        {1 / group, "1 / the query heads of a key head: they are averaged", group > 1, true},
+        {M_LOG2E, "log2(e): a logarithm of base 2", true, false},
+        {M_LN2, "ln(2): an exponential of base 2", true, false},
+        {sqrt(c->head_dim_qk), "sqrt(head_dim_qk)", true, false},
+        {sqrt(c->head_dim_v), "sqrt(head_dim_v)", true, false},
+        {c->batch, "the batch", c->batch > 1, true},
+        {1.0 / c->batch, "1 / batch: it is averaged over the sequences", c->batch > 1, true},
+        {1.0 / c->heads, "1 / heads: it is averaged over the heads", shared, true},
     };
     *text = '\0';
-    for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
-        if (names[i].sensible && near(x, names[i].value)) {
-            snprintf(text, size, " (%s)", names[i].name);
-            return;
-        }
+    bool single = false;
+    for (size_t i = 0; i < sizeof(names) / sizeof(*names) && !single && length < size; i++) {
+        if (!names[i].sensible || !near(x, names[i].value) || (length > 0 && !names[i].count))
+            continue;
+        length += (size_t)snprintf(text + length, size - length, "%s%s", length ? "; or " : " (",
+                                   names[i].name);
+        single = !names[i].count;
+    }
+    if (length > 0 && length < size)
+        snprintf(text + length, size - length, ")");
 }
 
 static void try_factor(struct trial *t)
 {
     double *component = t->right, factor;
-    char name[80];
+    char name[160];
     if (!trial_fit(t, &component, 1, NULL, &factor))
         return;
     bool sign = t->in->tensor == TENSOR_DSINK && near(factor, -1); // has a kind of its own
@@ -101,6 +111,33 @@ static void try_zeros(struct trial *t)
                 (long long)row->position);
 }
 
+// The same dims are zero in all rows.
+static void try_zero_dims(struct trial *t)
+{
+    int first = -1, last = -1, zeros = 0;
+    memcpy(t->tried, t->right, (size_t)(t->rows * t->dim) * sizeof(double));
+    for (int k = 0; k < t->dim; k++) {
+        double got = 0, right = 0;
+        for (int row = 0; row < t->rows; row++) {
+            got += fabs(t->got[row * t->dim + k]);
+            right += fabs(t->right[row * t->dim + k]);
+        }
+        if (got > 0 || right == 0)
+            continue;
+        for (int row = 0; row < t->rows; row++)
+            t->tried[row * t->dim + k] = 0;
+        first = first < 0 ? k : first;
+        last = k;
+        zeros++;
+    }
+    if (zeros == 0 || zeros == t->dim)
+        return;
+    trial_keep_lse(t);
+    trial_offer(t, DIAGNOSIS_ZERO, t->tried,
+                "%s is zero in %d dims of every examined row, %d to %d",
+                report_tensor_name(t->in->tensor), zeros, first, last);
+}
+
 // Rows with the right values of another row.
 static void try_swapped(struct trial *t)
 {
@@ -132,6 +169,43 @@ static void try_swapped(struct trial *t)
                 row_at(t, to)->sequence, row_at(t, to)->head, (long long)row_at(t, to)->position,
                 report_tensor_name(t->in->tensor), row_at(t, from)->sequence, row_at(t, from)->head,
                 (long long)row_at(t, from)->position, moved, t->rows);
+}
+
+// The dim of the right values that is nearest to a dim of the delivered ones.
+static int nearest_dim(const struct trial *t, int k)
+{
+    int best = k;
+    double least = INFINITY;
+    for (int i = 0; i < t->dim; i++) {
+        double sum = 0;
+        for (int row = 0; row < t->rows && sum < least; row++)
+            sum += pow(t->got[row * t->dim + k] - t->right[row * t->dim + i], 2);
+        if (sum < least) {
+            least = sum;
+            best = i;
+        }
+    }
+    return best;
+}
+
+// The dims of all rows are in another order.
+static void try_dims_moved(struct trial *t)
+{
+    int moved = 0, to = 0, from = 0;
+    for (int k = 0; k < t->dim && t->rows > 3; k++) {
+        int i = nearest_dim(t, k);
+        for (int row = 0; row < t->rows; row++)
+            t->tried[row * t->dim + k] = t->right[row * t->dim + i];
+        to = i != k && moved == 0 ? k : to;
+        from = i != k && moved == 0 ? i : from;
+        moved += i != k;
+    }
+    if (moved < 2)
+        return;
+    trial_keep_lse(t);
+    trial_offer(t, DIAGNOSIS_LAYOUT, t->tried,
+                "%d dims of %s are in another order: dim %d is dim %d", moved,
+                report_tensor_name(t->in->tensor), to, from);
 }
 
 // All rows have the right values of neighbouring tokens, which need not be among the rows.
@@ -284,7 +358,12 @@ static void try_offset(struct trial *t)
         }
     if (t->in->tensor != TENSOR_LSE || count < 4)
         return;
-    double offset = sum / count;
+    double offset = sum / count, squares = 0;
+    for (int row = 0; row < t->rows; row++)
+        if (isfinite(t->got[row]) && isfinite(t->right[row]))
+            squares += pow(t->got[row] - t->right[row] - offset, 2);
+    if (squares > 0.01 * count * offset * offset)
+        return;
     for (int row = 0; row < t->rows; row++)
         t->tried[row] = t->right[row] + offset;
     trial_offer(t, DIAGNOSIS_LSE, t->tried, "the LSE of every row is too %s by %.5g%s",
@@ -303,8 +382,10 @@ void try_plain(struct trial *t)
     try_empty(t);
     try_filled(t);
     try_zeros(t);
+    try_zero_dims(t);
     try_element(t);
     try_swapped(t);
+    try_dims_moved(t);
     try_offset(t);
     try_factor(t);
     try_truncated(t);

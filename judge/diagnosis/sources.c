@@ -131,8 +131,7 @@ struct map {
     int64_t *source;
     const struct trial *trial;
     int rank, from; // the keys of rank `rank` are those of rank `from`
-    bool mirrored;
-    int shift; // rows in the memory of a rank
+    bool values;    // of V alone
 };
 
 typedef void fill_map(const struct panel *p, const struct map *map);
@@ -147,16 +146,29 @@ static int64_t chunk_length(const struct chunks *x, int chunk)
     return x->begin[chunk + 1] - x->begin[chunk];
 }
 
+// The position of the token at a place in the memory of a rank; -1: there is none.
+static int64_t position_at(const struct panel *p, int rank, int64_t place)
+{
+    const struct chunks *x = &p->k_chunks;
+    for (int half = 0; half < shard_chunks_per_rank(p->c); half++) {
+        int chunk = chunk_of_rank(p, rank, half);
+        if (place < chunk_length(x, chunk))
+            return x->begin[chunk] + place;
+        place -= chunk_length(x, chunk);
+    }
+    return -1;
+}
+
 // The keys of rank `from` are read in place of those of rank `rank`, at the same places in memory.
 static void map_rank(const struct panel *p, const struct map *map)
 {
     const struct chunks *x = &p->k_chunks;
     for (int half = 0; half < shard_chunks_per_rank(p->c); half++) {
-        int to = chunk_of_rank(p, map->rank, half);
-        int from = chunk_of_rank(p, map->from, half);
-        for (int64_t i = 0; i < chunk_length(x, to); i++)
-            map->source[x->begin[to] + i] =
-                i < chunk_length(x, from) ? x->begin[from] + i : x->begin[to] + i;
+        int chunk = chunk_of_rank(p, map->rank, half);
+        for (int64_t key = x->begin[chunk]; key < x->begin[chunk + 1]; key++) {
+            int64_t from = position_at(p, map->from, chunks_place(x, p->c, key));
+            map->source[key] = from >= 0 ? from : key;
+        }
     }
 }
 
@@ -219,7 +231,7 @@ static bool evaluate_map(struct trial *t, fill_map *fill, struct map *map)
             map->source[key] = key;
         fill(p, map);
         struct twist twist = twist_none(p);
-        twist.source = map->source;
+        *(map->values ? &twist.values : &twist.source) = map->source;
         trial_evaluate_panel(t, p, &twist, t->panel_first[i], t->tried, t->lse_tried);
         free(map->source);
     }
@@ -228,28 +240,29 @@ static bool evaluate_map(struct trial *t, fill_map *fill, struct map *map)
 
 #define STALE_RANKS_MAX 8 // largest world size for which single stale slots are tried
 
-static void try_stale(struct trial *t)
+static void try_stale(struct trial *t, bool values)
 {
     int world = t->c->world_size, own = t->in->rank;
-    struct map own_keys = {.from = 0}, previous = {.from = 1};
+    struct map own_keys = {.from = 0, .values = values};
+    struct map previous = {.from = 1, .values = values};
+    const char *what = values ? "values (not the keys)" : "keys";
     if (evaluate_map(t, map_steps, &own_keys))
-        trial_offer(
-            t, DIAGNOSIS_STALE_KEYS, t->tried,
-            "the keys of all other ranks are those of rank %d itself: the slot of the first "
-            "ring step",
-            own);
+        trial_offer(t, DIAGNOSIS_STALE_KEYS, t->tried,
+                    "the %s of all other ranks are those of rank %d itself: the slot of the first "
+                    "ring step",
+                    what, own);
     if (world > 2 && evaluate_map(t, map_steps, &previous))
         trial_offer(t, DIAGNOSIS_STALE_KEYS, t->tried,
-                    "each ring step attends the keys of the step before");
+                    "each ring step attends the %s of the step before", what);
     for (int rank = 0; rank < world && world <= STALE_RANKS_MAX; rank++)
         for (int from = 0; from < world; from++) {
-            struct map one = {.rank = rank, .from = from};
+            struct map one = {.rank = rank, .from = from, .values = values};
             if (rank == from || rank == own || !evaluate_map(t, map_rank, &one))
                 continue;
             trial_offer(t, DIAGNOSIS_STALE_KEYS, t->tried,
-                        "in the place of rank %d's keys are those of rank %d (ring step %d attends "
+                        "in the place of rank %d's %s are those of rank %d (ring step %d attends "
                         "a stale slot)",
-                        rank, from, (own - rank + world) % world);
+                        rank, what, from, (own - rank + world) % world);
         }
 }
 
@@ -334,9 +347,54 @@ static void try_masked_as(struct trial *t, int rank)
                 "queries are masked as if they were those of rank %d at the same places", rank);
 }
 
+// ---- positions as places in memory --------------------------------------------------------------
+
+// The position of a token if each rank held consecutive tokens.
+static int64_t place_in_order(const struct chunks *x, const struct cp_case *c, int64_t position)
+{
+    int rank = x->ranks[chunks_find(x, position)];
+    int64_t place = chunks_place(x, c, position);
+    for (int chunk = 0; chunk < x->count; chunk++)
+        place += x->ranks[chunk] < rank ? chunk_length(x, chunk) : 0;
+    return place;
+}
+
+static bool evaluate_in_order(struct trial *t, bool queries, bool keys)
+{
+    int64_t of_queries[DIAGNOSIS_ROWS_MAX];
+    for (int i = 0; i < t->panel_count; i++) {
+        struct panel *p = &t->panels[i];
+        struct twist twist = twist_none(p);
+        int64_t *of_keys = malloc((size_t)p->keys * sizeof(int64_t));
+        if (!of_keys)
+            return false;
+        for (int64_t key = 0; key < p->keys; key++)
+            of_keys[key] = place_in_order(&p->k_chunks, p->c, key);
+        for (int row = 0; row < p->rows; row++)
+            of_queries[row] = place_in_order(&p->q_chunks, p->c, p->setup.positions[row]);
+        twist.seen_as = queries ? of_queries : NULL;
+        twist.key_seen_as = keys ? of_keys : NULL;
+        trial_evaluate_panel(t, p, &twist, t->panel_first[i], t->tried, t->lse_tried);
+        free(of_keys);
+    }
+    return true;
+}
+
+// The mask of zigzag chunks as if ranks held consecutive tokens.
+static void try_in_order(struct trial *t)
+{
+    static const char *const whose[] = {"", "queries", "keys", "queries and keys"};
+    for (int i = 1; i < 4 && !trial_over(t); i++)
+        if (evaluate_in_order(t, i & 1, i & 2))
+            trial_offer(t, DIAGNOSIS_MASK, t->tried,
+                        "%s are masked as if each rank held consecutive tokens, not the two chunks "
+                        "of zigzag",
+                        whose[i]);
+}
+
 void try_sources(struct trial *t)
 {
-    struct map early = {.shift = -1};
+    struct map early = {.values = false};
     bool later = false;
     if (t->in->tensor == TENSOR_DK || t->in->tensor == TENSOR_DV)
         return;
@@ -346,9 +404,13 @@ void try_sources(struct trial *t)
         if (rank != t->in->rank && !trial_over(t))
             try_masked_as(t, rank);
     if (t->c->world_size > 1) {
-        try_stale(t);
-        if (t->c->sharding == SHARDING_ZIGZAG)
+        try_stale(t, false);
+        if (!trial_solved(t) && t->in->tensor != TENSOR_LSE)
+            try_stale(t, true);
+        if (t->c->sharding == SHARDING_ZIGZAG) {
             try_swapped(t);
+            try_in_order(t);
+        }
     }
     try_layouts(t);
     if (later && evaluate_map(t, map_early, &early))

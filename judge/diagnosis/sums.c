@@ -14,12 +14,14 @@
 // Maximum number of pairs of a query and a key that are computed, over all sequences and heads.
 #define SUMS_PAIRS_MAX (INT64_C(1) << 24)
 
-// Parts of a sum by the rank that computes them, [part][rows][dim] each. Of dbias there are two
-// more: the sum over queries and keys of the same rank, and the part of the last query.
+// Parts of a sum by the rank that computes them, [part][rows][dim] each. Of dbias there are more:
+// the sum over queries and keys of the same rank, and the parts of the last query, sequence and
+// head.
+#define PARTS_MORE 4
 struct parts {
     int count;
     double *values;
-    double *local, *last;
+    double *local, *last, *sequence, *head;
 };
 
 static double *part_of(const struct trial *t, const struct parts *x, int part)
@@ -31,13 +33,15 @@ static bool parts_init(struct parts *x, const struct trial *t, double start)
 {
     int64_t n = (int64_t)t->rows * t->dim;
     x->count = t->c->world_size;
-    x->values = calloc((size_t)(n * (x->count + 2)), sizeof(double));
+    x->values = calloc((size_t)(n * (x->count + PARTS_MORE)), sizeof(double));
     if (!x->values)
         return false;
-    for (int64_t i = 0; i < n * (x->count + 2); i++)
+    for (int64_t i = 0; i < n * (x->count + PARTS_MORE); i++)
         x->values[i] = start;
     x->local = part_of(t, x, x->count);
     x->last = part_of(t, x, x->count + 1);
+    x->sequence = part_of(t, x, x->count + 2);
+    x->head = part_of(t, x, x->count + 3);
     return true;
 }
 
@@ -117,6 +121,42 @@ static void try_zeros(struct trial *t)
                     (long long)t->in->rows[first / t->dim].position, first % t->dim);
 }
 
+// Values are stored where they should be added.
+static void try_last(struct trial *t, const struct parts *x)
+{
+    const struct cp_case *c = t->c;
+    if (!bias_has_batch(c) && c->batch > 1)
+        trial_offer(t, DIAGNOSIS_SUM, x->sequence,
+                    "dbias is the value of the last sequence only, not the sum over sequences");
+    if (!bias_has_heads(c) && c->heads > 1)
+        trial_offer(t, DIAGNOSIS_SUM, x->head,
+                    "dbias is the value of the last head only, not the sum over heads");
+    if (!bias_has_queries(c))
+        trial_offer(t, DIAGNOSIS_SUM, x->last,
+                    "dbias is the value of the last query only, not the sum over queries");
+}
+
+static void try_all_zero(struct trial *t)
+{
+    for (int at = 0; at < t->rows * t->dim; at++)
+        if (t->got[at] != 0)
+            return;
+    trial_offer(t, DIAGNOSIS_ZERO, t->got, "%s is zero", report_tensor_name(t->in->tensor));
+}
+
+// Numbers of one row, those of the next heads or of the heads before.
+static void try_sink_heads(struct trial *t)
+{
+    int heads = t->dim;
+    for (int with = -1; with < 2 && heads > 2; with += 2) {
+        for (int head = 0; head < heads; head++)
+            t->tried[head] = t->right[(head + with + heads) % heads] *
+                             t->moved[(head + with + heads) % heads] / t->moved[head];
+        trial_offer(t, DIAGNOSIS_HEADS, t->tried, "dsink of a head is that of the head %s it",
+                    with < 0 ? "before" : "after");
+    }
+}
+
 static void sums_try(struct trial *t, const struct parts *x, struct finding *result)
 {
     if (t->finite) {
@@ -124,14 +164,16 @@ static void sums_try(struct trial *t, const struct parts *x, struct finding *res
         try_ranks(t, x);
         if (t->in->tensor == TENSOR_MAX_LOGIT)
             try_base(t);
-        else
-            try_plain_values(t);
+        try_plain_values(t);
+        try_stored(t);
+        try_all_zero(t);
+        if (t->in->tensor == TENSOR_DSINK)
+            try_sink_heads(t);
         if (t->in->tensor != TENSOR_DSINK)
             trial_offer(t, DIAGNOSIS_MISSING_KEYS, x->local, "%s lacks the keys of other ranks",
                         report_tensor_name(t->in->tensor));
         if (t->in->tensor == TENSOR_DBIAS)
-            trial_offer(t, DIAGNOSIS_SUM, x->last,
-                        "dbias is the value of the last query only, not the sum over queries");
+            try_last(t, x);
         if (t->in->tensor == TENSOR_DBIAS && !trial_solved(t))
             try_zeros(t);
     }
@@ -154,7 +196,7 @@ static int computed_by(const struct trial *t, const struct chunks *x, int64_t po
     return rank;
 }
 
-// dsink in units of the root of the sum of the squares of its terms.
+// dsink in units of the root of the sum of the squares of its terms; t->moved has the units.
 static bool head_dsink(struct trial *t, struct parts *x, int head, double *lse, double *delta)
 {
     const struct cp_case *c = t->c;
@@ -174,6 +216,7 @@ static bool head_dsink(struct trial *t, struct parts *x, int head, double *lse, 
     for (int part = 0; part < x->count; part++)
         part_of(t, x, part)[head] /= unit;
     t->got[head] = t->in->rows[0].got[head] / unit;
+    t->moved[head] = unit;
     return true;
 }
 
@@ -239,6 +282,8 @@ static void bias_row_add(struct trial *t, struct parts *x, int row, const struct
         part[key] += ds;
         x->local[at + key] += rank / size == by / size ? ds : 0;
         x->last[at + key] = ds;
+        x->sequence[at + key] += p->setup.sequence == t->c->batch - 1 ? ds : 0;
+        x->head[at + key] += p->setup.head == t->c->heads - 1 ? ds : 0;
     }
 }
 

@@ -112,10 +112,14 @@ void try_heads(struct trial *t);        // query rows: other heads
 void try_sources(struct trial *t);      // query rows: keys of other positions
 void try_shifts(struct trial *t);       // rows of neighbouring tokens
 void try_parts(struct trial *t);        // query rows: chunks of keys missing, twice, merged wrongly
+void try_visible(struct trial *t);      // query rows: keys of other sequences, one key
+void try_roundings(struct trial *t);    // what is rounded on the way
+void try_stored(struct trial *t);       // results with the numbers of a narrower dtype
 void try_owners(struct trial *t);       // key rows: contributions missing, twice, of other tokens
 
 // ---- if no hypothesis explains the error ----
 
+void try_general(struct trial *t); // a description, where no mistake is known
 void narrow_find(struct trial *t, struct finding *result); // gradients summed in 16 bits
 
 #endif

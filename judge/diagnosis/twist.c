@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "judge/dtype.h"
 #include "judge/inputs.h"
 #include "plan/bias.h"
 #include "plan/slice.h"
@@ -15,7 +16,25 @@ struct twist twist_none(const struct panel *p)
                           .band = case_band(p->c, p->setup.sequence),
                           .cap = p->c->softcap != 0,
                           .slope = p->c->softcap != 0,
-                          .sinks = 1};
+                          .cap_factor = 1,
+                          .sinks = 1,
+                          .sink_factor = 1};
+}
+
+double twist_round(enum case_dtype dtype, double x)
+{
+    float value = (float)x;
+    dtype_round(dtype, &value, 1);
+    return value;
+}
+
+// The nearest number of e4m3, which has 3 bits behind the point and ends at 448.
+static double round_fp8(double x)
+{
+    int exponent;
+    frexp(x, &exponent);
+    double step = ldexp(1, (exponent > -5 ? exponent : -5) - 4);
+    return fmin(448, nearbyint(x / step) * step);
 }
 
 // ---- who sees what ------------------------------------------------------------------------------
@@ -53,25 +72,17 @@ static bool sees(const struct panel *p, const struct twist *t, const struct case
 
 // ---- logits -------------------------------------------------------------------------------------
 
-// The place of a key among the tokens that its rank holds of its sequence.
-static int64_t local_place(const struct panel *p, int64_t key)
+static double bias_at(const struct panel *p, int32_t sequence, int head, int64_t query, int64_t key)
 {
-    const struct chunks *x = &p->k_chunks;
-    int chunk = chunks_find(x, key);
-    int64_t place = key - x->begin[chunk];
-    if (x->halves[chunk] == 1) {
-        int first = shard_chunk_of(p->c, x->ranks[chunk], 0);
-        place += x->begin[first + 1] - x->begin[first];
-    }
-    return place;
+    float value = 0;
+    if (key >= 0 && key < p->c->seqlen_kv && query >= 0 && query < p->c->seqlen_q)
+        input_bias(p->c, sequence, head, query, key, 1, &value);
+    return value;
 }
 
 static double one_bias(const struct panel *p, int head, int64_t query, int64_t key)
 {
-    float value = 0;
-    if (key >= 0 && key < p->c->seqlen_kv && query >= 0 && query < p->c->seqlen_q)
-        input_bias(p->c, p->setup.sequence, head, query, key, 1, &value);
-    return value;
+    return bias_at(p, p->setup.sequence, head, query, key);
 }
 
 static double bias_of(const struct panel *p, const struct twist *t, int head, int64_t query,
@@ -93,9 +104,11 @@ static double bias_of(const struct panel *p, const struct twist *t, int head, in
     case TWIST_BIAS_HEAD:
         return one_bias(p, (head + 1) % p->c->heads, query, key);
     case TWIST_BIAS_LOCAL:
-        return one_bias(p, head, query, local_place(p, key));
+        return one_bias(p, head, query, chunks_place(&p->k_chunks, p->c, key));
     case TWIST_BIAS_SUBTRACTED:
         return -right;
+    case TWIST_BIAS_FIRST:
+        return bias_at(p, 0, head, query, key);
     default:
         return right;
     }
@@ -105,17 +118,28 @@ struct logit {
     double value, slope;
 };
 
+static struct logit capped(const struct panel *p, const struct twist *t, double x, double scale)
+{
+    double cap = p->c->softcap * t->cap_factor, after = t->cap_first ? scale : 1;
+    double tangent = tanh((t->cap_first ? x : x * scale) / cap);
+    return (struct logit){cap * tangent * after, t->slope ? 1 - tangent * tangent : 1};
+}
+
 static struct logit logit_of(const struct panel *p, const struct twist *t, int head, double product,
                              int64_t query, int64_t key)
 {
-    struct logit x = {product * case_scale(p->c) * t->scale, 1};
-    if (t->cap) {
-        double tangent = tanh(x.value / p->c->softcap);
-        x.value = p->c->softcap * tangent;
-        x.slope = t->slope ? 1 - tangent * tangent : 1;
-    }
+    double scale = case_scale(p->c);
+    if (t->scale != 1 && concerns(p, t->scale_where, query, key))
+        scale *= t->scale;
+    if (t->rounding == TWIST_ROUND_PRODUCTS)
+        product = twist_round(t->rounded_to, product);
+    struct logit x = {product * scale, 1};
+    if (t->cap)
+        x = capped(p, t, product, scale);
     if (p->c->bias != BIAS_NONE)
         x.value += bias_of(p, t, head, query, key);
+    if (t->rounding == TWIST_ROUND_LOGITS)
+        x.value = twist_round(t->rounded_to, x.value);
     return x;
 }
 
@@ -133,7 +157,7 @@ static double row_logits(const struct panel *p, const struct twist *t, int row, 
     for (int64_t key = 0; key < p->keys; key++) {
         int64_t from = t->source ? t->source[key] : key;
         struct logit x = {-INFINITY, 0};
-        if (from >= 0 && sees(p, t, &right, seen_as, key))
+        if (from >= 0 && sees(p, t, &right, seen_as, t->key_seen_as ? t->key_seen_as[key] : key))
             x = logit_of(p, t, p->setup.head, products[from], query, key);
         logits[key] = x.value;
         slopes[key] = x.slope;
@@ -142,43 +166,70 @@ static double row_logits(const struct panel *p, const struct twist *t, int row, 
     return most;
 }
 
+static double sink_of(const struct panel *p, const struct twist *t)
+{
+    int heads = p->c->heads, head = (p->setup.head + t->sink_shift + heads) % heads;
+    if (t->sinks <= 0)
+        return -INFINITY;
+    return input_sink(p->c, head) * t->sink_factor + log(t->sinks);
+}
+
+// Replaces the logits of a row by their weights, relative to `top`. Returns their sum.
+static double row_weights(const struct panel *p, const struct twist *t, double top, double *weights)
+{
+    double sum = 0;
+    for (int64_t key = 0; key < p->keys; key++) {
+        double exponent = weights[key] - top;
+        if (t->rounding == TWIST_ROUND_EXPONENTS && isfinite(exponent))
+            exponent = twist_round(t->rounded_to, exponent);
+        double weight = exp(exponent);
+        weights[key] = t->rounding == TWIST_ROUND_FP8 ? round_fp8(weight) : weight;
+        sum += t->rounding == TWIST_ROUND_SUMMED ? twist_round(t->rounded_to, weight) : weight;
+    }
+    return sum;
+}
+
 // Probabilities by position of the key.
 static double row_softmax(const struct panel *p, const struct twist *t, int row, double *weights)
 {
     double most = row_logits(p, t, row, weights, p->slope + row * p->columns);
-    double sink = t->sinks > 0 ? input_sink(p->c, p->setup.head) + log(t->sinks) : -INFINITY;
+    double sink = sink_of(p, t);
     double top = fmax(fmax(most, sink), t->ghosts > 0 ? 0 : -INFINITY);
     if (top == -INFINITY) {
         memset(weights, 0, (size_t)p->keys * sizeof(double));
         return -INFINITY;
     }
-    double sum = exp(sink - top) + t->ghosts * exp(-top);
-    for (int64_t key = 0; key < p->keys; key++)
-        sum += weights[key] = exp(weights[key] - top);
+    double sum = exp(sink - top) + t->ghosts * exp(-top) + row_weights(p, t, top, weights);
     for (int64_t key = 0; key < p->keys; key++)
         weights[key] /= sum;
     return top + log(sum);
 }
 
-// Moves values by position of the key to the columns of their inputs.
-static void gather(const struct panel *p, const struct twist *t, double *place, double *values)
+// Moves values by position of the key to the columns of their inputs (`source` NULL: they are
+// there).
+static void gather(const struct panel *p, const int64_t *source, double *place, double *values)
 {
-    if (!t->source) {
+    if (!source) {
         memset(values + p->keys, 0, (size_t)p->extra * sizeof(double));
         return;
     }
     memset(place, 0, (size_t)p->columns * sizeof(double));
     for (int64_t key = 0; key < p->keys; key++)
-        if (t->source[key] >= 0)
-            place[t->source[key]] += values[key];
+        if (source[key] >= 0)
+            place[source[key]] += values[key];
     memcpy(values, place, (size_t)p->columns * sizeof(double));
+}
+
+static const int64_t *source_of_values(const struct twist *t)
+{
+    return t->source ? t->source : t->values;
 }
 
 void twist_forward(struct panel *p, const struct twist *t, double *out, double *lse)
 {
     for (int row = 0; row < p->rows; row++) {
         lse[row] = row_softmax(p, t, row, p->p + row * p->columns);
-        gather(p, t, p->ds, p->p + row * p->columns);
+        gather(p, source_of_values(t), p->ds, p->p + row * p->columns);
     }
     memset(out, 0, (size_t)(p->rows * p->c->head_dim_v) * sizeof(double));
     panel_add_v(p, p->p, 0, p->columns, out);
@@ -213,9 +264,10 @@ static void row_gradient(struct panel *p, const struct twist *t, int row, double
     double *weights = p->p + row * p->columns, *ds = p->ds + row * p->columns;
     double *slopes = p->slope + row * p->columns;
     const double *dp = p->dp + row * p->columns;
+    const int64_t *values = source_of_values(t);
     row_logits(p, t, row, weights, slopes);
     for (int64_t key = 0; key < p->keys; key++) {
-        int64_t from = t->source ? t->source[key] : key;
+        int64_t from = values ? values[key] : key;
         bool seen = weights[key] > -INFINITY && lse > -INFINITY;
         weights[key] = seen ? exp(weights[key] - lse) : 0;
         ds[key] = seen ? weights[key] * (dp[from] - delta) * (scores ? slopes[key] : 1) : 0;
@@ -228,8 +280,8 @@ void twist_gradient(struct panel *p, const struct twist *t, const double *lse, c
     for (int row = 0; row < p->rows; row++) {
         row_gradient(p, t, row, lse[row], delta[row], scores);
         double *place = p->slope + row * p->columns; // its values are not used after this
-        gather(p, t, place, p->p + row * p->columns);
-        gather(p, t, place, p->ds + row * p->columns);
+        gather(p, t->source, place, p->p + row * p->columns);
+        gather(p, t->source, place, p->ds + row * p->columns);
     }
 }
 

@@ -21,23 +21,48 @@ enum twist_bias {
     TWIST_BIAS_HEAD,       // of the next head
     TWIST_BIAS_LOCAL,      // of the key's place in the memory of its rank
     TWIST_BIAS_SUBTRACTED, // the wrong sign
+    TWIST_BIAS_FIRST,      // of the first sequence
+};
+
+// What is rounded to `rounded_to` on the way.
+enum twist_rounding {
+    TWIST_EXACT,
+    TWIST_ROUND_PRODUCTS,  // Q.K before the scale
+    TWIST_ROUND_LOGITS,    // as they enter the softmax
+    TWIST_ROUND_EXPONENTS, // logit - largest logit of the row
+    TWIST_ROUND_FP8,       // weights to e4m3, not to `rounded_to`
+    TWIST_ROUND_SUMMED,    // weights before they are added up
 };
 
 struct twist {
-    double scale; // a factor of the scale of the case
+    double scale;                 // a factor of the scale of the case
+    enum twist_where scale_where; // other pairs have the scale of the case
     struct case_band band;
     enum twist_where band_where; // other pairs have the band of the case
     bool cap, slope;
-    double sinks;  // how often the sink is counted; 1 is right
-    double ghosts; // number of additional visible keys with K and V of zero, such as padding
+    bool cap_first;     // before the scale
+    double cap_factor;  // of the softcap; 1 is right
+    double sinks;       // how often the sink is counted; 1 is right
+    double sink_factor; // of the sink; 1 is right
+    int sink_shift;     // the sink of head h + sink_shift
+    double ghosts;      // number of additional visible keys with K and V of zero, such as padding
     enum twist_bias bias;
     int64_t bias_shift;
     enum twist_where bias_where;
     // By row: the position of the query for the band. NULL: its own.
     const int64_t *seen_as;
+    // By position of a key: its position for the band. NULL: its own.
+    const int64_t *key_seen_as;
     // By position of a key: the column of its inputs, -1 for none. NULL: its own.
     const int64_t *source;
+    // The same for V alone, where `source` is NULL.
+    const int64_t *values;
+    enum twist_rounding rounding;
+    enum case_dtype rounded_to;
 };
+
+// A number rounded to a dtype.
+double twist_round(enum case_dtype dtype, double x);
 
 // The twist without an error.
 struct twist twist_none(const struct panel *p);

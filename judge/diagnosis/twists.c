@@ -10,6 +10,9 @@
 #include "plan/bias.h"
 #include "plan/slice.h"
 
+// A factor that is the scale of the softmax.
+#define OF_SCALE (-1)
+
 // Changes of a band, sink, bias or softcap.
 struct change {
     enum diagnosis_kind kind;
@@ -17,37 +20,57 @@ struct change {
     int64_t left, right; // added to the bounds of the mask
     bool no_left, no_right;
     bool of_window;    // on the right
+    bool exchanged;    // left and right
     bool counted_on;   // from the sequences before
     bool other_corner; // top left for bottom right and the other way round
     enum twist_where where;
     double sinks, ghosts; // are added
+    double sink_factor;   // 0: 1
+    int sink_shift;
     enum twist_bias bias;
     int64_t bias_shift;
-    bool no_cap, no_slope;
+    bool no_cap, no_slope, cap_first;
+    double cap_factor; // 0: 1
 };
 
 static const struct change changes[] = {
     {DIAGNOSIS_MASK, "the mask admits one key too many", .right = 1},
     {DIAGNOSIS_MASK, "the mask admits one key too few", .right = -1},
+    {DIAGNOSIS_MASK, "the mask admits one key too many in the keys of other ranks", .right = 1,
+     .where = WHERE_REMOTE},
+    {DIAGNOSIS_MASK, "the mask admits one key too few in the keys of other ranks", .right = -1,
+     .where = WHERE_REMOTE},
     {DIAGNOSIS_MASK, "the mask is ignored: keys behind the diagonal are seen", .no_right = true},
     {DIAGNOSIS_MASK, "the mask is ignored in the keys of other ranks", .no_right = true,
      .where = WHERE_REMOTE},
     {DIAGNOSIS_WINDOW, "the window is one key narrower on the left", .left = -1},
     {DIAGNOSIS_WINDOW, "the window is one key wider on the left", .left = 1},
-    {DIAGNOSIS_WINDOW, "the window is ignored", .no_left = true},
+    {DIAGNOSIS_WINDOW, "the window is ignored on its left", .no_left = true},
+    {DIAGNOSIS_WINDOW, "the window is ignored on its right", .no_right = true, .of_window = true},
+    {DIAGNOSIS_WINDOW, "the window is ignored on its left in the keys of other ranks",
+     .no_left = true, .where = WHERE_REMOTE},
     {DIAGNOSIS_WINDOW, "the window is ignored in the keys of other ranks", .no_left = true,
-     .where = WHERE_REMOTE},
+     .no_right = true, .of_window = true, .where = WHERE_REMOTE},
     {DIAGNOSIS_WINDOW, "the window is one key narrower on the right", .right = -1,
      .of_window = true},
     {DIAGNOSIS_WINDOW, "the window is one key wider on the right", .right = 1, .of_window = true},
     {DIAGNOSIS_WINDOW, "the window is ignored", .no_left = true, .no_right = true,
      .of_window = true},
+    {DIAGNOSIS_WINDOW, "the left and the right bound of the window are exchanged",
+     .of_window = true, .exchanged = true},
     {DIAGNOSIS_ALIGNMENT, NULL, .other_corner = true},
     {DIAGNOSIS_ALIGNMENT,
      "the positions of a packed sequence continue those of the sequence before",
      .counted_on = true},
     {DIAGNOSIS_SINK, "the sink is left out of the denominator", .sinks = -1},
     {DIAGNOSIS_SINK, "the sink is in the denominator twice", .sinks = 1},
+    {DIAGNOSIS_SINK, "the sink is multiplied by the scale of the softmax", .sink_factor = OF_SCALE},
+    {DIAGNOSIS_SINK, "the sink is log2(e) times what it should be: a logarithm of base 2",
+     .sink_factor = M_LOG2E},
+    {DIAGNOSIS_SINK, "the sink is ln(2) times what it should be: an exponential of base 2",
+     .sink_factor = M_LN2},
+    {DIAGNOSIS_SINK, "the sink is that of the next head", .sink_shift = 1},
+    {DIAGNOSIS_SINK, "the sink is that of the head before", .sink_shift = -1},
     {DIAGNOSIS_BIAS, "the bias is missing", .bias = TWIST_BIAS_MISSING},
     {DIAGNOSIS_BIAS, "the bias of keys of other ranks is missing", .bias = TWIST_BIAS_MISSING,
      .where = WHERE_REMOTE},
@@ -73,8 +96,13 @@ static const struct change changes[] = {
     {DIAGNOSIS_BIAS, "the bias is that of the query after", .bias = TWIST_BIAS_ROW,
      .bias_shift = 1},
     {DIAGNOSIS_BIAS, "the bias is that of the next head", .bias = TWIST_BIAS_HEAD},
+    {DIAGNOSIS_BIAS, "the bias of every sequence is that of the first", .bias = TWIST_BIAS_FIRST},
     {DIAGNOSIS_SOFTCAP, "the softcap is missing", .no_cap = true},
     {DIAGNOSIS_SOFTCAP, "the slope of the softcap is missing", .no_slope = true},
+    {DIAGNOSIS_SOFTCAP, "the softcap is applied before the scale of the softmax",
+     .cap_first = true},
+    {DIAGNOSIS_SOFTCAP, "the softcap is log2(e) times what it should be", .cap_factor = M_LOG2E},
+    {DIAGNOSIS_SOFTCAP, "the softcap is ln(2) times what it should be", .cap_factor = M_LN2},
 };
 
 static bool backward(const struct trial *t)
@@ -91,15 +119,19 @@ static bool applies(const struct trial *t, const struct change *x)
     case DIAGNOSIS_MASK:
         return causal;
     case DIAGNOSIS_WINDOW:
+        if (x->exchanged && (band.left >= SLICE_UNBOUNDED || band.left == band.right))
+            return false;
         return x->of_window ? band.right < SLICE_UNBOUNDED && !causal : band.left < SLICE_UNBOUNDED;
     case DIAGNOSIS_ALIGNMENT:
         if (x->counted_on && c->format != FORMAT_THD)
             return false;
         return band.left < SLICE_UNBOUNDED || band.right < SLICE_UNBOUNDED;
     case DIAGNOSIS_SINK: // in the backward pass it is in the LSE
+        if (c->softmax == SOFTMAX_OFF_BY_ONE && (x->sink_factor != 0 || x->sink_shift != 0))
+            return false; // its sink is 0 in all heads
         return c->softmax != SOFTMAX_VANILLA && !backward(t);
     case DIAGNOSIS_BIAS:
-        return c->bias != BIAS_NONE;
+        return c->bias != BIAS_NONE && (x->bias != TWIST_BIAS_FIRST || bias_has_batch(c));
     case DIAGNOSIS_SOFTCAP:
         return c->softcap != 0 && (!x->no_slope || backward(t));
     default:
@@ -115,11 +147,21 @@ static struct twist changed(const struct panel *p, const void *with)
     t.band.right = x->no_right ? SLICE_UNBOUNDED : t.band.right + x->right;
     if (x->other_corner)
         t.band.shift = t.band.shift != 0 ? 0 : p->queries - p->keys;
+    if (x->exchanged) {
+        int64_t left = t.band.left;
+        t.band.left = t.band.right;
+        t.band.right = left;
+    }
     for (int32_t i = 0; i < p->setup.sequence && x->counted_on; i++)
         t.band.shift -= case_length(p->c, SIDE_Q, i);
     t.band_where = t.bias_where = x->where;
     t.sinks += x->sinks;
+    t.sink_shift = x->sink_shift;
+    if (x->sink_factor != 0)
+        t.sink_factor = x->sink_factor == OF_SCALE ? case_scale(p->c) : x->sink_factor;
     t.ghosts = x->ghosts;
+    t.cap_first = x->cap_first;
+    t.cap_factor = x->cap_factor != 0 ? x->cap_factor : 1;
     t.bias = x->bias;
     t.bias_shift = x->bias_shift;
     t.cap = t.cap && !x->no_cap;
@@ -149,8 +191,24 @@ static void try_changes(struct trial *t)
                        : "the diagonal begins in the top left corner instead "
                          "of ending in the bottom right one";
         trial_evaluate(t, changed, x);
-        trial_offer(t, x->kind, t->tried, "%s%s", where_text(t), text);
+        if (x->kind == DIAGNOSIS_SINK && t->c->softmax == SOFTMAX_OFF_BY_ONE)
+            trial_offer(t, x->kind, t->tried, "the 1 of the off-by-one softmax%s",
+                        text + strlen("the sink"));
+        else
+            trial_offer(t, x->kind, t->tried, "%s%s", where_text(t), text);
     }
+}
+
+// The sink in the partial result of every ring step.
+static void try_repeated_sink(struct trial *t)
+{
+    int steps = t->c->world_size / team_size(t->c);
+    struct change x = {DIAGNOSIS_SINK, .sinks = steps - 1};
+    if (steps < 3 || !applies(t, &x) || trial_over(t))
+        return;
+    trial_evaluate(t, changed, &x);
+    trial_offer(t, x.kind, t->tried,
+                "the sink is in the denominator %d times: once for each ring step", steps);
 }
 
 // Visible keys that are zero: those that fill a tile, or padding.
@@ -164,38 +222,46 @@ static void try_ghosts(struct trial *t)
         int64_t keys = t->panels[0].keys;
         int64_t count = tiles[i] ? (tiles[i] - keys % tiles[i]) % tiles[i] : 1;
         struct change x = {DIAGNOSIS_PADDING, .ghosts = (double)count};
-        if (count == 0 || count == before)
+        bool is_sink = count == 1 && t->c->softmax == SOFTMAX_OFF_BY_ONE;
+        if (count == 0 || count == before || is_sink)
             continue;
         trial_evaluate(t, changed, &x);
         trial_offer(t, x.kind, t->tried,
-                    "padding is visible: the softmax includes %lld keys of zeros",
-                    (long long)count);
+                    "padding is visible: the softmax includes %lld key%s of zeros",
+                    (long long)count, count == 1 ? "" : "s");
         before = count;
     }
 }
 
 // ---- the scale ----------------------------------------------------------------------------------
 
+struct scaling {
+    double factor;
+    enum twist_where where;
+};
+
 static struct twist scaled(const struct panel *p, const void *with)
 {
+    const struct scaling *x = with;
     struct twist t = twist_none(p);
-    t.scale = *(const double *)with;
+    t.scale = x->factor;
+    t.scale_where = x->where;
     return t;
 }
 
-static double scale_energy(struct trial *t, double factor)
+static double scale_energy(struct trial *t, double factor, enum twist_where where)
 {
-    trial_evaluate(t, scaled, &factor);
+    trial_evaluate(t, scaled, &(struct scaling){factor, where});
     return trial_energy(t, t->tried);
 }
 
 // One step of Gauss and Newton from `factor`.
-static double scale_step(struct trial *t, double factor)
+static double scale_step(struct trial *t, double factor, enum twist_where where)
 {
     double moved = factor * (1 + 1e-4), up = 0, down = 0;
-    trial_evaluate(t, scaled, &moved);
+    trial_evaluate(t, scaled, &(struct scaling){moved, where});
     memcpy(t->moved, t->tried, (size_t)(t->rows * t->dim) * sizeof(double));
-    trial_evaluate(t, scaled, &factor);
+    trial_evaluate(t, scaled, &(struct scaling){factor, where});
     for (int i = 0; i < t->rows * t->dim; i++) {
         double slope = (t->moved[i] - t->tried[i]) / (moved - factor);
         if (!isfinite(slope))
@@ -219,17 +285,17 @@ static void scale_name(const struct cp_case *c, double factor, char *text, size_
                  {1 / (scale * sqrt(c->head_dim_v)), "1/sqrt(head_dim_v)"},
                  {scale, "its square"},
                  {M_LOG2E, "times log2(e)"},
-                 {M_LN2, "times ln(2)"}};
+                 {M_LN2, "times ln(2)"},
+                 {twist_round(DTYPE_BF16, scale) / scale, "rounded to bf16"}};
     *text = '\0';
     for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
-        if (fabs(factor - names[i].value) < 5e-3 * names[i].value &&
-            fabs(names[i].value - 1) > 1e-9) {
+        if (fabs(factor - names[i].value) < fmin(5e-3, 0.2 * fabs(names[i].value - 1))) {
             snprintf(text, size, " (%s)", names[i].name);
             return;
         }
 }
 
-static void try_scale(struct trial *t)
+static void try_scale(struct trial *t, enum twist_where where)
 {
     double scale = case_scale(t->c), d = t->c->head_dim_qk, least = t->error, best = 1;
     const double starts[] = {0.25,
@@ -245,14 +311,14 @@ static void try_scale(struct trial *t)
                              1 / (scale * sqrt(t->c->head_dim_v)),
                              scale};
     for (size_t i = 0; i < sizeof(starts) / sizeof(*starts) && !trial_over(t); i++) {
-        double energy = scale_energy(t, starts[i]);
+        double energy = scale_energy(t, starts[i], where);
         if (energy < least) {
             least = energy;
             best = starts[i];
         }
     }
     for (int i = 0; i < 6 && !trial_over(t); i++) {
-        double next = scale_step(t, best), energy = scale_energy(t, next);
+        double next = scale_step(t, best, where), energy = scale_energy(t, next, where);
         if (!(energy < least))
             break;
         bool settled = fabs(next - best) < 1e-6 * best;
@@ -265,9 +331,18 @@ static void try_scale(struct trial *t)
     if (trial_is_one(t, best))
         return;
     scale_name(t->c, best, name, sizeof(name));
-    scale_energy(t, best);
+    scale_energy(t, best, where);
+    if (fabs(best - M_LN2) < 5e-3 && where == WHERE_ALL && t->in->tensor == TENSOR_OUT) {
+        double lse[DIAGNOSIS_ROWS_MAX]; // its base is another question
+        memcpy(lse, t->lse_tried, sizeof(lse));
+        memcpy(t->lse_tried, t->lse_got, sizeof(lse));
+        trial_offer(t, DIAGNOSIS_SCALE, t->tried,
+                    "the exponential function has base 2 instead of e: log2(e) is missing");
+        memcpy(t->lse_tried, lse, sizeof(lse));
+    }
     trial_offer(t, DIAGNOSIS_SCALE, t->tried,
-                "%sthe softmax scale is %.5g times what it should be%s", where_text(t), best, name);
+                "%sthe softmax scale%s is %.5g times what it should be%s", where_text(t),
+                where == WHERE_REMOTE ? " of keys of other ranks" : "", best, name);
 }
 
 // ---- LSE and delta that the backward pass starts from
@@ -347,9 +422,27 @@ static void try_early_delta(struct trial *t, int rank)
                 rank);
 }
 
+// P = 2^(logit - LSE).
+static void try_base(struct trial *t)
+{
+    for (int i = 0; i < t->panel_count; i++) {
+        struct panel *p = &t->panels[i];
+        double lse[DIAGNOSIS_ROWS_MAX], *dq = t->tried + (int64_t)t->panel_first[i] * t->dim;
+        struct twist twist = twist_none(p);
+        twist.scale = M_LN2;
+        for (int row = 0; row < p->rows; row++)
+            lse[row] = p->lse[row] * M_LN2;
+        twist_gradient(p, &twist, lse, p->delta, true);
+        twist.scale = 1;
+        twist_dq(p, &twist, 0, p->columns, dq);
+    }
+    trial_offer(t, DIAGNOSIS_LSE, t->tried,
+                "the backward pass computes P with base 2 instead of e: log2(e) is missing");
+}
+
 static void try_statistics(struct trial *t)
 {
-    double lse[DIAGNOSIS_ROWS_MAX], zero[DIAGNOSIS_ROWS_MAX] = {0};
+    double lse[DIAGNOSIS_ROWS_MAX];
     if (t->in->tensor != TENSOR_DQ)
         return;
     for (int base = 0; base < 2; base++) {
@@ -361,46 +454,62 @@ static void try_statistics(struct trial *t)
                     "the backward pass reads the LSE as a logarithm of base %s",
                     base ? "2, but its base is e" : "e, but its base is 2");
     }
+    try_base(t);
     for (int rank = 0; rank < t->c->world_size && t->c->world_size > 1 && !trial_over(t); rank++)
         try_early_delta(t, rank);
     if (team_size(t->c) < t->c->world_size) {
         try_partial_lse(t, 0);
         try_partial_lse(t, 1);
     }
-    for (int i = 0; i < t->panel_count; i++)
-        memcpy(lse + t->panel_first[i], t->panels[i].lse,
-               (size_t)t->panels[i].rows * sizeof(double));
-    evaluate_dq(t, lse, zero);
-    trial_offer(t, DIAGNOSIS_DELTA, t->tried,
-                "delta = rowsum(dO * O) is missing: dS is P * dP instead of P * (dP - delta)");
 }
 
-// The same for key rows.
-static void try_key_statistics(struct trial *t)
+// Rows of dq or dk with the right delta times a factor.
+static void evaluate_delta(struct trial *t, double factor)
 {
-    if (t->in->tensor != TENSOR_DK)
-        return;
     for (int i = 0; i < t->panel_count; i++) {
         struct panel *p = &t->panels[i];
-        double *delta = p->delta;
-        double *zeros = calloc((size_t)p->columns, sizeof(double));
-        if (!zeros)
+        int64_t count = p->setup.side == SIDE_Q ? p->rows : p->columns;
+        double *right = p->delta, *changed_delta = malloc((size_t)count * sizeof(double));
+        if (!changed_delta)
             return;
-        struct twist right = twist_none(p);
-        p->delta = zeros;
-        trial_evaluate_panel(t, p, &right, t->panel_first[i], t->tried, t->lse_tried);
-        p->delta = delta;
-        free(zeros);
+        for (int64_t k = 0; k < count; k++)
+            changed_delta[k] = factor * right[k];
+        struct twist none = twist_none(p);
+        p->delta = changed_delta;
+        trial_evaluate_panel(t, p, &none, t->panel_first[i], t->tried, t->lse_tried);
+        p->delta = right;
+        free(changed_delta);
     }
+}
+
+// delta is missing, or has another factor, which is found by least squares.
+static void try_delta(struct trial *t)
+{
+    double factor;
+    if (t->in->tensor != TENSOR_DQ && t->in->tensor != TENSOR_DK)
+        return;
+    evaluate_delta(t, 0);
     trial_offer(t, DIAGNOSIS_DELTA, t->tried,
                 "delta = rowsum(dO * O) is missing: dS is P * dP instead of P * (dP - delta)");
+    memcpy(t->moved, t->tried, (size_t)(t->rows * t->dim) * sizeof(double));
+    for (int i = 0; i < t->rows * t->dim; i++)
+        t->tried[i] = t->right[i] - t->moved[i];
+    if (!trial_fit(t, &t->tried, 1, t->moved, &factor) || fabs(factor) < 0.05 ||
+        trial_is_one(t, factor))
+        return;
+    evaluate_delta(t, factor);
+    trial_offer(t, DIAGNOSIS_DELTA, t->tried,
+                "delta = rowsum(dO * O) is %.4g times what it should be", factor);
 }
 
 void try_twists(struct trial *t)
 {
     try_changes(t);
-    try_scale(t);
+    try_repeated_sink(t);
+    try_scale(t, WHERE_ALL);
+    if (team_size(t->c) < t->c->world_size && !trial_solved(t))
+        try_scale(t, WHERE_REMOTE);
     try_statistics(t);
-    try_key_statistics(t);
+    try_delta(t);
     try_ghosts(t);
 }

@@ -36,6 +36,9 @@ tests_judge_test_diagnosis_CPPFLAGS = $(AM_CPPFLAGS) -DCPATTN_MUTATIONS
 tests_judge_test_diagnosis_LDADD = $(mutated_libs)
 tests_judge_test_diagnosis_LDFLAGS = $(mutated_ldflags)
 
+test_programs += tests/judge/test_mistakes
+tests_judge_test_mistakes_SOURCES = tests/judge/test_mistakes.c tests/judge/dense.c tests/judge/dense.h
+
 test_programs += tests/judge/test_rounding
 tests_judge_test_rounding_SOURCES = tests/judge/test_rounding.c tests/support/world.c tests/support/world.h
 tests_judge_test_rounding_CPPFLAGS = $(AM_CPPFLAGS) -DCPATTN_MUTATIONS

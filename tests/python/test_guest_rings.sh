@@ -95,30 +95,29 @@ right "rounded out" --mask none
 
 # ---- wrong ones ----
 
-wrong() { # MODEL DIAGNOSIS OPTIONS...; no diagnosis where it is empty
+wrong() { # MODEL DIAGNOSIS OPTIONS...
     model=$1
     words=$2
     shift 2
     run --implementation rings --model "$model" --world-size 3 "$@"
     tap_is "wrong: $model: it is refused" "$status" 1
-    [ -z "$words" ] || tap_has "wrong: $model: the diagnosis" "$(printf '%s\n' "$out" | grep '^diagnosis:')" "$words"
+    tap_has "wrong: $model: the diagnosis" "$(printf '%s\n' "$out" | grep '^diagnosis:')" "$words"
 }
 wrong "stale keys" "the keys of all other ranks are those of rank 1 itself"
-wrong "one hop short" "has what belongs to the keys of rank 1 at the same places"
+wrong "one hop short" "has the contributions to the keys of rank 1 at the same places"
 wrong "merged without lse" "partial results are merged with fixed weights"
 wrong "window ignored" "the window is ignored" --window-left 17
 wrong "wrong scale" "the softmax scale is 1.41"
-wrong "tokens swapped" "the two chunks of keys of every other rank have changed places"
+wrong "tokens swapped" "the two chunks of keys of every other rank are exchanged"
 wrong "mask one off" "the mask admits one key too many"
 wrong "delta left out" "delta = rowsum(dO * O) is missing"
 wrong "lse in base 2" "lse is 1.4"
-# The sink as often as there are ranks: refused, and no hypothesis of the diagnosis explains it.
-wrong "sink of each rank" "" --softmax learnable
+wrong "sink of each rank" "the sink is in the denominator 3 times" --softmax learnable
 wrong "sink gradient of all ranks" "dsink is 3 times what it should be (the world size" --softmax learnable
 wrong "gradients of all ranks" "times what it should be (the world size: it is added up once per rank)"
 wrong "gradients unscaled" "the scale of the softmax is missing"
 wrong "last step left out" "(rank 1, ring step 2) are missing from the softmax"
-wrong "sink left out" "the sink is left out of the denominator" --softmax off_by_one
+wrong "sink left out" "the 1 of the off-by-one softmax is left out of the denominator" --softmax off_by_one
 wrong "window one off" "the window is one key narrower on the left" --window-left 17
 kill -TERM "$daemon"
 wait "$daemon"

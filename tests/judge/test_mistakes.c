@@ -1,0 +1,427 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rows with one mistake, computed from the definition (tests/judge/dense.h), and what the diagnosis
+// says of them.
+#include "tests/support/runner.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "judge/diagnosis.h"
+#include "judge/dtype.h"
+#include "judge/inputs.h"
+#include "tests/judge/dense.h"
+
+enum { TOKENS = 96, DIM = 32, HEADS = 4 };
+
+// ---- mistakes -----------------------------------------------------------------------------------
+
+static double rounded(enum case_dtype dtype, double x)
+{
+    float value = (float)x;
+    dtype_round(dtype, &value, 1);
+    return value;
+}
+
+// A weight of the softmax from a logit and the largest logit of the row.
+typedef double weigh(const struct dense *t, int64_t i, int64_t j, double logit, double most);
+
+static double weigh_right(const struct dense *t, int64_t i, int64_t j, double logit, double most)
+{
+    (void)t, (void)i, (void)j;
+    return exp(logit - most);
+}
+
+static double weigh_rounded_logit(const struct dense *t, int64_t i, int64_t j, double logit,
+                                  double most)
+{
+    (void)t, (void)i, (void)j;
+    return exp(rounded(DTYPE_BF16, logit) - most);
+}
+
+static double weigh_rounded_product(const struct dense *t, int64_t i, int64_t j, double logit,
+                                    double most)
+{
+    double scale = case_scale(&t->c);
+    (void)i, (void)j;
+    return exp(rounded(DTYPE_BF16, logit / scale) * scale - most);
+}
+
+static double weigh_rounded_exponent(const struct dense *t, int64_t i, int64_t j, double logit,
+                                     double most)
+{
+    (void)t, (void)i, (void)j;
+    return exp(rounded(DTYPE_BF16, logit - most));
+}
+
+static double weigh_base_2(const struct dense *t, int64_t i, int64_t j, double logit, double most)
+{
+    (void)t, (void)i, (void)j;
+    return exp2(logit - most);
+}
+
+static double weigh_no_key_17(const struct dense *t, int64_t i, int64_t j, double logit,
+                              double most)
+{
+    (void)t, (void)i;
+    return j == 17 ? 0 : exp(logit - most);
+}
+
+// The first 64 keys are not scaled when the maximum changes.
+static double weigh_first_tile(const struct dense *t, int64_t i, int64_t j, double logit,
+                               double most)
+{
+    (void)t;
+    return exp(logit - most) * (j < 64 ? 1 + 0.1 * (double)(i % 7) : 1);
+}
+
+static double weigh_remote_scale(const struct dense *t, int64_t i, int64_t j, double logit,
+                                 double most)
+{
+    bool remote = (i < t->sq / 2) != (j < t->sk / 2);
+    return exp(logit * (remote ? 1.05 : 1) - most);
+}
+
+static double weigh_ranks(const struct dense *t, int64_t i, int64_t j, double logit, double most)
+{
+    return exp(logit - most) * (j < t->sk / 2 ? 1 + 0.06 * sin((double)i) : 1);
+}
+
+// Computes out and LSE again from the logits.
+static void forward_again(struct dense *t, weigh *weight_of)
+{
+    bool causal = t->c.mask == MASK_CAUSAL;
+    for (int head = 0; head < t->h; head++)
+        for (int64_t i = 0; i < t->sq; i++) {
+            double *logits = dense_pair(t, t->logits, i, 0, head), most = t->sink[head];
+            double *out = dense_row(t->out, i, t->h, head, t->dv);
+            int64_t keys = causal ? i + 1 : t->sk;
+            for (int64_t j = 0; j < keys; j++)
+                most = fmax(most, logits[j]);
+            double sum = exp(t->sink[head] - most);
+            memset(out, 0, (size_t)t->dv * sizeof(double));
+            for (int64_t j = 0; j < keys; j++) {
+                double weight = weight_of(t, i, j, logits[j], most);
+                const double *v = dense_row(t->v, j, t->hk, head / (t->h / t->hk), t->dv);
+                sum += weight;
+                for (int k = 0; k < t->dv; k++)
+                    out[k] += weight * v[k];
+            }
+            for (int k = 0; k < t->dv; k++)
+                out[k] /= sum;
+            t->lse[head * t->sq + i] = most + log(sum);
+        }
+}
+
+// ---- changes of the inputs, or of what the backward pass starts from
+// -----------------------------
+
+typedef void change(struct dense *t);
+
+static void scaled_query_rounded(struct dense *t)
+{
+    double scale = case_scale(&t->c) * M_LOG2E;
+    for (int64_t i = 0; i < t->sq * t->h * t->dk; i++)
+        t->q[i] = rounded(DTYPE_BF16, t->q[i] * scale) / scale;
+}
+
+static void last_dims_lost(struct dense *t)
+{
+    for (int64_t i = 0; i < t->sq * t->h * t->dk; i++)
+        t->q[i] = i % t->dk >= 16 ? 0 : t->q[i];
+}
+
+static void values_of_own_rank(struct dense *t)
+{
+    int64_t half = t->sk / 2 * t->hk * t->dv;
+    memcpy(t->v + half, t->v, (size_t)half * sizeof(double));
+}
+
+static void sink_scaled(struct dense *t)
+{
+    for (int head = 0; head < t->h; head++)
+        t->sink[head] *= case_scale(&t->c);
+}
+
+static void sink_in_base_2(struct dense *t)
+{
+    for (int head = 0; head < t->h; head++)
+        t->sink[head] *= M_LOG2E;
+}
+
+static void sink_of_next_head(struct dense *t)
+{
+    double first = t->sink[0];
+    memmove(t->sink, t->sink + 1, (size_t)(t->h - 1) * sizeof(double));
+    t->sink[t->h - 1] = first;
+}
+
+static void softcap_first(struct dense *t)
+{
+    t->c.softcap *= case_scale(&t->c);
+}
+
+static void softcap_in_base_2(struct dense *t)
+{
+    t->c.softcap *= M_LOG2E;
+}
+
+static void lse_rounded(struct dense *t)
+{
+    for (int64_t i = 0; i < t->sq * t->h; i++)
+        t->lse[i] = rounded(DTYPE_BF16, t->lse[i]);
+}
+
+static void out_nine_tenths(struct dense *t)
+{
+    for (int64_t i = 0; i < t->sq * t->h * t->dv; i++)
+        t->out[i] *= 0.9;
+}
+
+static void dims_exchanged(struct dense *t)
+{
+    for (int64_t i = 0; i + 1 < t->sk * t->hk * t->dv; i += 2) {
+        double first = t->d_v[i];
+        t->d_v[i] = t->d_v[i + 1];
+        t->d_v[i + 1] = first;
+    }
+}
+
+static void dv_for_dk(struct dense *t)
+{
+    memcpy(t->d_k, t->d_v, (size_t)(t->sk * t->hk * t->dk) * sizeof(double));
+}
+
+static void block_lost(struct dense *t)
+{
+    for (int64_t i = 40; i < 48; i++)
+        memset(dense_row(t->d_q, i, t->h, 0, t->dk), 0, 8 * sizeof(double));
+}
+
+static void last_dims_zero(struct dense *t)
+{
+    for (int64_t i = 0; i < t->sq * t->h * t->dv; i++)
+        t->out[i] = i % t->dv >= 24 ? 0 : t->out[i];
+}
+
+// ---- the table ----------------------------------------------------------------------------------
+
+enum of { PLAIN, HALF, FULL, TWO_RANKS, SINK, CAP };
+
+static const struct mistake {
+    enum of of;
+    enum report_tensor tensor;
+    change *inputs, *between, *after; // before forward, between forward and backward, after both
+    weigh *weigh;
+    const char *says; // part of the sentence; NULL: nothing
+} mistakes[] = {
+    {PLAIN, TENSOR_OUT, .says = NULL},
+    {PLAIN, TENSOR_DQ, .says = NULL},
+    {PLAIN, TENSOR_DK, .says = NULL},
+    {PLAIN, TENSOR_OUT, .weigh = weigh_rounded_logit, .says = "the logits are rounded to bf16"},
+    {PLAIN, TENSOR_OUT, .weigh = weigh_rounded_product,
+     .says = "the products of Q and K are rounded to bf16"},
+    {HALF, TENSOR_OUT, .weigh = weigh_rounded_exponent,
+     .says = "logit - maximum is rounded to bf16 before the exponential"},
+    {PLAIN, TENSOR_OUT, .weigh = weigh_base_2, .says = "base 2 instead of e"},
+    {PLAIN, TENSOR_OUT, .weigh = weigh_no_key_17,
+     .says = "one key is missing from the softmax: position 17"},
+    {FULL, TENSOR_OUT, .weigh = weigh_first_tile,
+     .says = "keys 0 to 63 and of later keys have wrong"},
+    {TWO_RANKS, TENSOR_OUT, .weigh = weigh_remote_scale,
+     .says = "the softmax scale of keys of other ranks is 1.0"},
+    {TWO_RANKS, TENSOR_OUT, .weigh = weigh_ranks,
+     .says = "the partial results of the ranks have wrong weights"},
+    {PLAIN, TENSOR_OUT, .inputs = scaled_query_rounded,
+     .says = "Q is rounded to bf16 after it is multiplied by the scale and log2(e)"},
+    {PLAIN, TENSOR_OUT, .inputs = last_dims_lost, .says = "the dims from 16 on are left out"},
+    {TWO_RANKS, TENSOR_OUT, .inputs = values_of_own_rank, .says = "values (not the keys)"},
+    {SINK, TENSOR_OUT, .inputs = sink_scaled, .says = "the sink is multiplied by the scale"},
+    {SINK, TENSOR_OUT, .inputs = sink_in_base_2, .says = "the sink is log2(e) times"},
+    {SINK, TENSOR_OUT, .inputs = sink_of_next_head, .says = "the sink is that of the next head"},
+    {CAP, TENSOR_OUT, .inputs = softcap_in_base_2, .says = "the softcap is log2(e) times"},
+    {CAP, TENSOR_OUT, .inputs = softcap_first, .says = "softcap"},
+    {PLAIN, TENSOR_DQ, .between = lse_rounded, .says = "an LSE that is rounded to bf16"},
+    {PLAIN, TENSOR_DK, .between = lse_rounded, .says = "an LSE that is rounded to bf16"},
+    {PLAIN, TENSOR_DQ, .between = out_nine_tenths, .says = "delta = rowsum(dO * O) is 0.9 times"},
+    {PLAIN, TENSOR_DK, .between = out_nine_tenths, .says = "delta = rowsum(dO * O) is 0.9 times"},
+    {PLAIN, TENSOR_DV, .after = dims_exchanged, .says = "32 dims of dv are in another order"},
+    {PLAIN, TENSOR_DK, .after = dv_for_dk, .says = "dk has the values of dv"},
+    {PLAIN, TENSOR_DQ, .after = block_lost, .says = "the other rows are right"},
+    {PLAIN, TENSOR_OUT, .after = last_dims_zero,
+     .says = "out is zero in 8 dims of every examined row"},
+    {PLAIN, TENSOR_LSE, .after = lse_rounded, .says = "lse has only numbers of bf16"},
+};
+
+static void case_of(enum of of, struct cp_case *c)
+{
+    struct error error;
+    case_init(c);
+    c->world_size = of == TWO_RANKS ? 2 : 1;
+    c->sharding = SHARDING_CONTIGUOUS;
+    c->batch = 1;
+    c->heads = c->kv_heads = HEADS;
+    c->head_dim_qk = c->head_dim_v = DIM;
+    c->seqlen_q = c->seqlen_kv = TOKENS;
+    c->dtype = of == HALF ? DTYPE_FP16 : DTYPE_BF16;
+    c->mask = of == PLAIN || of == HALF || of == SINK || of == CAP ? MASK_CAUSAL : MASK_NONE;
+    c->softmax = of == SINK ? SOFTMAX_LEARNABLE : SOFTMAX_VANILLA;
+    c->softcap = of == CAP ? 4 : 0;
+    ck_assert_msg(case_check(c, &error) == STATUS_OK, "%s", error.text);
+}
+
+// Rows of the first rank: 20 of each of two heads.
+static int rows_take(struct dense *t, enum report_tensor tensor, float *values,
+                     struct diagnosis_row *rows)
+{
+    double *const of[] = {[TENSOR_OUT] = t->out,
+                          [TENSOR_LSE] = t->lse,
+                          [TENSOR_DQ] = t->d_q,
+                          [TENSOR_DK] = t->d_k,
+                          [TENSOR_DV] = t->d_v};
+    int count = 0, dim = tensor == TENSOR_LSE ? 1 : DIM;
+    int64_t tokens = t->sq / t->c.world_size;
+    for (int head = 0; head < 2; head++)
+        for (int i = 0; i < 20; i++) {
+            int64_t position = tokens - 1 - i * (tokens - 1) / 19;
+            float *got = values + count * DIM;
+            for (int k = 0; k < dim; k++)
+                got[k] = (float)(dim == 1 ? t->lse[head * t->sq + position]
+                                          : dense_row(of[tensor], position, t->h, head, dim)[k]);
+            if (dim > 1)
+                dtype_round(t->c.dtype, got, dim);
+            rows[count++] = (struct diagnosis_row){.head = head,
+                                                   .position = position,
+                                                   .got = got,
+                                                   .lse = t->lse[head * t->sq + position]};
+        }
+    return count;
+}
+
+static void make(const struct mistake *m, const struct cp_case *c, struct dense *t)
+{
+    dense_init(t, c, 0);
+    if (m->inputs)
+        m->inputs(t);
+    dense_forward(t);
+    forward_again(t, m->weigh ? m->weigh : weigh_right);
+    if (m->between)
+        m->between(t);
+    dense_backward(t);
+    if (m->after)
+        m->after(t);
+}
+
+START_TEST(mistakes_are_named)
+{
+    const struct mistake *m = &mistakes[_i];
+    static float values[DIAGNOSIS_ROWS_MAX * DIM];
+    struct diagnosis_row rows[DIAGNOSIS_ROWS_MAX];
+    struct cp_case c;
+    struct dense t;
+    struct finding f;
+    case_of(m->of, &c);
+    make(m, &c, &t);
+    int count = rows_take(&t, m->tensor, values, rows);
+    struct diagnosis_input in = {.c = &c,
+                                 .tensor = m->tensor,
+                                 .rows = rows,
+                                 .count = count,
+                                 .noise = m->tensor == TENSOR_LSE ? 0
+                                          : m->of == HALF         ? 2.2e-4
+                                                                  : 1.7e-3};
+    diagnosis_find(&in, &f);
+    printf("# %s: %s\n", diagnosis_kind_name(f.kind), f.diagnosis.text);
+    if (m->says)
+        ck_assert_msg(strstr(f.diagnosis.text, m->says), "\"%s\" instead of \"%s\"",
+                      f.diagnosis.text, m->says);
+    else
+        ck_assert_msg(f.kind == DIAGNOSIS_NONE, "%s", f.diagnosis.text);
+    dense_fini(&t);
+}
+END_TEST
+
+// ---- packed sequences ---------------------------------------------------------------------------
+
+// What the queries of the second of three sequences see by mistake.
+enum leaking { LEAKS_ALL, LEAKS_LAST, LEAKS_FIRST };
+
+static bool leaks(enum leaking what, int sequence, int64_t position, int64_t length)
+{
+    if (what == LEAKS_LAST)
+        return sequence == 0 && position == length - 1;
+    return what == LEAKS_ALL || (sequence == 2 && position == 0);
+}
+
+// Adds the visible keys of another sequence to the rows.
+static void leak(struct dense *own, struct dense *other, enum leaking what, int sequence)
+{
+    for (int head = 0; head < own->h; head++)
+        for (int64_t i = 0; i < own->sq; i++) {
+            double *out = dense_row(own->out, i, own->h, head, own->dv);
+            double *lse = &own->lse[head * own->sq + i];
+            for (int64_t j = 0; j < other->sk; j++) {
+                if (!leaks(what, sequence, j, other->sk))
+                    continue;
+                double logit =
+                    case_scale(&own->c) *
+                    dense_product(dense_row(own->q, i, own->h, head, own->dk),
+                                  dense_row(other->k, j, own->hk, head, own->dk), own->dk);
+                double sum = log(exp(*lse) + exp(logit));
+                const double *v = dense_row(other->v, j, own->hk, head, own->dv);
+                for (int k = 0; k < own->dv; k++)
+                    out[k] = out[k] * exp(*lse - sum) + v[k] * exp(logit - sum);
+                *lse = sum;
+            }
+        }
+}
+
+START_TEST(visible_sequences_are_named)
+{
+    static const int32_t lengths[] = {30, TOKENS, 17};
+    static const char *const says[] = {"keys of other packed sequences are visible",
+                                       "the last key of the packed sequence before",
+                                       "the first key of the packed sequence after"};
+    static float values[DIAGNOSIS_ROWS_MAX * DIM];
+    struct diagnosis_row rows[DIAGNOSIS_ROWS_MAX];
+    struct cp_case c;
+    struct dense t, before, after;
+    struct finding f;
+    case_of(FULL, &c);
+    c.format = FORMAT_THD;
+    c.batch = 3;
+    case_list_set(&c, LIST_LENGTHS_Q, lengths, 3);
+    dense_init(&t, &c, 1);
+    dense_init(&before, &c, 0);
+    dense_init(&after, &c, 2);
+    dense_forward(&t);
+    leak(&t, &before, (enum leaking)_i, 0);
+    leak(&t, &after, (enum leaking)_i, 2);
+    int count = rows_take(&t, TENSOR_OUT, values, rows);
+    for (int i = 0; i < count; i++)
+        rows[i].sequence = 1;
+    struct diagnosis_input in = {
+        .c = &c, .tensor = TENSOR_OUT, .rows = rows, .count = count, .noise = 1.7e-3};
+    diagnosis_find(&in, &f);
+    ck_assert_msg(strstr(f.diagnosis.text, says[_i]), "%s", f.diagnosis.text);
+    dense_fini(&t);
+    dense_fini(&before);
+    dense_fini(&after);
+}
+END_TEST
+
+static Suite *suite(void)
+{
+    Suite *s = suite_create("mistakes");
+    TCase *tc = tcase_create("mistakes");
+    tcase_set_timeout(tc, 60);
+    tcase_add_loop_test(tc, mistakes_are_named, 0, sizeof(mistakes) / sizeof(*mistakes));
+    tcase_add_loop_test(tc, visible_sequences_are_named, 0, 3);
+    suite_add_tcase(s, tc);
+    return s;
+}
+
+int main(void)
+{
+    return runner_run(suite());
+}
