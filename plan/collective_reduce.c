@@ -46,13 +46,7 @@ static void average(struct layout *l, struct region result)
 
 // ---- all_reduce ----
 
-static struct layout_range chunk_of(const struct layout *l, int chunk)
-{
-    int of = layout_modulo(chunk, l->size);
-    return layout_chunks(l->c->count, of, of + 1, l->size);
-}
-
-// The same for one of the segments into which the elements are cut.
+// The elements of a chunk of one of the segments into which the elements are cut.
 static struct layout_range segment_chunk(const struct layout *l, int segments, int segment,
                                          int chunk)
 {
@@ -62,12 +56,26 @@ static struct layout_range segment_chunk(const struct layout *l, int segments, i
     return (struct layout_range){whole.first + part.first, part.count};
 }
 
-// Number of pieces: the sum of one piece is computed while the next is sent, and the overhead of a
-// piece is small compared with its bytes.
+#define SEGMENTS_MAX  8
+// The bytes that are summed in the time by which one more exchange is longer than its bytes take.
+#define SEGMENT_BYTES (INT64_C(24) << 20)
+
+// Number of pieces of elements that are summed: the sum of one piece is computed while the next is
+// sent, so that only the last one takes time, and each piece costs an exchange. One more piece pays
+// if it shortens the last sum by more than that.
 static int segments_of(const struct layout *l, int64_t elements)
 {
     int64_t bytes = elements * l->element;
-    return bytes >= 384 << 20 ? 4 : bytes >= 96 << 20 ? 2 : 1;
+    int segments = 1;
+    while (segments < SEGMENTS_MAX && segments * (segments + 1) * SEGMENT_BYTES <= bytes)
+        segments++;
+    return segments;
+}
+
+// Of a ring, whose sums are hidden by the exchanges of one other segment: at most two.
+static int ring_segments(const struct layout *l, int64_t elements)
+{
+    return segments_of(l, elements) > 1 ? 2 : 1;
 }
 
 // Step s of the ring that reduces the chunks of a segment.
@@ -100,7 +108,7 @@ static void ring_collect(struct layout *l, int segments, int segment, int s)
 static void all_reduce_ring(struct layout *l)
 {
     int64_t n = l->c->count;
-    int segments = segments_of(l, n / l->size);
+    int segments = ring_segments(l, n / l->size);
     sum_begin(l, layout_sent(l, 0, n), layout_received(l, 0, n),
               l->c->in_place ? n / segments / l->size + 2 : 0);
     for (int s = 0; s + 1 < l->size; s++)
@@ -144,31 +152,60 @@ static int among_others(const struct layout *l, int peer)
     return peer - (peer > l->rank);
 }
 
-static void all_reduce_direct(struct layout *l)
+static struct region chunk_received(const struct layout *l, struct layout_range chunk)
 {
-    struct layout_range own = chunk_of(l, l->rank);
+    return layout_received(l, chunk.first, chunk.count);
+}
+
+// Each rank gets its chunk of a segment from all others, in `parts`.
+static void direct_gather(struct layout *l, int segments, int segment, int32_t parts)
+{
     struct transfer transfers[WORLD_SIZE_MAX];
-    int32_t parts = layout_scratch(l, "parts", own.count * (l->size - 1));
-    struct region result = layout_received(l, own.first, own.count);
+    struct layout_range own = segment_chunk(l, segments, segment, l->rank);
     for (int peer = 0; peer < l->size; peer++) {
-        struct layout_range theirs = chunk_of(l, peer);
+        struct layout_range theirs = segment_chunk(l, segments, segment, peer);
         transfers[peer] = (struct transfer){
             .peer = peer,
             .send = layout_sent(l, theirs.first, theirs.count),
             .receive = layout_region(l, parts, among_others(l, peer) * own.count, own.count)};
     }
-    transfers[l->rank] = layout_own_copy(l, transfers[l->rank].send, result);
+    transfers[l->rank] = layout_own_copy(l, transfers[l->rank].send, chunk_received(l, own));
     layout_exchange(l, transfers, l->size);
-    sum_all(l, parts, own.count, result);
-    for (int peer = 0; peer < l->size; peer++) {
-        struct layout_range theirs = chunk_of(l, peer);
-        transfers[peer] =
-            (struct transfer){.peer = peer,
-                              .send = result,
-                              .receive = layout_received(l, theirs.first, theirs.count)};
-    }
+}
+
+// Each rank sends the sum of its chunk to all others.
+static void direct_spread(struct layout *l, int segments, int segment)
+{
+    struct transfer transfers[WORLD_SIZE_MAX];
+    struct region result = chunk_received(l, segment_chunk(l, segments, segment, l->rank));
+    for (int peer = 0; peer < l->size; peer++)
+        transfers[peer] = (struct transfer){
+            .peer = peer,
+            .send = result,
+            .receive = chunk_received(l, segment_chunk(l, segments, segment, peer))};
     transfers[l->rank] = layout_own_copy(l, result, result);
     layout_exchange(l, transfers, l->size);
+}
+
+// While a segment is summed, the next one is gathered. A segment costs two exchanges.
+static void all_reduce_direct(struct layout *l)
+{
+    int64_t n = l->c->count;
+    int segments = segments_of(l, n / l->size * (l->size - 1) / 2), chunks = segments * l->size;
+    int32_t parts[2] = {0};
+    for (int i = 0; i < 2 && i < segments; i++)
+        parts[i] =
+            layout_scratch(l, i ? "parts1" : "parts0", (n + chunks - 1) / chunks * (l->size - 1));
+    for (int segment = 0; segment <= segments; segment++) {
+        if (segment < segments)
+            direct_gather(l, segments, segment, parts[segment % 2]);
+        if (segment > 0)
+            direct_spread(l, segments, segment - 1);
+        if (segment == segments)
+            return;
+        struct layout_range own = segment_chunk(l, segments, segment, l->rank);
+        sum_all(l, parts[segment % 2], own.count, chunk_received(l, own));
+    }
 }
 
 // ---- trees ----

@@ -107,6 +107,15 @@ static cudaError_t region_poison(const struct cuda_executor *x, const struct reg
     return result;
 }
 
+// ---- times ----
+
+// Records an event of the timeline, if times are wanted.
+static cudaError_t time_record(struct cuda_executor *x, cudaStream_t stream, int *event)
+{
+    *event = 0;
+    return x->e->untimed ? cudaSuccess : events_record(&x->times->events, stream, event);
+}
+
 // ---- exchanges ----
 
 // The address of a region during its exchange: in place, or the next free place in the staging
@@ -180,7 +189,7 @@ static enum status exchange_put(struct cuda_executor *x, const struct op *op, cu
 {
     struct event_pairs *exchanges = &x->times->exchanges;
     struct event_pair *taken = &exchanges->list[exchanges->count];
-    cudaError_t result = events_record(&x->times->events, stream, &taken->from);
+    cudaError_t result = time_record(x, stream, &taken->from);
     if (result == cudaSuccess)
         result = messages_make(x, op, stream);
     if (result == cudaSuccess)
@@ -193,7 +202,7 @@ static enum status exchange_put(struct cuda_executor *x, const struct op *op, cu
         return status;
     FAULT(EXCHANGE);
     messages_deliver(x, op, stream);
-    result = events_record(&x->times->events, stream, &taken->to);
+    result = time_record(x, stream, &taken->to);
     exchanges->count++;
     return result == cudaSuccess ? STATUS_OK : cuda_failed(x, result, op, error);
 }
@@ -227,14 +236,13 @@ static cudaError_t waits_put(struct cuda_executor *x, const struct op *op, cudaS
     bool timed = op->stream == STREAM_COMPUTE && op->wait_count > 0;
     struct event_pairs *exposed = &x->times->exposed;
     struct event_pair *lost = &exposed->list[exposed->count];
-    cudaError_t result =
-        timed ? events_record(&x->times->events, stream, &lost->from) : cudaSuccess;
+    cudaError_t result = timed ? time_record(x, stream, &lost->from) : cudaSuccess;
     for (int32_t i = 0; i < op->wait_count && result == cudaSuccess; i++) {
         int event = x->event_of[x->plan->waits[op->wait_first + i]];
         result = cudaStreamWaitEvent(stream, x->events.list[event], 0);
     }
     if (timed && result == cudaSuccess)
-        result = events_record(&x->times->events, stream, &lost->to);
+        result = time_record(x, stream, &lost->to);
     exposed->count += timed;
     return result;
 }
@@ -247,8 +255,7 @@ static cudaError_t op_time_record(struct cuda_executor *x, int32_t index, cudaSt
     if (!x->plan->c.operation_times || index >= OP_TIMES_MAX)
         return cudaSuccess;
     ops->count = index + 1;
-    return events_record(&x->times->events, stream,
-                         end ? &ops->list[index].to : &ops->list[index].from);
+    return time_record(x, stream, end ? &ops->list[index].to : &ops->list[index].from);
 }
 
 static enum status op_put(struct cuda_executor *x, int32_t index, struct error *error)
@@ -381,8 +388,7 @@ static enum status ops_put(struct cuda_executor *x, struct error *error)
         enum plan_stream stream = plan->ops[i].stream;
         status = op_put(x, i, error);
         if (status == STATUS_OK && i == last[stream])
-            result = events_record(&x->times->events, x->streams[stream],
-                                   &x->times->forward_end[stream]);
+            result = time_record(x, x->streams[stream], &x->times->forward_end[stream]);
         if (result != cudaSuccess)
             status = cuda_failed(x, result, &plan->ops[i], error);
     }
@@ -395,7 +401,7 @@ static enum status plan_put(struct cuda_executor *x, struct error *error)
     struct timeline *times = x->times;
     cudaStream_t compute = x->streams[STREAM_COMPUTE];
     times->begin_ns = clock_now_ns();
-    cudaError_t result = events_record(&times->events, compute, &times->begin);
+    cudaError_t result = time_record(x, compute, &times->begin);
     if (result == cudaSuccess)
         result = streams_join(x, STREAM_COMPUTE, STREAM_COMM);
     if (result != cudaSuccess)
@@ -406,11 +412,11 @@ static enum status plan_put(struct cuda_executor *x, struct error *error)
     if (status != STATUS_OK)
         return status;
     struct event_pair *tail = &times->exposed.list[times->exposed.count++];
-    result = events_record(&times->events, compute, &tail->from);
+    result = time_record(x, compute, &tail->from);
     if (result == cudaSuccess)
         result = streams_join(x, STREAM_COMM, STREAM_COMPUTE);
     if (result == cudaSuccess)
-        result = events_record(&times->events, compute, &tail->to);
+        result = time_record(x, compute, &tail->to);
     times->end = tail->to;
     return result == cudaSuccess ? STATUS_OK : cuda_failed(x, result, NULL, error);
 }

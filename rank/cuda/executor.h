@@ -29,6 +29,7 @@ struct cuda_execution {
     uint64_t job;
     const struct attends *attends; // prepared operations of the plan; NULL: it has no attention
     void *scratch;    // device memory of attends->scratch_bytes, or of linear_wide_bytes()
+    bool untimed;     // no times are wanted, which saves a third of the calls; without a graph
     uint64_t windows; // transport_peer_windows(); 0: exchanges go by another transport
 };
 

@@ -207,8 +207,10 @@ static enum status operations_put(struct cuda *cuda, const struct plan_run *run,
                                   struct error *error)
 {
     enum status status = STATUS_OK;
-    for (int i = 0; i < run->iterations && status == STATUS_OK; i++)
+    for (int i = 0; i < run->iterations && status == STATUS_OK; i++) {
+        cuda->execution.untimed = i + 1 < run->iterations;
         status = cuda_executor_start(cuda->executor, &cuda->execution, error);
+    }
     return status;
 }
 

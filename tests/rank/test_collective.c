@@ -66,6 +66,44 @@ START_TEST(every_operation_and_algorithm_is_right)
 }
 END_TEST
 
+static int exchanges_of(const struct collective *c)
+{
+    struct plan *plan;
+    int count = 0;
+    ck_assert_int_eq(collective_plan(c, 1, &plan, &error), STATUS_OK);
+    for (int i = 0; i < plan->op_count; i++)
+        count += plan->ops[i].kind == OP_EXCHANGE;
+    plan_destroy(plan);
+    return count;
+}
+
+// Two ranks need one exchange for each piece, up to eight ranks two. There are more pieces of more
+// bytes.
+START_TEST(pieces_follow_the_size)
+{
+    static const struct {
+        int world_size, mebibytes, exchanges;
+    } rows[] = {{2, 0, 1},    {2, 47, 1},   {2, 48, 2}, {2, 143, 2},  {2, 256, 3},
+                {2, 1024, 7}, {2, 9000, 8}, {3, 1, 2},  {4, 64, 2},   {4, 256, 4},
+                {8, 16, 2},   {8, 1024, 8}, {9, 1, 16}, {9, 1024, 32}};
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct collective c = scene_usual();
+        c.operation = COLLECTIVE_ALL_REDUCE;
+        c.world_size = rows[i].world_size;
+        c.count = ((int64_t)rows[i].mebibytes << 18) + (rows[i].mebibytes == 0);
+        ck_assert_msg(exchanges_of(&c) == rows[i].exchanges, "%d ranks, %d MiB: %d exchanges",
+                      c.world_size, rows[i].mebibytes, exchanges_of(&c));
+        if (c.world_size != 4)
+            continue;
+        c.nodes = 2; // links between hosts do not carry all messages at once
+        c.algorithm = ALGORITHM_RING;
+        int of_ring = exchanges_of(&c);
+        c.algorithm = ALGORITHM_AUTO;
+        ck_assert_int_eq(exchanges_of(&c), of_ring);
+    }
+}
+END_TEST
+
 // Of 100 MiB and a bit, which are cut into segments.
 START_TEST(large_collectives_use_segments)
 {
@@ -77,7 +115,12 @@ START_TEST(large_collectives_use_segments)
     assert_right(&c);
     c.in_place = true;
     assert_right(&c);
+    c.algorithm = ALGORITHM_DIRECT;
+    c.world_size = 3;
+    c.count = (148 << 20) / 8 + 5;
+    assert_right(&c);
     c.operation = COLLECTIVE_REDUCE;
+    c.count = (100 << 20) / 8 + 1;
     c.algorithm = ALGORITHM_RING;
     c.world_size = 3;
     c.root = 1;
@@ -301,6 +344,7 @@ int main(void)
     tcase_set_timeout(tcase, 120);
     tcase_add_loop_test(tcase, every_operation_and_algorithm_is_right, COLLECTIVE_ALL_REDUCE,
                         COLLECTIVE_OPERATIONS);
+    tcase_add_test(tcase, pieces_follow_the_size);
     tcase_add_test(tcase, large_collectives_use_segments);
     tcase_add_test(tcase, random_jobs_are_right);
     tcase_add_test(tcase, wrong_results_are_noticed);
