@@ -302,6 +302,7 @@ START_TEST(a_stopped_daemon_costs_the_time_limit)
 {
     struct cpattn_options options = CPATTN_OPTIONS_INIT;
     options.grace_ns = 30 * MS;
+    options.connect_timeout_ns = 1000 * MS; // of the second request
     struct cpattn_client *hasty = fake_client(&fake, &options);
     struct cpattn_case *c = fake_case("stop");
     ck_assert_int_eq(cpattn_run(hasty, c, 30 * MS, &result, &error), CPATTN_DEADLINE_EXCEEDED);

@@ -10,13 +10,19 @@ if "$top_builddir/tests/judge/test_amx" 'usable?'; then
     tap_done
     exit 0
 fi
-for program in judge/test_expected kernels/test_attention judge/test_verify judge/test_rounding rank/test_rank \
-    rank/test_random_cases; do
-    if output=$(CPATTN_AMX=no CPATTN_RANDOM_CASES=60 CPATTN_RANDOM_ORDERS=2 \
+without() { # PROGRAM [NAME=VALUE]...
+    program=$1
+    shift
+    if output=$(env CPATTN_AMX=no CPATTN_RANDOM_CASES=60 CPATTN_RANDOM_ORDERS=2 "$@" \
         "$top_builddir/tests/$program" 2>&1); then
         tap_pass "$program without AMX"
     else
         tap_fail "$program without AMX" "$output"
     fi
+}
+for program in judge/test_expected kernels/test_attention judge/test_verify judge/test_rounding \
+    rank/test_random_cases; do
+    without "$program"
 done
+without rank/test_rank CK_RUN_CASE=verdicts
 tap_done

@@ -96,7 +96,7 @@ calls() { # OPTIONS...
 }
 calls collective all_reduce --world-size 3 --count 1000
 calls linear row --world-size 3 --dtype fp32 --tokens 24 --in-features 40 --out-features 20
-tap_is "a repeat calls each function once more" "$(run right collective all_reduce --world-size 3 --repeat 2
+tap_is "a repeat calls each function once more" "$(run right collective all_reduce --world-size 3 --count 1000 --repeat 2
     sort "$scratch/calls" | uniq -c | tr -s ' \n' ' ')" " 3 0 3 1 3 2 "
 
 # ---- linear layers ----

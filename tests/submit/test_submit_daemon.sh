@@ -259,7 +259,7 @@ run case --seqlen 64
 tap_is "and the next case runs" "$status" 0
 
 if command -v script >/dev/null 2>&1; then
-    TERM=xterm script -qec "$submit $long" "$scratch/terminal" >/dev/null </dev/null &
+    TERM=xterm script -qefc "$submit $long" "$scratch/terminal" >/dev/null </dev/null &
     until grep -q 'cancels request' "$scratch/terminal" 2>/dev/null; do
         sleep 0.05
     done
