@@ -152,14 +152,18 @@ static void needs_fill(const void *spec, struct job_needs *needs)
 static int64_t scratch_bound(const struct collective *c)
 {
     int64_t world = c->world_size;
+    enum collective_algorithm algorithm = collective_algorithm(c);
     switch (c->operation) {
     case COLLECTIVE_ALL_REDUCE:
     case COLLECTIVE_SEND_RECEIVE:
         return 2 * c->count + world;
     case COLLECTIVE_REDUCE_SCATTER:
-        return (2 * world + 2) * c->count;
+        return (algorithm == ALGORITHM_RING     ? 2
+                : algorithm == ALGORITHM_DIRECT ? world
+                                                : 2 * world) *
+               c->count;
     case COLLECTIVE_REDUCE:
-        return (world + 3) * c->count;
+        return (algorithm == ALGORITHM_DIRECT ? world : 3) * c->count;
     case COLLECTIVE_ALL_TO_ALL:
         return world * c->count;
     default:
@@ -172,7 +176,9 @@ static enum status memory(const void *spec, int64_t *rank_bytes, struct error *e
     const struct collective *c = spec;
     int64_t most = 0;
     for (int rank = 0; rank < c->world_size; rank++) {
-        int64_t own = collective_send_count(c, rank) + collective_receive_count(c, rank);
+        int64_t receive = collective_receive_count(c, rank);
+        // A device copies a receive that is not aligned for its digest.
+        int64_t own = collective_send_count(c, rank) + (c->offset > 0 ? 2 : 1) * receive;
         most = own > most ? own : most;
     }
     // Counts are below 2^33 and ranks up to 64, so sums stay far below 2^63.

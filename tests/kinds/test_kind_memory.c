@@ -42,6 +42,35 @@ START_TEST(collectives_fit)
 }
 END_TEST
 
+// Of large counts, which leave no slack.
+START_TEST(collectives_of_every_algorithm_fit)
+{
+    static const int worlds[] = {2, 3, 7, 8, 9, 64};
+    for (int i = 0; i < 6 * (COLLECTIVE_OPERATIONS - 1) * 2 * (ALGORITHM_NCCL - 1); i++) {
+        struct collective c;
+        struct plan *plan;
+        int64_t bytes;
+        memset(&c, 0, sizeof(c));
+        job_kind_collective.init(&c);
+        c.count = 3000001;
+        c.world_size = worlds[i % 6];
+        c.in_place = i / 6 % 2;
+        c.algorithm = (enum collective_algorithm)(1 + i / 12 % (ALGORITHM_NCCL - 1));
+        c.operation = (enum collective_operation)(1 + i / 12 / (ALGORITHM_NCCL - 1) %
+                                                          (COLLECTIVE_OPERATIONS - 1));
+        if (job_kind_collective.check(&c, NULL) != STATUS_OK)
+            continue;
+        ck_assert_int_eq(job_kind_collective.memory(&c, &bytes, &error), STATUS_OK);
+        for (int rank = 0; rank < c.world_size; rank++) {
+            ck_assert_int_eq(collective_plan(&c, rank, &plan, &error), STATUS_OK);
+            ck_assert_msg(plan_bytes(plan) <= bytes, "operation %d, algorithm %d, %d ranks",
+                          (int)c.operation, (int)c.algorithm, c.world_size);
+            plan_destroy(plan);
+        }
+    }
+}
+END_TEST
+
 START_TEST(layers_fit)
 {
     random_jobs_seed(2);
@@ -110,6 +139,7 @@ int main(void)
     Suite *suite = suite_create("kind_memory");
     TCase *tcase = tcase_create("kind_memory");
     tcase_add_test(tcase, collectives_fit);
+    tcase_add_test(tcase, collectives_of_every_algorithm_fit);
     tcase_add_test(tcase, layers_fit);
     tcase_add_test(tcase, odd_products_with_a_bias_need_room);
     tcase_add_test(tcase, a_small_layer_needs_little);
