@@ -152,6 +152,12 @@ double collective_expected(const struct collective_view *v, int64_t index)
     return view_is_real(v) ? view_right_real(v, origin).value : (double)view_right_whole(v, origin);
 }
 
+double collective_sent(const struct collective_view *v, int64_t index)
+{
+    union view_number number = view_drawn(v, v->rank, index);
+    return view_is_real(v) ? number.real : (double)number.whole;
+}
+
 static void real_finish(const struct view_tally *t, struct figures *f)
 {
     double n = (double)f->elements;
@@ -231,9 +237,13 @@ void collective_judge_send(const struct collective *c, int rank, const void *sen
             continue;
         if (memcmp(at, right + i % PIECE * bytes, (size_t)bytes) == 0)
             continue;
-        if (figures->mismatches++ == 0)
-            figures->first_bad = (struct element){.position = i};
         figures->broken |= RULE_PADDING;
+        if (figures->mismatches++ > 0)
+            continue;
+        union view_number bad = collective_element(&v, send, i);
+        figures->first_bad = (struct element){.position = i};
+        figures->first_bad_got = view_is_real(&v) ? bad.real : (double)bad.whole;
+        figures->first_bad_expected = collective_sent(&v, i);
     }
 }
 

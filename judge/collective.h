@@ -64,6 +64,8 @@ union view_number collective_element(const struct collective_view *v, const void
 
 // The right value of an element of the receive, as a number for messages.
 double collective_expected(const struct collective_view *v, int64_t index);
+// The same of the rank's send.
+double collective_sent(const struct collective_view *v, int64_t index);
 
 // The figures of a receive except first_bad_got, from the counts.
 void collective_figures(const struct collective_view *v, const struct view_tally *tally,

@@ -36,6 +36,8 @@ static bool fits(const struct linear *l, struct linear_twist t)
     switch (t.mistake) {
     case MISTAKE_BIAS_OF_ALL:
     case MISTAKE_NO_BIAS:
+    case MISTAKE_DIVIDED: // without a bias it is a factor
+    case MISTAKE_MULTIPLIED:
         return l->bias && l->layer != LINEAR_COLUMN;
     case MISTAKE_NO_FIRST_BIAS:
         return l->bias && l->layer != LINEAR_ROW;
@@ -65,6 +67,9 @@ static bool concerns(const struct search *s, enum linear_mistake mistake)
 {
     bool sum = linear_view_is_sum(s->l, s->tensor);
     switch (mistake) {
+    case MISTAKE_DIVIDED:
+    case MISTAKE_MULTIPLIED:
+        return sum && s->tensor == LINEAR_Y && s->l->world_size > 1;
     case MISTAKE_BIAS_OF_ALL:
     case MISTAKE_RANK_MISSING:
     case MISTAKE_RANK_TWICE:
@@ -169,7 +174,7 @@ static void tell_factor(const struct search *s, const char *name, char text[DIAG
                                               : "");
 }
 
-// What is wrong with the part of a rank in a sum.
+// What is wrong with a sum, or with the part of a rank in it.
 static void tell_part(const struct search *s, const char *name, char text[DIAGNOSIS_TEXT_MAX])
 {
     int a = s->best.a;
@@ -180,6 +185,12 @@ static void tell_part(const struct search *s, const char *name, char text[DIAGNO
     case MISTAKE_RANK_TWICE:
         snprintf(text, DIAGNOSIS_TEXT_MAX, "%s counts the part of rank %d twice in the sum", name,
                  a);
+        return;
+    case MISTAKE_DIVIDED:
+    case MISTAKE_MULTIPLIED:
+        snprintf(text, DIAGNOSIS_TEXT_MAX,
+                 "%s has the sum %s by the number of ranks, before the bias", name,
+                 s->best.mistake == MISTAKE_DIVIDED ? "divided" : "multiplied");
         return;
     default:
         snprintf(text, DIAGNOSIS_TEXT_MAX, "%s is the part of rank %d alone, without the sum", name,
@@ -197,6 +208,8 @@ static void tell(const struct search *s, char text[DIAGNOSIS_TEXT_MAX])
     case MISTAKE_RANK_MISSING:
     case MISTAKE_RANK_TWICE:
     case MISTAKE_RANK_ALONE:
+    case MISTAKE_DIVIDED:
+    case MISTAKE_MULTIPLIED:
         tell_part(s, name, text);
         return;
     case MISTAKE_BIAS_OF_ALL:

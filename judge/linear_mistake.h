@@ -12,6 +12,8 @@ enum linear_mistake {
     MISTAKE_RANK_MISSING,   // the part of rank a is not in the sum
     MISTAKE_RANK_TWICE,     // the part of rank a is in it twice
     MISTAKE_RANK_ALONE,     // it is the part of rank a alone
+    MISTAKE_DIVIDED,        // the sum is divided by the number of ranks before the bias is added,
+    MISTAKE_MULTIPLIED,     // or multiplied
     MISTAKE_SHARDS_SWAPPED, // ranks a and b have each other's weights of the row layer
     MISTAKE_OTHER_SHARD,    // weights are those of rank a
     MISTAKE_TOKENS_X,       // tokens of ranks a and b change places in x,

@@ -75,9 +75,11 @@ static struct values between(const struct linear_sample *m, struct linear_twist 
 }
 
 // How often the part of a rank is in a sum.
-static double times_of(struct linear_twist t, int rank)
+static double times_of(struct linear_twist t, int rank, int ranks)
 {
     bool mine = rank == t.a;
+    if (t.mistake == MISTAKE_DIVIDED || t.mistake == MISTAKE_MULTIPLIED)
+        return t.mistake == MISTAKE_DIVIDED ? 1.0 / ranks : ranks;
     return t.mistake == MISTAKE_RANK_MISSING && mine  ? 0
            : t.mistake == MISTAKE_RANK_ALONE && !mine ? 0
            : t.mistake == MISTAKE_RANK_TWICE && mine  ? 2
@@ -92,7 +94,7 @@ static void part_fill(struct linear_sample *m, struct linear_twist t, int rank, 
                 : rank == t.a                       ? t.b
                 : rank == t.b                       ? t.a
                                                     : rank;
-    double times = times_of(t, rank);
+    double times = times_of(t, rank, m->l->world_size);
     bool forward = m->tensor == LINEAR_Y;
     struct spot s = {token_read(m, t, MISTAKE_TOKENS_X, i), token_read(m, t, MISTAKE_TOKENS_DY, i),
                      m->slot[rank], m->slot[other]};

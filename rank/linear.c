@@ -111,6 +111,18 @@ static enum status judge_guards(const struct work *w, struct error *error)
     return status;
 }
 
+// Tells which result is not the same, unless there is another mistake.
+static void unlike_tell(const struct work *w, enum linear_tensor t)
+{
+    struct diagnosis *d = &w->task->report->diagnosis;
+    if (d->text[0])
+        return;
+    snprintf(d->text, sizeof(d->text), "%s differs from that of rank 0",
+             linear_tensor_name(w->l, t));
+    snprintf(d->name, sizeof(d->name), "same");
+    d->explained = 1;
+}
+
 // Compares the results that must have the same bits on all ranks with those of rank 0.
 static enum status judge_same(const struct work *w, struct error *error)
 {
@@ -139,6 +151,8 @@ static enum status judge_same(const struct work *w, struct error *error)
             continue;
         same->mismatches++;
         same->broken = RULE_ELEMENT;
+        if (own[t] != digests[0][t])
+            unlike_tell(w, (enum linear_tensor)t);
     }
     same->judged = same->elements;
     return status;

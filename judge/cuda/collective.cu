@@ -179,12 +179,12 @@ static enum status device_read(void *queue, const void *data, size_t bytes, void
 }
 
 static enum status first_bad_read(void *queue, const struct collective_view *v, int bytes,
-                                  const void *receive, struct figures *figures, struct error *error)
+                                  const void *data, struct figures *figures, struct error *error)
 {
     uint64_t memory = 0;
     enum status status =
-        device_read(queue, (const char *)receive + figures->first_bad.position * bytes,
-                    (size_t)bytes, &memory, error);
+        device_read(queue, (const char *)data + figures->first_bad.position * bytes, (size_t)bytes,
+                    &memory, error);
     if (status != STATUS_OK)
         return status;
     union view_number got = collective_element(v, &memory, 0);
@@ -277,8 +277,9 @@ static enum status device_send(void *queue, const struct collective *c, int rank
         return status;
     figures->mismatches = (int64_t)host->mismatches;
     figures->first_bad.position = (int64_t)host->first_bad;
+    figures->first_bad_expected = collective_sent(&v, figures->first_bad.position);
     figures->broken |= RULE_PADDING;
-    return STATUS_OK;
+    return first_bad_read(queue, &v, bytes, send, figures, error);
 }
 
 // ---- the table ----------------------------------------------------------------------------------

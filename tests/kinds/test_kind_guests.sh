@@ -64,8 +64,8 @@ reduce="collective all_reduce --world-size 3 --count 1000"
     wrong factor "3 times" $reduce
     wrong swapped "swapped" collective all_gather --world-size 3 --count 50
     wrong swapped "rank" collective all_to_all --world-size 2 --count 50
-    wrong outside "guards" $reduce
-    wrong send "send" $reduce
+    wrong outside "bytes around the tensors have changed" $reduce
+    wrong send "1 of 1000 elements of the input have changed" $reduce
     wrong nothing "nothing" $reduce
     run unequal $reduce --repeat 2
     tap_is "sums in a varying order fail" "$status" 1
@@ -111,9 +111,12 @@ layer="--world-size 3 --dtype fp32 --tokens 24 --in-features 40 --out-features 2
     wrong missing "rank 1" linear row $layer
     wrong twice "rank 1" linear column $layer
     wrong factor "3 times" linear row $layer --bias false
+    wrong factor "the sum multiplied by the number of ranks, before the bias" linear row $layer
     wrong bias "bias" linear row $layer
-    wrong outside "guards" linear row $layer
-    wrong unlike "same" linear row $layer
+    wrong outside "bytes around the tensors have changed" linear row $layer
+    wrong unlike "1 of 2 results differ between ranks" linear row $layer
+    tap_has "and which one, on which rank" "$out" \
+        "y differs from that of rank 0; it explains 100 % of the error of same on rank 1"
     run right linear mlp $layer
     tap_has "a layer that the guest does not support" "$out" \
         "UNIMPLEMENTED: rank 0 of 3: knows single layers in fp32 without sequence parallelism"

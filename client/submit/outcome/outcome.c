@@ -193,6 +193,34 @@ bool outcome_remarked(const struct cpattn_result *result, const char *tensor)
     return false;
 }
 
+static bool is_of_attention(const struct cpattn_figures *figures)
+{
+    for (int tensor = 1; tensor < TENSOR_COUNT; tensor++)
+        if (strcmp(figures->tensor, report_tensor_name(tensor)) == 0)
+            return true;
+    return false;
+}
+
+static void explain_padding(const struct cpattn_figures *f, char *text, size_t size)
+{
+    const char *what = is_of_attention(f)                 ? "elements are not zero"
+                       : strcmp(f->tensor, "guards") == 0 ? "bytes around the tensors have changed"
+                                                          : "elements of the input have changed";
+    text_append(text, size, "%" PRId64 " of %" PRId64 " %s", f->mismatches, f->elements, what);
+}
+
+static void explain_element(const struct cpattn_figures *f, char *text, size_t size)
+{
+    char part[OUTCOME_NUMBER_MAX];
+    if (strcmp(f->tensor, "same") == 0)
+        text_append(text, size, "%" PRId64 " of %" PRId64 " results differ between ranks",
+                    f->mismatches, f->judged);
+    else
+        text_append(text, size,
+                    "%" PRId64 " of %" PRId64 " elements outside, the worst %s times its limit",
+                    f->mismatches, f->judged, outcome_number(f->worst_element, part));
+}
+
 static void explain_rms(const struct cpattn_figures *f, char *text, size_t size)
 {
     char error[OUTCOME_NUMBER_MAX], limit[OUTCOME_NUMBER_MAX];
@@ -215,7 +243,6 @@ static void explain_row(const struct cpattn_figures *f, char *text, size_t size)
 
 static void explain_rule(const struct cpattn_figures *f, uint32_t rule, char *text, size_t size)
 {
-    char part[OUTCOME_NUMBER_MAX];
     switch (rule) {
     case CPATTN_RULE_NONFINITE:
         text_append(text, size, "%" PRId64 " NaN or infinite", f->nonfinite);
@@ -224,13 +251,10 @@ static void explain_rule(const struct cpattn_figures *f, uint32_t rule, char *te
         text_append(text, size, "not exactly zero where nothing is visible");
         return;
     case CPATTN_RULE_PADDING:
-        text_append(text, size, "%" PRId64 " of %" PRId64 " elements are not zero", f->mismatches,
-                    f->elements);
+        explain_padding(f, text, size);
         return;
     case CPATTN_RULE_ELEMENT:
-        text_append(text, size,
-                    "%" PRId64 " of %" PRId64 " elements outside, the worst %s times its limit",
-                    f->mismatches, f->judged, outcome_number(f->worst_element, part));
+        explain_element(f, text, size);
         return;
     case CPATTN_RULE_RMSE:
         explain_rms(f, text, size);
@@ -247,7 +271,9 @@ static void explain_rule(const struct cpattn_figures *f, uint32_t rule, char *te
 void outcome_explain(const struct cpattn_figures *figures, int rank, char *text, size_t size)
 {
     const char *joint = ": ";
-    if (figures->chunk == CPATTN_CHUNK_PADDING)
+    if (!is_of_attention(figures))
+        snprintf(text, size, "%s of rank %d", figures->tensor, rank);
+    else if (figures->chunk == CPATTN_CHUNK_PADDING)
         snprintf(text, size, "%s of rank %d, padding", figures->tensor, rank);
     else
         snprintf(text, size, "%s of rank %d, chunk %d", figures->tensor, rank, figures->chunk);
@@ -269,21 +295,18 @@ void outcome_diagnosis(const struct cpattn_rank *rank, char *text, size_t size)
                  rank->rank);
 }
 
-static bool is_of_attention(const struct cpattn_figures *figures)
-{
-    for (int tensor = 1; tensor < TENSOR_COUNT; tensor++)
-        if (strcmp(figures->tensor, report_tensor_name(tensor)) == 0)
-            return true;
-    return false;
-}
-
 void outcome_first_bad(const struct cpattn_figures *figures, char *text, size_t size)
 {
     const struct cpattn_element *e = &figures->first_bad;
     text[0] = '\0';
-    if (e->position >= 0 && !is_of_attention(figures))
-        snprintf(text, size, "%s, element %" PRId64 ": got %.17g, expected %.17g", figures->tensor,
+    const char *name = figures->tensor;
+    bool is_vector = strcmp(name, "send") == 0 || strcmp(name, "receive") == 0;
+    if (e->position >= 0 && is_vector)
+        snprintf(text, size, "%s, element %" PRId64 ": got %.17g, expected %.17g", name,
                  e->position, figures->first_bad_got, figures->first_bad_expected);
+    else if (e->position >= 0 && !is_of_attention(figures))
+        snprintf(text, size, "%s, row %" PRId64 ", column %d: got %.9g, expected %.9g", name,
+                 e->position, e->dim, figures->first_bad_got, figures->first_bad_expected);
     else if (e->position >= 0)
         snprintf(text, size,
                  "%s at sequence %d, head %d, position %" PRId64
