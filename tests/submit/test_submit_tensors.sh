@@ -72,7 +72,25 @@ tap_is "a file that is cut" "$status" 67
 tap_has "is told" "$err" "outside of the file"
 # shellcheck disable=SC2086
 run dump $small --out /nonexistent/x
-tap_has "a file that cannot be written is told" "$err" "/nonexistent/x cannot be written"
+tap_is "a file that cannot be written is told before the case runs" "$status $out $err" \
+    "64  cpattn-submit: /nonexistent/x cannot be written: No such file or directory"
+run dump --out "$scratch"
+tap_has "nor can a folder" "$err" "$scratch cannot be written: Is a directory"
+run dump --out -
+tap_has "nor standard output" "$err" "--out is '-'; accepted is the name of a file"
+run dump --out "$scratch/new" --picture "$scratch/new"
+tap_has "two outputs need two files" "$err" "--picture and --out are the same file"
+tap_is "a refused dump leaves nothing" "$(find "$scratch" -name 'new*')" ""
+cp "$scratch/all" "$scratch/mine"
+ln -s mine "$scratch/link"
+run attend --in "$scratch/mine" --out "$scratch/link"
+tap_has "results do not replace their inputs" "$status $err" "64 cpattn-submit: --out and --in are the same file"
+run attend --in "$scratch/all" --out "$scratch/mine" --compare "$scratch/mine"
+tap_has "nor what they are compared with" "$status $err" "64 cpattn-submit: --out and --compare are the same file"
+tap_is "which is unchanged" "$(cmp "$scratch/all" "$scratch/mine" && echo yes)" yes
+# shellcheck disable=SC2086
+run dump $small --out /dev/full
+tap_has "a full disk is told" "$status $err" "79 cpattn-submit: /dev/full cannot be written: No space left on device"
 # shellcheck disable=SC2086
 run case $small --dump-fails "$scratch/fails"
 tap_is "a pass leaves no dump" "$status $(test -e "$scratch/fails" && echo there)" "0 "

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // cpattn-submit attend: attention of the numbers in a file. cpattn-submit dump: the tensors of a
 // case in a file.
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "client/submit/commands/command.h"
 #include "client/submit/commands/dump.h"
@@ -10,6 +12,7 @@
 #include "client/submit/show/verdict.h"
 #include "client/submit/tensors/compare.h"
 #include "client/submit/write/json.h"
+#include "client/submit/write/plain_file.h"
 
 struct attend_options {
     struct options_case about;
@@ -73,8 +76,8 @@ static const char attend_help[] =
     "\n"
     "Examples:\n"
     "  cpattn-submit attend --in qkv.safetensors --out o.safetensors\n"
-    "  cpattn-submit attend --in qkv.safetensors --mask none --world-size 4 --verify\n"
-    "  cpattn-submit attend --in qkv.safetensors --compare mine.safetensors --verify\n"
+    "  cpattn-submit attend --in qkv.safetensors --world-size 4 --verify\n"
+    "  cpattn-submit attend --in qkv.safetensors --compare mine.safetensors\n"
     "\n"
     "Exit status: as for cpattn-submit case; also 1 if --compare finds a difference that two "
     "right results cannot have.";
@@ -98,6 +101,45 @@ static int complain(const struct error *error)
 {
     command_complain("%s", error->text);
     return command_exit(error->status);
+}
+
+// ---- output files -------------------------------------------------------------------------------
+
+static bool is_same_file(const char *a, const char *b)
+{
+    struct stat of_a, of_b;
+    return strcmp(a, b) == 0 ||
+           (stat(a, &of_a) == 0 && stat(b, &of_b) == 0 && S_ISREG(of_a.st_mode) &&
+            of_a.st_dev == of_b.st_dev && of_a.st_ino == of_b.st_ino);
+}
+
+// Complains about an output file before the case runs: it cannot be written, or it is the file of
+// the option `input` (NULL: none), whose tensors would be lost.
+static int output_check(const char *option, const char *path, const char *input,
+                        const char *input_path)
+{
+    if (path && (!path[0] || strcmp(path, "-") == 0)) {
+        command_complain("--%s is '%s'; accepted is the name of a file", option, path);
+        return COMMAND_USAGE;
+    }
+    if (path && !whole_file_possible(path)) {
+        command_complain("%s cannot be written: %s", path, strerror(errno));
+        return COMMAND_USAGE;
+    }
+    if (path && input_path && is_same_file(path, input_path)) {
+        command_complain("--%s and --%s are the same file, '%s', whose tensors would be lost",
+                         option, input, path);
+        return COMMAND_USAGE;
+    }
+    return COMMAND_PASS;
+}
+
+static int outputs_check(const struct attend_options *o)
+{
+    int exit_status = output_check("out", o->out, "in", o->in);
+    if (!exit_status)
+        exit_status = output_check("out", o->out, "compare", o->compare);
+    return exit_status ? exit_status : output_check("picture", o->picture, "out", o->out);
 }
 
 // ---- one run ----------------------------------------------------------------------------------
@@ -222,10 +264,12 @@ int command_attend(int argc, char **argv)
         return exit_status;
     if (!verify)
         options.about.c.verify = VERIFY_OFF;
-    if (options.in)
-        return attend(&options);
-    command_complain("--in is missing: the file with q, k and v");
-    return COMMAND_USAGE;
+    if (!options.in) {
+        command_complain("--in is missing: the file with q, k and v");
+        return COMMAND_USAGE;
+    }
+    exit_status = outputs_check(&options);
+    return exit_status ? exit_status : attend(&options);
 }
 
 // ---- dump -------------------------------------------------------------------------------------
@@ -274,8 +318,10 @@ int command_dump(int argc, char **argv)
     int exit_status = options_parse_case(&options.about, &dump_argp, &options, true, argc, argv);
     if (exit_status)
         return exit_status;
-    if (options.out)
-        return dump(&options);
-    command_complain("--out is missing: the file to write");
-    return COMMAND_USAGE;
+    if (!options.out) {
+        command_complain("--out is missing: the file to write");
+        return COMMAND_USAGE;
+    }
+    exit_status = outputs_check(&options);
+    return exit_status ? exit_status : dump(&options);
 }

@@ -55,6 +55,26 @@ bool whole_file_open(struct whole_file *file, const char *path)
     return false;
 }
 
+static bool is_directory(const char *path)
+{
+    struct stat found;
+    return stat(path, &found) == 0 && S_ISDIR(found.st_mode);
+}
+
+bool whole_file_possible(const char *path)
+{
+    struct whole_file file;
+    if (!path[0] || is_directory(path)) {
+        errno = path[0] ? EISDIR : ENOENT;
+        return false;
+    }
+    if (!plain_file(path))
+        return access(path, W_OK) == 0;
+    bool possible = whole_file_open(&file, path);
+    whole_file_abandon(&file);
+    return possible;
+}
+
 bool whole_file_commit(struct whole_file *file, bool complete)
 {
     int saved = errno;

@@ -22,6 +22,10 @@ struct whole_file {
 // Returns false if the file cannot be written; errno says why.
 bool whole_file_open(struct whole_file *file, const char *path);
 
+// Returns false if the file could not be written now; errno says why. Changes nothing, and does not
+// open a device, a pipe or a link.
+bool whole_file_possible(const char *path);
+
 // Closes the file and renames it if it is `complete`. Returns false if it is not or if that fails;
 // errno says why. Leaves nothing behind.
 bool whole_file_commit(struct whole_file *file, bool complete);
