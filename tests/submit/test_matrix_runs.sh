@@ -90,6 +90,14 @@ tap_is "no file" "$status $err" \
 run "$scratch/m.yaml" --save "$scratch/none/x"
 tap_is "no place to save" "$status $err" \
     "64 cpattn-submit: $scratch/none/x cannot be written: No such file or directory"
+cp "$scratch/m.yaml" "$scratch/copy.yaml"
+run "$scratch/copy.yaml" --save "$scratch/copy.yaml"
+tap_is "a record does not replace the matrix" "$status $err" \
+    "64 cpattn-submit: --save and the matrix are the same file, $scratch/copy.yaml"
+run "$scratch/copy.yaml" --save "$scratch/twice" --junit "$scratch/twice"
+tap_is "two outputs need two files" "$status $err" \
+    "64 cpattn-submit: --save and --junit are the same file, $scratch/twice"
+tap_is "the matrix is unchanged" "$(cmp "$scratch/m.yaml" "$scratch/copy.yaml" && echo yes)" yes
 if [ -e /dev/full ]; then
     run "$scratch/good.yaml" --save /dev/full
     tap_is "a full disk" "$status $err" "79 cpattn-submit: /dev/full could not be written: No space left on device"

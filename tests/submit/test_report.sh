@@ -75,6 +75,11 @@ refuses 64 "the record is missing; see cpattn-submit report --help"
 refuses 64 "$scratch/none: cannot be read: No such file or directory" "$scratch/none"
 refuses 64 "$scratch/m.yaml:1: no answer of a matrix; accepted are lines as --save writes them" "$scratch/m.yaml"
 refuses 64 "$scratch/none/x cannot be written: No such file or directory" "$scratch/run.jsonl" -o "$scratch/none/x"
+cp "$scratch/run.jsonl" "$scratch/copy.jsonl"
+refuses 64 "--output is $scratch/copy.jsonl, a record that would be lost" "$scratch/copy.jsonl" -o "$scratch/copy.jsonl"
+refuses 64 "--output is $scratch/copy.jsonl, a record that would be lost" "$scratch/run.jsonl" \
+    --compare "$scratch/copy.jsonl" -o "$scratch/copy.jsonl"
+tap_is "records are unchanged" "$(cmp "$scratch/run.jsonl" "$scratch/copy.jsonl" && echo yes)" yes
 echo before >"$scratch/page.html"
 [ -e /dev/full ] && refuses 77 "/dev/full could not be written: No space left on device" "$scratch/run.jsonl" -o /dev/full
 tap_done

@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "client/submit/commands/command.h"
 #include "client/submit/commands/dump.h"
@@ -105,14 +104,6 @@ static int complain(const struct error *error)
 
 // ---- output files -------------------------------------------------------------------------------
 
-static bool is_same_file(const char *a, const char *b)
-{
-    struct stat of_a, of_b;
-    return strcmp(a, b) == 0 ||
-           (stat(a, &of_a) == 0 && stat(b, &of_b) == 0 && S_ISREG(of_a.st_mode) &&
-            of_a.st_dev == of_b.st_dev && of_a.st_ino == of_b.st_ino);
-}
-
 // Complains about an output file before the case runs: it cannot be written, or it is the file of
 // the option `input` (NULL: none), whose tensors would be lost.
 static int output_check(const char *option, const char *path, const char *input,
@@ -126,7 +117,7 @@ static int output_check(const char *option, const char *path, const char *input,
         command_complain("%s cannot be written: %s", path, strerror(errno));
         return COMMAND_USAGE;
     }
-    if (path && input_path && is_same_file(path, input_path)) {
+    if (path && input_path && plain_file_is_same(path, input_path)) {
         command_complain("--%s and --%s are the same file, '%s', whose tensors would be lost",
                          option, input, path);
         return COMMAND_USAGE;

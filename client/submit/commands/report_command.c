@@ -88,6 +88,11 @@ int command_report(int argc, char **argv)
     int exit_status = options_parse(&argp, argc, argv, &o);
     if (exit_status)
         return exit_status;
+    if (o.output && (plain_file_is_same(o.output, o.run) ||
+                     (o.earlier && plain_file_is_same(o.output, o.earlier)))) {
+        command_complain("--output is %s, a record that would be lost", o.output);
+        return COMMAND_USAGE;
+    }
     if (record_load(o.run, &run, &error) ||
         (o.earlier && record_load(o.earlier, &earlier, &error))) {
         command_complain("%s", error.text);

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -11,6 +12,14 @@ bool plain_file(const char *path)
 {
     struct stat found;
     return lstat(path, &found) != 0 || S_ISREG(found.st_mode);
+}
+
+bool plain_file_is_same(const char *a, const char *b)
+{
+    struct stat of_a, of_b;
+    return strcmp(a, b) == 0 ||
+           (stat(a, &of_a) == 0 && stat(b, &of_b) == 0 && S_ISREG(of_a.st_mode) &&
+            of_a.st_dev == of_b.st_dev && of_a.st_ino == of_b.st_ino);
 }
 
 // With the mode that a new file gets from open().
