@@ -354,10 +354,13 @@ static enum status executor_loop(struct executor *x, struct error *error)
     uint64_t start_ns = clock_now_ns();
     x->timings->forward_ns = start_ns;
     op_times_begin(x, start_ns);
+    bool has_backward = x->forward_left < x->plan->op_count;
     enum status status = STATUS_OK;
     while (status == STATUS_OK && !finished(x))
         status = step(x, error);
-    x->timings->backward_ns = clock_now_ns() - x->timings->forward_ns;
+    if (!has_backward)
+        x->timings->forward_ns = clock_now_ns();
+    x->timings->backward_ns = has_backward ? clock_now_ns() - x->timings->forward_ns : 0;
     x->timings->forward_ns -= start_ns;
     return status;
 }

@@ -146,6 +146,10 @@ run bench collective all_gather,reduce --world-size 2 --size 1k,64k --repeat 3 -
 tap_is "a sweep of collectives" "$status $(head -n 1 "$scratch/out" | tr -s ' ' | cut -d ' ' -f 1-9) $(
     sed 1d "$scratch/out" | awk '{ printf "%s ", $2 }')" \
     "0 SIZE OPERATION TIME LEAST SPREAD ALGORITHM GB/s BUS GB/s all_gather reduce all_gather reduce "
+run bench collective all_gather --count 1k --repeat 2
+tap_is "the times of a collective: it has no backward" \
+    "$status $(sed -n '/^OF EACH RUN/,/^$/p' "$scratch/out" | awk 'NR > 1 && NF { printf "%s ", $1 }')" \
+    "0 run exchange exposed wall "
 run bench collective all_gather --count 1k --world-size 4 --dtype fp16 --repeat 2 --json
 tap_is "bandwidths as nccl-tests has them" "$status $("$peek" json rates <"$scratch/out" >/dev/null
     for rate in ALGORITHM BUS; do "$peek" json "rates.${rate}_GB/s" <"$scratch/out"; done | tr '\n' ' ' |

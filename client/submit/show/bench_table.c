@@ -52,14 +52,15 @@ static enum status print_series(FILE *out, const struct bench_shown *shown, stru
         "forward", "backward", "exchange", "exposed exchange",    "launch",
         "wall",    "forward",  "backward", "forward and backward"};
     struct table *table = table_create(out, "OF_EACH_RUN >MEDIAN >LEAST >MOST >SPREAD");
-    enum status status = STATUS_OK;
+    struct bench_summary backward = {0};
+    enum status status = bench_sum(shown->bench, BENCH_BACKWARD, &backward, error);
     for (int i = 0; i < BENCH_SERIES && status == STATUS_OK; i++) {
         struct bench_summary sum;
         status = bench_sum(shown->bench, (enum bench_series)i, &sum, error);
         if (status != STATUS_OK || sum.most <= 0)
             continue;
         table_row(table);
-        bool run = i == BENCH_FORWARD && !attends(shown);
+        bool run = i == BENCH_FORWARD && backward.most <= 0 && !attends(shown);
         table_cell(table, PAINT_PLAIN, "%s%s", run ? "run" : names[i],
                    bench_is_rate((enum bench_series)i) ? " per device" : "");
         value_cell(table, (enum bench_series)i, sum.median);
