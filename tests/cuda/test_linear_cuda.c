@@ -139,7 +139,8 @@ static void product_check(const struct gemm_provider *provider, enum case_dtype 
     on_device.b = b.device;
     on_device.bias = with ? bias.device : NULL;
     on_device.c = c.device;
-    EXPECT(cudaMalloc(&on_device.wide, PRODUCT_WIDE_MAX) == cudaSuccess, "no memory");
+    CUDA(cudaMalloc(&on_device.wide, PRODUCT_WIDE_MAX));
+    CUDA(cudaMemset(on_device.wide, 0xff, PRODUCT_WIDE_MAX)); // NaN, if it were read unwritten
     if (provider->supports(harness_cuda, &on_device)) {
         enum status status = provider->run(harness_cuda, &on_device, &error);
         EXPECT(status == STATUS_OK, "%s: %s", provider->name, error.text);
