@@ -32,9 +32,12 @@ struct backward_params {
     bool by_query_head;    // a thread block takes one head, else all that share a key head
     int32_t unit_heads;    // heads, or kv_heads
     int32_t section_heads; // of the former, those whose tiles are worked on at the same time
-    bool heads_chained;    // a thread block takes a chain with all heads
-    bool vectors;          // rows are multiples of 16 bytes and begin at such
-    bool pairs;            // rows of gradients are multiples of 8 bytes and begin at such
+    // The last tail_heads of the unit heads have tail_count tiles behind the others, see
+    // struct backward_worklist.
+    int32_t tail_count, tail_heads;
+    bool heads_chained; // a thread block takes a chain with all heads
+    bool vectors;       // rows are multiples of 16 bytes and begin at such
+    bool pairs;         // rows of gradients are multiples of 8 bytes and begin at such
     int64_t row_step, q_rows;
     int64_t bias_head_stride, bias_query_stride;
     bool dbias_once; // as in struct attention_shape
@@ -65,19 +68,37 @@ static __device__ __forceinline__ int32_t unit_kv_head(const struct backward_par
     return p.by_query_head ? (unit_head + p.head_phase) / p.group : unit_head;
 }
 
+// How many there are.
+static inline unsigned units_count(const struct backward_params *p)
+{
+    if (p->heads_chained)
+        return (unsigned)p->chain_count;
+    return (unsigned)p->chain_count * (unsigned)(p->unit_heads - p->tail_heads) +
+           (unsigned)p->tail_count * (unsigned)p->tail_heads;
+}
+
 // Thread block `index`: sections of heads one after the other, in each the chains in their order,
-// for each chain the heads.
+// for each chain the heads; then the tail, for each of its tiles the heads.
 static __device__ __forceinline__ struct backward_unit unit_of(const struct backward_params &p,
                                                                int32_t index)
 {
     struct backward_unit unit;
-    int32_t chain = index;
+    int32_t chain = index, heads = p.unit_heads - p.tail_heads;
     unit.head_begin = 0;
     unit.head_end = p.unit_heads;
     if (!p.heads_chained) {
+        int32_t rest = index - p.chain_count * heads;
+        if (rest >= 0) {
+            unit.tile = p.tile_count + rest / p.tail_heads;
+            unit.tile_end = unit.tile + 1;
+            unit.head_begin = heads + rest % p.tail_heads;
+            unit.head_end = unit.head_begin + 1;
+            return unit;
+        }
         int32_t section = index / (p.chain_count * p.section_heads);
-        int32_t first = section * p.section_heads, rest = index - first * p.chain_count;
-        int32_t heads = min(p.section_heads, p.unit_heads - first);
+        int32_t first = section * p.section_heads;
+        rest = index - first * p.chain_count;
+        heads = min(p.section_heads, heads - first);
         chain = rest / heads;
         unit.head_begin = first + rest % heads;
         unit.head_end = unit.head_begin + 1;

@@ -67,6 +67,8 @@ cuda_kernels_sources += kernels/cuda/worklist.c
 cuda_kernels_sources += kernels/cuda/worklist.h
 cuda_kernels_sources += kernels/cuda/worklist_backward.c
 cuda_kernels_sources += kernels/cuda/worklist_backward.h
+cuda_kernels_sources += kernels/cuda/worklist_tail.c
+cuda_kernels_sources += kernels/cuda/worklist_tail.h
 
 # Kernels for sm_90a alone. Code that calls them asks CPATTN_SM90 whether they are there.
 sm90_kernels_sources =

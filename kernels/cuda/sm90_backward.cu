@@ -176,9 +176,7 @@ void sm90_backward_launch(struct attention_backend *backend, const struct attent
     if (!cuda_note(backend, bias_maps_make(kernel, args->shape.dtype, &p),
                    "the tensor maps of the bias"))
         return;
-    unsigned grid = (unsigned)p.all.chain_count * (unsigned)p.all.unit_heads;
-    kernel
-        ->run<<<grid, SM90_BACKWARD_THREADS, (size_t)kernel->shared_bytes, backend->queue.stream>>>(
-            p);
+    kernel->run<<<units_count(params), SM90_BACKWARD_THREADS, (size_t)kernel->shared_bytes,
+                  backend->queue.stream>>>(p);
     cuda_launched(backend, "backward");
 }

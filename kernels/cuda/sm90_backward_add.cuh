@@ -257,7 +257,29 @@ __device__ __forceinline__ void keys_stage(const float (&acc)[C::KEYS], uint32_t
     }
 }
 
-// dK and dV of a warpgroup to memory; where several heads add to the same, in their order.
+// Counts the turns of a warpgroup of those that add to dK and dV of the same keys; NULL if there is
+// no order, or no other.
+static __device__ __forceinline__ unsigned *keys_counter(const struct backward_params &p,
+                                                         const struct sm90_work &work, int group)
+{
+    if (!p.tickets || (p.group == 1 && work.tile->pieces == 1))
+        return NULL;
+    return p.taken_keys + ((int64_t)work.tile->keys * p.kv_heads + work.kv_head) * BACKWARD_WARPS +
+           group;
+}
+
+// Its turn: heads that share a key head one after the other; those of the tail piece by piece, in
+// the order in which thread blocks begin.
+static __device__ __forceinline__ unsigned keys_turn(const struct backward_params &p,
+                                                     const struct sm90_work &work)
+{
+    int first = max(0, work.kv_head * p.group - p.head_phase);
+    int end = min(p.heads, (work.kv_head + 1) * p.group - p.head_phase);
+    int tail = max(first, p.unit_heads - p.tail_heads);
+    return (unsigned)(work.unit_head - first + work.tile->piece * (end - tail));
+}
+
+// dK and dV of a warpgroup to memory; where several thread blocks add to the same, in order.
 template <class C>
 __device__ __forceinline__ void
 keys_add(const struct sm90_backward_params &p, const struct sm90_work &work, int group,
@@ -265,12 +287,7 @@ keys_add(const struct sm90_backward_params &p, const struct sm90_work &work, int
 {
     const struct backward_params &all = p.all;
     bool leader = threadIdx.x % GROUP_THREADS == 0, whole = work.rows == KV_ROWS;
-    unsigned *counter = NULL, turn = 0;
-    if (all.tickets && all.by_query_head && all.group > 1) {
-        int64_t tile = work.tile - all.tiles;
-        counter = all.taken_keys + (tile * all.kv_heads + work.kv_head) * BACKWARD_WARPS + group;
-        turn = (unsigned)(work.unit_head - max(0, work.kv_head * all.group - all.head_phase));
-    }
+    unsigned *counter = keys_counter(all, work, group), turn = keys_turn(all, work);
     threads_sync(BARRIER_DS, CONSUMER_THREADS); // both have read all there was
     uint32_t dv_from = shared + C::K + group * C::KEY_BYTES;
     uint32_t dk_from = shared + C::Q + group * C::KEY_BYTES;

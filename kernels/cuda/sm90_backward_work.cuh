@@ -150,7 +150,7 @@ static __device__ __forceinline__ struct backward_unit unit_take(const struct ba
 {
     unsigned index = p.tickets ? atomicAdd(p.tickets, 1u) : blockIdx.x;
     struct backward_unit unit = unit_of(p, (int32_t)index);
-    if (p.reversed)
+    if (p.reversed && unit.tile < p.tile_count)
         unit.tile = p.tile_count - 1 - unit.tile;
     return unit;
 }

@@ -227,7 +227,7 @@ __device__ __forceinline__ void wide_keys_stage(const float (&gradient)[PANELS][
         }
 }
 
-// dK and dV of a warpgroup to memory; where several heads add to the same, in their order.
+// dK and dV of a warpgroup to memory; where several thread blocks add to the same, in order.
 template <typename T, class C, class R>
 __device__ __forceinline__ void
 wide_keys_finish(const struct sm90_backward_params &p, const struct sm90_work &work, int group,
@@ -239,12 +239,7 @@ wide_keys_finish(const struct sm90_backward_params &p, const struct sm90_work &w
     bool leader = thread_number() % GROUP_THREADS == 0, whole = work.rows == C::TILE;
     uint32_t dv_from = shared + R::dv_first * 2 * C::KEY_PANEL;
     uint32_t dk_from = shared + (C::V_PANELS + R::dk_first) * 2 * C::KEY_PANEL;
-    unsigned *counter = NULL, turn = 0;
-    if (all.tickets && all.by_query_head && all.group > 1) {
-        int64_t tile = work.tile - all.tiles;
-        counter = all.taken_keys + (tile * all.kv_heads + work.kv_head) * BACKWARD_WARPS + group;
-        turn = (unsigned)(work.unit_head - max(0, work.kv_head * all.group - all.head_phase));
-    }
+    unsigned *counter = keys_counter(all, work, group), turn = keys_turn(all, work);
     threads_sync(WIDE_BARRIER_DS, CONSUMER_THREADS); // both have read all there was
     if (whole) {
         wide_keys_stage<C, R::DV>(dv, 1, dv_from);

@@ -6,6 +6,7 @@
 
 #include "kernels/cuda/internal.h"
 #include "kernels/cuda/sm90_backward.h"
+#include "kernels/cuda/worklist_tail.h"
 
 extern "C" {
 #include "kernels/cuda/sm90_tensor.h"
@@ -148,7 +149,7 @@ struct list_bytes {
 
 static struct list_bytes list_bytes_of(const struct backward_worklist *list)
 {
-    return {(size_t)list->tile_count * sizeof(*list->tiles),
+    return {(size_t)(list->tile_count + list->tail_count) * sizeof(*list->tiles),
             (size_t)list->fragment_count * sizeof(*list->fragments),
             (size_t)(list->chain_count + 1) * sizeof(*list->chains)};
 }
@@ -172,18 +173,24 @@ static __device__ void tile_steps(const struct backward_tile *tile,
     }
 }
 
-// A warp goes over all tiles for one block of queries, in their order or against it.
+// A warp goes over all tiles for one block of queries, in their order or against it; in the second
+// row of the grid over those of the tail.
 static __global__ void count_turns(const struct backward_tile *tiles, int32_t tile_count,
-                                   const struct backward_fragment *fragments, int32_t block_count,
-                                   bool reversed, int32_t *turns)
+                                   int32_t tail_count, const struct backward_fragment *fragments,
+                                   int32_t block_count, bool reversed, int32_t *turns)
 {
+    bool backwards = reversed && blockIdx.y == 0;
+    if (blockIdx.y > 0) {
+        tiles += tile_count;
+        tile_count = tail_count;
+    }
     int32_t block = (int32_t)((blockIdx.x * blockDim.x + threadIdx.x) / 32), turn = 0;
     int32_t lane = (int32_t)threadIdx.x % 32;
     if (block >= block_count)
         return;
     for (int32_t first = 0; first < tile_count; first += 32) {
         int32_t t = first + lane, steps = 0;
-        const struct backward_tile *tile = &tiles[reversed ? tile_count - 1 - t : t];
+        const struct backward_tile *tile = &tiles[backwards ? tile_count - 1 - t : t];
         if (t < tile_count)
             tile_steps(tile, fragments, block, reversed, [&](int64_t) { steps++; });
         int32_t sum = steps; // of the lanes up to this one
@@ -240,9 +247,10 @@ static void order_begin(struct attention_backend *backend, const struct backward
     p->turns = turns;
     cuda_note(backend, cudaMemsetAsync(counters, 0, bytes, backend->queue.stream),
               "clearing the turns");
-    int32_t warps = TURN_THREADS / 32, grid = (x->block_count + warps - 1) / warps;
-    count_turns<<<(unsigned)grid, TURN_THREADS, 0, backend->queue.stream>>>(
-        p->tiles, p->tile_count, p->fragments, x->block_count, p->reversed, turns);
+    int32_t warps = TURN_THREADS / 32;
+    dim3 grid((unsigned)((x->block_count + warps - 1) / warps), p->tail_count > 0 ? 2 : 1);
+    count_turns<<<grid, TURN_THREADS, 0, backend->queue.stream>>>(
+        p->tiles, p->tile_count, p->tail_count, p->fragments, x->block_count, p->reversed, turns);
     cuda_launched(backend, "counting turns");
 }
 
@@ -262,7 +270,7 @@ static enum status check_shape(const struct attention_shape *shape, struct error
 static enum status check_list(const struct attention_shape *shape,
                               const struct backward_worklist *list, struct error *error)
 {
-    if ((int64_t)list->chain_count * shape->heads > INT32_MAX ||
+    if ((int64_t)(list->chain_count + list->tail_count) * shape->heads > INT32_MAX ||
         (int64_t)list->block_count * shape->heads > INT32_MAX)
         return error_set(error, STATUS_RESOURCE_EXHAUSTED,
                          "backward has %d tiles of keys and %d blocks of queries for %d heads; "
@@ -288,8 +296,24 @@ static struct attention_backward args_like(const struct attention_op *op)
     return args;
 }
 
-static void params_set(struct attention_backend *backend, const struct attention_op *op,
-                       struct backward_prepared *x)
+// Lets the thread blocks of Hopper's kernels, of which a multiprocessor has one at a time, end
+// together.
+static enum status tail_add(const struct attention_backend *backend, struct backward_prepared *x,
+                            struct error *error)
+{
+    struct backward_params *p = &x->params;
+    const struct backward_load load = {backend->queue.sm_count, p->unit_heads, p->section_heads,
+                                       p->by_query_head ? 1 : p->group, p->reversed};
+    enum status status = STATUS_OK;
+    if (x->kernel.sm90)
+        status = backward_worklist_tail(&x->list, &load, error);
+    p->tail_count = x->list.tail_count;
+    p->tail_heads = x->list.tail_heads;
+    return status;
+}
+
+static enum status params_set(struct attention_backend *backend, const struct attention_op *op,
+                              struct backward_prepared *x, struct error *error)
 {
     struct backward_params *p = &x->params;
     const struct attention_shape *shape = &op->shape;
@@ -299,9 +323,13 @@ static void params_set(struct attention_backend *backend, const struct attention
     p->tile_count = x->list.tile_count;
     x->block_count = x->list.block_count;
     params_units(backend, &x->list, op, x->kernel.q_rows, p);
+    enum status status = tail_add(backend, x, error);
+    if (status != STATUS_OK)
+        return status;
     x->order = order_of(&x->list, shape->heads, shape->kv_heads);
     x->extent = {sm90_extent_of(op->slices, op->slice_count, shape->row_step, true).positions,
                  sm90_extent_of(op->slices, op->slice_count, shape->row_step, false).positions};
+    return check_list(shape, &x->list, error);
 }
 
 static cudaError_t kernel_ready(const struct chosen *kernel)
@@ -326,11 +354,10 @@ static enum status work_make(struct attention_backend *backend, const struct att
     x->kernel = kernel_choose(backend, &args);
     struct backward_cut cut = {x->kernel.q_rows, x->kernel.kv_rows, dbias_is_ordered(op)};
     status = backward_worklist_build(&x->list, shape, op->slices, op->slice_count, cut, error);
-    if (status == STATUS_OK)
-        status = check_list(shape, &x->list, error);
+    if (status == STATUS_OK && x->list.tile_count > 0)
+        status = params_set(backend, op, x, error);
     if (status != STATUS_OK || x->list.tile_count == 0)
         return status;
-    params_set(backend, op, x);
     cuda_note(backend, kernel_ready(&x->kernel), "the shared memory of backward");
     return cuda_report(backend, error);
 }
@@ -388,9 +415,8 @@ void backward_discard_cuda(struct attention_work *work)
 static void launch_portable(struct attention_backend *backend, const struct backward_kernel *kernel,
                             const struct backward_params *p)
 {
-    unsigned grid = (unsigned)p->chain_count * (unsigned)(p->heads_chained ? 1 : p->unit_heads);
-    kernel->run<<<grid, BACKWARD_THREADS, (size_t)kernel->shared_bytes, backend->queue.stream>>>(
-        *p);
+    kernel->run<<<units_count(p), BACKWARD_THREADS, (size_t)kernel->shared_bytes,
+                  backend->queue.stream>>>(*p);
     cuda_launched(backend, "backward");
 }
 

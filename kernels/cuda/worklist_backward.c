@@ -136,7 +136,8 @@ static enum status tile_add(const struct build *b, const struct interval *kv, in
                                    .residue = (int32_t)kv->residue,
                                    .begin = (int32_t)position,
                                    .rows = (int32_t)least(kv->end - position, b->cut.kv_rows),
-                                   .fragment = list->fragment_count};
+                                   .fragment = list->fragment_count,
+                                   .pieces = 1};
     for (int32_t i = 0; i < kv->covering_count; i++) {
         const struct slice *slice = &b->slices[list->kv.slices[kv->covering + i]];
         enum status status = tile_add_slice(b, tile, slice, position);
@@ -315,6 +316,7 @@ static void tiles_arrange(struct backward_worklist *list, const struct rank *ran
             list->chains[chains++] = i;
         arranged[i] = list->tiles[ranks[i].index];
         arranged[i].chain = chains - 1;
+        arranged[i].keys = i;
     }
     list->chains[chains] = list->tile_count;
     list->chain_count = chains;
@@ -374,6 +376,7 @@ enum status backward_worklist_build(struct backward_worklist *list,
                                     struct error *error)
 {
     list->tile_count = list->fragment_count = list->block_count = list->chain_count = 0;
+    list->tail_count = list->tail_heads = 0;
     list->steps = 0;
     enum status status =
         intervals_build(&list->q, slices, slice_count, shape->row_step, INTERVAL_Q, error);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The work of a backward call, cut for thread blocks: every key row in at most one tile, every tile
-// with all queries that see any of it. Host code.
+// with all queries that see any of it. A tail has the same once more, in pieces of tiles. Host
+// code.
 #ifndef CPATTN_KERNELS_CUDA_WORKLIST_BACKWARD_H
 #define CPATTN_KERNELS_CUDA_WORKLIST_BACKWARD_H
 
@@ -42,18 +43,23 @@ struct backward_tile {
     int32_t rows;           // 1..kv_rows
     int32_t fragment, fragment_count;
     int32_t chain; // tiles of one chain follow each other
+    int32_t keys;  // number of the whole tile with these keys
+    // Of the tail: which of how many pieces it is, in the order in which they are worked on.
+    int32_t piece, pieces;
 };
 
 // A step is one block against one tile. The turn of a step is how many steps of its block come
 // before it in the order of the tiles: the device counts that, in an array of `steps` numbers.
 struct backward_worklist {
-    struct backward_tile *tiles;
+    struct backward_tile *tiles; // [tile_count + tail_count]
     struct backward_fragment *fragments;
     int32_t *chains; // [chain_count + 1]: chain c has tiles chains[c]..chains[c + 1] - 1
     struct intervals q, kv;
     int32_t *blocks; // [q.count]: number of the first block of each interval of queries
     int64_t steps;
     int32_t tile_count, fragment_count, block_count, chain_count;
+    // The last tail_heads heads have the tail instead of the tiles, see worklist_tail.h.
+    int32_t tail_count, tail_heads;
     int32_t tile_capacity, fragment_capacity, chain_capacity, block_capacity;
 };
 

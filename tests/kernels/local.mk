@@ -32,4 +32,5 @@ test_programs += tests/kernels/test_worklist_backward
 tests_kernels_test_worklist_backward_SOURCES = tests/kernels/test_worklist_backward.c \
     tests/kernels/drawn_slices.c tests/kernels/drawn_slices.h \
     kernels/cuda/worklist_backward.c kernels/cuda/worklist_backward.h \
+    kernels/cuda/worklist_tail.c kernels/cuda/worklist_tail.h \
     kernels/cuda/intervals.c kernels/cuda/intervals.h

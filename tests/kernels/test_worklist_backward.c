@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "kernels/cuda/worklist_backward.h"
+#include "kernels/cuda/worklist_tail.h"
 #include "tests/kernels/drawn_slices.h"
 #include "tests/support/runner.h"
 
@@ -41,9 +42,10 @@ static bool visit_block(struct visitor *visitor, const struct backward_tile *til
     return any;
 }
 
-static void visit_list(struct visitor *visitor, const struct backward_worklist *list)
+static void visit_tiles(struct visitor *visitor, const struct backward_worklist *list,
+                        int32_t first, int32_t count)
 {
-    for (int32_t t = 0; t < list->tile_count; t++)
+    for (int32_t t = first; t < first + count; t++)
         for (int32_t f = 0; f < list->tiles[t].fragment_count; f++) {
             const struct backward_fragment *fragment =
                 &list->fragments[list->tiles[t].fragment + f];
@@ -51,6 +53,11 @@ static void visit_list(struct visitor *visitor, const struct backward_worklist *
             for (int32_t b = fragment->block_begin; b < fragment->block_end; b++)
                 ck_assert(visit_block(visitor, &list->tiles[t], fragment, b));
         }
+}
+
+static void visit_list(struct visitor *visitor, const struct backward_worklist *list)
+{
+    visit_tiles(visitor, list, 0, list->tile_count);
 }
 
 static void count_pair(struct visitor *visitor, const struct backward_tile *tile, int64_t row,
@@ -215,6 +222,115 @@ START_TEST(chains_are_no_longer_than_needed)
 }
 END_TEST
 
+// ---- tails ----
+
+// Steps of a tile as they follow each other: blocks of queries, each with its interval.
+static int32_t steps_of(const struct backward_worklist *list, const struct backward_tile *tile,
+                        bool reversed, int64_t *steps)
+{
+    int32_t count = 0;
+    for (int32_t i = 0; i < tile->fragment_count; i++) {
+        int32_t at = reversed ? tile->fragment_count - 1 - i : i;
+        const struct backward_fragment *f = &list->fragments[tile->fragment + at];
+        for (int32_t b = 0; b < f->block_end - f->block_begin; b++)
+            steps[count++] =
+                f->q_row * 1000 + (reversed ? f->block_begin + b : f->block_end - 1 - b);
+    }
+    ck_assert_int_eq(count, tile->steps);
+    return count;
+}
+
+// The pieces of a tile follow each other and have its steps in their order.
+static void check_pieces(const struct backward_worklist *list, bool reversed)
+{
+    int64_t whole[DRAWN_ROWS_MAX], cut_up[DRAWN_ROWS_MAX];
+    int32_t at = list->tile_count, end = at + list->tail_count;
+    for (int32_t i = 0; i < list->tile_count; i++) {
+        int32_t number = reversed ? list->tile_count - 1 - i : i, count = 0;
+        const struct backward_tile *tile = &list->tiles[number];
+        ck_assert(tile->keys == number && tile->piece == 0 && tile->pieces == 1);
+        for (int32_t piece = 0, pieces = list->tiles[at].pieces; piece < pieces; piece++, at++) {
+            const struct backward_tile *t = &list->tiles[at];
+            ck_assert(at < end && t->steps > 0 && t->keys == number);
+            ck_assert(t->piece == piece && t->pieces == pieces && t->kv_row == tile->kv_row);
+            count += steps_of(list, t, reversed, cut_up + count);
+        }
+        ck_assert_int_eq(steps_of(list, tile, reversed, whole), count);
+        ck_assert_mem_eq(whole, cut_up, (size_t)count * sizeof(*whole));
+    }
+    ck_assert_int_eq(at, end);
+}
+
+START_TEST(a_tail_has_the_same_work)
+{
+    static struct pair_tally wanted, found;
+    struct backward_worklist list = {0};
+    struct error error;
+    int tails = 0;
+    for (uint64_t seed = 1; seed <= 400; seed++) {
+        struct drawn_slices scene;
+        slices_draw(&scene, seed);
+        ck_assert_int_eq(
+            backward_worklist_build(&list, &scene.shape, scene.slices, scene.count, cut, &error),
+            STATUS_OK);
+        int32_t heads = 1 + (int32_t)(seed % 5);
+        const struct backward_load load = {.processors = 2 + (int32_t)(seed % 11),
+                                           .heads = heads,
+                                           .section = 1 + (int32_t)(seed % 3) % heads,
+                                           .repeats = 1 + (int32_t)(seed % 2) * 40,
+                                           .turns = seed / 2 % 2};
+        ck_assert_int_eq(backward_worklist_tail(&list, &load, &error), STATUS_OK);
+        if (list.tail_count == 0)
+            continue;
+        tails++;
+        ck_assert(list.tail_heads >= 1 && list.tail_heads <= heads);
+        memset(&wanted, 0, sizeof(wanted));
+        memset(&found, 0, sizeof(found));
+        slices_tally(&scene, &wanted);
+        struct visitor visitor = {.visit = count_pair, .scene = &scene, .tally = &found};
+        visit_tiles(&visitor, &list, list.tile_count, list.tail_count);
+        ck_assert_mem_eq(&wanted, &found, sizeof(wanted));
+        check_pieces(&list, load.turns);
+        check_blocks(&scene, &list);
+    }
+    ck_assert_int_gt(tails, 50);
+    backward_worklist_fini(&list);
+}
+END_TEST
+
+static struct backward_worklist dense_list(int64_t rows)
+{
+    struct backward_worklist list = {0};
+    struct error error;
+    struct attention_shape shape = {.row_step = 1};
+    struct slice slice = {
+        .q_len = rows, .kv_len = rows, .left = SLICE_UNBOUNDED, .right = SLICE_UNBOUNDED};
+    struct backward_cut asked = {.q_rows = 64, .kv_rows = 128};
+    ck_assert_int_eq(backward_worklist_build(&list, &shape, &slice, 1, asked, &error), STATUS_OK);
+    return list;
+}
+
+// Few tiles on many processors are cut; as many as there are processors are not.
+START_TEST(a_tail_is_made_where_it_helps)
+{
+    struct error error;
+    struct backward_load load = {.processors = 128, .heads = 2, .section = 2, .repeats = 1};
+    struct backward_worklist list = dense_list(4096);
+    ck_assert_int_eq(backward_worklist_tail(&list, &load, &error), STATUS_OK);
+    ck_assert_int_eq(list.tail_heads, 2);
+    ck_assert_int_eq(list.tail_count, 2 * list.tile_count);
+    load.heads = 4;
+    backward_worklist_fini(&list);
+    list = dense_list(4096);
+    ck_assert_int_eq(backward_worklist_tail(&list, &load, &error), STATUS_OK);
+    ck_assert_int_eq(list.tail_count, 0);
+    load.heads = 5; // 32 tiles more than rounds of thread blocks
+    ck_assert_int_eq(backward_worklist_tail(&list, &load, &error), STATUS_OK);
+    ck_assert_int_gt(list.tail_count, list.tile_count);
+    backward_worklist_fini(&list);
+}
+END_TEST
+
 #define RANKS      4
 #define CHUNK_ROWS 16
 
@@ -286,6 +402,8 @@ int main(void)
     TCase *tcase = tcase_create("worklist_backward");
     tcase_add_test(tcase, covers_what_is_visible);
     tcase_add_test(tcase, chains_are_no_longer_than_needed);
+    tcase_add_test(tcase, a_tail_has_the_same_work);
+    tcase_add_test(tcase, a_tail_is_made_where_it_helps);
     tcase_add_test(tcase, every_tile_meets_a_sequence_from_its_end);
     tcase_add_test(tcase, empty_slices_make_no_tile);
     tcase_add_test(tcase, more_queries_than_fit_are_refused);

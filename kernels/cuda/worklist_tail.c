@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/cuda/worklist_tail.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+// What a thread block takes beside its steps, in steps.
+#define UNIT_STEPS  5
+// So many thread blocks for each processor are even enough without a tail.
+#define ROUNDS_MOST 62
+// The tail has thread blocks for so many rounds, before they are cut.
+#define TAIL_ROUNDS 2
+// A tail ends earlier by one part in so many, or it is not worth its place in the tables.
+#define GAIN_PARTS  100
+#define PIECES_MOST 32
+
+// Pieces of a tile have at most `share` of what is left to do for each processor, as parts of 16,
+// or a part of the longest tile, where that is more.
+struct rule {
+    int32_t share, parts;
+};
+
+static const struct rule rules[] = {{0, 1}, {0, 2},   {0, 3},   {0, 4},
+                                    {0, 8}, {11, 16}, {16, 16}, {22, 16}};
+#define RULES (int)(sizeof(rules) / sizeof(*rules))
+
+// ---- simulation ---------------------------------------------------------------------------------
+
+// When each processor is done, as a heap: the first of them in front.
+struct clocks {
+    int64_t *when;
+    int32_t count;
+};
+
+// The next thread block goes to who is done first.
+static void clocks_put(struct clocks *clocks, int64_t steps)
+{
+    int64_t when = clocks->when[0] + steps + UNIT_STEPS;
+    int32_t at = 0;
+    for (int32_t child = 1; child < clocks->count; child = 2 * at + 1) {
+        child += child + 1 < clocks->count && clocks->when[child + 1] < clocks->when[child];
+        if (clocks->when[child] >= when)
+            break;
+        clocks->when[at] = clocks->when[child];
+        at = child;
+    }
+    clocks->when[at] = when;
+}
+
+static int64_t clocks_end(const struct clocks *clocks)
+{
+    int64_t end = 0;
+    for (int32_t i = 0; i < clocks->count; i++)
+        end = clocks->when[i] > end ? clocks->when[i] : end;
+    return end;
+}
+
+// Tile i in the order in which they are worked on.
+static const struct backward_tile *tile_in_order(const struct backward_worklist *list,
+                                                 const struct backward_load *load, int32_t i)
+{
+    return &list->tiles[load->turns ? list->tile_count - 1 - i : i];
+}
+
+// Whole tiles of heads first..end - 1.
+static void heads_put(const struct backward_worklist *list, const struct backward_load *load,
+                      int32_t first, int32_t end, struct clocks *clocks)
+{
+    for (; first < end; first += load->section) {
+        int32_t heads = end - first < load->section ? end - first : load->section;
+        for (int32_t i = 0; i < list->tile_count; i++)
+            for (int32_t head = 0; head < heads; head++)
+                clocks_put(clocks, tile_in_order(list, load, i)->steps * load->repeats);
+    }
+}
+
+// ---- pieces -------------------------------------------------------------------------------------
+
+// Goes over the tiles of a tail in their order.
+struct cutter {
+    const struct backward_load *load;
+    struct rule rule;
+    int64_t least; // steps of a piece that are few enough
+    int64_t left;  // steps of all heads from the present tile on
+    int32_t heads;
+};
+
+// A tile in pieces, either as long as each other or of `length` steps, the last one shorter.
+struct cut {
+    int32_t pieces;
+    int64_t length; // 0: the former
+};
+
+static struct cutter cutter_begin(const struct backward_worklist *list,
+                                  const struct backward_load *load, struct rule rule, int32_t heads)
+{
+    int64_t longest = 0, all = 0;
+    for (int32_t i = 0; i < list->tile_count; i++) {
+        int64_t steps = list->tiles[i].steps * load->repeats;
+        longest = steps > longest ? steps : longest;
+        all += steps;
+    }
+    return (struct cutter){load, rule, (longest + rule.parts - 1) / rule.parts, all * heads, heads};
+}
+
+// How the next tile is cut. Where tiles take turns, all are cut at the same steps, so that pieces
+// of one need not wait for the end of those of another.
+static struct cut cutter_next(struct cutter *cutter, const struct backward_tile *tile)
+{
+    int64_t steps = tile->steps * cutter->load->repeats;
+    int64_t most = cutter->left / cutter->load->processors * cutter->rule.share / 16;
+    most = most > cutter->least ? most : cutter->least;
+    int64_t pieces = most > 0 ? (steps + most - 1) / most : 1;
+    cutter->left -= steps * cutter->heads;
+    if (cutter->load->turns)
+        return (struct cut){(int32_t)pieces, most};
+    pieces = pieces < tile->steps ? pieces : tile->steps;
+    return (struct cut){(int32_t)(pieces < PIECES_MOST ? pieces : PIECES_MOST), 0};
+}
+
+// Where a piece of a tile begins, among its steps.
+static int64_t piece_begin(const struct backward_tile *tile, struct cut cut, int32_t piece)
+{
+    if (cut.length == 0)
+        return tile->steps * piece / cut.pieces;
+    return piece < cut.pieces ? piece * cut.length : tile->steps;
+}
+
+static int64_t tail_end(const struct backward_worklist *list, const struct backward_load *load,
+                        struct rule rule, int32_t heads, struct clocks *clocks)
+{
+    struct cutter cutter = cutter_begin(list, load, rule, heads);
+    for (int32_t i = 0; i < list->tile_count; i++) {
+        const struct backward_tile *tile = tile_in_order(list, load, i);
+        struct cut cut = cutter_next(&cutter, tile);
+        for (int32_t k = 0; k < cut.pieces; k++) {
+            int32_t piece = load->turns ? cut.pieces - 1 - k : k;
+            int64_t steps = piece_begin(tile, cut, piece + 1) - piece_begin(tile, cut, piece);
+            for (int32_t head = 0; head < heads; head++)
+                clocks_put(clocks, steps * load->repeats);
+        }
+    }
+    return clocks_end(clocks);
+}
+
+// ---- the tail -----------------------------------------------------------------------------------
+
+static enum status out_of_memory(struct error *error)
+{
+    return error_set(error, STATUS_RESOURCE_EXHAUSTED, "no memory for the list of tiles");
+}
+
+// Steps begin..end - 1 of a tile, as they follow each other from its first fragment on.
+static void piece_fragments(struct backward_worklist *list, const struct backward_tile *tile,
+                            int64_t begin, int64_t end, struct backward_tile *piece)
+{
+    for (int32_t i = 0; i < tile->fragment_count; i++) {
+        struct backward_fragment f = list->fragments[tile->fragment + i];
+        int64_t blocks = f.block_end - f.block_begin;
+        int64_t from = begin > 0 ? begin : 0, to = end < blocks ? end : blocks;
+        begin -= blocks;
+        end -= blocks;
+        if (from >= to)
+            continue;
+        f.block_begin = f.block_end - (int32_t)to;
+        f.block_end -= (int32_t)from;
+        f.turn = list->steps;
+        list->steps += to - from;
+        list->fragments[list->fragment_count++] = f;
+        piece->fragment_count++;
+    }
+}
+
+static enum status tile_cut(struct backward_worklist *list, const struct backward_load *load,
+                            int32_t number, struct cut cut, struct error *error)
+{
+    int32_t pieces = cut.pieces;
+    int32_t used = list->tile_count + list->tail_count;
+    struct backward_tile *tiles =
+        array_reserve(list->tiles, sizeof(*tiles), used, pieces, &list->tile_capacity);
+    if (!tiles)
+        return out_of_memory(error);
+    list->tiles = tiles;
+    struct backward_tile *tile = &tiles[number];
+    // A piece has some of one fragment, so there are no more than these.
+    struct backward_fragment *fragments =
+        array_reserve(list->fragments, sizeof(*fragments), list->fragment_count,
+                      pieces + tile->fragment_count, &list->fragment_capacity);
+    if (!fragments)
+        return out_of_memory(error);
+    list->fragments = fragments;
+    for (int32_t i = 0; i < pieces; i++) {
+        struct backward_tile *piece = &tiles[used + i];
+        int32_t at = load->turns ? pieces - 1 - i : i;
+        int64_t begin = piece_begin(tile, cut, at), end = piece_begin(tile, cut, at + 1);
+        *piece = *tile;
+        piece->steps = end - begin;
+        piece->fragment = list->fragment_count;
+        piece->fragment_count = 0;
+        piece->piece = i;
+        piece->pieces = pieces;
+        piece_fragments(list, tile, begin, end, piece);
+    }
+    list->tail_count += pieces;
+    return STATUS_OK;
+}
+
+static enum status tail_make(struct backward_worklist *list, const struct backward_load *load,
+                             struct rule rule, int32_t heads, struct error *error)
+{
+    struct cutter cutter = cutter_begin(list, load, rule, heads);
+    int32_t fragment_count = list->fragment_count;
+    int64_t steps = list->steps;
+    for (int32_t i = 0; i < list->tile_count; i++) {
+        int32_t number = load->turns ? list->tile_count - 1 - i : i;
+        struct cut cut = cutter_next(&cutter, &list->tiles[number]);
+        enum status status = tile_cut(list, load, number, cut, error);
+        if (status == STATUS_OK)
+            continue;
+        list->tail_count = 0;
+        list->fragment_count = fragment_count;
+        list->steps = steps;
+        return status;
+    }
+    list->tail_heads = heads;
+    return STATUS_OK;
+}
+
+// The rule that ends first; NULL: none ends earlier than no tail.
+static const struct rule *rule_choose(const struct backward_worklist *list,
+                                      const struct backward_load *load, int32_t heads,
+                                      struct clocks *clocks, struct clocks *trial)
+{
+    const struct rule *best = NULL;
+    size_t bytes = (size_t)clocks->count * sizeof(*clocks->when);
+    heads_put(list, load, 0, load->heads - heads, clocks);
+    memcpy(trial->when, clocks->when, bytes);
+    heads_put(list, load, load->heads - heads, load->heads, trial);
+    int64_t least = clocks_end(trial);
+    least -= least / GAIN_PARTS;
+    for (int i = 0; i < RULES; i++) {
+        if (load->turns && rules[i].share > 0)
+            continue;
+        memcpy(trial->when, clocks->when, bytes);
+        int64_t end = tail_end(list, load, rules[i], heads, trial);
+        if (end < least) {
+            least = end;
+            best = &rules[i];
+        }
+    }
+    return best;
+}
+
+// How many heads the tail has; 0: none. Where there are turns, heads that are worked on at the same
+// time are in each other's way, and pieces of tiles that are as long as each other wait for those
+// of the tile before.
+static int32_t tail_heads(const struct backward_worklist *list, const struct backward_load *load)
+{
+    int32_t processors = load->processors, tiles = list->tile_count;
+    if (tiles == 0 || (int64_t)tiles * load->heads > (int64_t)ROUNDS_MOST * processors)
+        return 0;
+    if (load->turns && list->tiles[0].steps == list->tiles[tiles - 1].steps)
+        return 0;
+    int32_t heads = (TAIL_ROUNDS * processors + tiles - 1) / tiles;
+    if (load->turns)
+        heads = tiles > processors ? 1 : (processors + tiles / 2) / tiles;
+    return heads < load->heads ? heads : load->heads;
+}
+
+enum status backward_worklist_tail(struct backward_worklist *list, const struct backward_load *load,
+                                   struct error *error)
+{
+    int32_t processors = load->processors, heads = tail_heads(list, load);
+    list->tail_count = list->tail_heads = 0;
+    if (heads == 0)
+        return STATUS_OK;
+    int64_t *when = calloc((size_t)processors, 2 * sizeof(*when));
+    if (!when)
+        return out_of_memory(error);
+    struct clocks clocks = {when, processors}, trial = {when + processors, processors};
+    const struct rule *rule = rule_choose(list, load, heads, &clocks, &trial);
+    free(when);
+    return rule ? tail_make(list, load, *rule, heads, error) : STATUS_OK;
+}

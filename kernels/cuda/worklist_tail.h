@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// The end of a backward call: tiles of the last heads are cut so that all thread blocks end at
+// about the same time. Host code.
+#ifndef CPATTN_KERNELS_CUDA_WORKLIST_TAIL_H
+#define CPATTN_KERNELS_CUDA_WORKLIST_TAIL_H
+
+#include "kernels/cuda/worklist_backward.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+// How a list is worked on: by thread blocks of a tile and a head each, in sections of heads, in
+// each section tile by tile.
+struct backward_load {
+    int32_t processors; // thread blocks that run at the same time
+    int32_t heads;      // all have the same tiles
+    int32_t section;    // heads in a section, 1..heads
+    int32_t repeats;    // how many times a thread block goes through a tile's steps
+    bool turns; // they wait for each other; tiles from the last to the first, and of each the
+                // steps, too
+};
+
+// Adds a tail to a list without chains, if that lets the work end earlier; a simulation of the
+// thread blocks decides. RESOURCE_EXHAUSTED when memory is short or numbers exceed their types; the
+// list is as it was then.
+enum status backward_worklist_tail(struct backward_worklist *list, const struct backward_load *load,
+                                   struct error *error) MUST_CHECK;
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
