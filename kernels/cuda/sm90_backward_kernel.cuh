@@ -63,6 +63,18 @@ static __device__ __forceinline__ float2 shared_pair(uint32_t address)
     return pair;
 }
 
+// LSE or D of a thread's two queries of scores i..i + 3, from where those of the first lie. `four`
+// is kept from one to the next.
+template <class C>
+__device__ __forceinline__ float2 numbers_pair(uint32_t from, int i, float4 &four)
+{
+    if (!C::BY_FOURS)
+        return shared_pair(from + i / 4 * 32);
+    if (i % 8 == 0)
+        four = shared_four(from + i / 8 * 64);
+    return i % 8 == 0 ? make_float2(four.x, four.y) : make_float2(four.z, four.w);
+}
+
 // Where this lane's row of the first four matrices of dS is.
 template <class C>
 __device__ __forceinline__ uint32_t ds_place(int group, int stage, uint32_t shared)
@@ -103,25 +115,69 @@ __device__ __forceinline__ void dq_stage(const float (&dq)[C::QUERIES], float fa
                      : "memory");
 }
 
+// The first steps of a warpgroup's keys, as matrix products take them from registers. Shared memory
+// is busier than the tensor cores, so what need not be read from there pays.
+template <class C> struct held_rows {
+    uint32_t steps[C::HELD > 0 ? C::HELD : 1][4];
+
+    __device__ __forceinline__ held_rows(uint32_t keys)
+    {
+        unsigned thread = (unsigned)thread_number() % GROUP_THREADS, lane = thread % WARP_LANES;
+#pragma unroll
+        for (int i = 0; i < C::HELD; i++)
+            load_fragment(steps[i],
+                          keys + panel_offset(C::KV_PANEL, thread / WARP_LANES * 16 + lane % 16,
+                                              i * 2 + lane / 16));
+    }
+};
+
+// D = A B over all elements, the first steps of A held.
+template <typename T, class C>
+__device__ __forceinline__ void scores_product(const struct held_rows<C> &held, uint32_t keys,
+                                               uint32_t queries, float (&d)[C::SCORES])
+{
+    const along<C::KV_PANEL> a{operand_rows(keys)};
+    const along<C::Q_PANEL> b{operand_rows(queries)};
+    // The first step reads nothing of D, see product_of().
+#pragma unroll
+    for (int i = 0; i < C::SCORES; i++)
+        asm volatile("" : "=f"(d[i]));
+#pragma unroll
+    for (int i = C::HELD; i < C::D / 16; i++)
+        product<T, C::Q_ROWS>::template ss<false, false>(d, a(i), b(i), i > C::HELD);
+#pragma unroll
+    for (int i = 0; i < C::HELD; i++)
+        product<T, C::Q_ROWS>::template rs<false>(d, held.steps[i], b(i), true);
+    product_commit();
+}
+
+// K and V of a warpgroup's keys, as far as they are in registers.
+template <class C> struct held_keys {
+    struct held_rows<C> k, v;
+
+    __device__ __forceinline__ held_keys(int group, uint32_t shared)
+        : k(shared + C::K + group * GROUP_KEYS * 128), v(shared + C::V + group * GROUP_KEYS * 128)
+    {
+    }
+};
+
 // Puts S' and dP' of a warpgroup's keys to work, S' first. q: where Q of the block lies.
 template <typename T, class C>
-__device__ __forceinline__ void scores_begin(int group, uint32_t q, uint32_t shared,
-                                             float (&s)[C::SCORES], float (&dp)[C::SCORES])
+__device__ __forceinline__ void scores_begin(const struct held_keys<C> &held, int group, uint32_t q,
+                                             uint32_t shared, float (&s)[C::SCORES],
+                                             float (&dp)[C::SCORES])
 {
     uint32_t keys = shared + group * GROUP_KEYS * 128;
-    const uint64_t k_rows = operand_rows(keys + C::K), v_rows = operand_rows(keys + C::V);
-    const uint64_t q_rows = operand_rows(q), d_out_rows = operand_rows(q + (C::DO - C::Q));
     product_begin();
-    product_of<T, C::D / 16, false>(s, along<C::KV_PANEL>{k_rows}, along<C::Q_PANEL>{q_rows});
-    product_commit();
-    product_of<T, C::D / 16, false>(dp, along<C::KV_PANEL>{v_rows}, along<C::Q_PANEL>{d_out_rows});
-    product_commit();
+    scores_product<T, C>(held.k, keys + C::K, q, s);
+    scores_product<T, C>(held.v, keys + C::V, q + (C::DO - C::Q), dp);
 }
 
 // Where a thread's LSE of a stage begin.
 template <class C> __device__ __forceinline__ uint32_t lse_place(int stage, uint32_t shared)
 {
-    return shared + C::LSE + stage * C::Q_ROWS * 4 + (unsigned)thread_number() % 4 * 8;
+    return shared + C::LSE + stage * C::Q_ROWS * 4 +
+           (unsigned)thread_number() % 4 * (C::BY_FOURS ? 16 : 8);
 }
 
 // S' to P'.
@@ -132,9 +188,10 @@ __device__ __forceinline__ void p_make(float factor, const struct sm90_step *ste
     if (step->keys != 0)
         scores_hide<C>(step, factor < 0 ? INFINITY : -INFINITY, s);
     uint32_t lse = lse_place<C>(stage, shared);
+    float4 four;
 #pragma unroll
     for (int i = 0; i < C::SCORES; i += 4) {
-        float2 l = shared_pair(lse + i / 4 * 32);
+        float2 l = numbers_pair<C>(lse, i, four);
         s[i] = fast_exp2(fmaf(s[i], factor, -l.x));
         s[i + 1] = fast_exp2(fmaf(s[i + 1], factor, -l.y));
         s[i + 2] = fast_exp2(fmaf(s[i + 2], factor, -l.x));
@@ -158,9 +215,10 @@ __device__ __forceinline__ void p_make_within(float factor, float cap, uint32_t 
                                               float (&s)[C::SCORES],
                                               uint32_t (&p16)[C::SCORES / 8][4])
 {
+    float4 four;
 #pragma unroll
     for (int i = 0; i < C::SCORES; i += 4) {
-        float2 l = shared_pair(lse + i / 4 * 32);
+        float2 l = numbers_pair<C>(lse, i, four);
         float weights[4];
 #pragma unroll
         for (int k = 0; k < 4; k++) {
@@ -191,9 +249,10 @@ p_make_capped(const struct backward_params &p, const struct sm90_step *step, int
         return;
     }
     const scores_seen<C> seen(step);
+    float4 four;
 #pragma unroll
     for (int i = 0; i < C::SCORES; i += 4) {
-        float2 l = shared_pair(lse + i / 4 * 32);
+        float2 l = numbers_pair<C>(lse, i, four);
         float weights[4];
 #pragma unroll
         for (int k = 0; k < 4; k++) {
@@ -218,13 +277,15 @@ __device__ __forceinline__ void p_make_biased(float factor, const struct sm90_st
     const uint32_t lse = lse_place<C>(number % C::STAGES, shared),
                    bias = bias_place<C>(group, shared);
     barrier_wait(shared + C::BIAS_FULL, number & 1);
+    float4 four;
 #pragma unroll
     for (int i = 0; i < C::SCORES; i += 8) {
         uint32_t pairs[4];
         matrices_load(bias + i / 8 * 16 * 128, pairs);
 #pragma unroll
         for (int k = 0; k < 8; k += 2) {
-            float2 l = shared_pair(lse + (i + k) / 4 * 32), b = pair_floats<T>(pairs[k / 2]);
+            float2 l = numbers_pair<C>(lse, (i + k) / 4 * 4, four),
+                   b = pair_floats<T>(pairs[k / 2]);
             s[i + k] = fast_exp2(fmaf(s[i + k], factor, fmaf(b.x, LOG2_E, -l.x)));
             s[i + k + 1] = fast_exp2(fmaf(s[i + k + 1], factor, fmaf(b.y, LOG2_E, -l.y)));
         }
@@ -265,9 +326,10 @@ ds_make_biased(float scale, int stage, uint32_t shared, const float (&weights)[C
                uint32_t (&ds16)[C::SCORES / 8][4])
 {
     const uint32_t delta = lse_place<C>(stage, shared) + (C::DELTA - C::LSE);
+    float4 four;
 #pragma unroll
     for (int i = 0; i < C::SCORES; i += 4) {
-        float2 d = shared_pair(delta + i / 4 * 32);
+        float2 d = numbers_pair<C>(delta, i, four);
 #pragma unroll
         for (int k = 0; k < 4; k++)
             dp[i + k] = weights[i + k] * (dp[i + k] - (k % 2 ? d.y : d.x));
@@ -288,9 +350,10 @@ __device__ __forceinline__ void ds_make(float scale, int stage, uint32_t shared,
                                         uint32_t (&ds16)[C::SCORES / 8][4])
 {
     uint32_t delta = lse_place<C>(stage, shared) + (C::DELTA - C::LSE);
+    float4 four;
 #pragma unroll
     for (int i = 0; i < C::SCORES; i += 4) {
-        float2 d = shared_pair(delta + i / 4 * 32);
+        float2 d = numbers_pair<C>(delta, i, four);
         float x[4];
 #pragma unroll
         for (int k = 0; k < 4; k++) {
@@ -360,14 +423,15 @@ __device__ __forceinline__ void dq_hand_over(const struct backward_params &p, un
 template <typename T, class C>
 __device__ __forceinline__ void step_consume(const struct backward_params &p, unsigned number,
                                              int group, char *memory, uint32_t shared,
-                                             float (&dk)[C::KEYS], float (&dv)[C::KEYS])
+                                             const struct held_keys<C> &held, float (&dk)[C::KEYS],
+                                             float (&dv)[C::KEYS])
 {
     int stage = number % C::STAGES;
     uint32_t q = shared + C::Q + stage * C::Q_BYTES;
     float s[C::SCORES], dp[C::SCORES], dq[C::QUERIES];
     uint32_t p16[C::SCORES / 8][4], ds16[C::SCORES / 8][4];
     barrier_wait(shared + C::FULL + stage * 8, number / C::STAGES & 1);
-    scores_begin<T, C>(group, q, shared, s, dp);
+    scores_begin<T, C>(held, group, q, shared, s, dp);
     product_wait<1>();
     registers_settle(s);
     const struct sm90_step *step = (const struct sm90_step *)(memory + C::STEP) + number % C::STEPS;
@@ -415,9 +479,10 @@ __device__ __forceinline__ void consume(const struct sm90_backward_params &p, un
     for (int i = 0; i < C::KEYS; i++)
         dk[i] = dv[i] = 0;
     barrier_wait(shared + C::KV_FULL, 0);
+    const struct held_keys<C> held(group, shared);
 #pragma unroll 1
     for (unsigned number = 0; number < steps; number++)
-        step_consume<T, C>(p.all, number, group, memory, shared, dk, dv);
+        step_consume<T, C>(p.all, number, group, memory, shared, held, dk, dv);
     const struct sm90_work work = work_of(p.all, (const struct backward_unit *)(memory + C::UNIT));
     keys_add<C>(p, work, group, late_scale<T>(p.all), dk, dv, shared);
 }

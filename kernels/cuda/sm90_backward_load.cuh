@@ -198,6 +198,26 @@ __device__ __forceinline__ void bias_load(const struct sm90_backward_params &par
     barrier_arrive(full); // for what was stored
 }
 
+// Has what dK and dV of a tile are added to come into L2, some steps before the last, as a warp:
+// boxes of ROWS keys, and so many of 64 elements of both. Where there are turns, or a bias that
+// comes from memory, it would only be in the way.
+template <class C, int ROWS, int QK_PANELS, int V_PANELS>
+__device__ __forceinline__ void gradients_fetch(const struct sm90_backward_params &p,
+                                                const struct sm90_work &work, int number)
+{
+    constexpr int STEPS_BEFORE = 8;
+    if (C::GENERAL || C::CAPPED || p.all.tickets || number != max(0, work.steps - STEPS_BEFORE) ||
+        work.rows < C::TILE || threadIdx.x % WARP_LANES != 0)
+        return;
+#pragma unroll 1
+    for (int row = 0; row < C::TILE; row += ROWS) {
+        for (int x = 0; x < V_PANELS * PANEL; x += PANEL_FLOATS)
+            tensor_fetch_4d(&p.dv, x, work.kv_z + row, work.kv_y, 0);
+        for (int x = 0; x < QK_PANELS * PANEL; x += PANEL_FLOATS)
+            tensor_fetch_4d(&p.dk, x, work.kv_z + row, work.kv_y, 0);
+    }
+}
+
 // The warp that loads K, V, and Q and dO of all steps, and the bias.
 template <class C>
 __device__ __forceinline__ void vectors_load(const struct sm90_backward_params &p,
@@ -210,6 +230,7 @@ __device__ __forceinline__ void vectors_load(const struct sm90_backward_params &
         stage_wait<C>(number, shared);
         queries_load<C>(p, f->residue * all.heads + head, f->begin + first, rows,
                         number % C::STAGES, shared);
+        gradients_fetch<C, GROUP_KEYS, C::PANELS, C::PANELS>(p, work, number);
         if constexpr (C::GENERAL)
             bias_load<C>(p, work, f, head, first, rows, number, shared);
     });
@@ -243,6 +264,13 @@ step_write(const struct sm90_backward_params &params, const struct sm90_work &wo
     }
 }
 
+// Where LSE and D of a query are, of 32.
+template <class C> __device__ __forceinline__ int numbers_place(int query)
+{
+    return C::BY_FOURS ? query / 16 * 16 + query % 8 / 2 * 4 + query / 8 % 2 * 2 + query % 2
+                       : query;
+}
+
 // The warp that loads the numbers of all steps: LSE in base 2, +inf for -inf and where there is no
 // row, so that all P are 0; D times early_scale(), unless dbias is made of it. They are read, and
 // the step is written, before the stage is free: the stage before was, so nobody needs the step
@@ -273,7 +301,8 @@ __device__ __forceinline__ void numbers_load(const struct sm90_backward_params &
             barrier_arrive(shared + C::TOLD + number % C::STEPS * 8);
         }
         stage_wait<C>(number, shared);
-        float *to = (float *)(memory + C::LSE) + number % C::STAGES * C::Q_ROWS + lane;
+        float *to =
+            (float *)(memory + C::LSE) + number % C::STAGES * C::Q_ROWS + numbers_place<C>(lane);
 #pragma unroll
         for (int i = 0; i < COUNT; i++) {
             bool none = lse[i] == -INFINITY;

@@ -55,6 +55,15 @@ static __device__ __forceinline__ void tensor_fetch_2d(const CUtensorMap *map, i
                  : "memory");
 }
 
+static __device__ __forceinline__ void tensor_fetch_4d(const CUtensorMap *map, int c0, int c1,
+                                                       int c2, int c3)
+{
+    asm volatile("cp.async.bulk.prefetch.tensor.4d.L2.global.tile [%0, {%1, %2, %3, %4}];"
+                 :
+                 : "l"(map), "r"(c0), "r"(c1), "r"(c2), "r"(c3)
+                 : "memory");
+}
+
 static __device__ __forceinline__ void bulk_commit(void)
 {
     asm volatile("cp.async.bulk.commit_group;" : : : "memory");

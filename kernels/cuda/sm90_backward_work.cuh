@@ -52,6 +52,10 @@ struct sm90_backward_config {
     // The warpgroups share dQ by elements where there are two panels, else by queries.
     static constexpr int DQ_ROWS = PANELS == 2 ? Q_ROWS : Q_ROWS / 2, QUERIES = DQ_ROWS / 2;
     static constexpr int STAGES = 2, DQ_STAGES = DQ_STAGES_, STEPS = 8;
+    // So many steps of 16 elements of K, and of V, a warpgroup keeps in registers, where there are
+    // some to spare; and then a thread reads four of LSE or D at a time.
+    static constexpr int HELD = D == 128 && !CAPPED && !GENERAL ? 2 : 0;
+    static constexpr bool BY_FOURS = HELD > 0;
     static constexpr int DS_STAGES = GENERAL ? 1 : STAGES; // a bias takes the room of one
     // Shared memory, in bytes from its beginning.
     static constexpr int KV_PANEL = KV_ROWS * PANEL * 2, Q_PANEL = Q_ROWS * PANEL * 2;

@@ -16,6 +16,7 @@ struct sm90_wide_config {
     static constexpr bool OUT_OVER_P = OUT_OVER_P_, GENERAL = GENERAL_, CAPPED = CAPPED_;
     // Where turns are kept, a warp adds dQ of every other step, rather than of a warpgroup.
     static constexpr bool ALTERNATING = !OUT_OVER_P;
+    static constexpr bool BY_FOURS = false;
     static constexpr bool DBIAS = false; // its gradient leaves by threads
     static constexpr int DQK = DQK_, DV = DV_, TILE = KEYS_, DO_STAGES = DO_STAGES_;
     static constexpr int DQ_AT_ONCE = DQ_AT_ONCE_;
@@ -144,6 +145,7 @@ __device__ __forceinline__ void wide_vectors_load(const struct sm90_backward_par
         tile_load<C::Q_ROWS, C::V_PANELS>(shared + C::DO + d_out_stage * C::DO_BYTES, &p.d_out,
                                           all.d_out, all, all.heads, all.d_v, y, z, rows,
                                           shared + C::DO_FULL + d_out_stage * 8);
+        gradients_fetch<C, C::TILE, C::QK_PANELS, C::V_PANELS>(p, work, number);
         if constexpr (C::GENERAL)
             wide_bias_fetch<C>(all, work, f, head, block);
     });
