@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "common/log.h"
+#include "common/standard_fds.h"
 #include "daemon/app.h"
 #include "daemon/settings/settings.h"
 
@@ -20,6 +21,7 @@ int main(int argc, char **argv)
     struct app *app;
     struct error error;
 
+    standard_fds_fill();
     if (settings_read(&config, argc, argv, &error) != STATUS_OK)
         return complain(&error, EXIT_USAGE);
     log_init(config.log_level);

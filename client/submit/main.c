@@ -5,6 +5,7 @@
 
 #include "client/submit/commands/command.h"
 #include "common/nearest.h"
+#include "common/standard_fds.h"
 
 static const struct command commands[] = {
     {"case", "run one case and show its figures", command_case},
@@ -104,6 +105,7 @@ static int dispatch(int argc, char **argv)
 int main(int argc, char **argv)
 {
     static char version[] = "version", help[] = "--help";
+    standard_fds_fill();
     if (argc < 2) {
         print_help(stderr);
         return COMMAND_USAGE;

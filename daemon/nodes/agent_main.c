@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "common/log.h"
+#include "common/standard_fds.h"
 #include "daemon/machine/host.h"
 #include "daemon/net/tls.h"
 #include "daemon/nodes/agent.h"
@@ -62,6 +63,7 @@ int main(int argc, char **argv)
     static struct backend backend;
     static struct agent_config config;
     struct error error;
+    standard_fds_fill();
     if (agent_settings_read(&settings, argc, argv, &error) != STATUS_OK)
         return complain(&error, EXIT_USAGE);
     log_init(settings.host.log_level);

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <errno.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,6 +13,7 @@
 #include "common/log.h"
 #include "common/report.h"
 #include "common/size.h"
+#include "common/standard_fds.h"
 #include "common/status.h"
 #include "tests/support/runner.h"
 
@@ -430,6 +432,33 @@ START_TEST(the_culprit_is_found_in_any_words)
 }
 END_TEST
 
+// ---- standard descriptors ----------------------------------------------------------------------
+
+static bool is_the_null_device(int fd)
+{
+    struct stat null, found;
+    return stat("/dev/null", &null) == 0 && fstat(fd, &found) == 0 && S_ISCHR(found.st_mode) &&
+           found.st_rdev == null.st_rdev;
+}
+
+START_TEST(closed_standard_descriptors_are_filled)
+{
+    int usual = dup(STDERR_FILENO), output = dup(STDOUT_FILENO);
+    close(STDIN_FILENO);
+    close(STDERR_FILENO);
+    standard_fds_fill();
+    bool filled = is_the_null_device(STDIN_FILENO) && is_the_null_device(STDERR_FILENO);
+    bool kept = !is_the_null_device(STDOUT_FILENO) || is_the_null_device(output);
+    ssize_t written = write(STDERR_FILENO, "x", 1);
+    int number = errno;
+    dup2(usual, STDERR_FILENO);
+    ck_assert(filled);
+    ck_assert(kept);
+    ck_assert_int_eq(written, -1);
+    ck_assert_int_eq(number, EBADF);
+}
+END_TEST
+
 static Suite *suite(void)
 {
     Suite *s = suite_create("common");
@@ -462,6 +491,9 @@ static Suite *suite(void)
     tcase_add_test(report, the_culprit_is_the_rank_that_others_wait_for);
     tcase_add_test(report, the_culprit_is_found_in_any_words);
     suite_add_tcase(s, report);
+    TCase *descriptors = tcase_create("descriptors");
+    tcase_add_test(descriptors, closed_standard_descriptors_are_filled);
+    suite_add_tcase(s, descriptors);
     return s;
 }
 

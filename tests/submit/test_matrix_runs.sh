@@ -98,6 +98,11 @@ run "$scratch/copy.yaml" --save "$scratch/twice" --junit "$scratch/twice"
 tap_is "two outputs need two files" "$status $err" \
     "64 cpattn-submit: --save and --junit are the same file, $scratch/twice"
 tap_is "the matrix is unchanged" "$(cmp "$scratch/m.yaml" "$scratch/copy.yaml" && echo yes)" yes
+"$fake" matrix "$scratch/good.yaml" --save "$scratch/closed.jsonl" >&- 2>"$scratch/err"
+tap_is "standard output is closed" "$? $(cat "$scratch/err")" \
+    "79 cpattn-submit: the output could not be written: Bad file descriptor"
+"$fake" report "$scratch/closed.jsonl" >/dev/null 2>"$scratch/err"
+tap_is "its text is not in the record" "$? $(cat "$scratch/err")" "0 "
 if [ -e /dev/full ]; then
     run "$scratch/good.yaml" --save /dev/full
     tap_is "a full disk" "$status $err" "79 cpattn-submit: /dev/full could not be written: No space left on device"
