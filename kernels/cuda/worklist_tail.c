@@ -143,6 +143,21 @@ static int64_t tail_end(const struct backward_worklist *list, const struct backw
     return clocks_end(clocks);
 }
 
+// When the processors are done on average, which is not after the last of them is.
+static int64_t tail_mean(const struct backward_worklist *list, const struct backward_load *load,
+                         struct rule rule, int32_t heads, const struct clocks *clocks)
+{
+    struct cutter cutter = cutter_begin(list, load, rule, heads);
+    int64_t steps = 0, all = 0;
+    for (int32_t i = 0; i < list->tile_count; i++) {
+        const struct backward_tile *tile = tile_in_order(list, load, i);
+        steps += tile->steps * load->repeats + cutter_next(&cutter, tile).pieces * UNIT_STEPS;
+    }
+    for (int32_t i = 0; i < clocks->count; i++)
+        all += clocks->when[i];
+    return (all + steps * heads) / clocks->count;
+}
+
 // ---- the tail -----------------------------------------------------------------------------------
 
 static enum status out_of_memory(struct error *error)
@@ -239,7 +254,8 @@ static const struct rule *rule_choose(const struct backward_worklist *list,
     int64_t least = clocks_end(trial);
     least -= least / GAIN_PARTS;
     for (int i = 0; i < RULES; i++) {
-        if (load->turns && rules[i].share > 0)
+        if ((load->turns && rules[i].share > 0) ||
+            tail_mean(list, load, rules[i], heads, clocks) >= least)
             continue;
         memcpy(trial->when, clocks->when, bytes);
         int64_t end = tail_end(list, load, rules[i], heads, trial);
