@@ -15,6 +15,7 @@ extern "C" {
 }
 
 #define TAIL_TILES 4 // of each multiprocessor, in the last section
+#define BIAS_UNIT  8 // elements of 16 bits that are copied at once
 
 static const double LOG2_E = 1.4426950408889634;
 
@@ -185,9 +186,11 @@ static enum status work_make(struct attention_backend *backend, const struct att
 {
     struct worklist *list = &x->list;
     enum status status = instance_find(backend, op, &x->instance, error);
-    if (status == STATUS_OK)
-        status =
-            worklist_build(list, &op->shape, op->slices, op->slice_count, x->instance->cut, error);
+    if (status == STATUS_OK) {
+        struct work_cut cut = x->instance->cut;
+        cut.unit = op->bias ? BIAS_UNIT : 0;
+        status = worklist_build(list, &op->shape, op->slices, op->slice_count, cut, error);
+    }
     if (status != STATUS_OK || list->tile_count == 0)
         return status;
     if ((int64_t)list->tile_count * op->shape.heads > INT_MAX)

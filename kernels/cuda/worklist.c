@@ -38,6 +38,8 @@ static bool fragment_set(const struct build *b, const struct slice *slice, int64
     slice_visible(slice, begin + rows - 1, &other, &last);
     if (first >= last)
         return false;
+    int64_t beyond = b->cut.unit > 0 ? (slice->bias_column + first) % b->cut.unit : 0;
+    first -= beyond <= first ? beyond : 0;
     int64_t diagonal = begin - slice->offset - first;
     int64_t bias_row = slice->bias_row + begin * shape->bias_row_step;
     *fragment = (struct work_fragment){

@@ -11,8 +11,9 @@ extern "C" {
 #include "kernels/attention.h"
 #include "kernels/cuda/intervals.h"
 
-// Keys of one slice that some row of a tile sees. Row r of the tile sees key j of the fragment iff
-// low + r <= j < high + r. Key j lies in row kv_row + j * row_step of K and V.
+// Keys of one slice that some row of a tile sees, and at the begin as many as work_cut says. Row r
+// of the tile sees key j of the fragment iff low + r <= j < high + r. Key j lies in row kv_row + j
+// * row_step of K and V.
 struct work_fragment {
     int64_t kv_row;
     int64_t bias;      // elements from a head's bias to that of the tile's row 0 and key 0
@@ -38,9 +39,11 @@ struct worklist {
     int32_t tile_capacity, fragment_capacity;
 };
 
-// Queries of a tile and keys of a block, at most. Each fragment begins a new block.
+// Queries of a tile and keys of a block, at most. Each fragment begins a new block. With a `unit`
+// above 0 that is at a column of the bias that is a multiple of it, so that blocks can be copied as
+// a whole: up to unit - 1 keys that no row of the tile sees come first, if the slice has them.
 struct work_cut {
-    int32_t rows, keys;
+    int32_t rows, keys, unit;
 };
 
 // Cuts the slices. Rows that see nothing need not be in any tile. The memory is the list's:

@@ -16,6 +16,7 @@ struct trial {
     enum prior prior;
     bool wants_max;
     bool rising;  // logits grow with the key
+    int hiding;   // one in that many elements of the bias hides its key; 0: none
     double depth; // how far below 0 the elements of such keys begin
 };
 
@@ -36,6 +37,7 @@ static struct trial trial_draw(enum case_dtype dtype)
 {
     struct trial t = {.problem = problem_draw(dtype),
                       .prior = (enum prior)harness_below(PRIORS),
+                      .hiding = (int)ONE_OF(0, 10, 10, 10000),
                       .wants_max = harness_below(3) == 0};
     if (harness_below(5) == 0)
         t.problem.magnitude = 12;
@@ -108,11 +110,13 @@ static void fill_rising(const struct trial *trial, const struct tensors *t)
 }
 
 // Some hide their key, some of them all keys of their query.
-static void fill_bias(const struct problem *p, const struct twin *bias)
+static void fill_bias(const struct trial *trial, const struct twin *bias)
 {
-    int64_t dead = harness_below(3) == 0 ? harness_below(7) : -1;
+    const struct problem *p = &trial->problem;
+    int64_t dead = trial->hiding == 10 && harness_below(3) == 0 ? harness_below(7) : -1;
     for (int64_t i = 0; i < p->bias_count; i++) {
-        bool hidden = i / p->shape.bias_row_stride == dead || harness_below(10) == 0;
+        bool hidden = i / p->shape.bias_row_stride == dead ||
+                      (trial->hiding > 0 && harness_below(trial->hiding) == 0);
         dtype_store(p->shape.dtype, bias->host, i, hidden ? -INFINITY : normal());
     }
 }
@@ -154,7 +158,7 @@ static struct tensors tensors_create(const struct trial *trial)
     fill_rows(p, &t.v, false, (int64_t)s->kv_heads * s->d_v, 1);
     if (trial->rising)
         fill_rising(trial, &t);
-    fill_bias(p, &t.bias);
+    fill_bias(trial, &t.bias);
     fill_prior(trial, &t);
     return t;
 }
@@ -359,14 +363,17 @@ static void many_tiles(void)
 }
 
 // The same with a bias, a cap, and both. Rows of the bias begin at multiples of 16 bytes or do not,
-// and with windows what tiles see of them begins anywhere.
+// and with windows what tiles see of them begins anywhere. Infinities are in no block of them, in
+// some, or in all.
 static void many_tiles_with_features(void)
 {
-    for (int i = 0; i < (harness_small() ? 3 : 24); i++) {
+    static const int hiding[] = {0, 30000, 10};
+    for (int i = 0; i < (harness_small() ? 6 : 36); i++) {
         struct trial t = trial_of_many(many_widths[i / 3 % 4], 8, i < 12 ? SLICE_UNBOUNDED : 300,
                                        i % 2 ? SLICE_UNBOUNDED : 0);
         struct problem *p = &t.problem;
         t.wants_max = true;
+        t.hiding = hiding[i / 12];
         if (i % 3 != 0)
             p->shape.softcap = 5;
         if (i % 3 != 1) {

@@ -10,9 +10,10 @@
 
 static const struct work_cut CUT = {.rows = 8, .keys = 64};
 
-// Returns whether any row of the tile sees the first key of the fragment, and any the last.
+// Returns whether any row of the tile sees one of the first `unit` keys of the fragment, and any
+// the last.
 static bool tally_fragment(const struct drawn_slices *scene, const struct work_tile *tile,
-                           const struct work_fragment *fragment, struct pair_tally *tally)
+                           const struct work_fragment *fragment, int unit, struct pair_tally *tally)
 {
     int64_t step = scene->shape.row_step;
     bool first = false, last = false;
@@ -24,7 +25,7 @@ static bool tally_fragment(const struct drawn_slices *scene, const struct work_t
             tally->pairs[row][key]++;
             tally->bias[row][key] +=
                 fragment->bias + r * scene->shape.bias_row_step * DRAWN_BIAS_STRIDE + j;
-            first |= j == 0;
+            first |= j < unit;
             last |= j == fragment->keys - 1;
         }
     return first && last;
@@ -43,12 +44,27 @@ static bool stored_is_right(const struct drawn_slices *scene, const struct work_
     return false;
 }
 
+// Whether a fragment begins at a unit of columns of the bias, unless some slice's keys begin less
+// than a unit before it.
+static bool begins_at_unit(const struct drawn_slices *scene, const struct work_fragment *fragment,
+                           int unit)
+{
+    if (fragment->bias % DRAWN_BIAS_STRIDE % unit == 0)
+        return true;
+    for (int i = 0; i < scene->count; i++) {
+        int64_t rows = fragment->kv_row - scene->slices[i].kv_row;
+        if (rows >= 0 && rows < unit * scene->shape.row_step)
+            return true;
+    }
+    return false;
+}
+
 static int64_t fragment_blocks(const struct work_fragment *fragment)
 {
     return (fragment->keys + CUT.keys - 1) / CUT.keys;
 }
 
-static void tally_list(const struct drawn_slices *scene, const struct worklist *list,
+static void tally_list(const struct drawn_slices *scene, const struct worklist *list, int unit,
                        struct pair_tally *tally)
 {
     bool owned[DRAWN_ROWS_MAX] = {false};
@@ -67,7 +83,8 @@ static void tally_list(const struct drawn_slices *scene, const struct worklist *
             const struct work_fragment *fragment = &list->fragments[tile->fragment + f];
             ck_assert_int_ge(fragment->keys, 1);
             ck_assert_int_eq(fragment->last, f == tile->fragment_count - 1);
-            ck_assert(tally_fragment(scene, tile, fragment, tally));
+            ck_assert(tally_fragment(scene, tile, fragment, unit, tally));
+            ck_assert(begins_at_unit(scene, fragment, unit));
             ck_assert(stored_is_right(scene, fragment));
             blocks += fragment_blocks(fragment);
         }
@@ -77,16 +94,18 @@ static void tally_list(const struct drawn_slices *scene, const struct worklist *
     }
 }
 
-static void check_scene(const struct drawn_slices *scene, struct worklist *list)
+static void check_scene(const struct drawn_slices *scene, int unit, struct worklist *list)
 {
     static struct pair_tally wanted, found;
+    struct work_cut cut = CUT;
+    cut.unit = unit;
     memset(&wanted, 0, sizeof(wanted));
     memset(&found, 0, sizeof(found));
     struct error error;
-    ck_assert_int_eq(worklist_build(list, &scene->shape, scene->slices, scene->count, CUT, &error),
+    ck_assert_int_eq(worklist_build(list, &scene->shape, scene->slices, scene->count, cut, &error),
                      STATUS_OK);
     slices_tally(scene, &wanted);
-    tally_list(scene, list, &found);
+    tally_list(scene, list, unit > 0 ? unit : 1, &found);
     ck_assert_mem_eq(&wanted, &found, sizeof(wanted));
 }
 
@@ -96,7 +115,7 @@ START_TEST(covers_what_is_visible)
     for (uint64_t seed = 1; seed <= 400; seed++) {
         struct drawn_slices scene;
         slices_draw(&scene, seed);
-        check_scene(&scene, &list);
+        check_scene(&scene, _i * 8, &list);
     }
     worklist_fini(&list);
 }
@@ -110,7 +129,7 @@ START_TEST(empty_slices_make_no_tile)
     scene.slices[1] = (struct slice){.kv_len = 5, .right = SLICE_UNBOUNDED};
     // No query sees a key that lies behind all of them.
     scene.slices[2] = (struct slice){.q_len = 5, .kv_len = 5, .offset = 5, .left = SLICE_UNBOUNDED};
-    check_scene(&scene, &list);
+    check_scene(&scene, 0, &list);
     ck_assert_int_eq(list.tile_count, 0);
     worklist_fini(&list);
 }
@@ -127,7 +146,7 @@ START_TEST(one_tile_for_many_slices)
                                          .kv_len = 20,
                                          .left = SLICE_UNBOUNDED,
                                          .right = SLICE_UNBOUNDED};
-    check_scene(&scene, &list);
+    check_scene(&scene, 0, &list);
     ck_assert_int_eq(list.tile_count, 1);
     ck_assert_int_eq(list.fragment_count, 3);
     worklist_fini(&list);
@@ -145,9 +164,9 @@ START_TEST(long_sequences)
                           .left = SLICE_UNBOUNDED - 1,
                           .right = SEQLEN_MAX};
     struct error error;
-    ck_assert_int_eq(
-        worklist_build(&list, &shape, &slice, 1, (struct work_cut){1 << 20, 64}, &error),
-        STATUS_OK);
+    ck_assert_int_eq(worklist_build(&list, &shape, &slice, 1,
+                                    (struct work_cut){.rows = 1 << 20, .keys = 64}, &error),
+                     STATUS_OK);
     ck_assert_int_eq(list.tile_count, 16);
     for (int32_t t = 0; t < list.tile_count; t++) {
         const struct work_fragment *fragment = &list.fragments[list.tiles[t].fragment];
@@ -211,8 +230,9 @@ START_TEST(first_tile_is_short)
     struct attention_shape shape = {.row_step = 1};
     struct slice slice = {.q_len = 19, .kv_len = 19, .left = SLICE_UNBOUNDED};
     struct error error;
-    ck_assert_int_eq(worklist_build(&list, &shape, &slice, 1, (struct work_cut){8, 8}, &error),
-                     STATUS_OK);
+    ck_assert_int_eq(
+        worklist_build(&list, &shape, &slice, 1, (struct work_cut){.rows = 8, .keys = 8}, &error),
+        STATUS_OK);
     ck_assert_int_eq(list.tile_count, 3);
     for (int32_t t = 0; t < 3; t++) {
         const struct work_tile *tile = &list.tiles[t];
@@ -227,7 +247,7 @@ int main(void)
 {
     Suite *suite = suite_create("worklist");
     TCase *tcase = tcase_create("worklist");
-    tcase_add_test(tcase, covers_what_is_visible);
+    tcase_add_loop_test(tcase, covers_what_is_visible, 0, 2);
     tcase_add_test(tcase, empty_slices_make_no_tile);
     tcase_add_test(tcase, one_tile_for_many_slices);
     tcase_add_test(tcase, long_sequences);
