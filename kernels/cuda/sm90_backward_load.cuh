@@ -206,8 +206,8 @@ __device__ __forceinline__ void gradients_fetch(const struct sm90_backward_param
                                                 const struct sm90_work &work, int number)
 {
     constexpr int STEPS_BEFORE = 8;
-    if (C::GENERAL || C::CAPPED || p.all.tickets || number != max(0, work.steps - STEPS_BEFORE) ||
-        work.rows < C::TILE || threadIdx.x % WARP_LANES != 0)
+    if (p.all.tickets || number != max(0, work.steps - STEPS_BEFORE) || work.rows < C::TILE ||
+        threadIdx.x % WARP_LANES != 0)
         return;
 #pragma unroll 1
     for (int row = 0; row < C::TILE; row += ROWS) {
@@ -230,7 +230,8 @@ __device__ __forceinline__ void vectors_load(const struct sm90_backward_params &
         stage_wait<C>(number, shared);
         queries_load<C>(p, f->residue * all.heads + head, f->begin + first, rows,
                         number % C::STAGES, shared);
-        gradients_fetch<C, GROUP_KEYS, C::PANELS, C::PANELS>(p, work, number);
+        if constexpr (!C::GENERAL && !C::CAPPED)
+            gradients_fetch<C, GROUP_KEYS, C::PANELS, C::PANELS>(p, work, number);
         if constexpr (C::GENERAL)
             bias_load<C>(p, work, f, head, first, rows, number, shared);
     });

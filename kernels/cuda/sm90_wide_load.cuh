@@ -145,7 +145,8 @@ __device__ __forceinline__ void wide_vectors_load(const struct sm90_backward_par
         tile_load<C::Q_ROWS, C::V_PANELS>(shared + C::DO + d_out_stage * C::DO_BYTES, &p.d_out,
                                           all.d_out, all, all.heads, all.d_v, y, z, rows,
                                           shared + C::DO_FULL + d_out_stage * 8);
-        gradients_fetch<C, C::TILE, C::QK_PANELS, C::V_PANELS>(p, work, number);
+        if constexpr (!C::GENERAL && !C::CAPPED)
+            gradients_fetch<C, C::TILE, C::QK_PANELS, C::V_PANELS>(p, work, number);
         if constexpr (C::GENERAL)
             wide_bias_fetch<C>(all, work, f, head, block);
     });
