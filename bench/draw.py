@@ -16,7 +16,12 @@ import re
 import statistics
 import sys
 
-import matplotlib
+if set(sys.argv[1:]) & {"-h", "--help"}:
+    sys.exit(print(__doc__.strip()))
+try:
+    import matplotlib
+except ImportError:
+    sys.exit("draw.py: there is no matplotlib; pip install matplotlib")
 
 matplotlib.use("svg")
 matplotlib.rcParams.update(
@@ -161,13 +166,17 @@ def bandwidth(path):
 def main():
     pictures = {"ratios": ratios, "roofline": roofline, "bandwidth": bandwidth}
     if len(sys.argv) != 4 or sys.argv[1] not in pictures:
-        sys.exit(__doc__)
+        sys.exit(__doc__.strip())
+    if not sys.argv[3].endswith(".svg"):
+        sys.exit(f"draw.py: the picture is {sys.argv[3]}; expected is a name that ends with .svg")
     try:
         figure = pictures[sys.argv[1]](sys.argv[2])
         figure.tight_layout()
         figure.savefig(sys.argv[3], format="svg", metadata={"Date": None, "Creator": None})
+    except UnicodeDecodeError:
+        sys.exit(f"draw.py: {sys.argv[2]}: it is not a text file")
     except OSError as error:
-        sys.exit(f"draw.py: {error}")
+        sys.exit(f"draw.py: {error.filename or sys.argv[3]}: {error.strerror}")
 
 
 if __name__ == "__main__":
