@@ -57,7 +57,7 @@ refuses 72 "batch 4096 x seqlen 16777216/16777216 x heads 4096/4096 x head_dim 2
 1 PiB of memory per rank (world_size 1)" case --batch 4096 --seqlen 16777216 --heads 4096 \
     --kv-heads 4096 --head-dim 256 --world-size 1
 refuses 64 "--timeout is '0'; accepted is a length of time such as 90, 90s, 1.5s, 250ms, 10us, 2m or 1h, \
-up to 24 h" case --timeout 0
+more than 0 and up to 24h" case --timeout 0
 refuses 64 "--repeat is '0'; accepted is 1 to 1000000" case --repeat 0
 refuses 64 "--warmup is '-1'; accepted is 0 to 100000" bench --warmup=-1
 refuses 64 "--rank is 2; accepted is 0 to 1 with world_size 2" explain --rank 2

@@ -483,7 +483,7 @@ error_t options_duration(const char *name, const char *value, uint64_t *ns)
 {
     uint64_t parsed;
     if (!duration_parse(value, &parsed) || parsed == 0 || parsed > TIMEOUT_MAX_NS) {
-        command_complain("--%s is '%.40s'; accepted is %s, up to 24 h", name, value,
+        command_complain("--%s is '%.40s'; accepted is %s, more than 0 and up to 24h", name, value,
                          DURATION_SYNTAX);
         return EINVAL;
     }
