@@ -62,46 +62,28 @@ static enum status input_compare(struct job_place *place, const struct linear *l
     return status;
 }
 
-// The results of a device on the host, to look for the mistake.
-static enum status results_read(const struct job_place *place, const struct linear *l, int rank,
-                                const void *const tensors[LINEAR_TENSORS],
-                                void *copies[LINEAR_TENSORS], struct error *error)
-{
-    enum status status = STATUS_OK;
-    for (int t = LINEAR_Y; t < LINEAR_TENSORS && status == STATUS_OK; t++) {
-        size_t bytes = bytes_of(l, rank, t);
-        if (!tensors[t])
-            continue;
-        copies[t] = malloc(bytes + 1);
-        if (!copies[t])
-            return error_set(error, STATUS_RESOURCE_EXHAUSTED,
-                             "no memory for the results of a layer");
-        status =
-            place->work.collective->read(place->work.queue, tensors[t], bytes, copies[t], error);
-    }
-    return status;
-}
-
 static enum status layer_diagnose(const struct job_place *place, const struct linear *l, int rank,
                                   const void *const tensors[LINEAR_TENSORS],
                                   const struct figures figures[LINEAR_TENSORS],
                                   struct diagnosis *diagnosis, struct error *error)
 {
-    enum linear_tensor tensor = LINEAR_TENSORS;
-    void *copies[LINEAR_TENSORS] = {NULL};
-    bool wrong = false;
-    for (int t = LINEAR_Y; t < LINEAR_TENSORS; t++)
-        wrong = wrong || figures[t].broken;
-    if (!wrong)
+    enum linear_tensor tensor = linear_broken(figures);
+    const void *copies[LINEAR_TENSORS] = {NULL};
+    if (tensor == LINEAR_TENSORS)
         return STATUS_OK;
-    enum status status = results_read(place, l, rank, tensors, copies, error);
+    size_t bytes = bytes_of(l, rank, (int)tensor);
+    void *copy = malloc(bytes + 1); // the tensor may be on a device
+    if (!copy)
+        return error_set(error, STATUS_RESOURCE_EXHAUSTED, "no memory for a result of a layer");
+    copies[tensor] = copy;
+    enum status status =
+        place->work.collective->read(place->work.queue, tensors[tensor], bytes, copy, error);
     if (status == STATUS_OK)
-        status = linear_diagnose(l, rank, (const void *const *)copies, figures, diagnosis->text,
-                                 &diagnosis->explained, &tensor, error);
+        status = linear_diagnose(l, rank, copies, figures, diagnosis->text, &diagnosis->explained,
+                                 &tensor, error);
     if (status == STATUS_OK && diagnosis->text[0])
         snprintf(diagnosis->name, sizeof(diagnosis->name), "%s", linear_tensor_name(l, tensor));
-    for (int t = 0; t < LINEAR_TENSORS; t++)
-        free(copies[t]);
+    free(copy);
     return status;
 }
 

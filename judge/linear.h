@@ -37,8 +37,12 @@ enum status linear_judge_where(const struct linear_tools *tools, void *queue,
                                struct figures figures[LINEAR_TENSORS],
                                struct error *error) MUST_CHECK;
 
+// The result whose mistake is looked for: the first broken one; LINEAR_TENSORS: none is.
+enum linear_tensor linear_broken(const struct figures figures[LINEAR_TENSORS]);
+
 // What went wrong, after linear_judge(): one sentence, or "" where no mistake that is known
-// explains the error. *explained: the share of the squared error of *tensor, 0..1.
+// explains the error. *explained: the share of the squared error of *tensor, 0..1. Of `tensors`
+// only that of linear_broken() is read.
 enum status linear_diagnose(const struct linear *l, int rank,
                             const void *const tensors[LINEAR_TENSORS],
                             const struct figures figures[LINEAR_TENSORS],

@@ -293,21 +293,27 @@ static void search(struct search *s, const void *data, char text[DIAGNOSIS_TEXT_
         tell(s, text);
 }
 
+enum linear_tensor linear_broken(const struct figures figures[LINEAR_TENSORS])
+{
+    int t = LINEAR_Y;
+    while (t < LINEAR_TENSORS && figures[t].broken == 0)
+        t++;
+    return (enum linear_tensor)t;
+}
+
 enum status linear_diagnose(const struct linear *l, int rank,
                             const void *const tensors[LINEAR_TENSORS],
                             const struct figures figures[LINEAR_TENSORS],
                             char text[DIAGNOSIS_TEXT_MAX], double *explained,
                             enum linear_tensor *tensor, struct error *error)
 {
-    int t = LINEAR_Y;
+    enum linear_tensor t = linear_broken(figures);
     text[0] = '\0';
-    while (t < LINEAR_TENSORS && figures[t].broken == 0)
-        t++;
-    *tensor = (enum linear_tensor)t;
+    *tensor = t;
     if (t == LINEAR_TENSORS)
         return STATUS_OK;
-    struct search s = {.l = l, .rank = rank, .tensor = *tensor, .broken = figures[t].broken};
-    enum status status = linear_sample_create(l, rank, *tensor, &s.sample, error);
+    struct search s = {.l = l, .rank = rank, .tensor = t, .broken = figures[t].broken};
+    enum status status = linear_sample_create(l, rank, t, &s.sample, error);
     s.count = s.sample ? linear_sample_count(s.sample) : 0;
     s.got = s.count > 0 ? malloc(3 * (size_t)s.count * sizeof(double)) : NULL;
     if (s.got) {

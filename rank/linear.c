@@ -29,7 +29,7 @@ struct work {
     void *queue;                      // for the judge; see struct linear_tools
     char *places[LINEAR_TENSORS];     // in the engine's memory; NULL: empty
     uint64_t digests[LINEAR_TENSORS]; // of results
-    void *copies[LINEAR_TENSORS];     // of results of a device on the host, owned
+    void *copy;                       // of a result of a device on the host, owned
 };
 
 static int64_t bytes_of(const struct work *w, int tensor)
@@ -60,23 +60,21 @@ static enum status memory_fill(struct work *w, struct error *error)
     return status == STATUS_OK && ops->wait ? ops->wait(w->engine, false, error) : status;
 }
 
-// Copies the results to the host; tensors[LINEAR_TENSORS].
-static enum status results_read(struct work *w, const void **tensors, struct error *error)
+// A result in host memory.
+static enum status result_read(struct work *w, enum linear_tensor tensor, const void **data,
+                               struct error *error)
 {
     const struct engine_ops *ops = w->engine->ops;
-    for (int t = LINEAR_Y; t < LINEAR_TENSORS; t++) {
-        size_t bytes = (size_t)bytes_of(w, t);
-        tensors[t] = w->places[t];
-        if (!ops->read || !w->places[t])
-            continue;
-        tensors[t] = w->copies[t] = malloc(bytes);
-        if (!w->copies[t])
-            return error_set(error, STATUS_RESOURCE_EXHAUSTED,
-                             "no memory for the results of a layer");
-        if (!ops->read(w->engine, w->places[t], bytes, w->copies[t]))
-            return error_set(error, STATUS_INTERNAL, "the results could not be read");
-    }
-    return STATUS_OK;
+    size_t bytes = (size_t)bytes_of(w, (int)tensor);
+    *data = w->places[tensor];
+    if (!ops->read || !w->places[tensor])
+        return STATUS_OK;
+    *data = w->copy = malloc(bytes);
+    if (!w->copy)
+        return error_set(error, STATUS_RESOURCE_EXHAUSTED, "no memory for a result of a layer");
+    return ops->read(w->engine, w->places[tensor], bytes, w->copy)
+               ? STATUS_OK
+               : error_set(error, STATUS_INTERNAL, "a result could not be read");
 }
 
 // ---- the verdict ----
@@ -164,13 +162,10 @@ static enum status diagnose(struct work *w, const struct figures figures[LINEAR_
 {
     struct diagnosis *d = &w->task->report->diagnosis;
     const void *tensors[LINEAR_TENSORS] = {NULL};
-    enum linear_tensor tensor;
-    bool wrong = false;
-    for (int t = LINEAR_Y; t < LINEAR_TENSORS; t++)
-        wrong = wrong || figures[t].broken;
-    if (!wrong)
+    enum linear_tensor tensor = linear_broken(figures);
+    if (tensor == LINEAR_TENSORS)
         return STATUS_OK;
-    enum status status = results_read(w, tensors, error);
+    enum status status = result_read(w, tensor, &tensors[tensor], error);
     if (status == STATUS_OK)
         status = linear_diagnose(w->l, w->rank, tensors, figures, d->text, &d->explained, &tensor,
                                  error);
@@ -236,8 +231,7 @@ static enum status verdict_make(struct work *w, struct error *error)
     if (status == STATUS_OK && w->l->verify)
         status = judge(w, error);
     report->timings.reference_ns = clock_now_ns() - start_ns;
-    for (int t = 0; t < LINEAR_TENSORS; t++)
-        free(w->copies[t]);
+    free(w->copy);
     return status;
 }
 
