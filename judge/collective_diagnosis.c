@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "common/plural.h"
+#include "judge/collective_numbers.h"
 
 // A mistake must explain this fraction of the examined wrong elements, and at least this number.
 #define EXPLAINED_MIN 0.9
@@ -65,36 +66,6 @@ static bool equal(const struct search *s, union view_number got, union view_numb
     return fabs(got.real - is.real) <= bound;
 }
 
-static double size_of(const struct search *s, int64_t index)
-{
-    double sum = 0, product = 1;
-    for (int rank = 0; rank < s->c->world_size; rank++) {
-        double x = fabs(view_drawn(&s->v, rank, index).real);
-        sum += x;
-        product *= x;
-    }
-    return s->v.reduction == REDUCTION_PROD ? product : sum;
-}
-
-static union view_number combined(const struct search *s, int reduction, union view_number a,
-                                  union view_number b)
-{
-    struct collective_view v = s->v;
-    v.reduction = reduction;
-    union view_number result;
-    if (!view_is_real(&v))
-        result.whole = view_reduced_whole(&v, a.whole, b.whole);
-    else if (reduction == REDUCTION_PROD)
-        result.real = a.real * b.real;
-    else if (reduction == REDUCTION_MIN)
-        result.real = fmin(a.real, b.real);
-    else if (reduction == REDUCTION_MAX)
-        result.real = fmax(a.real, b.real);
-    else
-        result.real = a.real + b.real;
-    return result;
-}
-
 // The reduction with `times` parts of each rank, divided.
 static union view_number reduced(const struct search *s, int64_t index, int reduction,
                                  const int *times, int divisor)
@@ -104,7 +75,7 @@ static union view_number reduced(const struct search *s, int64_t index, int redu
     for (int rank = 0; rank < s->c->world_size; rank++)
         for (int i = 0; i < times[rank]; i++) {
             union view_number x = view_drawn(&s->v, rank, index);
-            sum = started ? combined(s, reduction, sum, x) : x;
+            sum = started ? numbers_combined(&s->v, reduction, sum, x) : x;
             started = true;
         }
     if (view_is_real(&s->v))
@@ -172,11 +143,33 @@ static bool is_reduced(const struct search *s)
     return s->v.source[0] < 0;
 }
 
-// The element that a hypothesis predicts at an index of the receive buffer; false: it predicts
-// none.
-static bool element_of(const struct search *s, const struct hypothesis *h, int64_t index,
+// ---- other places -------------------------------------------------------------------------------
+
+static bool of_other_place(const struct search *s, const struct hypothesis *h, int64_t index,
+                           union view_number *is)
+{
+    const struct collective_view *v = &s->v;
+    int block = 0, blocks = v->blocks, own = v->rank;
+    while (index >= v->first[block + 1])
+        block++;
+    int64_t within = index - v->first[block], n = v->first[1];
+    int from = h->mistake == MISTAKE_ROTATED ? (block + h->number) % blocks : blocks - 1 - block;
+    if (h->mistake == MISTAKE_OWN_SEND)
+        *is = view_drawn(v, own, v->at[block] == 0 && blocks > 1 && v->at[1] == 0 ? within : index);
+    else if (h->mistake == MISTAKE_INTERLEAVED)
+        *is = view_drawn(v, v->source[index % blocks], v->at[index % blocks] + index / blocks);
+    else if (within < v->first[from + 1] - v->first[from])
+        *is = view_drawn(v, v->source[from], v->at[from] + within);
+    else
+        return false;
+    return n > 0;
+}
+
+// The element that a hypothesis predicts at a place of the sample; false: it predicts none.
+static bool element_of(const struct search *s, const struct hypothesis *h, int sampled,
                        union view_number *is)
 {
+    int64_t index = s->sample->index[sampled];
     struct view_origin origin = view_origin_of(&s->v, index);
     struct collective_view other;
     int64_t count = s->v.first[s->v.blocks];
@@ -211,6 +204,24 @@ static bool element_of(const struct search *s, const struct hypothesis *h, int64
             return false;
         *is = right_of(s, &s->v, index + h->number);
         return true;
+    case MISTAKE_ROTATED:
+    case MISTAKE_REVERSED:
+    case MISTAKE_OWN_SEND:
+    case MISTAKE_INTERLEAVED:
+        return of_other_place(s, h, index, is);
+    case MISTAKE_ZERO_SIGN:
+    case MISTAKE_DENORMAL:
+    case MISTAKE_NARROW_INPUT:
+    case MISTAKE_NARROW_SUM:
+    case MISTAKE_LOWER_HALF:
+    case MISTAKE_SATURATED:
+    case MISTAKE_FLOATING:
+    case MISTAKE_SIGNED:
+    case MISTAKE_AVERAGE_ROUNDS:
+        return numbers_predict(&s->v, h->mistake, h->number, index, s->sample->got[sampled], is);
+    case MISTAKE_UNREDUCED:
+        *is = view_drawn(&s->v, h->number, origin.index);
+        return true;
     default:
         *is = of_reduction(s, h, origin.index);
         return true;
@@ -224,9 +235,9 @@ static double explained(const struct search *s, const struct hypothesis *h)
     for (int i = 0; i < s->sample->count; i++) {
         int64_t index = s->sample->index[i];
         union view_number is;
-        if (!s->bad[i] || !element_of(s, h, index, &is))
+        if (!s->bad[i] || !element_of(s, h, i, &is))
             continue;
-        double size = is_reduced(s) ? size_of(s, view_origin_of(&s->v, index).index) : 0;
+        double size = is_reduced(s) ? numbers_size(&s->v, view_origin_of(&s->v, index).index) : 0;
         spoken++;
         hits += equal(s, s->sample->got[i], is, 2 * s->v.bound * size + 1e-12 * fabs(is.real));
     }
@@ -289,9 +300,28 @@ static void sentence(const struct search *s, const struct hypothesis *h, char *t
     case MISTAKE_WRONG_BLOCK:
         snprintf(text, size, "the elements are those of rank %d's result", h->number);
         break;
-    default:
+    case MISTAKE_SHIFTED:
         snprintf(text, size, "the elements are %d place%s too far %s", abs(h->number),
                  plural(abs(h->number)), h->number > 0 ? "left" : "right");
+        break;
+    case MISTAKE_UNREDUCED:
+        snprintf(text, size, "the elements are those of rank %d, not reduced", h->number);
+        break;
+    case MISTAKE_ROTATED:
+        snprintf(text, size, "the blocks are rotated: each is that of the rank %d further",
+                 h->number);
+        break;
+    case MISTAKE_REVERSED:
+        snprintf(text, size, "the blocks are in reverse order");
+        break;
+    case MISTAKE_OWN_SEND:
+        snprintf(text, size, "the blocks are from the send of rank %d itself", s->v.rank);
+        break;
+    case MISTAKE_INTERLEAVED:
+        snprintf(text, size, "the elements of the ranks take turns: they are not in blocks");
+        break;
+    default:
+        numbers_sentence(&s->v, h->mistake, h->number, text, size);
         break;
     }
 }
@@ -339,10 +369,24 @@ static bool range_of(const struct search *s, enum collective_mistake mistake, in
         return s->c->operation == COLLECTIVE_REDUCE_SCATTER ||
                s->c->operation == COLLECTIVE_ALL_TO_ALL ||
                s->c->operation == COLLECTIVE_ALL_TO_ALLV;
-    default:
+    case MISTAKE_SHIFTED:
         *low = -SHIFT_MAX;
         *high = SHIFT_MAX;
         return true;
+    case MISTAKE_UNREDUCED:
+        *high = world - 1;
+        return reduction == REDUCTION_AVG;
+    case MISTAKE_ROTATED:
+        *low = 1;
+        *high = s->v.blocks - 1;
+        return s->v.blocks > 2;
+    case MISTAKE_REVERSED:
+    case MISTAKE_OWN_SEND:
+        return s->v.blocks > 2 && s->c->operation != COLLECTIVE_ALL_TO_ALLV;
+    case MISTAKE_INTERLEAVED:
+        return s->c->operation == COLLECTIVE_ALL_GATHER && world > 1;
+    default:
+        return numbers_possible(&s->v, mistake, low, high);
     }
 }
 
@@ -391,7 +435,7 @@ static void bad_find(struct search *s)
         if (view_is_real(&s->v)) {
             struct view_right right = view_right_real(&s->v, origin);
             // A sum with an infinity or a NaN does not distinguish mistakes.
-            bool tells = !is_reduced(s) || isfinite(size_of(s, origin.index));
+            bool tells = !is_reduced(s) || isfinite(numbers_size(&s->v, origin.index));
             s->bad[i] = tells && !(view_used(right, got.real, true) <= 1);
         } else {
             s->bad[i] = got.whole != view_right_whole(&s->v, origin);

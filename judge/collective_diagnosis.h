@@ -5,25 +5,7 @@
 #define CPATTN_JUDGE_COLLECTIVE_DIAGNOSIS_H
 
 #include "judge/collective.h"
-
-// In the order in which they are tried.
-enum collective_mistake {
-    MISTAKE_NONE,
-    MISTAKE_UNTOUCHED,      // the memory was never written
-    MISTAKE_ZERO,           // all zeros
-    MISTAKE_NOT_DIVIDED,    // an average is the sum
-    MISTAKE_WORLD_FACTOR,   // P times too large, or too small
-    MISTAKE_DIVISOR,        // an average is divided by another number of ranks
-    MISTAKE_RANK_MISSING,   // one rank is missing from the reduction
-    MISTAKE_RANK_TWICE,     // one rank is reduced twice
-    MISTAKE_RANK_ALONE,     // only one rank's elements
-    MISTAKE_REDUCTION,      // reduced by another operation
-    MISTAKE_WRONG_RANK,     // elements of a wrong rank, such as a wrong root
-    MISTAKE_BLOCKS_SWAPPED, // two blocks are exchanged
-    MISTAKE_WRONG_BLOCK,    // the elements of another rank's result
-    MISTAKE_SHIFTED,        // the right elements, shifted
-    COLLECTIVE_MISTAKES
-};
+#include "judge/collective_mistake.h"
 
 // The examined elements of the receive, and their indices.
 #define COLLECTIVE_SAMPLES 256

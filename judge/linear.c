@@ -58,7 +58,10 @@ static struct linear_some features_judged(const struct linear *l, int rank)
 
 // ---- the rules ----------------------------------------------------------------------------------
 
-#define FEW 64 // with fewer roundings, the twin's RMS is not a reliable limit
+// The other GELU must differ by so many deviations. A few of the roundings have most of the noise
+// in its direction.
+#define RIVAL_NOISE 10
+#define FEW         64 // with fewer roundings, the twin's RMS is not a reliable limit
 
 struct sums {
     double error2, twin2, bound2, right2, along; // of squares, and of error * right
@@ -116,6 +119,12 @@ static double roundings_of(const struct linear_view *v, double judged)
     return judged < between || v->l->layer != LINEAR_MLP ? judged : between;
 }
 
+// The slope of the error against the right values, beyond chance. Roundings to nearest have none.
+static double slope_honest(const struct linear *l)
+{
+    return l->dtype == DTYPE_BF16 ? 3e-4 : l->dtype == DTYPE_FP16 ? 1e-4 : 3e-6 + fp32_rel(l);
+}
+
 static void rules_apply(const struct linear_view *v, const struct sums *sums, struct figures *f)
 {
     double n = roundings_of(v, (double)f->judged);
@@ -126,11 +135,17 @@ static void rules_apply(const struct linear_view *v, const struct sums *sums, st
     f->rmse_limit = n < FEW ? sqrt(sums->bound2 / sums->right2)
                             : (1.5 + 6 / sqrt(n)) * f->twin_rel + fp32_rel(v->l);
     f->slope = sums->along / sums->right2;
+    // The roundings between the layers of an mlp are not independent.
+    f->slope_limit = n < FEW || v->l->layer == LINEAR_MLP
+                         ? INFINITY
+                         : slope_honest(v->l) + 4 * f->rmse_limit / sqrt(n);
     if (f->rmse_rel > f->rmse_limit)
         f->broken |= RULE_RMSE;
+    if (fabs(f->slope) > f->slope_limit)
+        f->broken |= RULE_SLOPE;
     // The component of the error towards the other definition of GELU, if it exceeds the noise.
     double noise = sqrt(sums->error2 / n);
-    if (sums->rival2 > 0 && 6 * noise < 0.5 * sqrt(sums->rival2) &&
+    if (sums->rival2 > 0 && RIVAL_NOISE * noise < 0.5 * sqrt(sums->rival2) &&
         sums->rival_along > 0.5 * sums->rival2)
         f->broken |= RULE_SLOPE;
 }

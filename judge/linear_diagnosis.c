@@ -154,7 +154,7 @@ static void factor_try(struct search *s)
 static void gelu_try(struct search *s)
 {
     struct linear_twist twist = {.mistake = MISTAKE_OTHER_GELU};
-    if (s->explained >= EXPLAINS_MIN || !(s->broken & RULE_SLOPE))
+    if (s->explained >= EXPLAINS_MIN || s->l->layer != LINEAR_MLP || !(s->broken & RULE_SLOPE))
         return;
     s->best = twist;
     s->explained = EXPLAINS_MIN;
@@ -199,6 +199,14 @@ static void tell_part(const struct search *s, const char *name, char text[DIAGNO
     }
 }
 
+static void bias_sentence(const struct search *s, char text[DIAGNOSIS_TEXT_MAX])
+{
+    snprintf(text, DIAGNOSIS_TEXT_MAX,
+             s->l->layer == LINEAR_COLUMN ? "%s lacks the bias"
+                                          : "%s is computed without the bias of the first layer",
+             linear_tensor_name(s->l, s->tensor));
+}
+
 static void tell(const struct search *s, char text[DIAGNOSIS_TEXT_MAX])
 {
     const char *name = linear_tensor_name(s->l, s->tensor);
@@ -220,8 +228,7 @@ static void tell(const struct search *s, char text[DIAGNOSIS_TEXT_MAX])
         snprintf(text, DIAGNOSIS_TEXT_MAX, "%s lacks the bias", name);
         return;
     case MISTAKE_NO_FIRST_BIAS:
-        snprintf(text, DIAGNOSIS_TEXT_MAX, "%s is computed without the bias of the first layer",
-                 name);
+        bias_sentence(s, text);
         return;
     case MISTAKE_SHARDS_SWAPPED:
         snprintf(text, DIAGNOSIS_TEXT_MAX,

@@ -86,4 +86,11 @@ POINT_INLINE double point_bound_rounded(double unit, double least, double value,
     return bound + unit * (fabs(value) + bound) + least;
 }
 
+// What a part of a sum over ranks adds to the bound if the sum is rounded after each addition, in
+// any order of the ranks.
+POINT_INLINE double point_bound_added(int ranks, double unit, double value, double bound)
+{
+    return expm1((ranks - 1) * log1p(unit)) * (fabs(value) + bound);
+}
+
 #endif

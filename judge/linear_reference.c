@@ -14,17 +14,23 @@
 
 // ---- sums over ranks ----------------------------------------------------------------------------
 
-// Adds the part of a rank to the sum of all.
-static void part_add(const struct reference *r, struct triple *part, struct triple *sum)
+// Adds the part of a rank to the sum of all. As in a collective of the dtype, the parts are
+// rounded, and the sum after each addition. A single part is rounded, too, if a bias follows.
+static void part_add(const struct reference *r, bool biased, struct triple *part,
+                     struct triple *sum)
 {
     int ranks = r->l->world_size;
-    if (ranks > 1 && !r->rival)
+    double unit = linear_roundoff(r->l->dtype);
+    if ((ranks > 1 || biased) && !r->rival)
         triple_round(r->l, part);
     for (int64_t i = 0; i < part->rows * part->columns; i++) {
         sum->value[i] += part->value[i];
         sum->twin[i] += part->twin[i];
-        sum->bound[i] += part->bound[i] + (ranks + 1) * FP32 * fabs(part->value[i]);
+        sum->bound[i] += part->bound[i] + (ranks + 1) * FP32 * fabs(part->value[i]) +
+                         point_bound_added(ranks, unit, part->value[i], part->bound[i]);
     }
+    if (ranks > 1 && !r->rival)
+        triple_round_twin(r->l, sum);
 }
 
 static void bias_add(const struct reference *r, struct triple *y)
@@ -95,8 +101,8 @@ static void sums_compute(struct reference *r, struct linear_some tokens, struct 
         list[i] = linear_some_at(tokens, i);
     for (int rank = 0; rank < r->l->world_size && !r->failed; rank++) {
         part_compute(r, rank, &m, list, &y, &dx);
-        part_add(r, &y, &out[LINEAR_Y]);
-        part_add(r, &dx, &out[LINEAR_DX]);
+        part_add(r, r->l->bias, &y, &out[LINEAR_Y]);
+        part_add(r, false, &dx, &out[LINEAR_DX]);
     }
     if (!r->failed) {
         bias_add(r, &out[LINEAR_Y]);

@@ -58,6 +58,11 @@ void triple_round(const struct linear *l, struct triple *t)
     round_doubles(l->dtype, t->twin, count);
 }
 
+void triple_round_twin(const struct linear *l, struct triple *t)
+{
+    round_doubles(l->dtype, t->twin, t->rows * t->columns);
+}
+
 void linear_free(struct triple out[LINEAR_TENSORS])
 {
     for (int i = 0; i < LINEAR_TENSORS; i++) {

@@ -20,6 +20,8 @@ bool triple_take(struct triple *t, int64_t rows, int64_t columns);
 void triple_clear(struct triple *t);
 // As what is written to memory.
 void triple_round(const struct linear *l, struct triple *t);
+// The twin's values alone.
+void triple_round_twin(const struct linear *l, struct triple *t);
 void linear_free(struct triple out[LINEAR_TENSORS]); // all zeros, too
 
 // What a rank has of `count`, by the definition: the first ranks get one more.

@@ -131,23 +131,29 @@ static void middle_compute(struct work *w, struct device_middle *m)
 
 // ---- sums over ranks ----------------------------------------------------------------------------
 
+// Parts are rounded, and the sum after each addition. One part is rounded, too, if a bias follows.
 template <class Dtype>
 __global__ __launch_bounds__(THREADS) void part_kernel(struct device_triple part,
                                                        struct device_triple sum, int ranks,
-                                                       struct rounding r)
+                                                       bool biased, struct rounding r)
 {
     FOR_EACH(i, part.rows * part.columns)
     {
         struct point p = point_at(part, i);
-        if (ranks > 1)
+        if (ranks > 1 || biased)
             p = point_rounded<Dtype>(r, p);
-        sum.value[i] += p.value;
-        sum.twin[i] += p.twin;
-        sum.bound[i] += p.bound + (ranks + 1) * FP32 * fabs(p.value);
+        struct point total = point_at(sum, i);
+        total.value += p.value;
+        total.twin += p.twin;
+        total.bound += p.bound + (ranks + 1) * FP32 * fabs(p.value) +
+                       point_bound_added(ranks, r.unit, p.value, p.bound);
+        if (ranks > 1)
+            total.twin = (double)Dtype::value(Dtype::round((float)total.twin));
+        point_put(sum, i, total);
     }
 }
 
-static void part_add(struct work *w, const struct device_triple *part,
+static void part_add(struct work *w, bool biased, const struct device_triple *part,
                      const struct device_triple *sum)
 {
     if (w->failed || part->rows * part->columns == 0)
@@ -155,7 +161,7 @@ static void part_add(struct work *w, const struct device_triple *part,
     with_dtype(w->l->dtype, [&](auto type) {
         part_kernel<decltype(type)>
             <<<blocks_for(part->rows * part->columns), THREADS, 0, w->q->stream>>>(
-                *part, *sum, w->l->world_size, rounding_of(w));
+                *part, *sum, w->l->world_size, biased, rounding_of(w));
     });
     queue_launched(w->q, "the reference of a layer");
 }
@@ -252,8 +258,8 @@ static enum status device_sums(void *queue, const struct linear *l, struct linea
     struct device_middle m = middle_of(&w, tokens.count, most);
     for (int rank = 0; rank < l->world_size && !w.failed; rank++) {
         part_compute(&w, rank, &m, some_of(tokens, 0, 0), most, &y_part, &dx_part);
-        part_add(&w, &y_part, y);
-        part_add(&w, &dx_part, dx);
+        part_add(&w, l->bias, &y_part, y);
+        part_add(&w, false, &dx_part, dx);
     }
     struct drawn bias = drawn_of(l, LINEAR_B2, all_of(1), all_of(w.sizes.out));
     finish(&w, y, l->bias ? &bias : nullptr);

@@ -39,6 +39,12 @@ tests_judge_test_diagnosis_LDFLAGS = $(mutated_ldflags)
 test_programs += tests/judge/test_mistakes
 tests_judge_test_mistakes_SOURCES = tests/judge/test_mistakes.c tests/judge/dense.c tests/judge/dense.h
 
+test_programs += tests/judge/test_collective_numbers
+tests_judge_test_collective_numbers_SOURCES = tests/judge/test_collective_numbers.c
+
+test_programs += tests/judge/test_linear_sums
+tests_judge_test_linear_sums_SOURCES = tests/judge/test_linear_sums.c
+
 test_programs += tests/judge/test_rounding
 tests_judge_test_rounding_SOURCES = tests/judge/test_rounding.c tests/support/world.c tests/support/world.h
 tests_judge_test_rounding_CPPFLAGS = $(AM_CPPFLAGS) -DCPATTN_MUTATIONS

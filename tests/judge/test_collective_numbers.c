@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+// Receives of collectives with a mistake in their numbers or in the order of their blocks, and what
+// the diagnosis says of them.
+#include "tests/support/runner.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "judge/collective_diagnosis.h"
+#include "judge/dtype.h"
+
+enum { RANKS = 4, RANK = 1, COUNT = 64 };
+
+typedef union view_number make(const struct collective_view *v, int64_t index);
+
+// ---- mistakes -----------------------------------------------------------------------------------
+
+static double rounded(enum case_dtype dtype, double x)
+{
+    float value = (float)x;
+    dtype_round(dtype, &value, 1);
+    return value;
+}
+
+static union view_number real(double x)
+{
+    return (union view_number){.real = x};
+}
+
+static union view_number whole(int64_t x)
+{
+    return (union view_number){.whole = x};
+}
+
+// Right ones.
+static union view_number in_order(const struct collective_view *v, int64_t index)
+{
+    float sum = 0;
+    for (int rank = 0; rank < RANKS; rank++)
+        sum += (float)view_drawn(v, rank, index).real;
+    return real(sum);
+}
+
+static union view_number added_in_bf16(const struct collective_view *v, int64_t index)
+{
+    double sum = 0;
+    for (int rank = RANKS - 1; rank >= 0; rank--)
+        sum = rounded(DTYPE_BF16, sum + rounded(DTYPE_BF16, view_drawn(v, rank, index).real));
+    return real(sum);
+}
+
+static union view_number sent_in_fp16(const struct collective_view *v, int64_t index)
+{
+    double sum = 0;
+    for (int rank = 0; rank < RANKS; rank++) {
+        double x = view_drawn(v, rank, index).real;
+        sum += rank == RANK ? x : rounded(DTYPE_FP16, x);
+    }
+    return real((float)sum);
+}
+
+static union view_number not_reduced(const struct collective_view *v, int64_t index)
+{
+    return view_drawn(v, RANK, index);
+}
+
+static union view_number in_32_bits(const struct collective_view *v, int64_t index)
+{
+    uint32_t sum = 0;
+    for (int rank = 0; rank < RANKS; rank++)
+        sum += (uint32_t)view_drawn(v, rank, index).whole;
+    return whole((int32_t)sum);
+}
+
+static union view_number saturating(const struct collective_view *v, int64_t index)
+{
+    int64_t sum = 0;
+    for (int rank = 0; rank < RANKS; rank++) {
+        sum += view_drawn(v, rank, index).whole;
+        sum = sum > INT32_MAX ? INT32_MAX : sum < INT32_MIN ? INT32_MIN : sum;
+    }
+    return whole(sum);
+}
+
+static union view_number as_floats(const struct collective_view *v, int64_t index)
+{
+    float sum = 0;
+    for (int rank = 0; rank < RANKS; rank++)
+        sum += (float)view_drawn(v, rank, index).whole;
+    return whole(sum >= 0x1p31F || sum < -0x1p31F ? INT32_MIN : (int64_t)sum);
+}
+
+static union view_number as_signed(const struct collective_view *v, int64_t index)
+{
+    int8_t most = INT8_MIN;
+    for (int rank = 0; rank < RANKS; rank++) {
+        int8_t x = (int8_t)view_drawn(v, rank, index).whole;
+        most = x > most ? x : most;
+    }
+    return whole((uint8_t)most);
+}
+
+static union view_number rounded_down(const struct collective_view *v, int64_t index)
+{
+    int64_t sum = 0;
+    for (int rank = 0; rank < RANKS; rank++)
+        sum += view_drawn(v, rank, index).whole;
+    return whole((int64_t)floor((double)sum / RANKS));
+}
+
+static union view_number positive_zeros(const struct collective_view *v, int64_t index)
+{
+    return real(view_drawn(v, (int32_t)(index / COUNT), index % COUNT).real + 0.0);
+}
+
+static union view_number no_denormals(const struct collective_view *v, int64_t index)
+{
+    double x = view_drawn(v, (int32_t)(index / COUNT), index % COUNT).real;
+    return real(fabs(x) < 0x1p-126 ? copysign(0, x) : x);
+}
+
+static union view_number from_next(const struct collective_view *v, int64_t index)
+{
+    return view_drawn(v, (int32_t)(index / COUNT + 1) % RANKS, index % COUNT);
+}
+
+static union view_number backwards(const struct collective_view *v, int64_t index)
+{
+    return view_drawn(v, RANKS - 1 - (int32_t)(index / COUNT), index % COUNT);
+}
+
+static union view_number from_itself(const struct collective_view *v, int64_t index)
+{
+    return view_drawn(v, RANK, index % COUNT);
+}
+
+static union view_number by_turns(const struct collective_view *v, int64_t index)
+{
+    return view_drawn(v, (int32_t)(index % RANKS), index / RANKS);
+}
+
+static union view_number not_exchanged(const struct collective_view *v, int64_t index)
+{
+    return view_drawn(v, RANK, index);
+}
+
+// ---- the table ----------------------------------------------------------------------------------
+
+static const struct {
+    enum collective_operation operation;
+    enum collective_element element;
+    enum collective_reduction reduction;
+    bool specials;
+    make *make;
+    enum collective_mistake mistake;
+    const char *says;
+} mistakes[] = {
+    {COLLECTIVE_ALL_REDUCE, ELEMENT_FP32, REDUCTION_SUM, false, in_order, MISTAKE_NONE, ""},
+    {COLLECTIVE_ALL_REDUCE, ELEMENT_FP32, REDUCTION_SUM, false, added_in_bf16, MISTAKE_NARROW_SUM,
+     "the elements have only the precision of bf16: it is reduced in bf16"},
+    {COLLECTIVE_ALL_REDUCE, ELEMENT_FP32, REDUCTION_SUM, false, sent_in_fp16, MISTAKE_NARROW_INPUT,
+     "the elements of other ranks are rounded to fp16 or TF32 before they are reduced"},
+    {COLLECTIVE_ALL_REDUCE, ELEMENT_FP32, REDUCTION_AVG, false, not_reduced, MISTAKE_UNREDUCED,
+     "the elements are those of rank 1, not reduced"},
+    {COLLECTIVE_ALL_REDUCE, ELEMENT_INT64, REDUCTION_SUM, false, in_32_bits, MISTAKE_LOWER_HALF,
+     "only the lower 32 bits are right: it is computed in 32 bits"},
+    {COLLECTIVE_ALL_REDUCE, ELEMENT_INT32, REDUCTION_SUM, false, saturating, MISTAKE_SATURATED,
+     "integers stop at the end of their range instead of wrapping around"},
+    {COLLECTIVE_ALL_REDUCE, ELEMENT_INT32, REDUCTION_SUM, false, as_floats, MISTAKE_FLOATING,
+     "the integers are computed as real numbers of fp32"},
+    {COLLECTIVE_ALL_REDUCE, ELEMENT_UINT8, REDUCTION_MAX, false, as_signed, MISTAKE_SIGNED,
+     "the elements are compared as signed numbers"},
+    {COLLECTIVE_ALL_REDUCE, ELEMENT_INT32, REDUCTION_AVG, false, rounded_down,
+     MISTAKE_AVERAGE_ROUNDS, "the average is rounded down instead of towards zero"},
+    {COLLECTIVE_ALL_GATHER, ELEMENT_FP32, 0, true, positive_zeros, MISTAKE_ZERO_SIGN,
+     "zeros have the wrong sign"},
+    {COLLECTIVE_ALL_GATHER, ELEMENT_FP32, 0, true, no_denormals, MISTAKE_DENORMAL,
+     "denormals are zero"},
+    {COLLECTIVE_ALL_GATHER, ELEMENT_FP32, 0, false, from_next, MISTAKE_ROTATED,
+     "the blocks are rotated: each is that of the rank 1 further"},
+    {COLLECTIVE_ALL_GATHER, ELEMENT_INT32, 0, false, backwards, MISTAKE_REVERSED,
+     "the blocks are in reverse order"},
+    {COLLECTIVE_ALL_GATHER, ELEMENT_FP32, 0, false, from_itself, MISTAKE_OWN_SEND,
+     "the blocks are from the send of rank 1 itself"},
+    {COLLECTIVE_ALL_GATHER, ELEMENT_FP32, 0, false, by_turns, MISTAKE_INTERLEAVED,
+     "the elements of the ranks take turns: they are not in blocks"},
+    {COLLECTIVE_ALL_TO_ALL, ELEMENT_UINT8, 0, false, not_exchanged, MISTAKE_OWN_SEND,
+     "the blocks are from the send of rank 1 itself"},
+};
+
+START_TEST(mistakes_are_named)
+{
+    struct collective c = {.world_size = RANKS,
+                           .operation = mistakes[_i].operation,
+                           .reduction = mistakes[_i].reduction,
+                           .dtype = mistakes[_i].element,
+                           .count = COUNT,
+                           .seed = 7,
+                           .specials = mistakes[_i].specials};
+    struct collective_view v;
+    struct collective_sample sample;
+    struct diagnosis diagnosis = {.text = ""};
+    collective_view_set(&v, &c, RANK);
+    collective_sample_choose(&v, 0, &sample);
+    for (int i = 0; i < sample.count; i++)
+        sample.got[i] = mistakes[_i].make(&v, sample.index[i]);
+    enum collective_mistake found = collective_diagnose(&c, RANK, &sample, 0x5a, &diagnosis);
+    ck_assert_msg(strcmp(diagnosis.text, mistakes[_i].says) == 0, "%s", diagnosis.text);
+    ck_assert_int_eq(found, mistakes[_i].mistake);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("collective_numbers");
+    TCase *tcase = tcase_create("mistakes");
+    tcase_add_loop_test(tcase, mistakes_are_named, 0, sizeof(mistakes) / sizeof(*mistakes));
+    suite_add_tcase(suite, tcase);
+    return runner_run(suite);
+}

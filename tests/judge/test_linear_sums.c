@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+// A row layer whose parts are added as a collective of the dtype adds them is right, and one with a
+// wrong factor is not.
+#include "tests/support/runner.h"
+
+#include <string.h>
+
+#include "judge/dtype.h"
+#include "judge/linear.h"
+
+enum { RANKS_MOST = 8, TOKENS = 64, IN = 256, OUT = 32 };
+
+static const struct {
+    enum case_dtype dtype;
+    int ranks;
+    bool each; // the sum is rounded after each addition, and before the bias
+    float factor;
+    int broken;
+} tries[] = {
+    {DTYPE_BF16, 8, true, 1, 0},
+    {DTYPE_BF16, 8, false, 1, 0},
+    {DTYPE_FP16, 3, true, 1, 0},
+    {DTYPE_BF16, 1, true, 1, 0},
+    {DTYPE_BF16, 3, true, 1.002F, RULE_SLOPE},
+    {DTYPE_FP16, 8, false, 1.0008F, RULE_SLOPE},
+};
+
+static void read(const struct linear *l, int rank, enum linear_tensor tensor, float *values)
+{
+    static unsigned char memory[TOKENS * IN * 4];
+    struct linear_shape shape = linear_shape(l, rank, tensor);
+    linear_fill(l, rank, tensor, memory);
+    dtype_read(l->dtype, memory, 0, shape.rows * shape.columns, values);
+}
+
+// The part of a rank, rounded.
+static void part_make(const struct linear *l, int rank, float *part)
+{
+    static float x[TOKENS * IN], w[OUT * IN];
+    int64_t own = linear_shape(l, rank, LINEAR_X).columns;
+    read(l, rank, LINEAR_X, x);
+    read(l, rank, LINEAR_W2, w);
+    for (int64_t i = 0; i < TOKENS * OUT; i++) {
+        double sum = 0;
+        for (int64_t k = 0; k < own; k++)
+            sum += (double)x[i / OUT * own + k] * (double)w[i % OUT * own + k];
+        part[i] = (float)sum;
+    }
+    dtype_round(l->dtype, part, TOKENS * OUT);
+}
+
+START_TEST(sums_are_judged)
+{
+    static float y[TOKENS * OUT], part[TOKENS * OUT], bias[OUT];
+    static unsigned char memory[TOKENS * OUT * 4];
+    struct linear l = {.world_size = tries[_i].ranks,
+                       .layer = LINEAR_ROW,
+                       .tokens = TOKENS,
+                       .in_features = IN,
+                       .out_features = OUT,
+                       .dtype = tries[_i].dtype,
+                       .bias = true,
+                       .chunks = 1,
+                       .iterations = 1,
+                       .seed = 3};
+    const void *tensors[LINEAR_TENSORS] = {[LINEAR_Y] = memory};
+    struct figures figures[LINEAR_TENSORS];
+    struct error error;
+    memset(y, 0, sizeof(y));
+    memset(figures, 0, sizeof(figures));
+    for (int rank = 0; rank < l.world_size; rank++) {
+        part_make(&l, rank, part);
+        for (int i = 0; i < TOKENS * OUT; i++)
+            y[i] += part[i];
+        if (tries[_i].each)
+            dtype_round(l.dtype, y, TOKENS * OUT);
+    }
+    read(&l, 0, LINEAR_B2, bias);
+    for (int i = 0; i < TOKENS * OUT; i++)
+        y[i] = (y[i] + bias[i % OUT]) * tries[_i].factor;
+    dtype_write(l.dtype, y, TOKENS * OUT, memory);
+    ck_assert_int_eq(linear_judge(&l, 0, tensors, figures, &error), STATUS_OK);
+    const struct figures *f = &figures[LINEAR_Y];
+    ck_assert_int_eq(f->judged, TOKENS * OUT);
+    ck_assert_msg((f->broken & tries[_i].broken) == tries[_i].broken &&
+                      (tries[_i].broken || !f->broken),
+                  "broken %#x, rmse %g of %g, slope %g of %g, element %g", f->broken, f->rmse_rel,
+                  f->rmse_limit, f->slope, f->slope_limit, f->worst_element);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("linear_sums");
+    TCase *tcase = tcase_create("sums");
+    tcase_add_loop_test(tcase, sums_are_judged, 0, sizeof(tries) / sizeof(*tries));
+    suite_add_tcase(suite, tcase);
+    return runner_run(suite);
+}
