@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The queues of the made-up runtime (tests/cuda/fake_cuda.h), between its parts.
+// The queues of the simulated runtime (tests/cuda/fake_cuda.h), shared by its sources.
 #ifndef CPATTN_TESTS_CUDA_FAKE_STREAM_H
 #define CPATTN_TESTS_CUDA_FAKE_STREAM_H
 
@@ -11,7 +11,7 @@ struct fake_graph;
 
 struct fake_event {
     uint64_t recorded, reached;  // number of times
-    uint64_t time;               // time of the last time
+    uint64_t time;               // of the last one
     struct fake_graph *captured; // the graph of its last record; NULL: none
 };
 

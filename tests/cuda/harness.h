@@ -26,7 +26,7 @@ extern struct attention_backend *harness_cuda, *harness_cpu;
 
 bool harness_small(void);
 
-// A random number; one of 0..n-1; one of [-1, 1); one of low..high.
+// A random 64-bit number; a number of 0..n-1, of [-1, 1), and of low..high.
 uint64_t harness_random(void);
 int64_t harness_below(int64_t n);
 float harness_uniform(void);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A transport between threads that share a device, in the place of NCCL's: exchanges are done when
-// start() returns.
+// A transport between threads that share a device, in place of NCCL: an exchange is complete
+// when start() returns.
 #ifndef CPATTN_TESTS_CUDA_LOCAL_TRANSPORT_H
 #define CPATTN_TESTS_CUDA_LOCAL_TRANSPORT_H
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Problems for the kernels that run on a device: a shape and what slices admit, drawn at random or
-// one rectangle.
+// Problems for kernels on a device: a shape and slices, either random or one rectangle.
 #ifndef CPATTN_TESTS_CUDA_PROBLEM_H
 #define CPATTN_TESTS_CUDA_PROBLEM_H
 
@@ -30,7 +29,7 @@ struct problem problem_rectangle(enum case_dtype dtype, int32_t d_qk, int32_t d_
 // Prints comments.
 void problem_note(const struct problem *p);
 
-// A random number of a list.
+// A random element of a list.
 #define ONE_OF(...)                                                                                \
     problem_one_of((const int64_t[]){__VA_ARGS__},                                                 \
                    (int)(sizeof((const int64_t[]){__VA_ARGS__}) / sizeof(int64_t)))

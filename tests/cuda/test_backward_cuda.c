@@ -37,7 +37,7 @@ static void trial_note(const struct trial *trial)
 
 // ---- tensors ----
 
-// The rows of some slice get numbers, the others keep NaN.
+// Rows that are part of a slice get numbers; the others stay NaN.
 static void fill_rows(const struct problem *p, const struct twin *t, bool keys, int32_t heads,
                       int32_t d, float magnitude)
 {
@@ -100,8 +100,8 @@ static void tensors_destroy(struct tensors *t)
         twin_destroy(all[i]);
 }
 
-// LSE and D of the forward on the CPU; those of queries that are in no slice stay NaN. Some of the
-// rows are then declared to see nothing.
+// LSE and delta of the forward pass on the CPU; they stay NaN for queries that are in no slice.
+// Some rows then get the LSE of a query without visible keys.
 static void tensors_forward(const struct trial *trial, struct tensors *t)
 {
     const struct problem *p = &trial->problem;
@@ -167,17 +167,17 @@ static struct attention_backward backward_args(const struct problem *p, const st
 
 // ---- comparison ----
 
-// A smaller gradient is a difference of larger numbers and has their errors.
+// Gradients smaller than this are differences of larger numbers and have their errors.
 #define GRADIENT_LEAST 0.05
 
-// The same where nothing is rounded to 16 bits: dP and delta are sums over the width of V and
-// cancel to nothing where a query sees a single key.
+// The same for results that are not rounded to 16 bits: dP and delta are sums over the width of V,
+// which cancel completely if a query sees a single key.
 static double gradient_least_exact(const struct problem *p)
 {
     return GRADIENT_LEAST * p->magnitude * fmax(1, sqrt(p->shape.d_v) / 4);
 }
 
-// The same of dbias: where heads or queries share it, that many errors add up at random.
+// The same for dbias: if heads or queries share an element, their errors add up at random.
 static double dbias_least(const struct problem *p)
 {
     const struct attention_shape *s = &p->shape;
@@ -186,8 +186,8 @@ static double dbias_least(const struct problem *p)
     return gradient_least_exact(p) * fmax(1, sqrt(terms) / 8);
 }
 
-// Of actual against expected. The gradient is what was added to `before`; it counts as `least` at
-// least.
+// The error of `actual`, relative to the gradient that was added to `before`. A gradient smaller
+// than `least` counts as `least`.
 static double gradient_error(const float *before, const float *expected, const float *actual,
                              int64_t count, double least)
 {
@@ -197,13 +197,13 @@ static double gradient_error(const float *before, const float *expected, const f
         difference += x * x;
         size += e * e;
         largest = fmax(largest, fabs(e));
-        off = fmax(off, fabs(x)); // a NaN shows in the sum
+        off = fmax(off, fabs(x)); // a NaN makes the sum NaN
     }
     if (count == 0)
         return 0;
     double rms = sqrt(difference / (double)count) / fmax(sqrt(size / (double)count), least);
     double worst = off / fmax(largest, 4 * least) / 4;
-    return rms <= worst ? worst : rms; // a NaN too
+    return rms <= worst ? worst : rms; // also if it is NaN
 }
 
 static double tolerance(enum case_dtype dtype)
@@ -217,7 +217,7 @@ struct compared {
     double tolerance, least;
 };
 
-// Runs both and compares. Rounding to fp32 of what is added to small gradients is an error too.
+// Runs both backends and compares. Adding to fp32 gradients rounds, too.
 static bool backward_agrees(const struct problem *p, struct tensors *t)
 {
     struct error error;
@@ -279,7 +279,7 @@ static void drawn_problems(void)
     }
 }
 
-// A sequence against itself, in one slice.
+// One slice: the queries and keys of one sequence.
 static struct problem problem_square(int32_t heads, int32_t group, int64_t length, int32_t d,
                                      bool causal)
 {
@@ -291,8 +291,8 @@ static struct problem problem_square(int32_t heads, int32_t group, int64_t lengt
     return p;
 }
 
-// Two sequences of that many queries and keys. Rows that belong to neither, which hold NaN, lie
-// before, between, behind and, with a row step, beside theirs.
+// Two sequences with these numbers of queries and keys. Rows that belong to neither are NaN:
+// before, between and after them, and with a row step also beside them.
 #define GAP_ROWS 3
 static struct problem problem_gaps(enum case_dtype dtype, int32_t d, int64_t q_len, int64_t kv_len)
 {
@@ -319,7 +319,7 @@ static struct problem problem_gaps(enum case_dtype dtype, int32_t d, int64_t q_l
     return p;
 }
 
-// Sizes near those of blocks and tiles.
+// Sizes near the sizes of blocks and tiles.
 static void lengths_around_tiles(void)
 {
     static const int64_t lengths[] = {0,   1,   15,  63,  64,  65,  79,  80,  81, 127,
@@ -345,8 +345,8 @@ static void long_sequences(void)
     }
 }
 
-// The same with a bias of each head, whose rows begin at multiples of 16 bytes or do not, and
-// slices likewise, or of all heads and queries; and with a cap that scores reach, or hardly any.
+// The same with a bias for each head or for all heads and queries, and with a softcap that many or
+// few scores reach. Rows of the bias, and the slices in it, are aligned to 16 bytes or not.
 static void long_sequences_with_features(void)
 {
     static const int32_t widths[] = {64, 96, 128, 192, 256};
@@ -369,7 +369,7 @@ static void long_sequences_with_features(void)
     }
 }
 
-// A bias of which each element belongs to one query and key of one head. Two slices share the keys.
+// A bias with one element for each query and key of each head. Two slices share the keys.
 static struct problem problem_once(void)
 {
     int64_t most = harness_small() ? 200 : 700, q_len = harness_between(1, most);
@@ -406,7 +406,7 @@ static void gradients_of_a_bias_written_once(void)
     }
 }
 
-// A backward that is prepared, in memory of just what it says that it takes.
+// A prepared backward, in memory of exactly the announced size.
 struct prepared {
     struct attention_work *work;
     struct twin table, scratch;
@@ -446,8 +446,8 @@ static void prepared_destroy(struct prepared *x)
     twin_destroy(&x->scratch);
 }
 
-// Starts from the same numbers and returns the gradients, one behind the other. What is prepared is
-// launched; NULL: all is done at once.
+// Starts from the same numbers and returns the gradients, one after the other. Launches `prepared`;
+// NULL: prepares and launches in one call.
 static char *gradients_of(const struct problem *p, struct tensors *t, const struct prepared *x,
                           size_t *bytes)
 {

@@ -162,8 +162,8 @@ static struct cpattn_check *check_open(const struct cp_case *c, int rank)
     return check;
 }
 
-// A tensor of a rank in device memory, with gaps behind rows and heads where `gap` is not 0. `rows`
-// are the rank's rows that the array has; NULL: all.
+// A tensor of a rank in device memory, with gaps after rows and heads if `gap` is not 0. `rows`:
+// the rank's rows that the array has; NULL: all.
 static struct cpattn_array array_push(const struct cpattn_check *check, const struct rank *rank,
                                       int tensor, int gap, const int64_t *rows)
 {
@@ -241,7 +241,7 @@ static const struct figures *figures_find(const struct rank_report *r, const str
     return NULL;
 }
 
-// The bits of sums by atomic additions vary.
+// The bits of sums by atomic additions are not repeatable.
 static bool is_close(const struct figures *a, const struct figures *b)
 {
     return a->tensor == TENSOR_DBIAS && a->broken == b->broken && a->elements == b->elements &&
@@ -259,7 +259,7 @@ static int reports_compare(const struct rank *rank, const struct rank_report *ch
             continue;
         if (own && (same_figures(own, f) || is_close(own, f)))
             continue;
-        if (!own && f->elements == 0) // a rank without rows hands nothing over
+        if (!own && f->elements == 0) // a rank without rows delivers nothing
             continue;
         different++;
         harness_note("%s, chunk %d of rank %d, seed %llu: broken %d and %d, rms %.17g and %.17g",
@@ -335,7 +335,7 @@ static void figures_are_those_of_ranks(void)
     harness_note("%d cases, half of them spoilt: %d ranks fail", count, failed);
 }
 
-// The tokens of a rank in another order, some left out.
+// The tokens of a rank in another order, without some of them.
 static int named_check(struct rank *rank, bool spoilt)
 {
     const struct cp_case *c = &rank->sample->c;

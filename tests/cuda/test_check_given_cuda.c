@@ -53,7 +53,7 @@ static void store(const struct cpattn_check *check, enum cpattn_tensor tensor, v
 
 // ---- arrays -------------------------------------------------------------------------------------
 
-// An array with gaps behind heads and rows, in either memory.
+// An array with gaps after heads and rows, in host or device memory.
 struct filled_array {
     struct cpattn_array array;
     size_t bytes;
@@ -79,7 +79,7 @@ static struct cpattn_array push(const struct filled_array *filled)
     return array;
 }
 
-// Whether the check has rows of the tensor.
+// True if the check has rows of the tensor.
 static bool has(const struct cpattn_check *check, enum cpattn_tensor tensor)
 {
     struct error reason;
@@ -87,7 +87,7 @@ static bool has(const struct cpattn_check *check, enum cpattn_tensor tensor)
            cpattn_check_shape(check, tensor).rows > 0;
 }
 
-// Whether an array of the device has the bytes of the host's, but for NaN of other bits.
+// True if an array on the device has the same bytes as one on the host. A NaN may have other bits.
 static bool is_same(const struct cpattn_check *check, enum cpattn_tensor tensor,
                     const struct filled_array *host, const struct cpattn_array *device)
 {
@@ -127,7 +127,7 @@ static void pair_close(struct pair *p)
     cpattn_check_destroy(p->device);
 }
 
-// Inputs that nobody drew, from one memory each.
+// Inputs that are not drawn, each in a memory of its own.
 static void pair_give(const struct pair *p)
 {
     struct cpattn_array host[CPATTN_TENSORS] = {0}, device[CPATTN_TENSORS] = {0};
@@ -152,7 +152,7 @@ static void pair_give(const struct pair *p)
     }
 }
 
-// The tokens of the checks backwards, some left out.
+// The tokens of the checks in reverse order, without some of them.
 static void pair_place(const struct pair *p)
 {
     for (int side = 0; side < 2; side++) {
@@ -186,7 +186,7 @@ static enum cpattn_status inputs_fill(struct cpattn_check *check, enum cpattn_te
     return cpattn_check_fill(check, tensor, array, error);
 }
 
-// Whether both checks fill a tensor with the same values.
+// True if both checks fill a tensor with the same values.
 static bool pair_agrees(const struct pair *p, enum cpattn_tensor tensor, fill_function *fill)
 {
     struct cpattn_shape s = cpattn_check_shape(p->host, tensor);
@@ -279,7 +279,7 @@ static void given_inputs_are_judged(void)
         if (i % 3 == 2)
             pair_place(&p);
         missed += given_check(&p, false) + given_check(&p, true);
-        pair_give(&p); // others take their place
+        pair_give(&p); // other inputs replace these
         missed += given_check(&p, false);
         pair_close(&p);
     }

@@ -170,7 +170,7 @@ static void collectives_have_the_verdict_of_the_host(void)
                 collective_check(operations[o], dtypes[d], counts[n]);
 }
 
-// A right all_gather passes while its stream still runs.
+// A right all_gather passes although its stream still runs when it is judged.
 static void a_call_waits_for_the_stream(void)
 {
     struct cpattn_case *c = cpattn_case_create_kind("collective");

@@ -16,7 +16,7 @@ static const char *const element_names[ELEMENTS] = {
     [ELEMENT_FP32] = "fp32",   [ELEMENT_FP16] = "fp16",   [ELEMENT_BF16] = "bf16",
     [ELEMENT_INT32] = "int32", [ELEMENT_INT64] = "int64", [ELEMENT_UINT8] = "uint8"};
 
-// Puts special numbers in the place of some: zeros of either sign, infinities, NaN, denormals.
+// Replaces some elements by special numbers: zeros of both signs, infinities, NaN, denormals.
 static void specials_put(const struct twin *t, enum collective_element element)
 {
     static const float specials[] = {0, -0.0f, INFINITY, -INFINITY, NAN, 1, -1};
@@ -33,7 +33,7 @@ static void specials_put(const struct twin *t, enum collective_element element)
     }
 }
 
-// Real ones of [-8, 8) and special ones; whole ones of all bits.
+// Real numbers of [-8, 8) and special numbers; integers with random bits.
 static void elements_fill(const struct twin *t, enum collective_element element)
 {
     switch (element) {
@@ -179,7 +179,7 @@ static struct twin send_make(const struct collective *c, int rank, size_t skew)
     return send;
 }
 
-// The right receive of an all_gather or all_reduce, as the CPU makes it.
+// The right result of an all_gather or all_reduce, computed by the CPU backend.
 static void receive_make(const struct collective *c, int rank, void *receive)
 {
     size_t bytes = (size_t)(c->count * collective_element_bytes(c->dtype));

@@ -10,9 +10,9 @@
 
 #define MIB ((size_t)1 << 20)
 
-static size_t device_bytes, taken_bytes; // what the device has; what is allocated of it
+static size_t device_bytes, taken_bytes; // memory of the device; allocated part of it
 static int allocations, refusals;
-static size_t leaving_bytes; // of what is allocated; gone with the third refusal
+static size_t leaving_bytes; // the allocated bytes that are freed at the third refusal
 
 // ---- the runtime ----
 
@@ -24,7 +24,7 @@ cudaError_t cudaMalloc(void **devPtr, size_t size)
     }
     taken_bytes += size;
     allocations++;
-    *devPtr = malloc(sizeof(size)); // never looked into, but for its size
+    *devPtr = malloc(sizeof(size)); // only its size is used
     *(size_t *)*devPtr = size;
     return cudaSuccess;
 }
@@ -139,7 +139,7 @@ START_TEST(test_turns_need_no_more_than_there_is)
     ck_assert_uint_eq(place(40 * MIB, true), 0);
     ck_assert_uint_le(taken_bytes, 100 * MIB);
     device_arena_fini(&arena);
-    begin(1024 * MIB, 64 * MIB); // nor than may be kept
+    begin(1024 * MIB, 64 * MIB); // nor more than may be kept
     ck_assert_uint_eq(place(40 * MIB, true), 0);
     ck_assert_uint_le(arena.capacity, 96 * MIB);
     device_arena_fini(&arena);
@@ -150,10 +150,10 @@ START_TEST(test_pools_leave_each_other_room)
 {
     begin(16384 * MIB, 4096 * MIB);
     (void)place(3000 * MIB, false);
-    ck_assert_uint_ge(taken_bytes, 3000 * MIB); // kept: nobody else is there
+    ck_assert_uint_ge(taken_bytes, 3000 * MIB); // kept, because no other process uses the device
     device_arena_trim(&arena);
     ck_assert_uint_ge(taken_bytes, 3000 * MIB);
-    taken_bytes += 1500 * MIB; // others'
+    taken_bytes += 1500 * MIB; // of other processes
     device_arena_trim(&arena);
     ck_assert_uint_eq(taken_bytes, 1500 * MIB);
     (void)place(3000 * MIB, false);
@@ -175,7 +175,7 @@ START_TEST(test_memory_of_ended_processes_is_used)
     ck_assert_uint_ge(arena.capacity, 700 * MIB);
     device_arena_fini(&arena);
     begin(1024 * MIB, 512 * MIB);
-    taken_bytes = 600 * MIB; // these stay
+    taken_bytes = 600 * MIB; // never freed
     ck_assert_int_eq(device_arena_reserve(&arena, 700 * MIB, &error), STATUS_RESOURCE_EXHAUSTED);
     ck_assert_ptr_nonnull(strstr(error.text, "424 of its 1024 MiB free"));
     device_arena_fini(&arena);

@@ -30,7 +30,7 @@
 struct device_rank {
     struct attention_backend *backend;
     struct transport *transport;
-    struct transport *control, *peer; // where ranks put bytes into each other's memory
+    struct transport *control, *peer; // if ranks write into each other's memory
     struct window window;
     struct cuda_executor *executor;
     struct plan *plan;
@@ -94,7 +94,7 @@ static void *rank_join(void *argument)
     return status == STATUS_OK && !lacks ? r : NULL;
 }
 
-// Windows are agreed on by all ranks at once.
+// All ranks exchange their windows at the same time.
 static void ranks_join(int world_size)
 {
     pthread_t threads[WORLD_MAX];
@@ -279,7 +279,7 @@ START_TEST(any_order_gives_the_bits_of_the_cpu)
 }
 END_TEST
 
-// Moves a rank's memory, as the next case may.
+// Moves a rank's memory, as another case can do.
 static void rank_move(struct device_rank *r)
 {
     for (int i = 0; i < r->plan->buffer_count; i++) {
@@ -292,8 +292,8 @@ static void rank_move(struct device_rank *r)
     r->execution.windows++;
 }
 
-// Plans that are captured, replayed, captured anew because memory has moved, and launched without a
-// graph, with times and without, in any sequence.
+// Plans that are captured, replayed, captured again because memory has moved, or launched without a
+// graph; with and without operation times; in random order.
 static void world_repeat(const struct cp_case *c, const struct rank_report *reports,
                          uint64_t *random)
 {
@@ -343,7 +343,7 @@ START_TEST(graphs_and_single_launches_give_the_same_bits)
 }
 END_TEST
 
-// The first operation that may be told: of those that are marked when they are done.
+// The first operation that a progress word may name: those before it are marked as done.
 static bool is_told(const struct op *op)
 {
     return op->kind == OP_EXCHANGE || op->kind == OP_ATTEND_FORWARD ||
@@ -384,7 +384,7 @@ START_TEST(a_broken_device_is_reported_with_the_operation)
 }
 END_TEST
 
-// One rank is stopped: the progress words of the others lead to it.
+// One rank is stopped: the progress words of the others name it.
 START_TEST(the_rank_that_hangs_is_found)
 {
     struct cp_case c;
@@ -441,7 +441,7 @@ START_TEST(a_single_rank_sees_only_its_device)
 }
 END_TEST
 
-// Whether the visible devices are those, and the rank is at its place among them.
+// True if these devices are visible, and the rank has its place among them.
 static enum status sees(struct transport *control, int device, const char *devices,
                         struct device_place expected)
 {

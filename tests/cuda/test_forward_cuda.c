@@ -16,8 +16,8 @@ struct trial {
     enum prior prior;
     bool wants_max;
     bool rising;  // logits grow with the key
-    int hiding;   // one in that many elements of the bias hides its key; 0: none
-    double depth; // how far below 0 the elements of such keys begin
+    int hiding;   // one of this many elements of the bias hides its key; 0: none
+    double depth; // the elements of such keys are below -depth
 };
 
 struct tensors {
@@ -44,8 +44,8 @@ static struct trial trial_draw(enum case_dtype dtype)
     return t;
 }
 
-// Without what only some kernels take: bias, cap, max_logit, unaligned rows, scales below 0. Keys
-// and values of any width that is whole in 16 bytes.
+// Without features that only some kernels support: bias, softcap, max_logit, unaligned rows, scales
+// below 0. Widths of keys and values are multiples of 16 bytes.
 static struct trial trial_draw_plain(enum case_dtype dtype)
 {
     struct trial t = trial_draw(dtype);
@@ -78,7 +78,7 @@ static void trial_note(const struct trial *trial)
 
 // ---- tensors ------------------------------------------------------------------------------------
 
-// Random rows where a slice has its own; the others stay NaN.
+// Rows that are part of a slice get random numbers; the others stay NaN.
 static void fill_rows(const struct problem *p, const struct twin *tensor, bool queries,
                       int64_t width, double magnitude)
 {
@@ -94,7 +94,7 @@ static void fill_rows(const struct problem *p, const struct twin *tensor, bool q
     }
 }
 
-// Keys of which each is more like the queries than the one before.
+// Keys whose logits grow from each key to the next.
 static void fill_rising(const struct trial *trial, const struct tensors *t)
 {
     const struct problem *p = &trial->problem;
@@ -109,7 +109,7 @@ static void fill_rising(const struct trial *trial, const struct tensors *t)
     }
 }
 
-// Some hide their key, some of them all keys of their query.
+// Some elements hide their key; some queries see no key.
 static void fill_bias(const struct trial *trial, const struct twin *bias)
 {
     const struct problem *p = &trial->problem;
@@ -128,7 +128,7 @@ static void fill_prior(const struct trial *trial, const struct tensors *t)
     for (int64_t head = 0; head < s->heads; head++)
         for (int64_t row = 0; row < s->q_rows; row++) {
             if (trial->prior == PRIOR_NOTHING || harness_below(10) == 0) {
-                lse[head * s->q_rows + row] = -INFINITY; // O stays NaN, which nobody reads
+                lse[head * s->q_rows + row] = -INFINITY; // O stays NaN and must not be read
                 continue;
             }
             lse[head * s->q_rows + row] = 2 * normal();
@@ -199,7 +199,7 @@ struct results {
     float *o, *lse, *max_logit;
 };
 
-// Prepared once and launched twice, the second time to be kept.
+// Prepared once and launched twice; the second result is returned.
 static void launch_twice(struct tensors *t, const struct attention_forward *args)
 {
     const struct attention_kernels *kernels = backend_cuda.attention;
@@ -255,8 +255,8 @@ static void results_free(struct results *r)
     free(r->max_logit);
 }
 
-// Largest difference from the twin's host; infinite where one is a NaN or an infinity and the other
-// is not the same.
+// The largest difference from the twin's host memory; infinite if one is NaN or infinite and the
+// other is not the same.
 static double difference(const struct twin *wanted, const float *found)
 {
     const float *x = (const float *)(const void *)wanted->host;
@@ -270,8 +270,8 @@ static double difference(const struct twin *wanted, const float *found)
     return most;
 }
 
-// Expects what the CPU gives, and the same bits twice. Weights are rounded to the dtype, once,
-// before they meet V; logits are in fp32. Returns whether all is well.
+// Expects the result of the CPU backend, and the same bits in both launches. Weights are rounded
+// once to the dtype before the product with V; logits are in fp32. Returns true if all is right.
 static bool trial_check(const struct trial *trial)
 {
     const struct problem *p = &trial->problem;
@@ -312,7 +312,7 @@ static void drawn_problems(enum case_dtype dtype, int count)
     }
 }
 
-// Rows of other sequences and of padding are NaN: neither may reach a result.
+// Rows of other sequences and of padding are NaN and must not affect a result.
 static void plain_problems(void)
 {
     for (int i = harness_small() ? 290 : 0; i < 300; i++) {
@@ -322,7 +322,7 @@ static void plain_problems(void)
     }
 }
 
-// Sequences of many lengths, a row of NaN between each and the next.
+// Sequences of many lengths, with a row of NaN between them.
 static struct trial trial_of_many(const int32_t width[2], int32_t heads, int64_t left,
                                   int64_t right)
 {
@@ -362,9 +362,9 @@ static void many_tiles(void)
     }
 }
 
-// The same with a bias, a cap, and both. Rows of the bias begin at multiples of 16 bytes or do not,
-// and with windows what tiles see of them begins anywhere. Infinities are in no block of them, in
-// some, or in all.
+// The same with a bias, a softcap, and both. Rows of the bias are aligned to 16 bytes or not, and
+// with windows the part of a tile begins anywhere. No, some or all blocks of the bias have
+// infinities.
 static void many_tiles_with_features(void)
 {
     static const int hiding[] = {0, 30000, 10};
@@ -402,7 +402,7 @@ static void drawn_fp32(void)
     drawn_problems(DTYPE_FP32, 80);
 }
 
-// Every width, aligned or not, with another one for the values.
+// Every width, aligned or not; values have another width than keys.
 static void every_width(void)
 {
     for (int32_t d = 1; d <= HEAD_DIM_MAX; d += harness_small() ? 37 : 1) {
@@ -414,7 +414,7 @@ static void every_width(void)
     }
 }
 
-// Lengths on both sides of the tiles' edges, causal and not, with the tiles of every width.
+// Lengths just below and above the edges of tiles, causal or not, for the tiles of every width.
 static void edges(void)
 {
     static const int32_t widths[][2] = {{64, 64}, {128, 128}, {192, 128}, {256, 256}};
@@ -434,7 +434,8 @@ static void edges(void)
     }
 }
 
-// The maximum of every row grows with every key, by more and less than what calls for a new scale.
+// The maximum of every row grows with every key, by more or less than the change that needs a new
+// scale.
 static void rising_logits(void)
 {
     for (int i = 0; i < 6; i++) {
@@ -446,8 +447,8 @@ static void rising_logits(void)
     }
 }
 
-// All logits of a row are below 0, some of them so far that weights relative to 0 would vanish, and
-// rise or fall with the key, some of them so steeply that weights relative to the smallest of a
+// All logits of a row are below 0, and rise or fall with the key. Some are so low that weights
+// relative to 0 would vanish; some rise so steeply that weights relative to the smallest logit of a
 // block would overflow.
 static void logits_below_zero(void)
 {
@@ -467,7 +468,7 @@ static void logits_below_zero(void)
     }
 }
 
-// Weights of single keys are small beside their sum, and have to count all the same.
+// The weight of each key is small compared with their sum, and must not be lost.
 static void many_keys(void)
 {
     struct trial t = trial_of(DTYPE_BF16, 128, 128, 3, harness_small() ? 2000 : 1 << 17);
@@ -476,7 +477,7 @@ static void many_keys(void)
     trial_check(&t);
 }
 
-// Caps that hardly touch a logit must not touch it otherwise either.
+// A softcap far above all logits must not change them.
 static void large_caps(void)
 {
     static const double caps[] = {100, 300, 1e3, 1e5, 1e6};

@@ -44,7 +44,7 @@ enum status device_arena_add(size_t *total, int64_t count, int64_t size, struct 
     return STATUS_OK;
 }
 
-// The arena is what given_reserve() has counted, and nothing more.
+// The arena has exactly the size that given_reserve() has counted.
 static char *room;
 static size_t room_bytes, room_used;
 
@@ -61,7 +61,7 @@ void *device_arena_take(struct device_arena *a, int64_t count, int64_t size)
 
 static const struct engine_ops *plain;
 static struct engine_ops changed;
-static bool gives_all; // the case has no input that is drawn
+static bool gives_all; // all inputs of the case are given
 
 static void tensors_are_pushed(const struct job *j)
 {

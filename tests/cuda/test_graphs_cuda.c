@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Captured plans on GPUs: captures, replays and single launches of several cases, interleaved at
-// random, give the same bits, verified ones pass, and the ranks serve on.
+// Captured plans on GPUs: captures, replays and single launches of several cases in random order
+// give the same bits; verified ones pass; the ranks continue to serve.
 //
 // Prints TAP; status 77 where there are not two devices. Arguments: rounds [20], the first seed
 // [drawn], the longest sequence [300], repeats in a row [4]. With CPATTN_TRANSPORT=nccl exchanges

@@ -12,7 +12,7 @@
 
 static const enum case_dtype dtypes[] = {DTYPE_FP32, DTYPE_FP16, DTYPE_BF16};
 
-// Rows and columns: some that are whole vectors, most that are not.
+// Rows and columns; few are multiples of a vector.
 static const int64_t shapes[][2] = {{1, 1},  {1, 7},    {3, 1},   {5, 8},    {2, 63},  {7, 64},
                                     {9, 65}, {33, 128}, {17, 31}, {64, 257}, {257, 40}};
 #define SHAPES ((int)(sizeof(shapes) / sizeof(shapes[0])))
@@ -31,7 +31,7 @@ static struct twin matrix(enum case_dtype dtype, int64_t elements, bool skewed)
     return t;
 }
 
-// Each element within two roundings and `off` of that of the host.
+// Each element differs from the host's by two roundings and `off` at most.
 static void expect_near(const struct twin *t, enum case_dtype dtype, double off, const char *what)
 {
     void *got = twin_fetch(t);
@@ -140,7 +140,7 @@ static void product_check(const struct gemm_provider *provider, enum case_dtype 
     on_device.bias = with ? bias.device : NULL;
     on_device.c = c.device;
     CUDA(cudaMalloc(&on_device.wide, PRODUCT_WIDE_MAX));
-    CUDA(cudaMemset(on_device.wide, 0xff, PRODUCT_WIDE_MAX)); // NaN, if it were read unwritten
+    CUDA(cudaMemset(on_device.wide, 0xff, PRODUCT_WIDE_MAX)); // NaN, to detect reads before a write
     if (provider->supports(harness_cuda, &on_device)) {
         enum status status = provider->run(harness_cuda, &on_device, &error);
         EXPECT(status == STATUS_OK, "%s: %s", provider->name, error.text);

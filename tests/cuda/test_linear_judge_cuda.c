@@ -73,7 +73,8 @@ static void inputs_have_the_bits_of_the_host(void)
 
 // ---- references ----
 
-// Each within `most` of the largest, in the L2 norm; the twin may round another way now and then.
+// The difference in the L2 norm is at most `most` of the largest; the twin may round differently
+// in some elements.
 static void expect_near(const double *got, const double *right, int64_t count, double most,
                         const char *what, const struct linear *l, int tensor)
 {

@@ -17,7 +17,7 @@ static const int64_t sizes[] = {0,    1,    2,    3,    4,    5,    7,    8,    
                                 1025, 4095, 4096, 4097, 8191, 8192, 8193, 65535, 100003};
 #define SIZE_COUNT ((int)(sizeof(sizes) / sizeof(sizes[0])))
 
-// Sizes of one's own after those: a random one, and a large one.
+// Two more sizes: a random one and a large one.
 static int64_t size_at(int i)
 {
     if (i < SIZE_COUNT)
@@ -73,13 +73,13 @@ static int read_illegal_address(void)
 static void illegal_addresses_are_told(void)
 {
     char command[4096] = "", line[ERROR_TEXT_MAX + 64] = "";
-    if (harness_small()) // the tool would complain
+    if (harness_small()) // the tools report the error
         return;
     ssize_t length = readlink("/proc/self/exe", command, sizeof(command) - sizeof(ILLEGAL) - 2);
     EXPECT(length > 0, "no name of one's own");
     strcpy(command + length, " " ILLEGAL);
     FILE *child = popen(command, "r");
-    for (int i = 0; child && i < 2; i++) { // it stays so
+    for (int i = 0; child && i < 2; i++) { // the error remains
         EXPECT(fgets(line, sizeof(line), child), "no line");
         EXPECT(strncmp(line, "INTERNAL", 8) == 0 && strstr(line, "a kernel before") &&
                    strstr(line, "cudaErrorIllegalAddress"),
@@ -88,7 +88,7 @@ static void illegal_addresses_are_told(void)
     EXPECT(child && pclose(child) == 0, "it failed");
 }
 
-// Pieces are aligned and apart, and nothing is allocated for them once their number is known.
+// Pieces are aligned and do not overlap; nothing is allocated for them once their number is known.
 static void memory_is_recycled(void)
 {
     const struct memory_block *warm[2] = {NULL, NULL};
@@ -139,7 +139,7 @@ static float *floats(void *memory)
 
 typedef void binary(struct attention_backend *, const float *, float *, int64_t);
 
-// The same bits as on the CPU, on addresses that are aligned, and not.
+// The same bits as on the CPU, at aligned and unaligned addresses.
 static void binary_compare(binary *cuda, binary *cpu, const char *what)
 {
     for (int i = 0; i < SIZES; i++) {
@@ -162,7 +162,7 @@ static void binary_compare(binary *cuda, binary *cpu, const char *what)
         memcpy(expected, y.host, bytes);
         cpu(harness_cpu, floats(x.host), expected, count);
         float *got = twin_fetch(&y);
-        for (int64_t k = 0; k < count; k++) // NaN is NaN, whatever its bits
+        for (int64_t k = 0; k < count; k++) // all NaN are equal
             if (isnan(got[k]) && isnan(expected[k]))
                 got[k] = expected[k];
         compare_bytes(got, expected, bytes, what);
@@ -221,7 +221,7 @@ static void convert_sizes(void)
         }
 }
 
-// All signs, exponents and leading bits, with rests around the middle between two values.
+// All signs, exponents and leading bits; the other bits are near the middle between two values.
 static void convert_values(void)
 {
     static const uint32_t rests[] = {0,      1,      0x0fff, 0x1000, 0x1001, 0x1fff, 0x2000,
@@ -296,7 +296,7 @@ static void row_dot(void)
 
 #define RUNS 5
 
-// Runs of some rows each, in any order and a little apart; returns the rows that the tensor has.
+// Runs of some rows each, in random order with small gaps; returns the rows of the tensor.
 static int64_t runs_draw(struct row_run runs[RUNS], struct packed_rows *rows)
 {
     int64_t row = harness_below(5), step = harness_between(1, 3);
@@ -327,7 +327,7 @@ static void merge_compare(enum packed_layout layout)
     twin_fill_dtype(&part, dtype, 1);
     twin_fill_floats(&part_lse, 4);
     for (int64_t i = 0; i < values; i += 3)
-        floats(lse.host)[i] = -INFINITY; // has seen nothing
+        floats(lse.host)[i] = -INFINITY; // of a query without visible keys
     twin_push(&o);
     twin_push(&lse);
     twin_push(&part);
@@ -427,7 +427,7 @@ static void fill_heads(void)
     }
 }
 
-// Slices that take rows apart from each other, with others between; some are empty.
+// Slices whose rows have other rows between them; some slices are empty.
 static int64_t slices_draw(struct slice *slices, int count, int64_t step, int64_t length)
 {
     int64_t row = harness_below(5);
@@ -487,7 +487,7 @@ static void sink_grad(void)
 
 // ---- large ones ----
 
-// The digest of `count` bytes of one word over and over.
+// The digest of `count` bytes that repeat one word.
 static uint64_t constant_sum(uint64_t word, int64_t bytes)
 {
     uint64_t sum = 0, rest = 0;
@@ -497,7 +497,7 @@ static uint64_t constant_sum(uint64_t word, int64_t bytes)
     return bytes % 8 ? sum + digest_word(rest, (uint64_t)bytes / 8) : sum;
 }
 
-// Fill, add and convert where an index does not fit in 32 bits, judged by digests.
+// Fill, add and convert with indices that do not fit in 32 bits, compared by digests.
 static void of_more_than_2_31_elements(void)
 {
     const int64_t count = (INT64_C(1) << 31) + 7;

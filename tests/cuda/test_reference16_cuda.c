@@ -141,7 +141,7 @@ static int64_t tensor_rows(const struct sample *s, int tensor)
     return s->rows[tensor == OUT || tensor == DQ ? SIDE_Q : SIDE_KV].rows;
 }
 
-// `exact`: whether fp64 is wanted, too.
+// `exact`: also computes fp64.
 static void sample_init(struct sample *s, const struct cp_case *c, bool ragged, bool exact)
 {
     float *sinks = zeros(c->heads, sizeof(float));
@@ -213,7 +213,7 @@ static struct reference_dbias dbias_of(const struct sample *s, double *data, flo
     };
 }
 
-// fp64 first, whose delta comes with a twin's: the twin's O is there by then.
+// fp64 comes first, because its delta needs the twin's O.
 static void queries_run(struct sample *s, bool exact)
 {
     const struct reference_rows *q = &s->rows[SIDE_Q];
@@ -255,7 +255,7 @@ static void inputs_free(struct sample *s)
     }
 }
 
-// Some key heads at a time, so that ranges of heads are tried.
+// Some key heads at a time, to test ranges of heads.
 static void sample_run(struct sample *s, int kv_step)
 {
     const struct cp_case *c = &s->c;
@@ -328,11 +328,11 @@ static struct squares tensor_squares(const struct sample *s, int tensor)
     return q;
 }
 
-// The square of a smaller number may underflow in fp32. Beside results near 1 it is nothing.
+// The square of a smaller number may underflow in fp32, which is negligible beside results near 1.
 static const double TERMS_TINY = 0x1p-60;
 
 // RMS of the terms of a tensor's rows, by side or OF_BIAS; the largest relative error of the fast
-// ones.
+// terms.
 static double terms_rms(const struct sample *s, int which, double *worst)
 {
     const struct cp_case *c = &s->c;
@@ -394,7 +394,7 @@ static struct squares dbias_squares(const struct sample *s)
     return q;
 }
 
-// RMS of the terms that cancel in an element, whose noise in fp32 nobody avoids.
+// RMS of the terms that cancel in an element; their rounding errors in fp32 are unavoidable.
 static double noise_of(const struct sample *s, int tensor, const double terms[3])
 {
     const struct cp_case *c = &s->c;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The reference on the device against that on the CPU, in cases of the whole space: the same
-// numbers up to the order of fp64 sums.
+// The reference on the device compared with that on the CPU, in random cases over all fields: equal
+// up to the order of fp64 sums.
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +13,7 @@
 #include "tests/cuda/harness.h"
 #include "tests/support/generate.h"
 
-// fp64 throughout on both sides; what is left is the order of sums.
+// Both compute in fp64; only the order of sums differs.
 #define TOLERANCE 1e-11
 
 static double *device_doubles(int64_t count)
@@ -51,7 +51,7 @@ struct sample {
     double *out, *dq, *dk, *dv, *heads, *dbias;
     float *max, *terms[2], *bias_terms;
     struct reference_stat64 *stats;
-    struct reference_stat *twin; // what the fast ones need beside
+    struct reference_stat *twin; // input of the fast reference
     void *out_twin;
 };
 
@@ -167,7 +167,7 @@ static void sample_fini(struct sample *s)
     free(s->sequences);
 }
 
-// The pass over queries, or that over keys, of the key heads that are there.
+// The pass over queries or over keys, for the present key heads.
 static void heads_run(struct sample *s, bool keys)
 {
     const struct cp_case *c = &s->c;
@@ -190,7 +190,7 @@ static void heads_run(struct sample *s, bool keys)
     reference64_dq(&s->r, &s->rows[SIDE_Q], s->stats, &dbias, s->dq, s->terms[SIDE_Q]);
 }
 
-// Some key heads at a time, so that ranges of heads are tried.
+// Some key heads at a time, to test ranges of heads.
 static void sample_run(struct sample *s)
 {
     const struct cp_case *c = &s->c;
@@ -219,8 +219,8 @@ static void sample_run(struct sample *s)
 
 // ---- comparison ---------------------------------------------------------------------------------
 
-// Largest difference over the largest expected magnitude of the whole, or over 1 where all terms
-// cancel; infinities must be equal.
+// The largest difference divided by the largest expected magnitude, or by 1 if all terms cancel.
+// Infinities must be equal.
 struct worst {
     double error, magnitude;
 };
@@ -277,8 +277,8 @@ static void stats_compare(struct worst w[], const struct sample *s, int64_t at, 
     free(got);
 }
 
-// What the CPU's reference says of all queries: LSE and delta [heads][tokens], sums of heads
-// [3][heads] and those of the bias.
+// Results of the CPU's reference for all queries: LSE and delta [heads][tokens], sums over heads
+// [3][heads], and sums of the bias.
 struct expected {
     double *lse, *delta, *sums, *dbias;
 };
@@ -461,7 +461,7 @@ static void agrees_with_the_cpu(void)
     }
 }
 
-// Longer than one tile on either side, with as many blocks as rows make, and the widest heads.
+// Longer than one tile on both sides, with the largest number of blocks and the widest heads.
 static void agrees_in_large_cases(void)
 {
     static const int dims[][2] = {{128, 128}, {64, 64}, {192, 128},

@@ -104,7 +104,7 @@ static void *rank_run(void *number)
         return &good[rank];
     struct swap_staged staged = {&queue, {transport, &progress, 1}};
     good[rank] = rounds_run(rank, swap_staged(&staged));
-    pthread_barrier_wait(&end); // nobody is gone while others exchange
+    pthread_barrier_wait(&end); // no rank ends while others exchange
     transport->ops->destroy(transport);
     return &good[rank];
 }

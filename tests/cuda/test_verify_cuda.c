@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Verification on the device: right results of any case pass, wrong ones are found at their place.
+// Verification on the device: right results of random cases pass; wrong elements are found.
 // Ranks are threads that share the device.
 #include <math.h>
 #include <pthread.h>
@@ -222,8 +222,7 @@ static int64_t elements(const struct sample *s, int rank, int tensor)
     return (int64_t)s->ranks[rank].bytes[tensor] / dtype_bytes(dtype_of(s, tensor));
 }
 
-// Each change returns whether some number is another one afterwards. A NaN is the LSE of padding
-// and stays.
+// Each change returns true if it has changed a number. A NaN is the LSE of padding and stays.
 static bool value_put(struct sample *s, int rank, int tensor, int64_t at, float value)
 {
     enum case_dtype dtype = dtype_of(s, tensor);
@@ -270,8 +269,8 @@ static bool swap(struct sample *s)
     return changed;
 }
 
-// Changes the results of drawn cases, each `count` times, and expects at least `part` of them to be
-// noticed: a tensor of few elements may differ by some percent and be right.
+// Changes the results of drawn cases, each `count` times, and expects the judge to notice at least
+// `part` of the changes: a tensor of few elements may differ by some percent and be right.
 static void changes_judge(bool (*change)(struct sample *), const char *what, int count, double part)
 {
     static struct sample s;
@@ -293,7 +292,7 @@ static void changes_judge(bool (*change)(struct sample *), const char *what, int
     harness_note("%s: %d of %d cases fail", what, noticed, count);
 }
 
-// Steps of some hundred, so that chunks have several tiles and heads go in several ranges.
+// Steps of some hundred rows, so that chunks have several tiles, and heads several ranges.
 static void right_results(void)
 {
     static struct sample s;

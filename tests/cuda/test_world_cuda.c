@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cases over real ranks on GPUs, without a daemon: the figures of the CUDA engine against those of
-// the CPU's for generated cases of the whole space, repeats, seeded delays, a lack of memory.
+// Cases on real ranks on GPUs, without a daemon: the figures of the CUDA engine are compared with
+// those of the CPU engine for random cases over all fields; repeats, seeded delays, a lack of
+// memory.
 //
 // Prints TAP; status 77 where there is no device. Arguments: how many cases [200], the first seed
 // [drawn], the longest sequence [300], repeats of exchanges with delays [300]. With
@@ -36,7 +37,7 @@ static void result(bool ok, const char *name)
     fflush(stdout);
 }
 
-// Asks in a separate process: after the start of CUDA in this one no rank could be forked.
+// Asks in a separate process, because no rank can be forked from a process that has started CUDA.
 static int devices_count(void)
 {
     int ends[2];
@@ -94,9 +95,9 @@ static double now_s(void)
 
 // ---- agreement ----
 
-// Both engines judge the same elements in units of the same twin: what little the two of a tensor
-// differ by counts where a chunk has few elements, or where all of it cancels. A twin in fp32 errs
-// by the order of its sums, which is another one on a device.
+// Both engines judge the same elements in units of the same twin. Small differences of the two
+// twins matter if a chunk has few elements, or if all its terms cancel. The error of a twin in fp32
+// depends on the order of its sums, which differs on a device.
 #define TWIN_REL_MAX  0.1
 #define ROW_LIMIT_MAX 23 // wider where few rows make the twin's error
 
@@ -200,8 +201,8 @@ static void cases_agree(void)
     result(unlike == 0, "seeded delays change no bit");
 }
 
-// Counters of exchanges only grow, and flags go up and down: whatever comes before and whoever is
-// late, each exchange waits for its own bytes. Every other repeat has seeded delays.
+// Each exchange waits for its own bytes, after any earlier exchanges and whichever rank is late.
+// Every second repeat has seeded delays.
 static void repeats_agree(void)
 {
     static const enum case_comm comms[] = {COMM_P2P, COMM_ALL_GATHER, COMM_A2A};

@@ -93,14 +93,14 @@ static void keys_solve(struct sample *s)
     }
 }
 
-// A result that is right but for an error below every limit, and rounding.
+// A right result with rounding and an error below every limit.
 static float nearly(double value)
 {
     return (float)(value * (1 + 5e-8 * harness_uniform()));
 }
 
-// Rows of a rank's tensor from the reference [head][token][dim]; padding is zero, but NaN in LSE,
-// which nobody reads.
+// Rows of a rank's tensor from the reference [head][token][dim]. Padding is zero; in LSE it is NaN
+// and is not read.
 static void tensor_fill(struct rank *rank, int tensor, enum shard_side side, int heads, int dim,
                         const double *from)
 {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A case with results that are right, or nearly, on all its ranks: from the CPU's reference.
+// A case with right or almost right results of all its ranks, from the CPU's reference.
 #ifndef CPATTN_TESTS_CUDA_VERIFY_SAMPLE_H
 #define CPATTN_TESTS_CUDA_VERIFY_SAMPLE_H
 
