@@ -61,6 +61,12 @@ def contiguous(shape: tuple) -> tuple:
     return tuple(reversed(strides))
 
 
+def has_gaps(view: View) -> bool:
+    """Whether elements are not one behind the other. The stride of a dimension of size 1 means nothing."""
+    dense = contiguous(view.shape)
+    return any(s != d for n, s, d in zip(view.shape, view.strides, dense) if n > 1)
+
+
 def _detached(tensor: Any) -> Any:
     """PyTorch exports no tensor that requires a gradient."""
     return tensor.detach() if hasattr(tensor, "detach") else tensor

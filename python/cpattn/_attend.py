@@ -36,8 +36,7 @@ def _view(case: Case, name: str, tensor: Any) -> _arrays.View:
         raise ValueError(f"{name} is on a GPU; it has to be in host memory")
     if view.shape != wanted[0]:
         raise ValueError(f"{name} has the shape {view.shape}; the case's is {wanted[0]}")
-    dense = _arrays.contiguous(view.shape)
-    if any(s != d for n, s, d in zip(view.shape, view.strides, dense) if n > 1):
+    if _arrays.has_gaps(view):
         raise ValueError(f"{name} is not contiguous")
     return view
 

@@ -74,7 +74,7 @@ class JobCheck:
         view = _arrays.view(name, value, tensor.dtype)
         if view.shape != tensor.shape and math.prod(view.shape) + math.prod(tensor.shape) > 0:
             raise ValueError(f"{name} has the shape {view.shape}, not {tensor.shape}")
-        if tensor.bytes > 0 and view.strides != _arrays.contiguous(view.shape):
+        if tensor.bytes > 0 and _arrays.has_gaps(view):
             raise ValueError(f"{name} has gaps between its elements")
         return view
 

@@ -56,6 +56,18 @@ def test_row_layer():
     assert wrong.digest != verdicts[0].digest
 
 
+def test_strides_of_a_single_row_or_column():
+    """They mean nothing, and libraries leave any number there."""
+    fields = {"layer": "row", "dtype": "fp32", "in_features": 12, "training": "false", "bias": "false"}
+    for tokens, features in ((1, 7), (7, 1)):
+        checks = checks_of("linear", tokens=tokens, out_features=features, **fields)
+        x, w = ([check.input(name, "numpy").astype("f8") for check in checks] for name in "xw")
+        y = numpy.zeros((2 * tokens, features), "f4") if tokens == 1 else numpy.zeros((features, tokens), "f4").T
+        y = y[:tokens]
+        y[:] = sum(a @ b.T for a, b in zip(x, w))
+        assert checks[0].verify(y=y)
+
+
 def test_what_is_refused():
     check = checks_of("collective", operation="reduce", root=1, count=10)[0]
     assert check.tensors["receive"].bytes == 0
