@@ -3,7 +3,8 @@
 // case beside the work of the device. Medians of the slowest rank. Ranks are processes with
 // sessions, without a daemon.
 //
-// Arguments: ranks [2], repeats [40], then NAME=VALUE for every case.
+// Arguments: ranks [2], repeats [40], then NAME=VALUE for every case. With
+// CPATTN_TEST_RANKS_PER_GPU=N each device serves N ranks.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -113,6 +114,9 @@ int main(int argc, char **argv)
     int repeats = argc > 2 ? atoi(argv[2]) : REPEATS_DEFAULT;
     if (ranks < 1 || ranks > WORLD_SIZE_MAX || repeats < 1 || repeats > REPEATS_MAX)
         return EXIT_FAILURE;
+    const char *shared = getenv("CPATTN_TEST_RANKS_PER_GPU");
+    if (shared && atoi(shared) > 0)
+        world_devices((ranks + atoi(shared) - 1) / atoi(shared));
     world_engine(&engine_cuda);
     struct world *w = world_create(ranks);
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
