@@ -349,6 +349,7 @@ static struct cpattn_pool pool_public(const struct wire_pool *wire)
         .spare = wire->spare,
         .implementation = wire->implementation,
         .hosts = wire->hosts,
+        .exchange = wire->exchange,
     };
 }
 

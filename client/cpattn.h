@@ -301,6 +301,7 @@ struct cpattn_pool {
     bool spare;                 // stands by for another pool on the same devices, or is starting to
     const char *implementation; // a guest's name, or "" for the daemon's own
     uint64_t hosts;             // bit mask: it has its devices on each of these hosts
+    const char *exchange;       // how ranks on GPUs exchange, with measured times; or ""
 };
 
 // Where a rank stands in a case. Never changes.

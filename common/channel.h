@@ -25,7 +25,8 @@ int channel_last_fd(void);
 // X(name, number, who sends it). Payloads: HELLO struct channel_hello; CASE struct job_frame
 // (plan/kind.h), a job of any kind;
 // REPORT report_bytes() of a struct rank_report; FAILED struct rank_failure (common/report.h);
-// TENSORS struct places_frame (plan/places.h); the others none.
+// TENSORS struct places_frame (plan/places.h); READY up to EXCHANGE_TEXT_MAX - 1 characters, how
+// the ranks exchange; the others none.
 #define CHANNEL_TYPE_LIST(X)                                                                       \
     X(HELLO, 1)   /* rank: the process is up */                                                    \
     X(READY, 2)   /* rank: connected to its peers, takes cases */                                  \

@@ -21,6 +21,9 @@
 #define IMPLEMENTATION_NAME_MAX 32
 #define GUESTS_MAX              15
 
+// How the ranks of a pool exchange, for people, with its NUL.
+#define EXCHANGE_TEXT_MAX 96
+
 // Providers of attention kernels that a daemon may have, and a name of one with its NUL.
 #define PROVIDERS_MAX     16
 #define PROVIDER_NAME_MAX 32

@@ -47,22 +47,27 @@ guest_libcpattn_guest_cuda_la_SOURCES = \
     kernels/cuda/sm90_tensor.c \
     kernels/cuda/worklist.c \
     kernels/cuda/worklist_backward.c \
+    rank/cuda/choice.c \
     rank/cuda/device.c \
     rank/cuda/engine.c \
     rank/cuda/events.c \
+    rank/cuda/exchanges.c \
     rank/cuda/executor.c \
     rank/cuda/given.c \
     rank/cuda/graph.c \
     rank/cuda/marks.c \
+    rank/cuda/parcels.c \
     rank/cuda/plans.c \
     rank/cuda/position.c \
     rank/cuda/results_read.c \
+    rank/cuda/stamps.c \
     rank/cuda/swap_nccl.c \
     rank/cuda/swap_staged.c \
     rank/cuda/timeline.c \
     rank/cuda/window.c \
     transport/agree.c \
-    transport/peer.c
+    transport/peer.c \
+    transport/peer_exchange.c
 guest_libcpattn_guest_cuda_la_CPPFLAGS = $(AM_CPPFLAGS) $(NCCL_CPPFLAGS) $(CUDA_CPPFLAGS)
 guest_libcpattn_guest_cuda_la_LIBADD = $(guest_cuda_objects) guest/libguest.la plan/libplan.la \
     common/libcommon.la $(CUDA_LIBS) $(BLAS_LIBS) $(PTHREAD_LIBS) $(MATH_LIBS)

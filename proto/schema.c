@@ -218,6 +218,7 @@ const struct map_field schema_pool[] = {
     UINT(wire_pool, hosts),
     BOOL(wire_pool, spare),
     TEXT(wire_pool, last_failure),
+    TEXT(wire_pool, exchange),
     END,
 };
 

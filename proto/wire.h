@@ -155,6 +155,7 @@ const char *pool_state_name(enum pool_state state);
 
 struct wire_pool {
     int32_t guest; // number of its implementation in the daemon; not on the wire
+    int32_t crew;  // likewise of its ranks; -1: it has none
     char implementation[IMPLEMENTATION_NAME_MAX]; // "": the daemon's own
     int32_t world_size, instance;
     enum pool_state state;
@@ -165,6 +166,7 @@ struct wire_pool {
     uint64_t hosts;   // bit mask of those of the status; 1 where there is one
     bool spare;       // stands by for another of its kind that is up, or is to
     char last_failure[ERROR_TEXT_MAX]; // or ""
+    char exchange[EXCHANGE_TEXT_MAX];  // how its ranks exchange; "": nothing was said
 };
 
 struct wire_host {

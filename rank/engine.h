@@ -12,6 +12,7 @@ struct linear_tools; // judge/linear_view.h
 
 struct engine {
     const struct engine_ops *ops;
+    char exchange[EXCHANGE_TEXT_MAX]; // how the ranks exchange, for people; "": nothing to say
 };
 
 // A plan of a kind of job other than attention, for an engine. Borrowed.

@@ -289,6 +289,12 @@ static int serve(struct rank *r)
     }
 }
 
+static enum status say_ready(const struct rank *r, struct error *error)
+{
+    const char *exchange = r->session.engine->exchange;
+    return say(r, CHANNEL_READY, 0, exchange, strlen(exchange), error);
+}
+
 // Everything before READY. What needs the peers comes last, so a rank that cannot start reports it
 // while the others wait.
 static enum status start(struct rank *r, struct error *error)
@@ -303,7 +309,7 @@ static enum status start(struct rank *r, struct error *error)
         status = session_barrier(&r->session, error);
     FAULT(READY);
     if (status == STATUS_OK)
-        status = say(r, CHANNEL_READY, 0, NULL, 0, error);
+        status = say_ready(r, error);
     return status;
 }
 

@@ -1,56 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "transport/peer.h"
 
-#include <cuda.h>
 #include <sched.h>
-#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/clock.h"
 #include "transport/agree.h"
-#include "transport/stream_words.h"
+#include "transport/peer_exchange.h"
 
 // Windows are allocated in these steps.
 #define WINDOW_STEP ((size_t)32 << 20)
 // The size of a driver's allocation: a smaller one would share its mapping with others.
 #define FLAGS_BYTES ((size_t)2 << 20)
-
-// Counters in the memory of one rank, raised by the others; those of captured exchanges are 1 or 0.
-struct counters {
-    uint32_t arrived[WORLD_SIZE_MAX]; // number of exchanges whose bytes from this rank have arrived
-    uint32_t ready[WORLD_SIZE_MAX]; // number of exchanges whose destinations at this rank are free
-};
-struct flags {
-    struct counters eager, captured;
-};
-
-struct remote {
-    char *window; // mapped; NULL: none
-    struct flags *flags;
-    cudaStream_t stream; // of copies to it
-    cudaEvent_t sent;
-    uint32_t sends, receives; // number of exchanges with it
-    int64_t *places;          // offsets in its window of the messages to it
-    int place_count, place_next, place_max;
-};
-
-struct peer_transport {
-    struct transport base;
-    struct transport *control;
-    cudaStream_t stream;
-    cudaEvent_t fork, last;
-    stream_words_run *run;
-    bool capturing;   // the exchange at hand
-    uint64_t windows; // number of changes of windows
-    char *window;
-    size_t window_bytes; // of every rank
-    struct flags *flags;
-    struct remote remotes[WORLD_SIZE_MAX];
-    int64_t *heard; // announcements of the other ranks
-    int64_t *told;
-    bool failed;
-};
 
 static struct peer_transport *self(const struct transport *t)
 {
@@ -261,11 +223,6 @@ enum status transport_peer_announce(struct transport *t, const struct peer_landi
 
 // ---- an exchange --------------------------------------------------------------------------------
 
-// The part of an exchange with one peer.
-struct traffic {
-    size_t send_bytes, receive_bytes;
-};
-
 static enum status messages_check(const struct peer_transport *p, const struct message *messages,
                                   int count, struct traffic traffic[WORLD_SIZE_MAX],
                                   struct error *error)
@@ -288,134 +245,6 @@ static enum status messages_check(const struct peer_transport *p, const struct m
     return STATUS_OK;
 }
 
-static struct counters *counters_of(const struct peer_transport *p, struct flags *flags)
-{
-    return p->capturing ? &flags->captured : &flags->eager;
-}
-
-static void counter_raise(const struct peer_transport *p, struct stream_words *w, uint32_t *counter,
-                          uint32_t exchange)
-{
-    stream_words_write(w, (CUdeviceptr)(uintptr_t)counter, p->capturing ? 1 : exchange);
-}
-
-static void counter_await(const struct peer_transport *p, struct stream_words *w, uint32_t *counter,
-                          uint32_t exchange)
-{
-    CUdeviceptr place = (CUdeviceptr)(uintptr_t)counter;
-    if (!p->capturing) {
-        stream_words_await(w, place, exchange, CU_STREAM_WAIT_VALUE_GEQ);
-        return;
-    }
-    stream_words_await(w, place, 1, CU_STREAM_WAIT_VALUE_EQ);
-    stream_words_write(w, place, 0);
-}
-
-// The number of the current exchange with a peer on one side; captured exchanges are not counted.
-static uint32_t exchange_next(const struct peer_transport *p, uint32_t *exchanges)
-{
-    *exchanges += !p->capturing;
-    return *exchanges;
-}
-
-static cudaError_t message_put(struct remote *r, const struct message *m, size_t window_bytes)
-{
-    if (r->place_next == r->place_count)
-        r->place_next = 0; // repeats the announced exchanges
-    int64_t place = r->place_next < r->place_count ? r->places[r->place_next++] : -1;
-    if (place < 0 || (size_t)place > window_bytes || m->send_bytes > window_bytes - (size_t)place)
-        return cudaErrorInvalidValue; // was not announced
-    return cudaMemcpyAsync(r->window + place, m->send, m->send_bytes, cudaMemcpyDeviceToDevice,
-                           r->stream);
-}
-
-// Sends everything to one peer on its own stream, as soon as the peer's places are free.
-static cudaError_t peer_send(struct peer_transport *p, int peer, const struct message *messages,
-                             int count)
-{
-    struct remote *r = &p->remotes[peer];
-    struct stream_words before, after;
-    uint32_t exchange = exchange_next(p, &r->sends);
-    before.count = after.count = 0;
-    counter_await(p, &before, &counters_of(p, p->flags)->ready[peer], exchange);
-    counter_raise(p, &after, &counters_of(p, r->flags)->arrived[p->base.rank], exchange);
-    cudaError_t result = cudaStreamWaitEvent(r->stream, p->fork, 0);
-    if (result == cudaSuccess)
-        result = stream_words_put(p->run, &before, r->stream);
-    for (int i = 0; i < count && result == cudaSuccess; i++)
-        if (messages[i].peer == peer && messages[i].send_bytes > 0)
-            result = message_put(r, &messages[i], p->window_bytes);
-    if (result == cudaSuccess)
-        result = stream_words_put(p->run, &after, r->stream);
-    return result == cudaSuccess ? cudaEventRecord(r->sent, r->stream) : result;
-}
-
-static cudaError_t own_copy(const struct peer_transport *p, const struct message *messages,
-                            int count)
-{
-    cudaError_t result = cudaSuccess;
-    for (int i = 0; i < count && result == cudaSuccess; i++)
-        if (messages[i].peer == p->base.rank && messages[i].send_bytes > 0)
-            result = cudaMemcpyAsync(messages[i].receive, messages[i].send, messages[i].send_bytes,
-                                     cudaMemcpyDeviceToDevice, p->stream);
-    return result;
-}
-
-// First tells every peer that its places are free, so that ranks do not wait for each other in a
-// circle.
-static cudaError_t peers_tell(struct peer_transport *p, const struct traffic *traffic)
-{
-    int world_size = p->base.world_size, rank = p->base.rank;
-    struct stream_words ready;
-    ready.count = 0;
-    for (int step = 1; step < world_size; step++) {
-        int peer = (rank + world_size - step) % world_size;
-        struct remote *r = &p->remotes[peer];
-        if (traffic[peer].receive_bytes > 0)
-            counter_raise(p, &ready, &counters_of(p, r->flags)->ready[rank],
-                          exchange_next(p, &r->receives));
-    }
-    return stream_words_put(p->run, &ready, p->stream);
-}
-
-// Waits for the sends, then for the receives. In the other order, branches of a graph that share a
-// hardware queue could wait for each other.
-static cudaError_t peers_join(struct peer_transport *p, const struct traffic *traffic)
-{
-    struct stream_words arrived;
-    cudaError_t result = cudaSuccess;
-    arrived.count = 0;
-    for (int peer = 0; peer < p->base.world_size && result == cudaSuccess; peer++) {
-        if (peer == p->base.rank)
-            continue;
-        if (traffic[peer].receive_bytes > 0)
-            counter_await(p, &arrived, &counters_of(p, p->flags)->arrived[peer],
-                          p->remotes[peer].receives);
-        if (traffic[peer].send_bytes > 0)
-            result = cudaStreamWaitEvent(p->stream, p->remotes[peer].sent, 0);
-    }
-    return result == cudaSuccess ? stream_words_put(p->run, &arrived, p->stream) : result;
-}
-
-static cudaError_t exchange_put(struct peer_transport *p, const struct message *messages, int count,
-                                const struct traffic traffic[WORLD_SIZE_MAX])
-{
-    int world_size = p->base.world_size;
-    cudaError_t result = peers_tell(p, traffic);
-    if (result == cudaSuccess)
-        result = cudaEventRecord(p->fork, p->stream);
-    for (int step = 1; step < world_size && result == cudaSuccess; step++) {
-        int peer = (p->base.rank + step) % world_size;
-        if (traffic[peer].send_bytes > 0)
-            result = peer_send(p, peer, messages, count);
-    }
-    if (result == cudaSuccess)
-        result = own_copy(p, messages, count);
-    if (result == cudaSuccess)
-        result = peers_join(p, traffic);
-    return result == cudaSuccess && !p->capturing ? cudaEventRecord(p->last, p->stream) : result;
-}
-
 static enum status peer_start(struct transport *t, uint64_t tag, const struct message *messages,
                               int count, struct error *error)
 {
@@ -429,8 +258,14 @@ static enum status peer_start(struct transport *t, uint64_t tag, const struct me
     cudaError_t result = cudaStreamIsCapturing(p->stream, &capture);
     p->capturing = capture != cudaStreamCaptureStatusNone;
     if (result == cudaSuccess)
-        result = exchange_put(p, messages, count, traffic);
+        result = peer_exchange_put(p, messages, count, traffic);
     return result == cudaSuccess ? STATUS_OK : cuda_failed(p, result, "an exchange", error);
+}
+
+static void peer_mark(struct transport *t, uint64_t place, uint32_t value)
+{
+    self(t)->mark = place;
+    self(t)->mark_value = value;
 }
 
 static enum status peer_look(struct peer_transport *p, int *done, struct error *error)
@@ -501,6 +336,7 @@ static void peer_destroy(struct transport *t)
 static const struct transport_ops peer_ops = {
     .name = "peer",
     .start = peer_start,
+    .mark = peer_mark,
     .progress = peer_progress,
     .waiting_for = peer_waiting_for,
     .lost_peer = peer_lost_peer,

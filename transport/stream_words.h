@@ -25,9 +25,16 @@ static inline stream_words_run *stream_words_find(void)
 
 // Operations that are enqueued together. They run one after the other.
 struct stream_words {
-    unsigned count; // 0 at first
-    CUstreamBatchMemOpParams list[2 * WORLD_SIZE_MAX];
+    unsigned count;
+    CUstreamBatchMemOpParams list[2 * WORLD_SIZE_MAX]; // of one peer two, and a mark
 };
+
+static inline struct stream_words stream_words_none(void)
+{
+    struct stream_words none;
+    none.count = 0;
+    return none;
+}
 
 static inline CUstreamBatchMemOpParams *stream_words_next(struct stream_words *w)
 {
@@ -58,10 +65,13 @@ static inline void stream_words_await(struct stream_words *w, CUdeviceptr place,
     p->waitValue.flags = how;
 }
 
+// Enqueues and removes all operations.
 static inline cudaError_t stream_words_put(stream_words_run *run, struct stream_words *w,
                                            cudaStream_t stream)
 {
-    if (w->count == 0 || run((CUstream)stream, w->count, w->list, 0) == CUDA_SUCCESS)
+    unsigned count = w->count;
+    w->count = 0;
+    if (count == 0 || run((CUstream)stream, count, w->list, 0) == CUDA_SUCCESS)
         return cudaSuccess;
     return cudaErrorUnknown;
 }

@@ -27,6 +27,9 @@ struct transport_ops {
     // gone (lost_peer()), also one that takes no part in this exchange; INTERNAL: a peer runs
     // another schedule. After a failure the transport is unusable.
     enum status (*progress)(struct transport *t, int timeout_ms, int *done, struct error *error);
+    // The next exchange also writes `value` to this address of the device when its bytes have
+    // arrived. NULL: the transport does not.
+    void (*mark)(struct transport *t, uint64_t place, uint32_t value);
     int (*waiting_for)(const struct transport *t); // a peer the exchange still waits for, or -1
     int (*lost_peer)(const struct transport *t);   // the peer that is gone, or -1
     void (*destroy)(struct transport *t);

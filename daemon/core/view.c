@@ -32,6 +32,7 @@ static void core_describe(const struct core *core, const struct pool *pool, stru
                   __builtin_ctzll(pool->alive));
     *wire = (struct wire_pool){
         .guest = pool->size->implementation,
+        .crew = pool->crew,
         .world_size = pool->world_size,
         .instance = pool->instance,
         .state = pool_state(pool),

@@ -356,6 +356,7 @@ static enum status crew_init(struct crews *p, struct crew *crew, const struct cr
     crew->grace.data = crew;
     crew->index = (int)(crew - p->table);
     crew->generation = start->generation;
+    crew->exchange[0] = '\0';
     crew->implementation = start->implementation;
     crew->guest = start->implementation > 0 ? &p->guests->list[start->implementation - 1] : NULL;
     crew->ranks = calloc(world_size, sizeof(*crew->ranks));

@@ -89,9 +89,10 @@ struct crew {
     bool killed;
     ev_timer grace; // for ranks that have got a message or SIGTERM to end
     bool told;
-    uint64_t job;                // current or last; 0: none
-    const struct job_kind *kind; // of that job
-    bool verify;                 // its results are verified
+    uint64_t job;                     // current or last; 0: none
+    const struct job_kind *kind;      // of that job
+    bool verify;                      // its results are verified
+    char exchange[EXCHANGE_TEXT_MAX]; // as the ranks of this start say that they exchange; or ""
 };
 
 struct crews {

@@ -30,20 +30,6 @@ void rank_process_distrust(struct rank_process *r, const struct error *error)
                           FAILURE_OWN, -1);
 }
 
-static enum status on_ready(struct rank_process *r, const struct channel_frame *frame,
-                            const void *payload, struct error *error)
-{
-    (void)payload;
-    enum status status = channel_expect(frame, 0, error);
-    if (status != STATUS_OK)
-        return status;
-    if (r->said_ready)
-        return error_set(error, STATUS_DATA_LOSS, "rank %d says READY twice", r->rank);
-    r->said_ready = true;
-    handler_of(r)->ready(handler_of(r)->context, r->crew->index, r->crew->generation, r->rank);
-    return STATUS_OK;
-}
-
 static void text_clean(char *text, size_t size)
 {
     text[size - 1] = '\0';
@@ -51,6 +37,26 @@ static void text_clean(char *text, size_t size)
         if (*c < ' ' || *c > '~')
             *c = '?';
     }
+}
+
+static enum status on_ready(struct rank_process *r, const struct channel_frame *frame,
+                            const void *payload, struct error *error)
+{
+    if (frame->length >= EXCHANGE_TEXT_MAX)
+        return error_set(error, STATUS_DATA_LOSS,
+                         "a READY frame carries %u bytes of payload instead of less than %d",
+                         frame->length, EXCHANGE_TEXT_MAX);
+    if (r->said_ready)
+        return error_set(error, STATUS_DATA_LOSS, "rank %d says READY twice", r->rank);
+    r->said_ready = true;
+    if (frame->length > 0) {
+        char *exchange = r->crew->exchange;
+        memcpy(exchange, payload, frame->length);
+        exchange[frame->length] = '\0';
+        text_clean(exchange, EXCHANGE_TEXT_MAX);
+    }
+    handler_of(r)->ready(handler_of(r)->context, r->crew->index, r->crew->generation, r->rank);
+    return STATUS_OK;
 }
 
 // A tensor of attention has a number, that of another kind of job a name.

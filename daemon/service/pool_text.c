@@ -157,7 +157,7 @@ void pool_text_log_stuck(struct crews *crews, const struct wire_description *d,
               log_quote(&(struct log_quoted){0}, process));
 }
 
-void pool_text_status(const struct wire_description *d,
+void pool_text_status(struct crews *crews, const struct wire_description *d,
                       struct error (*start_errors)[WORLD_SIZE_MAX + 1], struct wire_pool *pools,
                       int count)
 {
@@ -170,5 +170,8 @@ void pool_text_status(const struct wire_description *d,
             memcpy(pool->implementation, d->guests[pool->guest - 1].name,
                    sizeof(pool->implementation));
         pool->devices = pool_text_devices(d, pool->devices);
+        const struct crew *crew = pool->crew >= 0 ? crews_get(crews, pool->crew) : NULL;
+        if (crew && crew_is_ready(crew))
+            memcpy(pool->exchange, crew->exchange, sizeof(pool->exchange));
     }
 }

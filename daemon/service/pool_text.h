@@ -31,10 +31,10 @@ void pool_text_stuck(struct crews *crews, const struct wire_description *d, int 
 void pool_text_log_stuck(struct crews *crews, const struct wire_description *d,
                          const struct action *stuck);
 
-// Completes the pools of a status in place: fills in names of guests, converts devices to GPUs, and
-// replaces the core's reason for a failed start by that of `start_errors` (by implementation and
-// world size) if there is one.
-void pool_text_status(const struct wire_description *d,
+// Completes the pools of a status in place: fills in names of guests and how ranks exchange,
+// converts devices to GPUs, and replaces the core's reason for a failed start by that of
+// `start_errors` (by implementation and world size) if there is one.
+void pool_text_status(struct crews *crews, const struct wire_description *d,
                       struct error (*start_errors)[WORLD_SIZE_MAX + 1], struct wire_pool *pools,
                       int count);
 

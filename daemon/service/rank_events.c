@@ -11,7 +11,9 @@ static void on_ready(void *context, int pool, uint32_t generation, int rank)
     struct service *s = context;
     const struct crew *crew = crews_get(s->crews, pool);
     if (crew_is_ready(crew))
-        log_notice("pool_ready world=%d generation=%u", crew->world_size, crew->generation);
+        log_notice("pool_ready world=%d generation=%u%s%s", crew->world_size, crew->generation,
+                   crew->exchange[0] ? " exchange=" : "",
+                   crew->exchange[0] ? log_quote(&(struct log_quoted){0}, crew->exchange) : "");
     s->moved |= crew_is_ready(crew);
     core_rank_ready(s->core, clock_now_ns(), pool, generation, rank);
     actions_do(s);

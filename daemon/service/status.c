@@ -12,5 +12,6 @@ void status_fill(struct service *s, struct wire_status *status, struct wire_pool
     loop_lag_tell(s->config.lag, clock_now_ns(), &status->loop_lag_max_ns,
                   &status->loop_lag_p99_ns);
     status->devices_out = pool_text_devices(&s->config.description, core_devices_out(s->core, 0));
-    pool_text_status(&s->config.description, s->reasons.start_errors, pools, status->pool_count);
+    pool_text_status(s->crews, &s->config.description, s->reasons.start_errors, pools,
+                     status->pool_count);
 }

@@ -294,6 +294,7 @@ class PoolStruct(ctypes.Structure):
         ("spare", ctypes.c_bool),
         ("implementation", ctypes.c_char_p),
         ("hosts", ctypes.c_uint64),
+        ("exchange", ctypes.c_char_p),
     ]
 
 

@@ -47,10 +47,6 @@ static void queues_set(const struct transport *control)
     (void)setenv("CUDA_DEVICE_MAX_CONNECTIONS", text, 0);
 }
 
-// Channels of NCCL if it only carries the exchanges of the verdict. Each channel takes time to
-// connect.
-#define NCCL_CHANNELS "4"
-
 static struct cuda *self(struct engine *e)
 {
     return engine_cuda_self(e);
@@ -511,36 +507,6 @@ static enum status streams_open(struct cuda *cuda, struct error *error)
     return result == cudaSuccess ? STATUS_OK : cuda_failed(result, "a stream", error);
 }
 
-// Plans use copy engines if all devices are on one host and can map each other's memory, else NCCL.
-static enum status peer_open(struct cuda *cuda, struct transport *control, struct error *error)
-{
-    struct error reason;
-    const char *wanted = getenv("CPATTN_TRANSPORT");
-    if (control->world_size == 1 || control->far != 0 || (wanted && strcmp(wanted, "nccl") == 0))
-        return STATUS_OK;
-    enum status status = transport_peer_create(control, cuda->comm, &cuda->peer, &reason);
-    if (status == STATUS_OK || status == STATUS_UNAVAILABLE)
-        return STATUS_OK;
-    *error = reason;
-    return status;
-}
-
-// The arguments of a plan's execution.
-static enum status exchanges_open(struct cuda *cuda, const struct engine_setup *setup,
-                                  struct error *error)
-{
-    enum status status = peer_open(cuda, setup->control, error);
-    if (cuda->peer)
-        (void)setenv("NCCL_MAX_P2P_NCHANNELS", NCCL_CHANNELS, 0);
-    if (status == STATUS_OK)
-        status = transport_nccl_create(setup->control, cuda->comm, &cuda->transport, error);
-    if (status == STATUS_OK)
-        status = cuda_executor_create(cuda->backend, cuda->peer ? cuda->peer : cuda->transport,
-                                      cuda->comm, setup->progress - setup->control->rank,
-                                      &cuda->executor, error);
-    return status;
-}
-
 static enum status cuda_init(struct cuda *cuda, const struct engine_setup *setup,
                              struct error *error)
 {
@@ -560,7 +526,7 @@ static enum status cuda_init(struct cuda *cuda, const struct engine_setup *setup
     }
     if (status == STATUS_OK)
         status = streams_open(cuda, error);
-    return status == STATUS_OK && !setup->guest ? exchanges_open(cuda, setup, error) : status;
+    return status == STATUS_OK && !setup->guest ? cuda_exchanges_open(cuda, setup, error) : status;
 }
 
 static enum status cuda_create(const struct engine_setup *setup, struct engine **engine,

@@ -45,6 +45,10 @@ static inline struct cuda *engine_cuda_self(struct engine *e)
     return (struct cuda *)e;
 }
 
+// Opens the transports and the executor (rank/cuda/exchanges.c).
+enum status cuda_exchanges_open(struct cuda *cuda, const struct engine_setup *setup,
+                                struct error *error);
+
 // Plans of other kinds of jobs, as rank/engine.h says (rank/cuda/plans.c).
 enum status cuda_plan_reserve(struct engine *e, struct plan_run *run, bool *lacks,
                               struct error *error);

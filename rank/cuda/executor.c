@@ -12,8 +12,8 @@
 #include "kernels/cuda/regions_cuda.h"
 #include "rank/cuda/graph.h"
 #include "rank/cuda/marks.h"
+#include "rank/cuda/parcels.h"
 #include "rank/cuda/position.h"
-#include "rank/cuda/window.h"
 #include "rank/operations.h"
 
 // After this time a running case is polled less often, to leave the core to others.
@@ -42,9 +42,12 @@ struct cuda_executor {
     struct operations operations;
     int *event_of; // [op_count], of enqueued operations that others wait for
     bool *awaited; // [op_count]
-    struct message *messages;
-    struct region_copy *copies;
-    int op_max, transfer_max, copy_max;
+    int *ended;    // [op_count], of enqueued operations that others wait for: the point of the end
+    int computed;  // the point of all enqueued work of the compute stream, or POINT_NONE
+    int exchanged; // the last recorded point of the stream of exchanges
+    bool exchanging; // the last interval of exchanges is open
+    int op_max;
+    struct parcels parcels;
     struct timeline *times;
     uint64_t random; // state of the exploration; 0: no delays
     struct position position;
@@ -91,7 +94,6 @@ static cudaError_t delay(struct cuda_executor *x, cudaStream_t stream)
     return delay_cuda(stream, (uint32_t)(random_next(x) % DELAY_NS_MAX));
 }
 
-// Makes reading before arrival visible.
 static cudaError_t region_poison(const struct cuda_executor *x, const struct region *r,
                                  cudaStream_t stream)
 {
@@ -107,103 +109,93 @@ static cudaError_t region_poison(const struct cuda_executor *x, const struct reg
     return result;
 }
 
-// ---- times ----
-
-// Records an event of the timeline, if times are wanted.
-static cudaError_t time_record(struct cuda_executor *x, cudaStream_t stream, int *event)
-{
-    *event = 0;
-    return x->e->untimed ? cudaSuccess : events_record(&x->times->events, stream, event);
-}
-
 // ---- exchanges ----
 
-// The address of a region during its exchange: in place, or the next free place in the staging
-// memory, which exchanges use one after the other on one stream.
-static void *travelling(const struct cuda_executor *x, const struct region *r, int64_t *staged)
+// Makes reading before arrival visible.
+static cudaError_t receives_poison(const struct cuda_executor *x, const struct op *op,
+                                   cudaStream_t stream)
 {
-    if (r->rows <= 1)
-        return region_memory(x->e->buffers, r);
-    char *place = x->e->staging + *staged;
-    *staged += window_region_packed(r);
-    return place;
-}
-
-// Appends the copies of a region in pieces, one for each block, to a list of `count`. Returns the
-// new count.
-static int copies_add(struct cuda_executor *x, int count, const struct region *r, void *packed,
-                      bool sends)
-{
-    char *memory = region_memory(x->e->buffers, r), *place = packed;
-    if (r->rows <= 1 || r->bytes == 0)
-        return count;
-    for (int64_t i = 0; i < region_blocks(r); i++) {
-        x->copies[count++] =
-            (struct region_copy){.source = sends ? memory : place,
-                                 .destination = sends ? place : memory,
-                                 .rows = r->rows,
-                                 .bytes = r->bytes,
-                                 .source_stride = sends ? r->stride : r->bytes,
-                                 .destination_stride = sends ? r->bytes : r->stride};
-        memory += r->block_stride;
-        place += r->rows * r->bytes;
-    }
-    return count;
-}
-
-static cudaError_t messages_make(struct cuda_executor *x, const struct op *op, cudaStream_t stream)
-{
-    const struct transfer *transfers = x->plan->transfers + op->transfer_first;
     cudaError_t result = cudaSuccess;
-    int64_t staged = 0;
-    int count = 0;
-    for (int32_t i = 0; i < op->transfer_count && result == cudaSuccess; i++) {
-        const struct transfer *t = &transfers[i];
-        void *send = travelling(x, &t->send, &staged);
-        void *receive = travelling(x, &t->receive, &staged);
-        x->messages[i] = (struct message){.peer = t->peer,
-                                          .send = send,
-                                          .send_bytes = (size_t)region_total(&t->send),
-                                          .receive = receive,
-                                          .receive_bytes = (size_t)region_total(&t->receive)};
-        count = copies_add(x, count, &t->send, send, true);
-        result = region_poison(x, &t->receive, stream);
-    }
-    if (count > 0)
-        regions_cuda_copy(x->backend, stream, x->copies, count);
+    for (int32_t i = 0; i < op->transfer_count && result == cudaSuccess; i++)
+        result = region_poison(x, &x->plan->transfers[op->transfer_first + i].receive, stream);
     return result;
 }
 
-static void messages_deliver(struct cuda_executor *x, const struct op *op, cudaStream_t stream)
+// The last operation of the other stream that an operation waits for; -1: none.
+static int32_t last_awaited(const struct cuda_executor *x, const struct op *op)
 {
-    const struct transfer *transfers = x->plan->transfers + op->transfer_first;
-    int count = 0;
-    for (int32_t i = 0; i < op->transfer_count; i++)
-        count = copies_add(x, count, &transfers[i].receive, x->messages[i].receive, false);
-    if (count > 0)
-        regions_cuda_copy(x->backend, stream, x->copies, count);
+    int32_t last = -1;
+    for (int32_t i = 0; i < op->wait_count; i++) {
+        int32_t awaited = x->plan->waits[op->wait_first + i];
+        last = awaited > last ? awaited : last;
+    }
+    return last;
 }
 
-static enum status exchange_put(struct cuda_executor *x, const struct op *op, cudaStream_t stream,
+// Exchanges that follow each other at once have one interval. It begins when what they wait for and
+// the exchange before have ended.
+static void exchange_begin(struct cuda_executor *x, const struct op *op)
+{
+    struct intervals *exchanges = &x->times->exchanges;
+    int32_t awaited = last_awaited(x, op);
+    if (x->exchanging)
+        return;
+    exchanges->list[exchanges->count].after = x->exchanged;
+    exchanges->list[exchanges->count].from = awaited >= 0 ? x->ended[awaited] : x->exchanged;
+    x->exchanging = true;
+}
+
+// Whether the next exchange follows this one at once in the same phase.
+static bool exchange_goes_on(const struct cuda_executor *x, int32_t index)
+{
+    const struct plan *plan = x->plan;
+    int32_t next = index + 1;
+    while (next < plan->op_count && plan->ops[next].kind != OP_EXCHANGE)
+        next++;
+    return next < plan->op_count && plan->ops[next].wait_count == 0 &&
+           plan->ops[next].phase == plan->ops[index].phase;
+}
+
+// In a graph, where each event costs the host as much as all kernels, only the end of an interval
+// is recorded.
+static cudaError_t exchange_end(struct cuda_executor *x, int32_t index, cudaStream_t stream)
+{
+    struct intervals *exchanges = &x->times->exchanges;
+    bool goes_on = exchange_goes_on(x, index), captured = x->times->events.captured;
+    cudaError_t result = cudaSuccess;
+    if (goes_on && (captured || !x->awaited[index]))
+        return result;
+    result = timeline_record(x->times, STREAM_COMM, stream, &x->exchanged);
+    x->ended[index] = x->exchanged;
+    if (goes_on)
+        return result;
+    exchanges->list[exchanges->count++].to = x->exchanged;
+    x->exchanging = false;
+    return result;
+}
+
+static enum status exchange_put(struct cuda_executor *x, int32_t index, cudaStream_t stream,
                                 struct error *error)
 {
-    struct event_pairs *exchanges = &x->times->exchanges;
-    struct event_pair *taken = &exchanges->list[exchanges->count];
-    cudaError_t result = time_record(x, stream, &taken->from);
+    const struct op *op = &x->plan->ops[index];
+    exchange_begin(x, op);
+    cudaError_t result = receives_poison(x, op, stream);
     if (result == cudaSuccess)
-        result = messages_make(x, op, stream);
+        parcels_pack(&x->parcels, x->e, op, x->backend, stream);
     if (result == cudaSuccess)
         result = delay(x, stream);
     if (result != cudaSuccess)
         return cuda_failed(x, result, op, error);
-    enum status status =
-        x->transport->ops->start(x->transport, x->e->job, x->messages, op->transfer_count, error);
+    if (x->transport->ops->mark)
+        x->transport->ops->mark(x->transport, marks_place(&x->marks, STREAM_COMM),
+                                (uint32_t)index + 1);
+    enum status status = x->transport->ops->start(x->transport, x->e->job, x->parcels.messages,
+                                                  op->transfer_count, error);
     if (status != STATUS_OK)
         return status;
     FAULT(EXCHANGE);
-    messages_deliver(x, op, stream);
-    result = time_record(x, stream, &taken->to);
-    exchanges->count++;
+    parcels_unpack(&x->parcels, x->e, op, x->backend, stream);
+    result = exchange_end(x, index, stream);
     return result == cudaSuccess ? STATUS_OK : cuda_failed(x, result, op, error);
 }
 
@@ -229,21 +221,42 @@ static enum status compute_put(struct cuda_executor *x, const struct op *op, cud
     return STATUS_OK;
 }
 
+// Puts the current point of the compute stream.
+static cudaError_t computed_put(struct cuda_executor *x, int *point)
+{
+    cudaError_t result = cudaSuccess;
+    if (x->computed == POINT_NONE)
+        result =
+            timeline_record(x->times, STREAM_COMPUTE, x->streams[STREAM_COMPUTE], &x->computed);
+    *point = x->computed;
+    return result;
+}
+
+// What the compute stream waits for ends at a point that is known, except in a graph.
+static cudaError_t exposed_end(struct cuda_executor *x, const struct op *op, struct interval *lost)
+{
+    x->times->exposed.count++;
+    x->computed = POINT_NONE;
+    if (x->times->events.captured)
+        return computed_put(x, &lost->to);
+    lost->to = x->ended[last_awaited(x, op)];
+    return cudaSuccess;
+}
+
 // Makes a stream wait for the operations that an operation waits for. Such waits of the compute
 // stream are exposed time.
 static cudaError_t waits_put(struct cuda_executor *x, const struct op *op, cudaStream_t stream)
 {
     bool timed = op->stream == STREAM_COMPUTE && op->wait_count > 0;
-    struct event_pairs *exposed = &x->times->exposed;
-    struct event_pair *lost = &exposed->list[exposed->count];
-    cudaError_t result = timed ? time_record(x, stream, &lost->from) : cudaSuccess;
+    struct interval *lost = &x->times->exposed.list[x->times->exposed.count];
+    cudaError_t result = timed ? computed_put(x, &lost->from) : cudaSuccess;
+    lost->after = lost->from;
     for (int32_t i = 0; i < op->wait_count && result == cudaSuccess; i++) {
         int event = x->event_of[x->plan->waits[op->wait_first + i]];
         result = cudaStreamWaitEvent(stream, x->events.list[event], 0);
     }
     if (timed && result == cudaSuccess)
-        result = time_record(x, stream, &lost->to);
-    exposed->count += timed;
+        result = exposed_end(x, op, lost);
     return result;
 }
 
@@ -251,11 +264,25 @@ static cudaError_t waits_put(struct cuda_executor *x, const struct op *op, cudaS
 static cudaError_t op_time_record(struct cuda_executor *x, int32_t index, cudaStream_t stream,
                                   bool end)
 {
-    struct event_pairs *ops = &x->times->ops;
-    if (!x->plan->c.operation_times || index >= OP_TIMES_MAX)
+    struct intervals *ops = &x->times->ops;
+    if (!x->plan->c.operation_times || index >= OP_TIMES_MAX || x->e->untimed)
         return cudaSuccess;
     ops->count = index + 1;
-    return time_record(x, stream, end ? &ops->list[index].to : &ops->list[index].from);
+    struct interval *taken = &ops->list[index];
+    cudaError_t result = events_record(&x->times->events, stream, end ? &taken->to : &taken->from);
+    taken->after = taken->from;
+    return result;
+}
+
+// Words of streams are the cheapest marks, except in a graph. There a kernel is, but not on the
+// stream of exchanges.
+static void mark_put(struct cuda_executor *x, int32_t index)
+{
+    const struct op *op = &x->plan->ops[index];
+    bool by_transport = op->kind == OP_EXCHANGE && x->transport->ops->mark;
+    if (position_is_marked(op) && !by_transport)
+        marks_put(&x->marks, op->stream, x->streams[op->stream], (uint32_t)index + 1,
+                  x->times->events.captured && op->stream == STREAM_COMPUTE);
 }
 
 static enum status op_put(struct cuda_executor *x, int32_t index, struct error *error)
@@ -269,64 +296,40 @@ static enum status op_put(struct cuda_executor *x, int32_t index, struct error *
     result = op_time_record(x, index, stream, false);
     if (result != cudaSuccess)
         return cuda_failed(x, result, op, error);
-    enum status status = op->kind == OP_EXCHANGE ? exchange_put(x, op, stream, error)
+    enum status status = op->kind == OP_EXCHANGE ? exchange_put(x, index, stream, error)
                                                  : compute_put(x, op, stream, error);
     if (status != STATUS_OK)
         return status;
+    if (op->stream == STREAM_COMPUTE)
+        x->computed = POINT_NONE;
     result = op_time_record(x, index, stream, true);
     if (result != cudaSuccess)
         return cuda_failed(x, result, op, error);
-    if (position_is_marked(op))
-        marks_put(&x->marks, op->stream, stream, (uint32_t)index + 1);
-    if (x->awaited[index])
+    mark_put(x, index);
+    if (x->awaited[index] && op->stream == STREAM_COMPUTE)
+        result = computed_put(x, &x->ended[index]);
+    if (result == cudaSuccess && x->awaited[index])
         result = events_record(&x->events, stream, &x->event_of[index]);
     return result == cudaSuccess ? STATUS_OK : cuda_failed(x, result, op, error);
 }
 
 // ---- a whole plan ----
 
-// Maximum number of copies between pieces and staging memory on one side of an exchange.
-static int copies_needed(const struct plan *plan)
-{
-    int64_t most = 1;
-    for (int32_t i = 0; i < plan->op_count; i++) {
-        const struct op *op = &plan->ops[i];
-        int64_t sends = 0, receives = 0;
-        for (int32_t k = 0; k < op->transfer_count; k++) {
-            const struct transfer *t = &plan->transfers[op->transfer_first + k];
-            sends += region_blocks(&t->send);
-            receives += region_blocks(&t->receive);
-        }
-        most = sends > most ? sends : most;
-        most = receives > most ? receives : most;
-    }
-    return (int)most;
-}
-
 static enum status tables_grow(struct cuda_executor *x, struct error *error)
 {
-    int copy_count = copies_needed(x->plan);
-    int op_count = x->plan->op_count + 1, transfer_count = x->plan->transfer_count + 1;
+    int op_count = x->plan->op_count + 1;
     if (op_count > x->op_max) {
         free(x->event_of);
         free(x->awaited);
+        free(x->ended);
         x->event_of = calloc((size_t)op_count, sizeof(*x->event_of));
         x->awaited = calloc((size_t)op_count, sizeof(*x->awaited));
-        x->op_max = op_count;
+        x->ended = calloc((size_t)op_count, sizeof(*x->ended));
+        x->op_max = x->event_of && x->awaited && x->ended ? op_count : 0;
     }
-    if (transfer_count > x->transfer_max) {
-        free(x->messages);
-        x->messages = calloc((size_t)transfer_count, sizeof(*x->messages));
-        x->transfer_max = transfer_count;
-    }
-    if (copy_count > x->copy_max) {
-        free(x->copies);
-        x->copies = calloc((size_t)copy_count, sizeof(*x->copies));
-        x->copy_max = copy_count;
-    }
-    if (timeline_reset(x->times, op_count) && x->event_of && x->awaited && x->messages && x->copies)
+    if (x->op_max > 0 && timeline_reset(x->times, op_count) &&
+        parcels_reserve(&x->parcels, x->plan))
         return STATUS_OK;
-    x->op_max = x->transfer_max = x->copy_max = 0;
     return error_set(error, STATUS_RESOURCE_EXHAUSTED, "no memory for %d operations", op_count);
 }
 
@@ -335,6 +338,7 @@ static void execution_take(struct cuda_executor *x, const struct cuda_execution 
     x->e = e;
     x->plan = e->plan;
     x->times = e->plan->c.graph ? &x->graph.timeline : &x->eager;
+    x->times->off = e->untimed;
     x->position = (struct position){e->plan, &x->marks, x->words, e->job};
     marks_reset(&x->marks);
 }
@@ -387,8 +391,10 @@ static enum status ops_put(struct cuda_executor *x, struct error *error)
     for (int32_t i = 0; i < plan->op_count && status == STATUS_OK; i++) {
         enum plan_stream stream = plan->ops[i].stream;
         status = op_put(x, i, error);
-        if (status == STATUS_OK && i == last[stream])
-            result = time_record(x, x->streams[stream], &x->times->forward_end[stream]);
+        if (status == STATUS_OK && i == last[STREAM_COMM])
+            x->times->forward_end[stream] = x->ended[i];
+        else if (status == STATUS_OK && i == last[STREAM_COMPUTE])
+            result = computed_put(x, &x->times->forward_end[stream]);
         if (result != cudaSuccess)
             status = cuda_failed(x, result, &plan->ops[i], error);
     }
@@ -401,7 +407,10 @@ static enum status plan_put(struct cuda_executor *x, struct error *error)
     struct timeline *times = x->times;
     cudaStream_t compute = x->streams[STREAM_COMPUTE];
     times->begin_ns = clock_now_ns();
-    cudaError_t result = time_record(x, compute, &times->begin);
+    cudaError_t result = timeline_begin(times, compute);
+    x->exchanged = times->begin;
+    x->exchanging = false;
+    x->computed = POINT_NONE;
     if (result == cudaSuccess)
         result = streams_join(x, STREAM_COMPUTE, STREAM_COMM);
     if (result != cudaSuccess)
@@ -411,12 +420,13 @@ static enum status plan_put(struct cuda_executor *x, struct error *error)
     enum status status = ops_put(x, error);
     if (status != STATUS_OK)
         return status;
-    struct event_pair *tail = &times->exposed.list[times->exposed.count++];
-    result = time_record(x, compute, &tail->from);
+    struct interval *tail = &times->exposed.list[times->exposed.count++];
+    result = computed_put(x, &tail->from);
+    tail->after = tail->from;
     if (result == cudaSuccess)
         result = streams_join(x, STREAM_COMM, STREAM_COMPUTE);
     if (result == cudaSuccess)
-        result = time_record(x, compute, &tail->to);
+        result = timeline_record(times, STREAM_COMPUTE, compute, &tail->to);
     times->end = tail->to;
     return result == cudaSuccess ? STATUS_OK : cuda_failed(x, result, NULL, error);
 }
@@ -573,7 +583,7 @@ void cuda_executor_destroy(struct cuda_executor *x)
         (void)cudaEventDestroy(x->last);
     free(x->event_of);
     free(x->awaited);
-    free(x->messages);
-    free(x->copies);
+    free(x->ended);
+    parcels_fini(&x->parcels);
     free(x);
 }

@@ -7,8 +7,7 @@
 #include "common/report.h"
 #include "kernels/backend.h"
 #include "kernels/cuda/backend.h"
-#include "plan/plan.h"
-#include "rank/attends.h"
+#include "rank/cuda/execution.h"
 #include "transport/transport.h"
 
 // Created once per rank; runs one plan at a time.
@@ -20,18 +19,6 @@ enum status cuda_executor_create(struct attention_backend *backend, struct trans
                                  cudaStream_t comm, struct progress *words,
                                  struct cuda_executor **executor, struct error *error) MUST_CHECK;
 void cuda_executor_destroy(struct cuda_executor *x);
-
-struct cuda_execution {
-    const struct plan *plan;
-    void *const *buffers; // device memory of the plan's buffers, by index, ready on the
-                          // backend's stream
-    char *staging;        // device memory of window_staging_bytes()
-    uint64_t job;
-    const struct attends *attends; // prepared operations of the plan; NULL: it has no attention
-    void *scratch;    // device memory of attends->scratch_bytes, or of linear_wide_bytes()
-    bool untimed;     // no times are wanted, which saves a third of the calls; without a graph
-    uint64_t windows; // transport_peer_windows(); 0: exchanges go by another transport
-};
 
 // Enqueues a plan on the streams; work that is later enqueued on the backend's stream runs after
 // all of it. With an explore_seed in the plan's case operations are delayed at random, and receive

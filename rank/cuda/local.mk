@@ -2,6 +2,8 @@
 # What a rank on a GPU has instead of its CPU counterpart: one file per line. The transports
 # between devices are here too, because nothing else links them.
 cuda_rank_sources =
+cuda_rank_sources += rank/cuda/choice.c
+cuda_rank_sources += rank/cuda/choice.h
 cuda_rank_sources += rank/cuda/device.c
 cuda_rank_sources += rank/cuda/device.h
 cuda_rank_sources += rank/cuda/engine.c
@@ -9,6 +11,8 @@ cuda_rank_sources += rank/cuda/engine.h
 cuda_rank_sources += rank/cuda/engine_state.h
 cuda_rank_sources += rank/cuda/events.c
 cuda_rank_sources += rank/cuda/events.h
+cuda_rank_sources += rank/cuda/exchanges.c
+cuda_rank_sources += rank/cuda/execution.h
 cuda_rank_sources += rank/cuda/executor.c
 cuda_rank_sources += rank/cuda/executor.h
 cuda_rank_sources += rank/cuda/given.c
@@ -17,6 +21,8 @@ cuda_rank_sources += rank/cuda/graph.c
 cuda_rank_sources += rank/cuda/graph.h
 cuda_rank_sources += rank/cuda/marks.c
 cuda_rank_sources += rank/cuda/marks.h
+cuda_rank_sources += rank/cuda/parcels.c
+cuda_rank_sources += rank/cuda/parcels.h
 cuda_rank_sources += rank/cuda/plans.c
 cuda_rank_sources += rank/cuda/position.c
 cuda_rank_sources += rank/cuda/position.h
@@ -24,6 +30,8 @@ cuda_rank_sources += rank/cuda/probe.c
 cuda_rank_sources += rank/cuda/probe.h
 cuda_rank_sources += rank/cuda/results_read.c
 cuda_rank_sources += rank/cuda/results_read.h
+cuda_rank_sources += rank/cuda/stamps.c
+cuda_rank_sources += rank/cuda/stamps.h
 cuda_rank_sources += rank/cuda/swap_nccl.c
 cuda_rank_sources += rank/cuda/swap_nccl.h
 cuda_rank_sources += rank/cuda/swap_staged.c
@@ -39,6 +47,8 @@ cuda_rank_sources += transport/nccl.c
 cuda_rank_sources += transport/nccl.h
 cuda_rank_sources += transport/peer.c
 cuda_rank_sources += transport/peer.h
+cuda_rank_sources += transport/peer_exchange.c
+cuda_rank_sources += transport/peer_exchange.h
 cuda_rank_sources += transport/stream_words.h
 
 # In link order. The daemon and the client link none of it.

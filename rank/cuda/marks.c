@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "kernels/cuda/stamp_cuda.h"
+
 // Marks of different streams are in different cache lines.
 #define MARK_STRIDE 32
 #define MARKS_BYTES (PLAN_STREAMS * MARK_STRIDE * sizeof(uint32_t))
@@ -40,16 +42,25 @@ void marks_reset(struct marks *m)
         memset(m->host, 0, MARKS_BYTES);
 }
 
-void marks_put(const struct marks *m, enum plan_stream which, cudaStream_t stream, uint32_t value)
+uint64_t marks_place(const struct marks *m, enum plan_stream which)
 {
-    CUdeviceptr place = m->device + (CUdeviceptr)which * MARK_STRIDE * sizeof(uint32_t);
+    return m->host ? m->device + (uint64_t)which * MARK_STRIDE * sizeof(uint32_t) : 0;
+}
+
+void marks_put(const struct marks *m, enum plan_stream which, cudaStream_t stream, uint32_t value,
+               bool by_kernel)
+{
+    uint64_t place = marks_place(m, which);
+    struct stream_words mark = stream_words_none();
     // Without it only the answer to a hang is less precise.
-    if (m->host) {
-        struct stream_words mark;
-        mark.count = 0;
-        stream_words_write(&mark, place, value);
-        (void)stream_words_put(m->run, &mark, stream);
+    if (!place)
+        return;
+    if (by_kernel) {
+        (void)stamp_cuda(stream, NULL, (uint32_t *)(uintptr_t)place, value);
+        return;
     }
+    stream_words_write(&mark, (CUdeviceptr)place, value);
+    (void)stream_words_put(m->run, &mark, stream);
 }
 
 uint32_t marks_get(const struct marks *m, enum plan_stream which)

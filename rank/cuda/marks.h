@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Progress marks of streams: numbers in host memory that the device writes between two operations,
-// without a kernel, so that the host can read the progress without waiting.
+// so that the host can read the progress without waiting.
 #ifndef CPATTN_RANK_CUDA_MARKS_H
 #define CPATTN_RANK_CUDA_MARKS_H
 
@@ -26,8 +26,12 @@ void marks_fini(struct marks *m);
 // Before the streams start: all marks are 0.
 void marks_reset(struct marks *m);
 
-// The mark becomes `value` when the stream gets there.
-void marks_put(const struct marks *m, enum plan_stream which, cudaStream_t stream, uint32_t value);
+// The mark becomes `value` when the stream gets there. `by_kernel`: a kernel writes it.
+void marks_put(const struct marks *m, enum plan_stream which, cudaStream_t stream, uint32_t value,
+               bool by_kernel);
+
+// The device's address of a mark; 0: marks are not written.
+uint64_t marks_place(const struct marks *m, enum plan_stream which);
 
 uint32_t marks_get(const struct marks *m, enum plan_stream which);
 

@@ -4,30 +4,64 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Alignment of every piece, as in the arena, for fast kernels and copies.
-#define ALIGNMENT 256
+// Alignment of buffers, as in the arena, for fast kernels and copies.
+#define ALIGNMENT        256
+// Alignment of packed regions, which kernels read and write. Regions without gaps between them
+// travel in one copy.
+#define PACKED_ALIGNMENT 16
 
-int64_t window_region_packed(const struct region *r)
+// ---- staging memory -----------------------------------------------------------------------------
+
+static int64_t aligned(int64_t bytes, int64_t alignment)
 {
-    return r->rows > 1 ? (region_total(r) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT : 0;
+    return (bytes + alignment - 1) / alignment * alignment;
 }
 
-int64_t window_packed_bytes(const struct plan *plan, const struct op *op)
+static int64_t packed_bytes(const struct plan *plan, const struct transfer *t, bool sends)
 {
-    int64_t bytes = 0;
+    const struct region *r = sends ? &t->send : &t->receive;
+    const struct region *other = sends ? &t->receive : &t->send;
+    if (r->rows <= 1 || (t->peer == plan->rank && other->rows <= 1))
+        return 0;
+    return aligned(region_total(r), PACKED_ALIGNMENT);
+}
+
+void staging_start(struct staging *s, const struct plan *plan, const struct op *op)
+{
+    int64_t sizes[2][WORLD_SIZE_MAX] = {0};
     for (int32_t i = 0; i < op->transfer_count; i++) {
         const struct transfer *t = &plan->transfers[op->transfer_first + i];
-        bytes += window_region_packed(&t->send) + window_region_packed(&t->receive);
+        sizes[0][t->peer] += packed_bytes(plan, t, false);
+        if (t->peer != plan->rank)
+            sizes[1][t->peer] += packed_bytes(plan, t, true);
     }
-    return bytes;
+    s->bytes = 0;
+    for (int sends = 0; sends < 2; sends++)
+        for (int peer = 0; peer < WORLD_SIZE_MAX; peer++) {
+            s->next[sends][peer] = s->bytes;
+            s->bytes += aligned(sizes[sends][peer], ALIGNMENT);
+        }
+}
+
+int64_t staging_take(struct staging *s, const struct plan *plan, const struct transfer *t,
+                     bool sends)
+{
+    int64_t bytes = packed_bytes(plan, t, sends);
+    bool own = t->peer == plan->rank;
+    int64_t *next = &s->next[sends && !own][t->peer], place = *next;
+    if (bytes == 0)
+        return -1;
+    *next += own && sends ? 0 : bytes;
+    return place;
 }
 
 int64_t window_staging_bytes(const struct plan *plan)
 {
     int64_t most = 0;
     for (int32_t i = 0; i < plan->op_count; i++) {
-        int64_t bytes = window_packed_bytes(plan, &plan->ops[i]);
-        most = bytes > most ? bytes : most;
+        struct staging s;
+        staging_start(&s, plan, &plan->ops[i]);
+        most = s.bytes > most ? s.bytes : most;
     }
     return most;
 }
@@ -98,14 +132,15 @@ static void landings_count(struct window *w, const struct plan *plan)
 static void op_landings(const struct window *w, const struct plan *plan, const struct op *op,
                         int64_t *next[WORLD_SIZE_MAX])
 {
-    int64_t staged = w->staging;
+    struct staging s;
+    staging_start(&s, plan, op);
     for (int32_t i = 0; i < op->transfer_count; i++) {
         const struct transfer *t = &plan->transfers[op->transfer_first + i];
-        staged += window_region_packed(&t->send);
-        int64_t packed = window_region_packed(&t->receive);
+        (void)staging_take(&s, plan, t, true);
+        int64_t packed = staging_take(&s, plan, t, false);
         if (t->peer != plan->rank && region_total(&t->receive) > 0)
-            *next[t->peer]++ = packed ? staged : w->offsets[t->receive.buffer] + t->receive.offset;
-        staged += packed;
+            *next[t->peer]++ = packed >= 0 ? w->staging + packed
+                                           : w->offsets[t->receive.buffer] + t->receive.offset;
     }
 }
 

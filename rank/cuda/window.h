@@ -25,13 +25,23 @@ struct window {
 enum status window_set(struct window *w, const struct plan *plan, struct error *error) MUST_CHECK;
 void window_fini(struct window *w);
 
-// Bytes of the packed regions of an exchange, send before receive, transfer by transfer.
-int64_t window_packed_bytes(const struct plan *plan, const struct op *op);
-
-// The same for the largest exchange.
+// Bytes of staging memory for the largest exchange.
 int64_t window_staging_bytes(const struct plan *plan);
 
-// Bytes of a packed region; 0 for a region in one piece, which is not packed.
-int64_t window_region_packed(const struct region *r);
+// Where the regions in several pieces of an exchange are packed in the staging memory. What goes to
+// one peer lies together, in the order of the transfers, and so does what comes from one peer. A
+// copy within the rank has one place for both sides.
+struct staging {
+    int64_t next[2][WORLD_SIZE_MAX]; // offset of the next region: received, sent
+    int64_t bytes;                   // of all
+};
+
+void staging_start(struct staging *s, const struct plan *plan, const struct op *op);
+
+// The offset of one side of the next transfer; -1: it is not packed there, because it is in one
+// piece, or because the other side of a copy within the rank is. Both sides of each transfer in
+// their order, the sent side first.
+int64_t staging_take(struct staging *s, const struct plan *plan, const struct transfer *t,
+                     bool sends);
 
 #endif

@@ -167,6 +167,7 @@ static const struct place {
     AT(cpattn_pool, spare, 56),
     AT(cpattn_pool, implementation, 64),
     AT(cpattn_pool, hosts, 72),
+    AT(cpattn_pool, exchange, 80),
     AT(cpattn_event, number, 0),
     AT(cpattn_event, lost, 8),
     AT(cpattn_event, time_ns, 16),

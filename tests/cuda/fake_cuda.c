@@ -224,6 +224,11 @@ bool fake_step(uint64_t *random)
     return false;
 }
 
+uint64_t fake_now(void)
+{
+    return now;
+}
+
 bool fake_is_idle(void)
 {
     for (int i = 0; i < stream_count; i++)
@@ -305,6 +310,11 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned int flags)
     struct fake_event *made = calloc(1, sizeof(*made));
     *event = (cudaEvent_t)(void *)made;
     return *event ? cudaSuccess : cudaErrorMemoryAllocation;
+}
+
+cudaError_t cudaEventCreate(cudaEvent_t *event)
+{
+    return cudaEventCreateWithFlags(event, cudaEventDefault);
 }
 
 cudaError_t cudaEventDestroy(cudaEvent_t event)
@@ -551,6 +561,12 @@ cudaError_t cudaStreamCreateWithPriority(cudaStream_t *pStream, unsigned int fla
     (void)flags;
     (void)priority;
     *pStream = fake_stream();
+    return cudaSuccess;
+}
+
+cudaError_t cudaStreamSynchronize(cudaStream_t stream)
+{
+    (void)stream;
     return cudaSuccess;
 }
 

@@ -22,6 +22,9 @@ bool fake_step(uint64_t *random);
 // Whether all queues are empty.
 bool fake_is_idle(void);
 
+// The time: the number of items that were tried.
+uint64_t fake_now(void);
+
 // Stops this stream.
 void fake_hold(cudaStream_t stream);
 

@@ -6,6 +6,7 @@
 #include "common/limits.h"
 #include "kernels/backend.h"
 #include "kernels/cuda/regions_cuda.h"
+#include "kernels/cuda/stamp_cuda.h"
 #include "tests/cuda/fake_cuda.h"
 
 struct fake_backend {
@@ -256,4 +257,25 @@ void regions_cuda_copy(struct attention_backend *backend, cudaStream_t stream,
     (void)backend;
     for (int i = 0; i < count; i++)
         fake_push(stream, copy_run, &copies[i], sizeof(copies[i]));
+}
+
+struct stamp_call {
+    uint64_t *time;
+    uint32_t *mark, value;
+};
+
+static void stamp_run(void *arguments)
+{
+    struct stamp_call *c = arguments;
+    if (c->time)
+        *c->time = fake_now();
+    if (c->mark)
+        *c->mark = c->value;
+}
+
+cudaError_t stamp_cuda(cudaStream_t stream, uint64_t *time, uint32_t *mark, uint32_t value)
+{
+    struct stamp_call call = {time, mark, value};
+    fake_push(stream, stamp_run, &call, sizeof(call));
+    return cudaSuccess;
 }

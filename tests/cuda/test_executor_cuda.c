@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "judge/digest.h"
+#include "rank/cuda/choice.h"
 #include "rank/cuda/device.h"
 #include "rank/cuda/executor.h"
 #include "rank/cuda/window.h"
@@ -250,6 +251,27 @@ static void op_times_check(const struct plan *plan, const struct op_times *times
     }
 }
 
+static bool exchanges(const struct plan *plan)
+{
+    for (int32_t i = 0; i < plan->op_count; i++)
+        if (plan->ops[i].kind == OP_EXCHANGE)
+            return true;
+    return false;
+}
+
+// Exchange and exposed times lie within the plan's. A graph has times of two clocks, between whose
+// starts any other work may run here.
+static void timings_check(const struct plan *plan, const struct timings *t)
+{
+    uint64_t total_ns = t->forward_ns + t->backward_ns;
+    ck_assert_uint_le(t->exposed_ns, total_ns);
+    ck_assert_int_eq(exchanges(plan), t->exchange_ns > 0);
+    if (plan->c.graph)
+        return;
+    ck_assert(!plan->c.training || t->backward_ns > 0);
+    ck_assert_uint_le(t->exchange_ns, total_ns);
+}
+
 START_TEST(any_order_gives_the_bits_of_the_cpu)
 {
     struct cp_case c;
@@ -272,7 +294,7 @@ START_TEST(any_order_gives_the_bits_of_the_cpu)
                 STATUS_OK);
             op_times_check(ranks[rank].plan, &op_times);
             ck_assert_uint_eq(rank_digest(&ranks[rank]), reports[rank].digest);
-            ck_assert(!c.training || timings.backward_ns > 0);
+            timings_check(ranks[rank].plan, &timings);
         }
         world_end(&c);
     }
@@ -322,7 +344,7 @@ static void world_repeat(const struct cp_case *c, const struct rank_report *repo
             continue;
         ck_assert_int_eq(cuda_executor_timings(ranks[rank].executor, &timings, &op_times, &error),
                          STATUS_OK);
-        ck_assert(!c->training || timings.backward_ns > 0);
+        timings_check(ranks[rank].plan, &timings);
     }
 }
 
@@ -407,6 +429,26 @@ START_TEST(the_rank_that_hangs_is_found)
             ck_assert_int_eq(cuda_executor_wait(ranks[rank].executor, &error), STATUS_INTERNAL);
     ck_assert_int_eq(progress_culprit(words, c.world_size), culprit);
     world_end(&c);
+}
+END_TEST
+
+static void choice_check(struct choice c, bool nccl, const char *text)
+{
+    char told[EXCHANGE_TEXT_MAX];
+    ck_assert_int_eq(choice_is_nccl(&c), nccl);
+    choice_describe(&c, told, sizeof(told));
+    ck_assert_str_eq(told, text);
+}
+
+START_TEST(nccl_is_chosen_where_it_is_twice_as_fast)
+{
+    choice_check((struct choice){0, 0}, false, "copy engines");
+    choice_check((struct choice){21000, 46000}, false,
+                 "copy engines (2 MiB in 21 us, NCCL in 46 us)");
+    choice_check((struct choice){50000, 25000}, false,
+                 "copy engines (2 MiB in 50 us, NCCL in 25 us)");
+    choice_check((struct choice){50000, 24999}, true,
+                 "NCCL (2 MiB in 24 us, copy engines in 50 us)");
 }
 END_TEST
 
@@ -499,6 +541,9 @@ static Suite *suite(void)
     tcase_add_loop_test(progress, a_broken_device_is_reported_with_the_operation, 0, CASES);
     tcase_add_loop_test(progress, the_rank_that_hangs_is_found, 0, 2);
     suite_add_tcase(s, progress);
+    TCase *choices = tcase_create("choices");
+    tcase_add_test(choices, nccl_is_chosen_where_it_is_twice_as_fast);
+    suite_add_tcase(s, choices);
     TCase *devices = tcase_create("devices");
     tcase_add_test(devices, devices_are_named_among_those_that_are_visible);
     tcase_add_test(devices, a_single_rank_sees_only_its_device);

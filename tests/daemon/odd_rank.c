@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Replaces cpattn-rank in tests of the daemon: computes nothing, and misbehaves on request. The
-// label of a case tells what the last rank of the pool does; pools of 5 to 7 ranks do not start.
+// label of a case tells what the last rank of the pool does; pools of 5 to 8 ranks do not start.
 // Processes of the same user may trace it.
 #include <errno.h>
 #include <fcntl.h>
@@ -486,7 +486,9 @@ static void start(void)
     say(CHANNEL_HELLO, self.generation, 0, &hello, sizeof(hello));
     if (self.world_size == 7)
         sleep_for_good();
-    say(CHANNEL_READY, self.generation, 0, NULL, 0);
+    char exchange[] = "by hand\t(4 MiB in 2 us)";
+    say(CHANNEL_READY, self.generation, 0, self.world_size == 8 ? self.payload : exchange,
+        self.world_size == 8 ? EXCHANGE_TEXT_MAX : sizeof(exchange) - 1);
 }
 
 int main(int argc, char **argv)

@@ -441,6 +441,23 @@ START_TEST(test_rank_cannot_start)
 }
 END_TEST
 
+START_TEST(test_rank_says_too_much)
+{
+    expect_down(8, "a READY frame carries 96 bytes of payload instead of less than 96");
+}
+END_TEST
+
+START_TEST(test_status_tells_how_ranks_exchange)
+{
+    struct wire_request request = daemon_request(METHOD_STATUS);
+    run_and_pass(&d, WORLD);
+    struct wire_reply reply = daemon_call(&d, &request);
+    ck_assert_int_gt(reply.pools.pool_count, 0);
+    ck_assert_str_eq(reply.pools.pools[0].exchange, "by hand?(4 MiB in 2 us)");
+    wire_reply_fini(&reply);
+}
+END_TEST
+
 // Starts the daemon with ranks that cannot start while the file `away` exists.
 static void restart_without_a_library(const char *away)
 {
@@ -541,6 +558,8 @@ int main(void)
     tcase_add_test(tcase, test_kills_from_outside_are_no_poison);
     tcase_add_test(tcase, test_poison);
     tcase_add_test(tcase, test_rank_cannot_start);
+    tcase_add_test(tcase, test_rank_says_too_much);
+    tcase_add_test(tcase, test_status_tells_how_ranks_exchange);
     tcase_add_test(tcase, test_temporary_failure_of_starts);
     tcase_add_test(tcase, test_rank_of_another_build);
     tcase_add_test(tcase, test_rank_never_ready);

@@ -339,6 +339,7 @@ static void sample_pool(struct sample *s, struct wire_pool *pool)
     pool->hosts = sample_bits(s);
     pool->spare = sample_bits(s) & 1;
     sample_text(s, pool->last_failure, sizeof pool->last_failure, false);
+    sample_text(s, pool->exchange, sizeof pool->exchange, false);
 }
 
 static void sample_open(struct sample *s, struct wire_open_request *open)

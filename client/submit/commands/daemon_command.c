@@ -176,7 +176,8 @@ static void print_pools(const struct cpattn_daemon_status *s)
     char devices[DEVICES_TEXT_MAX];
     putchar('\n');
     struct table *table = table_create(stdout, "IMPLEMENTATION >WORLD_SIZE >INSTANCE DEVICES STATE "
-                                               "SPARE >STARTED >JOBS >DEATHS LAST_FAILURE");
+                                               "SPARE >STARTED >JOBS >DEATHS EXCHANGE "
+                                               "LAST_FAILURE");
     for (int i = 0; (pool = cpattn_daemon_status_pool(s, i)); i++) {
         table_row(table);
         table_cell(table, PAINT_PLAIN, "%s",
@@ -190,6 +191,7 @@ static void print_pools(const struct cpattn_daemon_status *s)
         table_cell(table, PAINT_PLAIN, "%u", pool->generation);
         table_cell(table, PAINT_PLAIN, "%" PRIu64, pool->jobs);
         table_cell(table, PAINT_PLAIN, "%" PRIu64, pool->deaths);
+        table_cell(table, PAINT_PLAIN, "%s", pool->exchange[0] ? pool->exchange : "-");
         table_cell(table, PAINT_PLAIN, "%s", pool->last_failure[0] ? pool->last_failure : "-");
     }
     table_print(table, "");

@@ -120,6 +120,7 @@ static json_t *pool_object(struct json_writer *w, const struct cpattn_pool *p)
     json_put_int(w, object, "jobs", (int64_t)p->jobs);
     json_put_int(w, object, "deaths", (int64_t)p->deaths);
     json_put_text(w, object, "last_failure", p->last_failure);
+    json_put_text(w, object, "exchange", p->exchange);
     json_put(w, object, "devices", devices_array(w, p->devices));
     json_put(w, object, "hosts", devices_array(w, p->hosts));
     return object;

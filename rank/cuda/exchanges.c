@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// Opens the transports of a rank.
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "rank/cuda/choice.h"
+#include "rank/cuda/engine_state.h"
+#include "transport/nccl.h"
+#include "transport/peer.h"
+
+// Channels of NCCL if copy engines carry the plans, and NCCL the exchanges of the verdict. Each
+// channel takes time to connect.
+#define NCCL_CHANNELS "4"
+
+static bool wants(const char *transport)
+{
+    const char *wanted = getenv("CPATTN_TRANSPORT");
+    return wanted && strcmp(wanted, transport) == 0;
+}
+
+// Plans can use copy engines if all devices are on one host and can map each other's memory.
+static enum status peer_open(struct cuda *cuda, struct transport *control, struct error *error)
+{
+    struct error reason;
+    if (control->world_size == 1 || control->far != 0 || wants("nccl"))
+        return STATUS_OK;
+    enum status status = transport_peer_create(control, cuda->comm, &cuda->peer, &reason);
+    if (status == STATUS_OK || status == STATUS_UNAVAILABLE)
+        return STATUS_OK;
+    *error = reason;
+    return status;
+}
+
+// Both are open: takes the faster one, on all ranks the same.
+static enum status peer_choose(struct cuda *cuda, struct transport *control, struct error *error)
+{
+    struct choice choice = {0};
+    enum status status = STATUS_OK;
+    if (!wants("peer"))
+        status = choice_time(control, cuda->peer, cuda->transport, cuda->comm, &choice, error);
+    if (status != STATUS_OK)
+        return status;
+    choice_describe(&choice, cuda->base.exchange, sizeof(cuda->base.exchange));
+    if (!choice_is_nccl(&choice))
+        return STATUS_OK;
+    status = transport_peer_trim(cuda->peer, 0, error);
+    cuda->peer->ops->destroy(cuda->peer);
+    cuda->peer = NULL;
+    return status;
+}
+
+enum status cuda_exchanges_open(struct cuda *cuda, const struct engine_setup *setup,
+                                struct error *error)
+{
+    enum status status = peer_open(cuda, setup->control, error);
+    if (cuda->peer)
+        (void)setenv("NCCL_MAX_P2P_NCHANNELS", NCCL_CHANNELS, 0);
+    if (status == STATUS_OK)
+        status = transport_nccl_create(setup->control, cuda->comm, &cuda->transport, error);
+    if (status == STATUS_OK && setup->control->world_size > 1)
+        snprintf(cuda->base.exchange, sizeof(cuda->base.exchange), "NCCL");
+    if (status == STATUS_OK && cuda->peer)
+        status = peer_choose(cuda, setup->control, error);
+    if (status == STATUS_OK)
+        status = cuda_executor_create(cuda->backend, cuda->peer ? cuda->peer : cuda->transport,
+                                      cuda->comm, setup->progress - setup->control->rank,
+                                      &cuda->executor, error);
+    return status;
+}

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "rank/cuda/parcels.h"
+
+#include <stdlib.h>
+
+#include "rank/cuda/window.h"
+#include "rank/operations.h"
+
+// ---- room ----
+
+// Maximum number of copies between pieces and staging memory on one side of an exchange.
+static int copies_needed(const struct plan *plan)
+{
+    int64_t most = 1;
+    for (int32_t i = 0; i < plan->op_count; i++) {
+        const struct op *op = &plan->ops[i];
+        int64_t sends = 0, receives = 0;
+        for (int32_t k = 0; k < op->transfer_count; k++) {
+            const struct transfer *t = &plan->transfers[op->transfer_first + k];
+            sends += region_blocks(&t->send);
+            receives += region_blocks(&t->receive);
+        }
+        most = sends > most ? sends : most;
+        most = receives > most ? receives : most;
+    }
+    return (int)most;
+}
+
+bool parcels_reserve(struct parcels *p, const struct plan *plan)
+{
+    int copy_count = copies_needed(plan), message_count = plan->transfer_count + 1;
+    if (message_count > p->message_max) {
+        free(p->messages);
+        p->messages = calloc((size_t)message_count, sizeof(*p->messages));
+        p->message_max = p->messages ? message_count : 0;
+    }
+    if (copy_count > p->copy_max) {
+        free(p->copies);
+        p->copies = calloc((size_t)copy_count, sizeof(*p->copies));
+        p->copy_max = p->copies ? copy_count : 0;
+    }
+    return p->messages && p->copies;
+}
+
+void parcels_fini(struct parcels *p)
+{
+    free(p->messages);
+    free(p->copies);
+    *p = (struct parcels){0};
+}
+
+// ---- an exchange ----
+
+// The address of one side of a transfer during its exchange: in place, or packed in the staging
+// memory, which exchanges use one after the other on one stream.
+static void *travelling(const struct cuda_execution *e, const struct transfer *t, bool sends,
+                        struct staging *staging)
+{
+    const struct region *r = sends ? &t->send : &t->receive;
+    const struct region *other = sends ? &t->receive : &t->send;
+    int64_t packed = staging_take(staging, e->plan, t, sends);
+    if (packed >= 0)
+        return e->staging + packed;
+    return region_memory(e->buffers, r->rows > 1 ? other : r);
+}
+
+// Appends the copies of a region in pieces, one for each block, to a list of `count`. Returns the
+// new count.
+static int copies_add(struct parcels *p, int count, const struct cuda_execution *e,
+                      const struct region *r, void *packed, bool sends)
+{
+    char *memory = region_memory(e->buffers, r), *place = packed;
+    if (r->rows <= 1 || r->bytes == 0)
+        return count;
+    for (int64_t i = 0; i < region_blocks(r); i++) {
+        p->copies[count++] =
+            (struct region_copy){.source = sends ? memory : place,
+                                 .destination = sends ? place : memory,
+                                 .rows = r->rows,
+                                 .bytes = r->bytes,
+                                 .source_stride = sends ? r->stride : r->bytes,
+                                 .destination_stride = sends ? r->bytes : r->stride};
+        memory += r->block_stride;
+        place += r->rows * r->bytes;
+    }
+    return count;
+}
+
+static struct message message_of(const struct cuda_execution *e, const struct transfer *t,
+                                 struct staging *staging)
+{
+    struct message m = {.peer = t->peer,
+                        .send_bytes = (size_t)region_total(&t->send),
+                        .receive_bytes = (size_t)region_total(&t->receive)};
+    m.send = travelling(e, t, true, staging);
+    m.receive = travelling(e, t, false, staging);
+    // A copy within the rank with one place for both sides is made by packing and unpacking.
+    if (t->peer == e->plan->rank && m.send == m.receive)
+        m.send_bytes = m.receive_bytes = 0;
+    return m;
+}
+
+void parcels_pack(struct parcels *p, const struct cuda_execution *e, const struct op *op,
+                  struct attention_backend *backend, cudaStream_t stream)
+{
+    const struct transfer *transfers = e->plan->transfers + op->transfer_first;
+    struct staging staging;
+    int count = 0;
+    staging_start(&staging, e->plan, op);
+    for (int32_t i = 0; i < op->transfer_count; i++) {
+        p->messages[i] = message_of(e, &transfers[i], &staging);
+        count = copies_add(p, count, e, &transfers[i].send, (void *)p->messages[i].send, true);
+    }
+    if (count > 0)
+        regions_cuda_copy(backend, stream, p->copies, count);
+}
+
+void parcels_unpack(struct parcels *p, const struct cuda_execution *e, const struct op *op,
+                    struct attention_backend *backend, cudaStream_t stream)
+{
+    const struct transfer *transfers = e->plan->transfers + op->transfer_first;
+    int count = 0;
+    for (int32_t i = 0; i < op->transfer_count; i++)
+        count = copies_add(p, count, e, &transfers[i].receive, p->messages[i].receive, false);
+    if (count > 0)
+        regions_cuda_copy(backend, stream, p->copies, count);
+}
