@@ -47,6 +47,7 @@ guest_libcpattn_guest_cuda_la_SOURCES = \
     kernels/cuda/sm90_tensor.c \
     kernels/cuda/worklist.c \
     kernels/cuda/worklist_backward.c \
+    kernels/cuda/worklist_tail.c \
     rank/cuda/choice.c \
     rank/cuda/device.c \
     rank/cuda/engine.c \
