@@ -20,21 +20,21 @@ run() {
 run --seqlen 1k,2k --comm p2p,a2a --repeat 3 --save "$scratch/all.jsonl"
 tap_is "a sweep: a row for each case, the last option fastest" \
     "$status $(sed 1d "$scratch/out" | awk '{printf "%s/%s ", $1, $2}')" "0 1k/p2p 1k/a2a 2k/p2p 2k/a2a "
-tap_is "and its columns" "$(head -n 1 "$scratch/out" | tr -s ' ')" \
+tap_is "a sweep: columns" "$(head -n 1 "$scratch/out" | tr -s ' ')" \
     "SEQLEN COMM FORWARD BACKWARD SPREAD FWD TFLOP/s BWD TFLOP/s BOTH SENT GB/s EXPOSED"
 # To the one other rank go keys and values of 2 sequences of 512 tokens, 8 heads of 128 elements of 2 bytes,
 # 4 MiB, forward and backward; their gradients are as much once more.
 run --seqlen 1k,2k --batch 2 --heads 8 --mask none --repeat 1
-tap_is "what a rank sends doubles with the length" "$(grep -o '[0-9.]* MiB' "$scratch/out" | tr '\n' ' ')" "12 MiB 24 MiB "
+tap_is "a sweep: bytes sent by a rank grow with the length" "$(grep -o '[0-9.]* MiB' "$scratch/out" | tr '\n' ' ')" "12 MiB 24 MiB "
 run --seqlen 1k,2k --comm p2p,a2a --repeat 3 --json
-tap_is "a sweep in JSON: an object each" "$("$peek" json case.seqlen_q <"$scratch/out" | tr '\n' ' ')" "1024 1024 2048 2048 "
-tap_is "and in the record" "$("$peek" json case.comm <"$scratch/all.jsonl" | tr '\n' ' ')" "p2p a2a p2p a2a "
+tap_is "a sweep in JSON: one object for each case" "$("$peek" json case.seqlen_q <"$scratch/out" | tr '\n' ' ')" "1024 1024 2048 2048 "
+tap_is "a sweep: --save has one line for each case" "$("$peek" json case.comm <"$scratch/all.jsonl" | tr '\n' ' ')" "p2p a2a p2p a2a "
 run --heads 8,16 --kv-heads 4 --json --repeat 1
-tap_is "fields that follow others" "$("$peek" json case.kv_heads <"$scratch/out" | tr '\n' ' ')" "4 4 "
+tap_is "a sweep: fields that follow from others" "$("$peek" json case.kv_heads <"$scratch/out" | tr '\n' ' ')" "4 4 "
 run --heads 8,16 --json --repeat 1
-tap_is "also without their own option" "$("$peek" json case.kv_heads <"$scratch/out" | tr '\n' ' ')" "8 16 "
+tap_is "a sweep: fields that follow from others, without an option of their own" "$("$peek" json case.kv_heads <"$scratch/out" | tr '\n' ' ')" "8 16 "
 run --lengths-q 5,6 --batch 2 --format thd --json --repeat 1
-tap_is "a list is one value" "$status $("$peek" json case.batch <"$scratch/out" | tr '\n' ' ')" "0 2 "
+tap_is "a sweep: a list of lengths is one value" "$status $("$peek" json case.batch <"$scratch/out" | tr '\n' ' ')" "0 2 "
 
 refuses() { # STATUS SENTENCE ARGUMENTS...
     wanted="$1 cpattn-submit: $2"
@@ -53,17 +53,17 @@ refuses 64 "$scratch/bad.jsonl:1: no bench; accepted are lines as bench --save w
     --compare "$scratch/bad.jsonl"
 refuses 64 "$scratch/none/x cannot be written: No such file or directory" --save "$scratch/none/x"
 "$fake" case --seqlen 1k,2k >/dev/null 2>"$scratch/err"
-tap_is "one case has one value" "$? $(cat "$scratch/err")" \
+tap_is "one case: one value" "$? $(cat "$scratch/err")" \
     "64 cpattn-submit: seqlen_q is '1k,2k'; accepted is 0 to 16777216"
 
 run --seqlen 1k,2k,3k --repeat 3 --compare "$scratch/all.jsonl"
-tap_is "beside an earlier bench" "$status $(sed 1d "$scratch/out" | awk '{printf "%s ", $NF}')" "0 1.000 1.000 - "
+tap_is "--compare: ratio of times" "$status $(sed 1d "$scratch/out" | awk '{printf "%s ", $NF}')" "0 1.000 1.000 - "
 sed 's/"median":25000/"median":15000/; s/"median":6000000/"median":5000000/' "$scratch/all.jsonl" >"$scratch/fast.jsonl"
 run --seqlen 1k --repeat 3 --compare "$scratch/fast.jsonl"
-tap_is "slower than before: exit status" "$status" 1
-tap_has "and the sentence" "$err" "s1024 d128 causal unverified: forward and backward take 1.308 times"
+tap_is "--compare: exit status if slower than allowed" "$status" 1
+tap_has "--compare: message if slower than allowed" "$err" "s1024 d128 causal unverified: forward and backward take 1.308 times"
 run --seqlen 1k --repeat 3 --compare "$scratch/fast.jsonl" --slower 50
-tap_is "as much as is allowed" "$status $err" "0 "
+tap_is "--compare: exit status within the allowed change" "$status $err" "0 "
 run --model fail --repeat 3 --seqlen 1k,2k
-tap_is "cases that fail" "$status $(wc -l <"$scratch/out")" "1 0"
+tap_is "a sweep with failing cases" "$status $(wc -l <"$scratch/out")" "1 0"
 tap_done

@@ -49,11 +49,11 @@ for command in status "status --json" describe "describe --json" "case --seqlen 
     "matrix $scratch/matrix.yaml --list" "matrix $scratch/matrix.yaml --list --json"; do
     # shellcheck disable=SC2086
     "$top_builddir/cpattn-submit" $command >/dev/full 2>"$scratch/err"
-    tap_is "$command: nothing takes what it prints" "$? $(cat "$scratch/err")" \
+    tap_is "$command: output to a closed pipe" "$? $(cat "$scratch/err")" \
         "79 cpattn-submit: the output could not be written: No space left on device"
 done
 daemon_stop
-tap_is "the daemon has nothing to do with it" "$status" 0
+tap_is "a full disk of a client does not affect the daemon" "$status" 0
 
 # ---- shared memory, and the socket's folder ----
 

@@ -46,12 +46,12 @@ before=$(taken one)
 # shellcheck disable=SC2086
 "$submit" matrix "$scratch/m.yaml" $both -j 2 --save "$scratch/both.jsonl" >"$scratch/out"
 tap_is "two daemons: exit status" "$?" 0
-tap_is "two daemons: the results of one, each case once" "$(results "$scratch/both.jsonl")" "$(results "$scratch/one.jsonl")"
+tap_is "two daemons: the results of one daemon" "$(results "$scratch/both.jsonl")" "$(results "$scratch/one.jsonl")"
 first=$(($(taken one) - before)) second=$(taken two)
-tap_is "each case is run once" "$((first + second))" 24
+tap_is "two daemons: each case runs once" "$((first + second))" 24
 worked=yes
 [ "$first" -gt 0 ] && [ "$second" -gt 0 ] || worked="$first and $second"
-tap_is "and both have worked" "$worked" yes
+tap_is "two daemons: both run cases" "$worked" yes
 
 # One is killed while its cases run: they go to the other, and so does the rest.
 # shellcheck disable=SC2086
@@ -62,14 +62,14 @@ until [ "$(grep -c '' "$scratch/less.jsonl" 2>/dev/null)" -gt 4 ] 2>/dev/null; d
 kill -KILL "$two"
 wait "$running"
 status=$?
-tap_is "one goes away: exit status" "$status$([ "$status" = 0 ] || cat "$scratch/err")" 0
-tap_has "one goes away: the sum" "$(tail -n 1 "$scratch/out")" "24 cases: 24 passed"
-tap_is "one goes away: each case is answered once" "$("$peek" json id <"$scratch/less.jsonl" | sort | uniq -d)" ""
-tap_has "one goes away: the sentence" "$(cat "$scratch/err")" "its cases go to another daemon"
+tap_is "one of two daemons ends: exit status" "$status$([ "$status" = 0 ] || cat "$scratch/err")" 0
+tap_has "one of two daemons ends: counts" "$(tail -n 1 "$scratch/out")" "24 cases: 24 passed"
+tap_is "one of two daemons ends: each case is answered once" "$("$peek" json id <"$scratch/less.jsonl" | sort | uniq -d)" ""
+tap_has "one of two daemons ends: message" "$(cat "$scratch/err")" "its cases go to another daemon"
 
 # shellcheck disable=SC2086
 "$submit" matrix "$scratch/m.yaml" $both >"$scratch/out" 2>"$scratch/err"
-tap_is "one that is not there at the start is refused" "$? $(grep -c "no daemon at $scratch/two.sock" "$scratch/err")" "78 1"
+tap_is "a daemon that is missing at the start" "$? $(grep -c "no daemon at $scratch/two.sock" "$scratch/err")" "78 1"
 "$submit" matrix "$scratch/m.yaml" --socket x --socket x 2>"$scratch/err"
-tap_is "one twice" "$? $(cat "$scratch/err")" "64 cpattn-submit: --socket x is given twice"
+tap_is "the same daemon twice" "$? $(cat "$scratch/err")" "64 cpattn-submit: --socket x is given twice"
 tap_done

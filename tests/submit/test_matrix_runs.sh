@@ -45,73 +45,73 @@ for i in 1 2 3 4 5; do
     cat "$scratch/out" >>"$scratch/parts"
 done
 run "$scratch/m.yaml" --list
-tap_is "five parts have every case once" "$(sort "$scratch/parts" | sed 's/ .*//')" "$(echo "$out" | sort | sed 's/ .*//')"
+tap_is "--shard: five parts have each case once" "$(sort "$scratch/parts" | sed 's/ .*//')" "$(echo "$out" | sort | sed 's/ .*//')"
 run "$scratch/m.yaml" --list --shard 1/3
-tap_is "and about as many each" "$(echo "$out" | wc -l)" 5
+tap_is "--shard: parts of similar size" "$(echo "$out" | wc -l)" 5
 for shard in 0/3 4/3 1 1/ a/b 1/3x 1/99999 -1/3; do
     run "$scratch/m.yaml" --shard "$shard"
-    tap_is "no part: $shard" "$status $err" \
+    tap_is "--shard: invalid value $shard" "$status $err" \
         "64 cpattn-submit: --shard is '$shard'; accepted is I/N with N from 1 to 10000 and I from 1 to N"
 done
 
 # ---- the record ----
 
 run "$scratch/m.yaml" --save "$scratch/all.jsonl" -j 1
-tap_is "a record: exit status and sum" "$status $(summary)" "1 14 cases: 6 passed, 4 failed, 4 could not be run"
-tap_is "a record: a line for each answer" "$(ids "$scratch/all.jsonl" | sort -u | wc -l)" 14
+tap_is "--save: exit status and counts" "$status $(summary)" "1 14 cases: 6 passed, 4 failed, 4 could not be run"
+tap_is "--save: one line for each answer" "$(ids "$scratch/all.jsonl" | sort -u | wc -l)" 14
 run "$scratch/m.yaml" --last-failed "$scratch/all.jsonl" --list
-tap_is "last failed: fails and errors" "$(echo "$out" | sed 's/ .*//' | tr '\n' ' ')" \
+tap_is "--last-failed: lists fails and errors" "$(echo "$out" | sed 's/ .*//' | tr '\n' ' ')" \
     "fail1/bf16/w2 fail1/bf16/w3 fail1/fp16/w2 fail1/fp16/w3 killed2/bf16/w2 killed2/bf16/w3 killed2/fp16/w2 killed2/fp16/w3 "
 grep -v fail1 "$scratch/all.jsonl" | grep -v killed2 >"$scratch/fine.jsonl"
 run "$scratch/m.yaml" --last-failed "$scratch/fine.jsonl"
-tap_is "nothing failed" "$status $out" "0 no case of $scratch/m.yaml failed in $scratch/fine.jsonl"
+tap_is "--last-failed: a record without failures" "$status $out" "0 no case of $scratch/m.yaml failed in $scratch/fine.jsonl"
 
 head -n 5 "$scratch/all.jsonl" >"$scratch/part.jsonl"
 printf '{"id": "good/bf16/w2", "outc' >>"$scratch/part.jsonl"
 run "$scratch/m.yaml" --resume "$scratch/part.jsonl" -j 1
-tap_is "resumed: exit status and sum of the whole" "$status $(summary)" \
+tap_is "--resume: exit status and counts of all cases" "$status $(summary)" \
     "1 14 cases: 6 passed, 4 failed, 4 could not be run"
-tap_is "resumed: each case is recorded once, in the order of the whole" \
+tap_is "--resume: each case is recorded once, in the order of the matrix" \
     "$(ids "$scratch/part.jsonl")" "$(ids "$scratch/all.jsonl")"
-tap_is "resumed: nothing with a verdict was run again" "$(grep -cE '^ *[0-9]+/14 ' "$scratch/out")" 9
+tap_is "--resume: cases with a verdict do not run again" "$(grep -cE '^ *[0-9]+/14 ' "$scratch/out")" 9
 run "$scratch/m.yaml" --resume "$scratch/part.jsonl" -j 1
-tap_is "resumed once more: what could not be run is tried" "$(grep -cE '^ *[0-9]+/14 ' "$scratch/out")" 4
+tap_is "--resume twice: cases that could not run are tried again" "$(grep -cE '^ *[0-9]+/14 ' "$scratch/out")" 4
 run "$scratch/m.yaml" --resume "$scratch/all.jsonl" --set seed=9
-tap_is "resumed with other cases: refused" "$status $err" \
+tap_is "--resume with other cases is refused" "$status $err" \
     "64 cpattn-submit: $scratch/all.jsonl: good/bf16/w2 was another case in that run; --resume takes the \
 matrix and the options of the run that it goes on with"
 printf '{"id": 3}\n' >"$scratch/bad.jsonl"
 run "$scratch/m.yaml" --resume "$scratch/bad.jsonl"
-tap_is "no record" "$status $err" \
+tap_is "--resume: not a record" "$status $err" \
     "64 cpattn-submit: $scratch/bad.jsonl:1: no answer of a matrix; accepted are lines as --save writes them"
 run "$scratch/m.yaml" --resume "$scratch/none.jsonl"
-tap_is "no file" "$status $err" \
+tap_is "--resume: missing file" "$status $err" \
     "64 cpattn-submit: $scratch/none.jsonl: cannot be read: No such file or directory"
 run "$scratch/m.yaml" --save "$scratch/none/x"
-tap_is "no place to save" "$status $err" \
+tap_is "--save: file cannot be created" "$status $err" \
     "64 cpattn-submit: $scratch/none/x cannot be written: No such file or directory"
 cp "$scratch/m.yaml" "$scratch/copy.yaml"
 run "$scratch/copy.yaml" --save "$scratch/copy.yaml"
-tap_is "a record does not replace the matrix" "$status $err" \
+tap_is "--save: the file of the matrix is refused" "$status $err" \
     "64 cpattn-submit: --save and the matrix are the same file, $scratch/copy.yaml"
 run "$scratch/copy.yaml" --save "$scratch/twice" --junit "$scratch/twice"
-tap_is "two outputs need two files" "$status $err" \
+tap_is "--save and --junit: the same file is refused" "$status $err" \
     "64 cpattn-submit: --save and --junit are the same file, $scratch/twice"
-tap_is "the matrix is unchanged" "$(cmp "$scratch/m.yaml" "$scratch/copy.yaml" && echo yes)" yes
+tap_is "--save: a refused command does not change the matrix" "$(cmp "$scratch/m.yaml" "$scratch/copy.yaml" && echo yes)" yes
 "$fake" matrix "$scratch/good.yaml" --save "$scratch/closed.jsonl" >&- 2>"$scratch/err"
-tap_is "standard output is closed" "$? $(cat "$scratch/err")" \
+tap_is "closed standard output: exit status and message" "$? $(cat "$scratch/err")" \
     "79 cpattn-submit: the output could not be written: Bad file descriptor"
 "$fake" report "$scratch/closed.jsonl" >/dev/null 2>"$scratch/err"
-tap_is "its text is not in the record" "$? $(cat "$scratch/err")" "0 "
+tap_is "closed standard output: the record is valid" "$? $(cat "$scratch/err")" "0 "
 if [ -e /dev/full ]; then
     run "$scratch/good.yaml" --save /dev/full
-    tap_is "a full disk" "$status $err" "79 cpattn-submit: /dev/full could not be written: No space left on device"
+    tap_is "--save on a full disk" "$status $err" "79 cpattn-submit: /dev/full could not be written: No space left on device"
     "$fake" bench --save /dev/full >/dev/null 2>"$scratch/err"
-    tap_is "a full disk under a bench" "$? $(cat "$scratch/err")" \
+    tap_is "bench --save on a full disk" "$? $(cat "$scratch/err")" \
         "79 cpattn-submit: /dev/full could not be written: No space left on device"
 fi
 run "$scratch/m.yaml" --save "$scratch/x" --resume "$scratch/all.jsonl"
-tap_is "save and resume" "$status $err" \
+tap_is "--save with --resume is refused" "$status $err" \
     "64 cpattn-submit: --save does not go with --resume, which adds to its own file"
 
 # ---- order ----
@@ -120,44 +120,44 @@ run "$scratch/good.yaml" -j 1 --save "$scratch/plain.jsonl"
 run "$scratch/good.yaml" -j 1 --save "$scratch/one.jsonl" --shuffle 1
 run "$scratch/good.yaml" -j 1 --save "$scratch/again.jsonl" --shuffle 1
 run "$scratch/good.yaml" -j 1 --save "$scratch/two.jsonl" --shuffle 2
-tap_is "a seed gives one order" "$(ids "$scratch/one.jsonl")" "$(ids "$scratch/again.jsonl")"
-tap_is "with every case" "$(ids "$scratch/one.jsonl" | sort)" "$(ids "$scratch/plain.jsonl" | sort)"
+tap_is "--shuffle: a seed gives one order" "$(ids "$scratch/one.jsonl")" "$(ids "$scratch/again.jsonl")"
+tap_is "--shuffle: has every case" "$(ids "$scratch/one.jsonl" | sort)" "$(ids "$scratch/plain.jsonl" | sort)"
 different=yes
 [ "$(ids "$scratch/one.jsonl")" = "$(ids "$scratch/two.jsonl")" ] && different=no
 [ "$(ids "$scratch/one.jsonl")" = "$(ids "$scratch/plain.jsonl")" ] && different=no
-tap_is "and seeds differ" "$different" yes
+tap_is "--shuffle: seeds give different orders" "$different" yes
 
 # ---- again ----
 
 run "$scratch/flaky.yaml" -j 1
-tap_is "without another try it fails" "$status $(summary)" "1 2 cases: 1 passed, 1 failed"
+tap_is "without --retry a flaky case fails" "$status $(summary)" "1 2 cases: 1 passed, 1 failed"
 run "$scratch/flaky.yaml" -j 1 --retry 2 --junit "$scratch/j.xml" --markdown "$scratch/m.md" --save "$scratch/f.jsonl"
-tap_is "flaky: exit status and sum" "$status $(summary)" "0 2 cases: 2 passed, 1 of them flaky"
-tap_has "flaky: the try that failed is told" "$out" "again flaky: dq of rank 1"
-tap_has "flaky: and the case is listed" "$out" "Flaky, passed after another try:
+tap_is "--retry: exit status and counts" "$status $(summary)" "0 2 cases: 2 passed, 1 of them flaky"
+tap_has "--retry: progress names the failed try" "$out" "again flaky: dq of rank 1"
+tap_has "--retry: flaky cases are listed" "$out" "Flaky, passed after another try:
   flaky: dq of rank 1"
-tap_has "flaky: in JUnit" "$(cat "$scratch/j.xml")" '<flakyFailure message="dq of rank 1'
-tap_has "flaky: in Markdown" "$(cat "$scratch/m.md")" "| flaky | flaky | dq of rank 1"
-tap_is "flaky: in the record" "$("$peek" json first_message <"$scratch/f.jsonl" | grep -c 'dq of rank 1')" 1
+tap_has "--retry: JUnit" "$(cat "$scratch/j.xml")" '<flakyFailure message="dq of rank 1'
+tap_has "--retry: Markdown" "$(cat "$scratch/m.md")" "| flaky | flaky | dq of rank 1"
+tap_is "--retry: record" "$("$peek" json first_message <"$scratch/f.jsonl" | grep -c 'dq of rank 1')" 1
 run "$scratch/m.yaml" --retry 2 -j 1 --filter fail1/bf16/w2
-tap_is "what fails each time fails: exit status and sum" "$status $(summary)" "1 1 case: 1 failed"
-tap_is "after both tries" "$(grep -c '^again fail1' "$scratch/out")" 2
+tap_is "--retry: a case that fails each time: exit status and counts" "$status $(summary)" "1 1 case: 1 failed"
+tap_is "--retry: a case that fails each time runs twice" "$(grep -c '^again fail1' "$scratch/out")" 2
 run "$scratch/good.yaml" --repeat 3 -j 2
-tap_is "repeats: sum" "$status $(summary)" "0 24 cases: 24 passed"
+tap_is "--repeat: counts" "$status $(summary)" "0 24 cases: 24 passed"
 cat >"$scratch/drift.yaml" <<'END'
 models: {good: {}, drift: {}}
 END
 run "$scratch/drift.yaml" --repeat 3
-tap_is "repeats that differ: sum" "$status $(summary)" "1 2 cases: 1 passed, 1 failed"
-tap_has "repeats that differ: the sentence" "$out" "the results differ between runs"
+tap_is "--repeat: counts with different results" "$status $(summary)" "1 2 cases: 1 passed, 1 failed"
+tap_has "--repeat: message with different results" "$out" "the results differ between runs"
 run "$scratch/drift.yaml" --repeat 3 --retry 1
-tap_is "repeat and retry" "$status $err" \
+tap_is "--repeat with --retry is refused" "$status $err" \
     "64 cpattn-submit: --retry does not go with --repeat: a repeated case must pass each time"
 
 # ---- reports ----
 
 run "$scratch/m.yaml" --durations 2 -j 1
-tap_is "the longest" "$(grep -A 3 '^LONGEST' "$scratch/out" | wc -l | tr -d ' ')" 4
+tap_is "--durations" "$(grep -A 3 '^LONGEST' "$scratch/out" | wc -l | tr -d ' ')" 4
 cat >"$scratch/wild.yaml" <<'END'
 title: "a <b> | *c* `d`"
 models: {fail1: {}}
@@ -166,16 +166,16 @@ END
 echo before >"$scratch/w.md"
 run "$scratch/wild.yaml" --markdown "$scratch/w.md"
 # shellcheck disable=SC2016
-tap_is "Markdown is added, and text stays text" "$(head -n 2 "$scratch/w.md")" \
+tap_is "--markdown appends, and escapes text" "$(head -n 2 "$scratch/w.md")" \
     'before
 ### a &lt;b> \| \*c\* \`d\`'
 run "$scratch/m.yaml" --junit "$scratch/host.xml" --filter good
-tap_has "JUnit has the host" "$(cat "$scratch/host.xml")" "hostname=\"$(hostname)\""
-tap_has "and the daemon" "$(cat "$scratch/host.xml")" '<property name="backend"'
+tap_has "--junit: host name" "$(cat "$scratch/host.xml")" "hostname=\"$(hostname)\""
+tap_has "--junit: version of the daemon" "$(cat "$scratch/host.xml")" '<property name="backend"'
 for option in "--junit x" "--save x" "--resume x" "--markdown x"; do
     # shellcheck disable=SC2086
     run "$scratch/m.yaml" --list $option
-    tap_is "no $option with --list" "$status $err" \
+    tap_is "--list refuses $option" "$status $err" \
         "64 cpattn-submit: ${option% x} does not go with --list"
 done
 tap_done

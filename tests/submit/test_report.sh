@@ -27,20 +27,20 @@ page() { # the page without line breaks
 
 report "$scratch/run.jsonl"
 tap_is "a page: exit status and first line" "$status $(head -n 1 "$scratch/out")" "0 <!DOCTYPE html>"
-tap_has "the counts" "$(page)" \
+tap_has "a page: counts of outcomes" "$(page)" \
     "<b>8</b> cases <span class=p>4 pass</span> <span class=f>2 fail</span> <span class=e>2 error</span> <span class=k>1 flaky</span>"
-tap_is "a cell for each case, beside six of the key" "$(grep -o '<i class=' "$scratch/out" | wc -l)" 14
-tap_has "a row of the grid says how many are bad" "$(page)" "<span>fail1 <b class=f>2</b></span>"
-tap_has "a fail with its sentence" "$(page)" "<b class=f>fail</b> fail1/bf16</summary><p>dq of rank 1, chunk 0"
-tap_has "its diagnosis" "$(page)" "diagnosis: the scale is missing"
-tap_has "and its command" "$(page)" "<pre>cpattn-submit case --model fail1"
-tap_has "a flaky case" "$(page)" "<b class=k>flaky</b> flaky/bf16"
-tap_has "the data of the table" "$(page)" '["good/bf16","p","pass",'
+tap_is "a page: a cell for each case, and six in the legend" "$(grep -o '<i class=' "$scratch/out" | wc -l)" 14
+tap_has "a page: a row of the grid has its number of failures" "$(page)" "<span>fail1 <b class=f>2</b></span>"
+tap_has "a page: message of a fail" "$(page)" "<b class=f>fail</b> fail1/bf16</summary><p>dq of rank 1, chunk 0"
+tap_has "a page: diagnosis of a fail" "$(page)" "diagnosis: the scale is missing"
+tap_has "a page: command of a fail" "$(page)" "<pre>cpattn-submit case --model fail1"
+tap_has "a page: flaky case" "$(page)" "<b class=k>flaky</b> flaky/bf16"
+tap_has "a page: data of the table" "$(page)" '["good/bf16","p","pass",'
 tap_lacks "no address of anything elsewhere" "$(page)" "://"
 
 report "$scratch/run.jsonl" -o "$scratch/page.html" --title "a <b> run"
-tap_is "into a file" "$status $(cat "$scratch/out")" "0 "
-tap_has "with a title" "$(page "$scratch/page.html")" "<h1>a &lt;b&gt; run</h1>"
+tap_is "--output" "$status $(cat "$scratch/out")" "0 "
+tap_has "--title" "$(page "$scratch/page.html")" "<h1>a &lt;b&gt; run</h1>"
 
 cat >"$scratch/wild.jsonl" <<'END'
 {"id":"</script><script>x","outcome":"fail","message":"<img src=x>&\"","command":"</pre>","rule":"\"]//","tensor":"<i>"}
@@ -54,13 +54,13 @@ tap_has "hostile text: in the data" "$(page)" '"\u003c/script\u003e\u003cscript\
 sed 's/"outcome":"pass"/"outcome":"fail"/; s/"digest":"0123/"digest":"9123/' "$scratch/run.jsonl" |
     grep -v killed2/fp16 >"$scratch/old.jsonl"
 report "$scratch/run.jsonl" --compare "$scratch/old.jsonl"
-tap_has "beside an earlier run: the sum" "$(page)" \
+tap_has "--compare: counts of changes" "$(page)" \
     "<h2>Beside old</h2> <p>4 verdicts changed, 3 the same, 1 new, 0 gone; the results of 6 have other bits.</p>"
-tap_has "beside an earlier run: a change" "$(page)" \
+tap_has "--compare: row of a changed verdict" "$(page)" \
     "<tr><td>good/bf16</td><td class=f>fail</td><td class=p>pass</td>"
 report "$scratch/run.jsonl" --compare "$scratch/run.jsonl"
-tap_has "beside itself" "$(page)" "0 verdicts changed, 8 the same, 0 new, 0 gone; the results of 0 have"
-tap_has "and its times" "$(page)" "cases that passed in both: median 1.00 times"
+tap_has "--compare with the same record: no changes" "$(page)" "0 verdicts changed, 8 the same, 0 new, 0 gone; the results of 0 have"
+tap_has "--compare with the same record: ratio of times" "$(page)" "cases that passed in both: median 1.00 times"
 : >"$scratch/empty.jsonl"
 report "$scratch/empty.jsonl"
 tap_is "an empty record" "$status $(grep -c '<b>0</b> cases' "$scratch/out")" "0 1"
@@ -79,7 +79,7 @@ cp "$scratch/run.jsonl" "$scratch/copy.jsonl"
 refuses 64 "--output is $scratch/copy.jsonl, a record that would be lost" "$scratch/copy.jsonl" -o "$scratch/copy.jsonl"
 refuses 64 "--output is $scratch/copy.jsonl, a record that would be lost" "$scratch/run.jsonl" \
     --compare "$scratch/copy.jsonl" -o "$scratch/copy.jsonl"
-tap_is "records are unchanged" "$(cmp "$scratch/run.jsonl" "$scratch/copy.jsonl" && echo yes)" yes
+tap_is "refused: no record is changed" "$(cmp "$scratch/run.jsonl" "$scratch/copy.jsonl" && echo yes)" yes
 echo before >"$scratch/page.html"
 [ -e /dev/full ] && refuses 77 "/dev/full could not be written: No space left on device" "$scratch/run.jsonl" -o /dev/full
 tap_done

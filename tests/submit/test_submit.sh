@@ -192,13 +192,13 @@ run case --model sample
 tap_has "a sample: how much was judged" "$out" \
     "judged: a sample of 6.2 %, 81920 of 1310720 elements; --verify full judges all of them"
 run case --window-left 600
-tap_has "what such a case cannot show" "$out" "
+tap_has "text of a case with undetectable errors" "$out" "
 cannot show: the window hides no key
 "
 run case --window-left 600 --json
-tap_is "what such a case cannot show, in JSON" "$(peeks outcome blind)" "pass the window hides no key "
+tap_is "JSON of a case with undetectable errors" "$(peeks outcome blind)" "pass the window hides no key "
 run case --json
-tap_is "a case that shows all" "$("$peek" json blind <"$scratch/out")" -
+tap_is "a case without undetectable errors" "$("$peek" json blind <"$scratch/out")" -
 run case --model nothing --json
 tap_is "a reference of nothing but zeros" "$(peeks outcome ranks.0.figures.4.twin ranks.0.figures.4.rmse_limit)" \
     "pass inf inf "
@@ -246,7 +246,7 @@ interrupted case --repeat 1000000
 tap_has "repeats that are interrupted: what was done" "$out" "before the interrupt, all of digest"
 interrupted bench --repeat 100000
 tap_has "a bench that is interrupted: what was measured" "$out" "interrupted before the other"
-tap_has "and its table" "$out" "forward per device"
+tap_has "a killed rank: table of the ranks" "$out" "forward per device"
 run case --repeat 5 --model drift
 tap_is "repeats that differ: exit status" "$status" 1
 tap_has "repeats that differ: the sentence" "$out" ": the results differ between runs"
@@ -265,7 +265,7 @@ run case --verify false
 tap_is "unverified: exit status and outcome" "$status $(head -n 1 "$scratch/out")" \
     "0 unverified bf16 bshd p2p w2 b2 h8 s512 d128 causal unverified"
 run case --verify false
-tap_is "unverified in the words of before" "$status $(head -n 1 "$scratch/out")" \
+tap_is "unverified: text" "$status $(head -n 1 "$scratch/out")" \
     "0 unverified bf16 bshd p2p w2 b2 h8 s512 d128 causal unverified"
 tap_has "unverified: the sentence" "$out" "but not compared"
 case $out in
@@ -460,7 +460,7 @@ tap_has "time limits: of a matrix, by option" "$out" "limits of 86400 s and 3 s"
 
 printf 'models: {unsent: {}, good: {}}\naxes: {batch: [1, 2, 3, 4, 5]}\n' >"$scratch/unsent.yaml"
 run matrix "$scratch/unsent.yaml" -j 2
-tap_is "cases that cannot be submitted hold nothing up" \
+tap_is "cases that cannot be submitted do not delay the others" \
     "$status $(tail -n 1 "$scratch/out" | sed 's/ in .*//')" \
     "78 10 cases: 5 passed, 5 could not be run"
 
@@ -723,10 +723,10 @@ cp "$scratch/key.yaml" "$scratch/elsewhere/mine.yaml"
 tap_is "an installed matrix is found by its name" \
     "$(cd "$scratch/elsewhere" && "$scratch/prefix/bin/submit" matrix installed.yaml --list | wc -l)" 16
 cp "$scratch/key.yaml" "$scratch/elsewhere/installed.yaml"
-tap_has "one that lies here goes before it" \
+tap_has "a matrix in the working directory has precedence over an installed one" \
     "$(cd "$scratch/elsewhere" && "$scratch/prefix/bin/submit" matrix installed.yaml --list 2>&1)" \
     "installed.yaml:2:1: unknown key"
-tap_is "a path is a path" \
+tap_is "a path to a matrix is not searched" \
     "$(cd "$scratch" && "$scratch/prefix/bin/submit" matrix ./installed.yaml --list 2>&1)" \
     "cpattn-submit: there is no file ./installed.yaml"
 
@@ -739,9 +739,9 @@ terminal() { # TERM ARGUMENTS...: what the command draws on a terminal
 }
 if command -v script >/dev/null 2>&1; then
     escape=$(printf '\033')
-    tap_has "a terminal is drawn over" "$(terminal xterm matrix "$demonstration")" "${escape}[K"
+    tap_has "progress on a terminal is redrawn" "$(terminal xterm matrix "$demonstration")" "${escape}[K"
     tap_lacks "a dumb one is not" "$(terminal dumb matrix "$demonstration")" "$escape"
-    tap_has "it has a line for each case" "$(terminal dumb matrix "$demonstration")" \
+    tap_has "progress in a file has a line for each case" "$(terminal dumb matrix "$demonstration")" \
         "16/16 pass  cp_2_1/fp16/w4"
     tap_lacks "NO_COLOR: no colour" "$(NO_COLOR=1 terminal xterm case)" "$escape"
     # Without curses it says so, and --once has the picture.
@@ -798,5 +798,5 @@ sed -n '/^\.Bd -literal/,/^\.Ed/p' "$top_srcdir/doc/cpattn-matrix.5" | grep -v '
 run matrix "$scratch/page.yaml" --list
 tap_is "the matrix of the manual is understood" "$status $(grep -vc refused "$scratch/out")" "0 60"
 run matrix "$scratch/page.yaml" --list --subset essential
-tap_is "its subset, too" "$status $(wc -l <"$scratch/out")" "0 13"
+tap_is "the subset of the manual's matrix is understood" "$status $(wc -l <"$scratch/out")" "0 13"
 tap_done

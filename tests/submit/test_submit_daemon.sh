@@ -44,12 +44,12 @@ long="case --batch 1 --seqlen 32k --heads 4"
 
 run status
 tap_is "no daemon: exit status" "$status$out" 78
-tap_has "no daemon: the sentence names the socket" "$err" "cpattn-submit: no daemon at $CPATTN_SOCKET"
-tap_has "no daemon: and how to start it" "$err" "cpattnd --socket $CPATTN_SOCKET"
+tap_has "no daemon: message names the socket" "$err" "cpattn-submit: no daemon at $CPATTN_SOCKET"
+tap_has "no daemon: message says how to start it" "$err" "cpattnd --socket $CPATTN_SOCKET"
 run case
-tap_is "no daemon: so does a case" "$status$out" 78
+tap_is "no daemon: exit status of case" "$status$out" 78
 run matrix "$top_srcdir/cases/demonstration.yaml"
-tap_is "no daemon: so does a matrix" "$status$out" 78
+tap_is "no daemon: exit status of matrix" "$status$out" 78
 
 # ---- a daemon of another version, or something else altogether ----
 
@@ -65,13 +65,13 @@ run case --model version
 tap_is "another version: exit status and sentence" "$status $(sed -n 2p "$scratch/out")" \
     "73       FAILED_PRECONDITION: the daemon speaks version 2 of the protocol, this client version 1"
 run case --model garbage
-tap_is "an answer that is none: exit status" "$status" 79
+tap_is "an answer that cannot be decoded: exit status" "$status" 79
 for verify in auto off; do
     run case --model drift --repeat 3 --verify $verify
     tap_is "results that differ, verify $verify: exit status" "$status" 1
-    tap_has "results that differ, verify $verify: the sentence" "$out" ": the results differ between runs"
+    tap_has "results that differ, verify $verify: message" "$out" ": the results differ between runs"
     run case --model same --repeat 3 --verify $verify
-    tap_is "results that do not, verify $verify" "$status $(grep -o '3 runs, all of digest [0-9a-f]*' "$scratch/out")" \
+    tap_is "equal results, verify $verify: exit status and message" "$status $(grep -o '3 runs, all of digest [0-9a-f]*' "$scratch/out")" \
         "0 3 runs, all of digest 00000000000004d2"
 done
 exec 3>&-
@@ -110,14 +110,14 @@ tap_is "an odd case passes on every rank" "$status $("$peek" json outcome <"$scr
 run case --seqlen 64 --heads 2 --kv-heads 2 --repeat 20 --json
 tap_is "20 runs, one digest" "$status $("$peek" json digest <"$scratch/out" | sort -u | wc -l)" "0 1"
 run case --seqlen 0
-tap_is "no token at all" "$status $(head -n 1 "$scratch/out")" \
+tap_is "a case without tokens" "$status $(head -n 1 "$scratch/out")" \
     "0 pass  bf16 bshd p2p w2 b2 h8 s0 d128 causal"
 run case --world-size 64 --seqlen 4194304
-tap_is "more memory than there is" "$status $(sed -n 's/^ *\([A-Z_]*\): .*/\1/p' "$scratch/out")" \
+tap_is "a case that needs more memory than granted" "$status $(sed -n 's/^ *\([A-Z_]*\): .*/\1/p' "$scratch/out")" \
     "72 RESOURCE_EXHAUSTED"
 
 run watch --kind finished --last 1 --json
-tap_is "watch: what the last case has come to" "$status $("$peek" json verdict <"$scratch/out") $(
+tap_is "watch: verdict of the last case" "$status $("$peek" json verdict <"$scratch/out") $(
     "$peek" json case <"$scratch/out")" "0 pass bf16 bshd p2p w2 b2 h8 s0 d128 causal"
 "$submit" watch --follow --last 0 --kind pool >"$scratch/followed" 2>&1 &
 watcher=$!
@@ -136,9 +136,9 @@ tap_is "a collective in JSON" "$status $("$peek" json outcome <"$scratch/out") $
 tap_is "a collective: the command that runs it again" "$("$peek" json command <"$scratch/out")" \
     "cpattn-submit collective reduce --count 100 --root 1"
 run collective all_reduce --count 1000000 --timeout 1ms
-tap_is "a collective that has no time" "$status" 68
+tap_is "a collective: time limit" "$status" 68
 run collective all_gather --algorithm tree
-tap_is "a collective that is not built" "$status $err" "76 cpattn-submit: algorithm is tree with all_gather; \
+tap_is "a collective: unsupported algorithm" "$status $err" "76 cpattn-submit: algorithm is tree with all_gather; \
 accepted is auto, or an algorithm that this operation has"
 run collective reduce --world-size 3 --explain 0 --count 10
 tap_is "the plan of a collective" "$status $(grep -c 'reduce .* -> receive' "$scratch/out")" "0 2"
@@ -157,17 +157,17 @@ tap_is "bandwidths as nccl-tests has them" "$status $("$peek" json rates <"$scra
 run matrix "$top_srcdir/cases/collectives.yaml" --filter 'size<=512' --filter world_size=2 --filter elements=fp32 \
     --save "$scratch/collectives.jsonl" --junit "$scratch/collectives.xml"
 tap_is "a matrix of collectives" "$status $(tail -n 1 "$scratch/out" | sed 's/ in .*//')" "0 24 cases: 24 passed"
-tap_is "its reports" "$(grep -c '<testcase' "$scratch/collectives.xml") $(
+tap_is "a matrix of collectives: reports" "$(grep -c '<testcase' "$scratch/collectives.xml") $(
     "$peek" json command <"$scratch/collectives.jsonl" | sort | head -n 1)" \
     "24 cpattn-submit collective all_gather --count 1 --size 8"
 run matrix "$top_srcdir/cases/collectives.yaml" --list --filter seqlen=4
-tap_has "a field of another kind" "$status $err" "64 cpattn-submit: --filter seqlen=4: 'seqlen' is neither a field"
+tap_has "a matrix of collectives: a filter with a field of attention" "$status $err" "64 cpattn-submit: --filter seqlen=4: 'seqlen' is neither a field"
 run linear column --tokens 20 --sequence-parallel true --repeat 2
 tap_is "a linear layer passes twice" "$status $(cut -c1-4 "$scratch/out" | head -n 1)" "0 pass"
 run linear mlp --explain 1
 tap_is "the plan of a layer" "$status $(grep -c 'product .* -> dw[12] ' "$scratch/out")" "0 2"
 run linear mlp --chunks 0
-tap_has "a layer that cannot be" "$status $err" "64 cpattn-submit: chunks is '0'; accepted is 1 to 64"
+tap_has "a layer: invalid field" "$status $err" "64 cpattn-submit: chunks is '0'; accepted is 1 to 64"
 run matrix "$top_srcdir/cases/tensor-parallel.yaml" --subset quick --filter dtype=bf16 --filter chunks=4
 tap_is "a matrix of layers" "$status $(tail -n 1 "$scratch/out" | sed 's/ in .*//')" "0 8 cases: 8 passed"
 run linear mlp --world-size 2 --tokens 1k --in-features 16 --hidden 32 --out-features 16
@@ -180,7 +180,7 @@ run linear row --activation gelu
 tap_is "an activation of a row layer is refused" "$status $err" "67 cpattn-submit: activation is gelu with layer row; \
 accepted is auto, or layer mlp, which has one between its layers"
 run bench linear --tokens 1k,x
-tap_is "the wrong word of a sweep is named" "$status $err" \
+tap_is "a sweep of layers: invalid value" "$status $err" \
     "64 cpattn-submit: tokens is 'x'; accepted is 1 to 4194304"
 run bench linear row --tokens 16,32 --in-features 64 --out-features 64 --repeat 2 --warmup 0
 tap_is "a sweep of layers" "$status $(sed 1d "$scratch/out" | awk '{ printf "%s ", $1 }')" "0 16 32 "
@@ -194,13 +194,13 @@ tap_is "the trace of a layer" "$status $(grep -c 'rank [01], measured' "$scratch
 run collective all_reduce --world-size 2 --count 1k --trace "$scratch/missing/trace.json"
 tap_has "a trace that cannot be written" "$status $err" "64 cpattn-submit: $scratch/missing/trace.json cannot be written"
 run collective reduce --explain 2
-tap_is "the plan of a rank that there is not" "$status" 64
+tap_is "the plan of a rank that does not exist" "$status" 64
 
 run matrix "$top_srcdir/cases/demonstration.yaml" --seqlen-scale "${CPATTN_TEST_PART:-4}" --junit "$scratch/report.xml"
 tap_is "the demonstration passes" "$status $(tail -n 1 "$scratch/out" | sed 's/ in .*//')" \
     "0 16 cases: 16 passed"
 [ "$status" -eq 0 ] || sed 's/^/# /' "$scratch/out"
-tap_is "its report says so" "$("$peek" xml 'concat(//testsuite/@tests, " ", //testsuite/@failures, " ",
+tap_is "the demonstration: JUnit" "$("$peek" xml 'concat(//testsuite/@tests, " ", //testsuite/@failures, " ",
     //testsuite/@errors, " ", //testsuite/@skipped)' <"$scratch/report.xml")" "16 0 0 0"
 until grep -q ': idle' "$scratch/followed"; do
     kill -0 "$watcher" 2>/dev/null || break
@@ -237,14 +237,14 @@ kill -STOP "$(ranks | tail -n 1)"
 run case --seqlen 64 --timeout 500ms
 tap_is "a time limit" "$status $(sed -n 's/^ *\([A-Z_]*\): .*/\1/p' "$scratch/out")" \
     "68 DEADLINE_EXCEEDED"
-tap_has "a time limit: where it was" "$(cat "$scratch/out")" "time limit of 500 ms passed while rank"
+tap_has "a time limit: phase in the message" "$(cat "$scratch/out")" "time limit of 500 ms passed while rank"
 
 # shellcheck disable=SC2086
 run $long --timeout 100ms
 tap_is "a time limit that cannot be met" \
     "$status $(sed -n 's/^ *\([A-Z_]*\): .*/\1/p' "$scratch/out")" "68 DEADLINE_EXCEEDED"
 advice=$(sed -n 's/.* does not allow; ask for --timeout \([0-9.]*m\{0,1\}s\) or more$/\1/p' "$scratch/out")
-tap_has "a time limit that cannot be met: what would do" "${advice:-nothing}" s
+tap_has "a time limit that cannot be met: sufficient limit in the message" "${advice:-nothing}" s
 # shellcheck disable=SC2086
 run $long --timeout 100ms --json
 tap_is "a time limit that cannot be met, in JSON" \
@@ -260,7 +260,7 @@ wait $!
 tap_is "an interrupted case is cancelled" "$? $(sed -n 's/^ *\([A-Z_]*\): .*/\1/p' "$scratch/long")" \
     "65 CANCELLED"
 run case --seqlen 64
-tap_is "and the next case runs" "$status" 0
+tap_is "after a cancelled case the next one runs" "$status" 0
 
 if command -v script >/dev/null 2>&1; then
     TERM=xterm script -qefc "$submit $long" "$scratch/terminal" >/dev/null </dev/null &
@@ -271,7 +271,7 @@ if command -v script >/dev/null 2>&1; then
     run cancel "$id"
     wait $!
     tap_is "cancel by the id that a waiting case shows" "$status$err $?" "0 65"
-    tap_has "and the case says so" "$(cat "$scratch/terminal")" "CANCELLED: "
+    tap_has "cancel by the id that a waiting case shows: message of the case" "$(cat "$scratch/terminal")" "CANCELLED: "
 else
     tap_skip "cancel by the id that a waiting case shows" "no script command"
 fi
@@ -282,14 +282,14 @@ await_status running 1
 run status
 line=$(printf '%s\n' "$out" | tr -s ' ' | grep '^[0-9a-f]\{32\} running ')
 tap_has "status names who runs a case" "$line" " uid=$(id -u) pid=$! "
-tap_has "and the case" "$line" "s32768"
+tap_has "status names the case that runs" "$line" "s32768"
 run cancel "${line%% *}"
 wait $!
 tap_is "cancel by the id that status shows" "$status$err $?" "0 65"
 run cancel 0123456789abcdef0123456789abcdef
-tap_is "cancel of a request that is not there" "$status" 69
+tap_is "cancel of an unknown request" "$status" 69
 run cancel nonsense
-tap_is "cancel of what is no id" "$status" 67
+tap_is "cancel of an invalid id" "$status" 67
 
 # ---- a matrix and daemons that go away ----
 
@@ -317,16 +317,16 @@ kill -TERM "$daemon"
 wait "$daemon"
 daemon_start --backend cpu --devices 2
 wait $matrix
-tap_is "also when the first drains" "$? $(tail -n 1 "$scratch/matrix" | sed 's/ in .*//')" \
+tap_is "a matrix goes on with the next daemon when the first drains" "$? $(tail -n 1 "$scratch/matrix" | sed 's/ in .*//')" \
     "0 8 cases: 8 passed"
 matrix_start --patience 300ms
 kill -KILL "$daemon"
 wait "$daemon" 2>/dev/null
 wait $matrix
-tap_is "a matrix does not wait for ever" "$? $(grep -c '^ *[0-9]/8' "$scratch/matrix")" "78 8"
+tap_is "a matrix waits no longer than --patience" "$? $(grep -c '^ *[0-9]/8' "$scratch/matrix")" "78 8"
 matrix_start --patience 1h
 wait $matrix
-tap_is "without a daemon at the start it does not wait" "$?" 78
+tap_is "a matrix does not wait for a daemon that is missing at the start" "$?" 78
 daemon_start --backend cpu --devices 2
 matrix_start --patience 1h
 kill -KILL "$daemon"
@@ -335,10 +335,10 @@ until grep -qs 'waiting for a daemon' "$scratch/matrix.err"; do
     kill -0 $matrix 2>/dev/null || break
     sleep 0.05
 done
-tap_has "what is waited for is said" "$(cat "$scratch/matrix.err")" "; waiting for a daemon"
+tap_has "a matrix prints what it waits for" "$(cat "$scratch/matrix.err")" "; waiting for a daemon"
 kill -TERM $matrix
 wait $matrix
-tap_is "an interrupt ends the wait" "$? $(tail -n 1 "$scratch/matrix" | sed 's/: .* passed, .* not run in .*//')" \
+tap_is "an interrupt ends the wait of a matrix" "$? $(tail -n 1 "$scratch/matrix" | sed 's/: .* passed, .* not run in .*//')" \
     "65 8 cases"
 daemon_start --backend cpu --devices 2
 
@@ -347,14 +347,14 @@ wait "$daemon"
 daemon_start --backend cpu --devices 2 --queue-max 2
 # shellcheck disable=SC2086
 run matrix $small -j 8
-tap_is "a matrix that is more than the queue holds fills it again and again" \
+tap_is "a matrix larger than the queue" \
     "$status $(tail -n 1 "$scratch/out" | sed 's/ in .*//')" "0 8 cases: 8 passed"
 kill -TERM "$daemon"
 wait "$daemon"
 daemon_start --backend cpu --devices 2 --memory 1M
 # shellcheck disable=SC2086
 run matrix $small
-tap_is "but nobody waits for memory" "$status $(tail -n 1 "$scratch/out" | sed 's/ in .*//')" \
+tap_is "a matrix does not wait for memory that is not granted" "$status $(tail -n 1 "$scratch/out" | sed 's/ in .*//')" \
     "72 8 cases: 8 could not be run"
 kill -TERM "$daemon"
 wait "$daemon"
@@ -380,11 +380,11 @@ of() { # EVENT
     sed -n "s/^.* $1 id=\([0-9a-f]*\) .*/\1/p" "$scratch/log"
 }
 flying=$(of admitted | grep -vxF "$(of answered)")
-tap_is "the log tells what was in flight" "$(for id in $flying; do
+tap_is "a daemon that dies: the log has the requests in flight" "$(for id in $flying; do
     sed -n "s/^.* admitted id=$id client=[0-9]* \(uid=[0-9]* pid=[0-9]*\) case=.* s32768 .*/\1/p" "$scratch/log"
 done)" "uid=$(id -u) pid=$running
 uid=$(id -u) pid=$waiting"
-tap_is "and what of it was running" "$(of run | grep -xF "$flying")" "$(echo "$flying" | head -n 1)"
+tap_is "a daemon that dies: the log has the running request" "$(of run | grep -xF "$flying")" "$(echo "$flying" | head -n 1)"
 wait "$daemon" 2>/dev/null
 daemon=
 tap_done

@@ -43,34 +43,34 @@ for command in status describe "case $small" "bench $small --repeat 2" \
     run $command --socket "$url" --token-file "$scratch/token"
     tap_is "$name with the token" "$status $err" "0 "
     run $command --socket "$url" --token-file "$scratch/other"
-    tap_is "$name with another" "$status" 80
-    tap_has "$name is told so" "$err$(cat "$scratch/out")" "the token is wrong"
+    tap_is "$name with another token: exit status" "$status" 80
+    tap_has "$name with another token: message" "$err$(cat "$scratch/out")" "the token is wrong"
 done
 run cancel 0123456789abcdef0123456789abcdef --socket "$url" --token-file "$scratch/token"
 tap_is "cancel with the token" "$status" 69
 run status --socket "$url"
 tap_is "without a token" "$status" 80
-tap_has "what to do is told" "$err" "--token-file or"
+tap_has "without a token: message" "$err" "--token-file or"
 
 CPATTN_SOCKET=$url CPATTN_TOKEN_FILE=$scratch/token
 export CPATTN_SOCKET CPATTN_TOKEN_FILE
 run status
-tap_is "from the environment" "$status $err" "0 "
+tap_is "token from CPATTN_TOKEN_FILE" "$status $err" "0 "
 run status --token-file "$scratch/other"
-tap_is "an option goes before it" "$status" 80
+tap_is "--token-file has precedence over the environment" "$status" 80
 run status --socket "$scratch/cpattnd.sock" --token-file /nonexistent
-tap_is "a unix socket needs none" "$status $err" "0 "
+tap_is "a unix socket needs no token" "$status $err" "0 "
 chmod 0644 "$scratch/token"
 run status
-tap_is "a token for everybody to read" "$status" 71
-tap_has "what to do about it is told" "$err" "chmod 0600"
+tap_is "a token file that everybody can read: exit status" "$status" 71
+tap_has "a token file that everybody can read: message" "$err" "chmod 0600"
 run status --socket tcp://127.0.0.1
 tap_is "an address without a port" "$status" 67
 chmod 0600 "$scratch/token"
 run status --socket "tls+$url"
-tap_has "TLS needs a certificate to trust" "$err" "--tls-ca, or"
+tap_has "TLS without --tls-ca" "$err" "--tls-ca, or"
 kill -TERM "$daemon"
 wait "$daemon"
-tap_is "the daemon drains" "$?" 0
+tap_is "the daemon ends with status 0 at SIGTERM" "$?" 0
 daemon=
 tap_done

@@ -80,7 +80,7 @@ tap_has "64 ranks" "$(check "$scratch/many.json")" "rank 63, predicted|"
 
 "$fake" case --world-size 2 --trace "$scratch/case.json" >"$scratch/out"
 tap_is "a case: exit status" "$?" 0
-tap_has "a case: both kinds of lanes" "$(check "$scratch/case.json")" \
+tap_has "a case: predicted and measured lanes" "$(check "$scratch/case.json")" \
     "rank 0, predicted; rank 0, measured; rank 1, predicted; rank 1, measured|"
 tap_has "a case: its phases" "$(check "$scratch/case.json")" " backward=2 compare=2 "
 # Of two ranks; each has measured the first 13 of its operations, the second began 1 us later.
@@ -93,7 +93,7 @@ print(len(ops), sorted({(e["pid"], e["ts"] - 52 * e["args"]["operation"], e["dur
 END
 tap_is "a case: its operations" "$(python3 "$scratch/measured.py" "$scratch/case.json")" "26 [(1, 0.0, 50.0), (3, 1.0, 50.0)]"
 "$fake" case --implementation torch --trace "$scratch/guest.json" >"$scratch/out"
-tap_is "a guest has phases alone" "$? $(python3 "$scratch/measured.py" "$scratch/guest.json")" "0 0 []"
+tap_is "a guest: phases without operations" "$? $(python3 "$scratch/measured.py" "$scratch/guest.json")" "0 0 []"
 "$fake" case --repeat 2 --json --operation-times true >"$scratch/out"
 tap_is "times in JSON" "$(head -1 "$scratch/out" | python3 -c 'import json, sys
 t = [r["operation_times"] for r in json.load(sys.stdin)["ranks"]]
@@ -103,26 +103,26 @@ print(t[1]["begin_ns"] - t[0]["begin_ns"], t[0]["start_ns"][1], t[0]["end_ns"][1
 tap_is "a bench" "$? $(check "$scratch/bench.json" | grep -c "rank 1, measured")" "0 1"
 tap_has "a bench: its operations" "$(python3 "$scratch/measured.py" "$scratch/bench.json")" "26 ["
 "$fake" bench --seqlen 1k,2k --trace "$scratch/bench.json" >"$scratch/out" 2>"$scratch/err"
-tap_is "a bench of several cases has none" "$? $(cat "$scratch/err")" \
+tap_is "a bench of several cases is refused" "$? $(cat "$scratch/err")" \
     "64 cpattn-submit: --trace takes one case, and these options stand for 2"
 "$fake" case --model fail1 --trace "$scratch/fail.json" >"$scratch/out"
-tap_is "a case that fails has a trace" "$? $(check "$scratch/fail.json" | grep -c measured)" "1 1"
+tap_is "a fail has a trace" "$? $(check "$scratch/fail.json" | grep -c measured)" "1 1"
 "$fake" case --trace "$scratch/none/x" >"$scratch/out" 2>"$scratch/err"
-tap_is "no place for it" "$? $(cat "$scratch/err")" \
+tap_is "a file that cannot be written" "$? $(cat "$scratch/err")" \
     "64 cpattn-submit: $scratch/none/x cannot be written: No such file or directory"
 
 # ---- pictures of many ranks ----
 
 "$fake" explain --world-size 64 --heads 64 --seqlen 4096 --svg - >"$scratch/64.svg"
-tap_is "64 ranks that are alike are drawn once" "$(grep -c '>64 ranks<' "$scratch/64.svg") $(grep -c '>ranks 0-63<' "$scratch/64.svg")" "1 1"
-tap_is "in at most 1 MB" "$(($(wc -c <"$scratch/64.svg") <= 1000000))" 1
-tap_is "and nothing else on standard output" "$(head -c 4 "$scratch/64.svg")" "<svg"
-tap_has "with what waiting costs" "$(cat "$scratch/64.svg")" "which ends last, loses"
+tap_is "svg: equal ranks share a row" "$(grep -c '>64 ranks<' "$scratch/64.svg") $(grep -c '>ranks 0-63<' "$scratch/64.svg")" "1 1"
+tap_is "svg: size with 64 ranks" "$(($(wc -c <"$scratch/64.svg") <= 1000000))" 1
+tap_is "svg: nothing else on standard output" "$(head -c 4 "$scratch/64.svg")" "<svg"
+tap_has "svg: waiting times" "$(cat "$scratch/64.svg")" "which ends last, loses"
 "$fake" explain --world-size 16 --heads 16 --seqlen 64k --window-left 3000 --sharding contiguous --svg "$scratch/16.svg" >/dev/null
-tap_is "the ends of a window are others" "$(grep -o '>rank[s 0-9-]*<' "$scratch/16.svg" | sort -u | tr '\n' ' ')" \
+tap_is "svg: ranks at the ends of a window have rows of their own" "$(grep -o '>rank[s 0-9-]*<' "$scratch/16.svg" | sort -u | tr '\n' ' ')" \
     ">rank 0< >rank 15< >ranks 1-14< "
 "$fake" explain --world-size 8 --heads 8 --svg "$scratch/8.svg" >/dev/null
-tap_is "few ranks have a row each" "$(grep -o '>rank [0-7]<' "$scratch/8.svg" | sort -u | wc -l)" 8
+tap_is "svg: few ranks have a row each" "$(grep -o '>rank [0-7]<' "$scratch/8.svg" | sort -u | wc -l)" 8
 # ---- the critical path ----
 
 # The widths of the framed operations, without the sample of the legend: they follow one another from
@@ -131,8 +131,8 @@ framed() { # SVG
     sed -n 's/.*class="critical" d="M\([0-9.]*\) \([0-9.]*\)h\([0-9.]*\)v30h.*/\1 \2 \3/p' "$1" |
         awk '{ sum += $3; rows[$2] = 1 } END { n = 0; for (r in rows) n++; printf "%.0f %d", sum, (n > 1) }'
 }
-tap_is "the critical path fills the axis" "$(framed "$scratch/8.svg")" "1456 1"
+tap_is "svg: the critical path is as long as the axis" "$(framed "$scratch/8.svg")" "1456 1"
 "$fake" explain --world-size 3 --seqlen 1001 --mask causal --sharding contiguous --svg "$scratch/3.svg" >/dev/null
-tap_is "also where ranks wait for each other" "$(framed "$scratch/3.svg")" "1456 1"
-tap_has "messages say what they carry" "$(cat "$scratch/3.svg")" " from rank 0 to rank 1, exchange "
+tap_is "svg: the critical path includes waits for other ranks" "$(framed "$scratch/3.svg")" "1456 1"
+tap_has "svg: messages have their bytes" "$(cat "$scratch/3.svg")" " from rank 0 to rank 1, exchange "
 tap_done

@@ -19,16 +19,16 @@ export PATH
 awk '/^```sh$/ { inside = 1; next } /^```$/ { inside = 0 } inside' "$top_srcdir/doc/tutorial.md" |
     sed "s|/usr/share/doc/cpattnd/examples|$examples|" >"$scratch/page.sh"
 told=$(cd "$scratch" && timeout 600 bash -m page.sh 2>&1)
-tap_is "the page ends" "$?" 0
-tap_has "the first case passes" "$told" "pass  bf16 bshd p2p w1 b2 h4 s200 d128 causal by mine"
-tap_has "what it does not support is told" "$told" "exit status 76"
-tap_has "all of the matrix pass" "$told" "8 cases: 8 passed in "
-tap_has "and so does the script" "$told" "exit status 0"
-tap_has "the broken kernel fails" "$told" "8 cases: 8 failed"
-tap_has "with its diagnosis" "$told" "times what it should be (the scale of the softmax is missing)"
-tap_has "and an exit status" "$told" "exit status 1"
-tap_is "the failed cases are listed" "$(printf '%s\n' "$told" | tail -n 9 | grep -c '^ *\(mha\|gqa\)/')" 8
-tap_is "the report is there" "$(grep -c '<html' "$scratch/report.html")" 1
-tap_is "JUnit has the failures" "$(grep -o '<failure' "$scratch/results.xml" | wc -l | tr -d ' ')" 8
-tap_has "the summary is Markdown" "$(cat "$scratch/summary.md")" "| "
+tap_is "all commands of the page run" "$?" 0
+tap_has "case: verdict" "$told" "pass  bf16 bshd p2p w1 b2 h4 s200 d128 causal by mine"
+tap_has "case: an unsupported option is refused" "$told" "exit status 76"
+tap_has "matrix: all cases pass" "$told" "8 cases: 8 passed in "
+tap_has "ci.sh: exit status" "$told" "exit status 0"
+tap_has "broken kernel: cases fail" "$told" "8 cases: 8 failed"
+tap_has "broken kernel: diagnosis" "$told" "times what it should be (the scale of the softmax is missing)"
+tap_has "broken kernel: exit status of ci.sh" "$told" "exit status 1"
+tap_is "broken kernel: --last-failed lists the cases" "$(printf '%s\n' "$told" | tail -n 9 | grep -c '^ *\(mha\|gqa\)/')" 8
+tap_is "broken kernel: report.html" "$(grep -c '<html' "$scratch/report.html")" 1
+tap_is "broken kernel: results.xml" "$(grep -o '<failure' "$scratch/results.xml" | wc -l | tr -d ' ')" 8
+tap_has "broken kernel: summary.md" "$(cat "$scratch/summary.md")" "| "
 tap_done
