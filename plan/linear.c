@@ -72,12 +72,15 @@ static struct linear_shape shape_of(const struct linear *l, int rank, enum linea
     }
 }
 
-struct linear_shape linear_shape(const struct linear *l, int rank, enum linear_tensor tensor)
+struct linear_shape linear_outline(const struct linear *l, int rank, enum linear_tensor tensor)
 {
     bool backward = tensor == LINEAR_DY || tensor > LINEAR_Y;
-    struct linear_shape shape = {0, 0};
-    if (!backward || l->training)
-        shape = shape_of(l, rank, tensor);
+    return backward && !l->training ? (struct linear_shape){0, 0} : shape_of(l, rank, tensor);
+}
+
+struct linear_shape linear_shape(const struct linear *l, int rank, enum linear_tensor tensor)
+{
+    struct linear_shape shape = linear_outline(l, rank, tensor);
     if (shape.rows == 0 || shape.columns == 0)
         shape.rows = shape.columns = 0;
     return shape;

@@ -87,6 +87,8 @@ struct linear_shape {
     int64_t rows, columns; // 0: the job has no such tensor, or the rank has no elements of it
 };
 struct linear_shape linear_shape(const struct linear *l, int rank, enum linear_tensor tensor);
+// The same, but if only one side is 0, the other one is as on other ranks.
+struct linear_shape linear_outline(const struct linear *l, int rank, enum linear_tensor tensor);
 int64_t linear_bytes(const struct linear *l, int rank, enum linear_tensor tensor);
 const char *linear_tensor_name(const struct linear *l, enum linear_tensor tensor); // "y", "dw1"
 

@@ -121,7 +121,7 @@ static bool tensor(const void *spec, int rank, int index, struct job_tensor *t)
 {
     const struct linear *l = spec;
     enum linear_tensor which = (enum linear_tensor)index;
-    struct linear_shape shape = linear_shape(l, rank, which);
+    struct linear_shape shape = linear_outline(l, rank, which);
     bool bias =
         which == LINEAR_B1 || which == LINEAR_B2 || which == LINEAR_DB1 || which == LINEAR_DB2;
     if (linear_bytes(l, 0, which) == 0)

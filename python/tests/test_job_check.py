@@ -68,6 +68,12 @@ def test_strides_of_a_single_row_or_column():
         assert checks[0].verify(y=y)
 
 
+def test_a_rank_without_features_has_the_other_side():
+    check = checks_of("linear", layer="row", tokens=6, in_features=2, out_features=5)[2]
+    shapes = {name: tensor.shape for name, tensor in check.tensors.items()}
+    assert shapes["x"] == (6, 0) and shapes["w"] == (5, 0) and shapes["y"] == (6, 5)
+
+
 def test_what_is_refused():
     check = checks_of("collective", operation="reduce", root=1, count=10)[0]
     assert check.tensors["receive"].bytes == 0

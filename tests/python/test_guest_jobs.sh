@@ -68,6 +68,10 @@ for options in "column" "row" "mlp --hidden 50" "mlp --hidden 50 --activation sw
     case $options in *dtype*) ;; *) options="$options --dtype fp32" ;; esac
     right linear $options $layer
 done
+# Some ranks have no features, or no tokens.
+right linear row --world-size 3 --tokens 31 --in-features 1 --out-features 28 --dtype fp32
+right linear column --world-size 3 --tokens 2 --in-features 5 --out-features 1 --sequence-parallel true --dtype fp32
+right linear mlp --world-size 3 --tokens 2 --in-features 5 --hidden 1 --out-features 4 --sequence-parallel true --dtype fp32
 
 run parallel collective send_receive --world-size 2
 tap_has "what the guest does not support" "$out" "UNIMPLEMENTED: rank 0 of 2: does no send_receive"
