@@ -21,13 +21,13 @@ struct search {
     double *got, *right, *wrong; // [count]
     double error2;
     int broken; // rules
-    struct linear_twist best;
+    struct linear_variant best;
     double explained, factor;
 };
 
 // ---- single mistakes ----
 
-static bool fits(const struct linear *l, struct linear_twist t)
+static bool fits(const struct linear *l, struct linear_variant t)
 {
     struct linear_sizes s = linear_sizes(l);
     int64_t middle_a = linear_share(s.middle, t.a, l->world_size).count;
@@ -94,19 +94,19 @@ static bool has_features_like(const struct search *s, int other)
            share_count(sizes.middle, other, ranks) == share_count(sizes.middle, s->rank, ranks);
 }
 
-static void mistake_try(struct search *s, struct linear_twist twist)
+static void mistake_try(struct search *s, struct linear_variant variant)
 {
     double left2 = 0;
-    if (!fits(s->l, twist) || !concerns(s, twist.mistake))
+    if (!fits(s->l, variant) || !concerns(s, variant.mistake))
         return;
-    if (twist.mistake == MISTAKE_OTHER_SHARD && !has_features_like(s, twist.a))
+    if (variant.mistake == MISTAKE_OTHER_SHARD && !has_features_like(s, variant.a))
         return;
-    linear_mistaken_compute(s->sample, twist, s->wrong);
+    linear_mistaken_compute(s->sample, variant, s->wrong);
     for (int64_t i = 0; i < s->count; i++)
         left2 += (s->got[i] - s->wrong[i]) * (s->got[i] - s->wrong[i]);
     double explained = 1 - left2 / s->error2;
     if (explained > s->explained) {
-        s->best = twist;
+        s->best = variant;
         s->explained = explained;
     }
 }
@@ -126,7 +126,7 @@ static void mistakes_try(struct search *s)
                                                 : 1;
         for (int a = 0; a < firsts && a < ranks; a++)
             for (int b = pair ? a + 1 : 0; b < (pair ? SAMPLE_PAIRS : 1) && b < ranks; b++)
-                mistake_try(s, (struct linear_twist){(enum linear_mistake)m, a, b});
+                mistake_try(s, (struct linear_variant){(enum linear_mistake)m, a, b});
     }
 }
 
@@ -153,10 +153,10 @@ static void factor_try(struct search *s)
 // one was used.
 static void gelu_try(struct search *s)
 {
-    struct linear_twist twist = {.mistake = MISTAKE_OTHER_GELU};
+    struct linear_variant variant = {.mistake = MISTAKE_OTHER_GELU};
     if (s->explained >= EXPLAINS_MIN || s->l->layer != LINEAR_MLP || !(s->broken & RULE_SLOPE))
         return;
-    s->best = twist;
+    s->best = variant;
     s->explained = EXPLAINS_MIN;
 }
 
@@ -282,7 +282,7 @@ static void tell(const struct search *s, char text[DIAGNOSIS_TEXT_MAX])
 static void search(struct search *s, const void *data, char text[DIAGNOSIS_TEXT_MAX])
 {
     linear_sample_read(s->sample, data, s->got);
-    linear_mistaken_compute(s->sample, (struct linear_twist){0}, s->right);
+    linear_mistaken_compute(s->sample, (struct linear_variant){0}, s->right);
     for (int64_t i = 0; i < s->count; i++)
         s->error2 += pow(s->got[i] - s->right[i], 2);
     if (!isfinite(s->error2)) {

@@ -28,7 +28,8 @@ enum linear_mistake {
     LINEAR_MISTAKES
 };
 
-struct linear_twist {
+// A layer that is computed with a mistake; `a` and `b` are the ranks that the mistake names.
+struct linear_variant {
     enum linear_mistake mistake;
     int a, b;
 };

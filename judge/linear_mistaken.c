@@ -7,7 +7,7 @@
 #include "judge/linear_point.h"
 
 // The token that is read in place of another, as an index.
-static int64_t token_read(const struct linear_sample *m, struct linear_twist t,
+static int64_t token_read(const struct linear_sample *m, struct linear_variant t,
                           enum linear_mistake one, int64_t i)
 {
     int ranks = m->l->world_size;
@@ -25,7 +25,7 @@ static int64_t token_read(const struct linear_sample *m, struct linear_twist t,
                : i;
 }
 
-static bool token_counts(const struct linear_sample *m, struct linear_twist t, int64_t i)
+static bool token_counts(const struct linear_sample *m, struct linear_variant t, int64_t i)
 {
     if (t.mistake != MISTAKE_TOKENS_MISSING && t.mistake != MISTAKE_TOKENS_OF_ONE)
         return true;
@@ -33,7 +33,7 @@ static bool token_counts(const struct linear_sample *m, struct linear_twist t, i
     return of_a == (t.mistake == MISTAKE_TOKENS_OF_ONE);
 }
 
-static enum activation activation_of(const struct linear_sample *m, struct linear_twist t)
+static enum activation activation_of(const struct linear_sample *m, struct linear_variant t)
 {
     enum activation it = m->l->activation;
     if (t.mistake == MISTAKE_OTHER_GELU)
@@ -50,7 +50,7 @@ struct values {
     double a, dh[2];
 };
 
-static struct values between(const struct linear_sample *m, struct linear_twist t, struct spot s)
+static struct values between(const struct linear_sample *m, struct linear_variant t, struct spot s)
 {
     int64_t known = m->known_features;
     double bias = t.mistake == MISTAKE_NO_FIRST_BIAS ? 0 : 1;
@@ -75,7 +75,7 @@ static struct values between(const struct linear_sample *m, struct linear_twist 
 }
 
 // How often the part of a rank is in a sum.
-static double times_of(struct linear_twist t, int rank, int ranks)
+static double times_of(struct linear_variant t, int rank, int ranks)
 {
     bool mine = rank == t.a;
     if (t.mistake == MISTAKE_DIVIDED || t.mistake == MISTAKE_MULTIPLIED)
@@ -87,7 +87,7 @@ static double times_of(struct linear_twist t, int rank, int ranks)
 }
 
 // What is multiplied with the last weights, for one token and the features of a rank.
-static void part_fill(struct linear_sample *m, struct linear_twist t, int rank, int64_t i)
+static void part_fill(struct linear_sample *m, struct linear_variant t, int rank, int64_t i)
 {
     int64_t known = m->known_features, own = linear_sample_features(m, rank);
     int other = t.mistake != MISTAKE_SHARDS_SWAPPED ? rank
@@ -108,7 +108,7 @@ static void part_fill(struct linear_sample *m, struct linear_twist t, int rank, 
     }
 }
 
-static void sum_compute(struct linear_sample *m, struct linear_twist t, double *values)
+static void sum_compute(struct linear_sample *m, struct linear_variant t, double *values)
 {
     bool forward = m->tensor == LINEAR_Y;
     int64_t terms = (forward ? 1 : m->gates) * m->known_features;
@@ -125,7 +125,7 @@ static void sum_compute(struct linear_sample *m, struct linear_twist t, double *
         values[i] += bias * m->b2[i % m->columns];
 }
 
-static struct spot spot_of(const struct linear_sample *m, struct linear_twist t, int64_t token,
+static struct spot spot_of(const struct linear_sample *m, struct linear_variant t, int64_t token,
                            int64_t feature)
 {
     int64_t at = m->slot[t.mistake == MISTAKE_OTHER_SHARD ? t.a : m->rank] + feature;
@@ -134,7 +134,7 @@ static struct spot spot_of(const struct linear_sample *m, struct linear_twist t,
 }
 
 // y of a column layer, dx of a row layer.
-static void activity_compute(const struct linear_sample *m, struct linear_twist t, double *values)
+static void activity_compute(const struct linear_sample *m, struct linear_variant t, double *values)
 {
     for (int64_t i = 0; i < m->tokens * m->features; i++) {
         int64_t token = i / m->features;
@@ -144,7 +144,7 @@ static void activity_compute(const struct linear_sample *m, struct linear_twist 
 }
 
 // The sums over tokens: of the gates or of a, times x or dy.
-static void gradient_compute(struct linear_sample *m, struct linear_twist t, double *values)
+static void gradient_compute(struct linear_sample *m, struct linear_variant t, double *values)
 {
     bool of_x = m->tensor == LINEAR_DW1, of_a = m->tensor == LINEAR_DW2;
     int64_t n = m->features, wide = of_a ? n : m->gates * n;
@@ -172,12 +172,12 @@ static void gradient_compute(struct linear_sample *m, struct linear_twist t, dou
         values[i % count] += summed[i];
 }
 
-void linear_mistaken_compute(struct linear_sample *m, struct linear_twist twist, double *values)
+void linear_mistaken_compute(struct linear_sample *m, struct linear_variant variant, double *values)
 {
     if (m->of_all_tokens)
-        gradient_compute(m, twist, values);
+        gradient_compute(m, variant, values);
     else if (m->is_sum)
-        sum_compute(m, twist, values);
+        sum_compute(m, variant, values);
     else
-        activity_compute(m, twist, values);
+        activity_compute(m, variant, values);
 }

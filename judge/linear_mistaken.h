@@ -8,6 +8,7 @@
 
 // Fills `values` with its elements. Tokens change places among the first SAMPLE_PAIRS ranks, and
 // features are those of one of the first SAMPLE_OTHERS.
-void linear_mistaken_compute(struct linear_sample *m, struct linear_twist twist, double *values);
+void linear_mistaken_compute(struct linear_sample *m, struct linear_variant variant,
+                             double *values);
 
 #endif

@@ -117,8 +117,8 @@ static void try_split(struct trial *t, int64_t split, double *parts)
     double most = 0;
     for (int i = 0; i < t->panel_count; i++) {
         struct panel *p = &t->panels[i];
-        struct twist right = twist_none(p);
-        twist_gradient(p, &right, p->lse, p->delta, false);
+        struct variant right = variant_none(p);
+        variant_gradient(p, &right, p->lse, p->delta, false);
         int count = parts_fill(t, p, split, parts);
         for (int row = 0; row < p->rows; row++)
             row_fit(t, parts + (int64_t)row * t->dim, count, (int64_t)p->rows * t->dim,

@@ -196,11 +196,11 @@ static void panels_prepare(struct trial *t)
 {
     for (int i = 0; i < t->panel_count; i++) {
         struct panel *p = &t->panels[i];
-        struct twist right = twist_none(p);
+        struct variant right = variant_none(p);
         if (p->setup.side == SIDE_KV)
-            twist_key_gradient(p, &right, p->lse, p->delta);
+            variant_key_gradient(p, &right, p->lse, p->delta);
         else
-            twist_gradient(p, &right, p->lse, p->delta, true);
+            variant_gradient(p, &right, p->lse, p->delta, true);
     }
 }
 

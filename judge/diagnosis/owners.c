@@ -155,8 +155,8 @@ static bool elsewhere_panel(struct trial *t, int i, int rank, int n, double *com
         return false;
     memcpy(other.lse, p->lse, (size_t)p->columns * sizeof(double));
     memcpy(other.delta, p->delta, (size_t)p->columns * sizeof(double));
-    struct twist right = twist_none(&other);
-    twist_key_gradient(&other, &right, other.lse, other.delta);
+    struct variant right = variant_none(&other);
+    variant_key_gradient(&other, &right, other.lse, other.delta);
     for (int from = 0; from < t->c->world_size; from++)
         share_panel(t, &other, &(struct share){from, -1, 0, 0},
                     components + (int64_t)from * n + (int64_t)t->panel_first[i] * t->dim);
@@ -303,8 +303,8 @@ void try_owners(struct trial *t)
     if (!memory)
         return;
     for (int i = 0; i < t->panel_count; i++) {
-        struct twist right = twist_none(&t->panels[i]);
-        twist_key_gradient(&t->panels[i], &right, t->panels[i].lse, t->panels[i].delta);
+        struct variant right = variant_none(&t->panels[i]);
+        variant_key_gradient(&t->panels[i], &right, t->panels[i].lse, t->panels[i].delta);
     }
     for (int rank = 0; rank < world && world > 1 && !trial_over(t); rank++)
         try_share(t, &(struct share){rank, -1, 0, 0}, memory);

@@ -63,7 +63,7 @@ struct panel {
     double *row_qk, *row_v; // [rows][d]: Q and dO of query rows, K and V of key rows
     double *col_qk, *col_v; // [columns][d]
     double *products, *dp;  // [rows][columns]: Q.K and dO.V
-    double *p, *ds, *slope; // [rows][columns], for the functions of twist.h
+    double *p, *ds, *slope; // [rows][columns], for the functions of variant.h
     double *lse, *delta;    // without an error: query rows [rows], key rows [columns]
     void *memory;
 };

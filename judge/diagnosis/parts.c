@@ -74,10 +74,10 @@ static void part_evaluate(struct trial *t, const struct part *part, double *valu
 }
 
 // The right attention, of which parts are taken.
-static struct twist right_one(const struct panel *p, const void *with)
+static struct variant right_one(const struct panel *p, const void *with)
 {
     (void)with;
-    return twist_none(p);
+    return variant_none(p);
 }
 
 // Fills t->tried and t->lse_tried with the rows if a part is counted `times` times instead of once.

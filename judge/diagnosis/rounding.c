@@ -20,14 +20,14 @@ static const char *dtype_name(enum case_dtype dtype)
 // ---- logits and weights -------------------------------------------------------------------------
 
 struct rounding {
-    enum twist_rounding what;
+    enum variant_rounding what;
     enum case_dtype to;
 };
 
-static struct twist rounded(const struct panel *p, const void *with)
+static struct variant rounded(const struct panel *p, const void *with)
 {
     const struct rounding *x = with;
-    struct twist t = twist_none(p);
+    struct variant t = variant_none(p);
     t.rounding = x->what;
     t.rounded_to = x->to;
     return t;
@@ -36,13 +36,13 @@ static struct twist rounded(const struct panel *p, const void *with)
 static void try_logits(struct trial *t, enum case_dtype to)
 {
     static const struct {
-        enum twist_rounding what;
+        enum variant_rounding what;
         bool forward; // only there
         const char *text, *before;
-    } tries[] = {{TWIST_ROUND_PRODUCTS, false, "the products of Q and K are", ""},
-                 {TWIST_ROUND_LOGITS, false, "the logits are", ""},
-                 {TWIST_ROUND_EXPONENTS, true, "logit - maximum is", " before the exponential"},
-                 {TWIST_ROUND_SUMMED, true, "the weights are",
+    } tries[] = {{VARIANT_ROUND_PRODUCTS, false, "the products of Q and K are", ""},
+                 {VARIANT_ROUND_LOGITS, false, "the logits are", ""},
+                 {VARIANT_ROUND_EXPONENTS, true, "logit - maximum is", " before the exponential"},
+                 {VARIANT_ROUND_SUMMED, true, "the weights are",
                   " before they are added up to the denominator"}};
     for (size_t i = 0; i < sizeof(tries) / sizeof(*tries) && !trial_over(t); i++) {
         struct rounding with = {tries[i].what, to};
@@ -59,7 +59,7 @@ static void try_fp8(struct trial *t)
 {
     if (t->in->tensor != TENSOR_OUT || trial_over(t))
         return;
-    trial_evaluate(t, rounded, &(struct rounding){TWIST_ROUND_FP8, DTYPE_BF16});
+    trial_evaluate(t, rounded, &(struct rounding){VARIANT_ROUND_FP8, DTYPE_BF16});
     trial_offer(t, DIAGNOSIS_ROUNDED, t->tried, "the weights P are rounded to fp8 (e4m3)");
 }
 
@@ -71,7 +71,7 @@ typedef void change_query(const struct trial *t, double with, enum case_dtype to
 static void query_rounded(const struct trial *t, double factor, enum case_dtype to, double *query)
 {
     for (int k = 0; k < t->c->head_dim_qk; k++)
-        query[k] = twist_round(to, query[k] * factor) / factor;
+        query[k] = variant_round(to, query[k] * factor) / factor;
 }
 
 static void query_shortened(const struct trial *t, double dims, enum case_dtype to, double *query)
@@ -94,7 +94,7 @@ static bool evaluate_query(struct trial *t, change_query *change, double with, e
         memcpy(queries, p->row_qk, bytes);
         for (int row = 0; row < p->rows; row++)
             change(t, with, to, queries + row * d);
-        struct twist right = twist_none(p);
+        struct variant right = variant_none(p);
         panel_products(p, queries);
         trial_evaluate_panel(t, p, &right, t->panel_first[i], t->tried, t->lse_tried);
         panel_products(p, p->row_qk);
@@ -141,8 +141,8 @@ static void evaluate_statistics(struct trial *t, enum case_dtype to, bool lse)
         if (!values)
             return;
         for (int64_t k = 0; k < count; k++)
-            values[k] = twist_round(to, right[k]);
-        struct twist none = twist_none(p);
+            values[k] = variant_round(to, right[k]);
+        struct variant none = variant_none(p);
         *of_panel = values;
         trial_evaluate_panel(t, p, &none, t->panel_first[i], t->tried, t->lse_tried);
         *of_panel = right;
@@ -173,7 +173,7 @@ static bool are_all(const struct trial *t, enum case_dtype dtype)
         for (int64_t k = 0; k < count; k++) {
             if (x->got[k] == 0 || !isfinite(x->got[k]))
                 continue;
-            if (twist_round(dtype, x->got[k]) != (double)x->got[k])
+            if (variant_round(dtype, x->got[k]) != (double)x->got[k])
                 return false;
             numbers++;
         }

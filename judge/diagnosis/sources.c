@@ -230,9 +230,9 @@ static bool evaluate_map(struct trial *t, fill_map *fill, struct map *map)
         for (int64_t key = 0; key < p->keys; key++)
             map->source[key] = key;
         fill(p, map);
-        struct twist twist = twist_none(p);
-        *(map->values ? &twist.values : &twist.source) = map->source;
-        trial_evaluate_panel(t, p, &twist, t->panel_first[i], t->tried, t->lse_tried);
+        struct variant variant = variant_none(p);
+        *(map->values ? &variant.values : &variant.source) = map->source;
+        trial_evaluate_panel(t, p, &variant, t->panel_first[i], t->tried, t->lse_tried);
         free(map->source);
     }
     return true;
@@ -338,10 +338,10 @@ static void try_masked_as(struct trial *t, int rank)
     int64_t positions[DIAGNOSIS_ROWS_MAX];
     for (int i = 0; i < t->panel_count; i++) {
         struct panel *p = &t->panels[i];
-        struct twist twist = twist_none(p);
+        struct variant variant = variant_none(p);
         places_of(p, rank, positions);
-        twist.seen_as = positions;
-        trial_evaluate_panel(t, p, &twist, t->panel_first[i], t->tried, t->lse_tried);
+        variant.seen_as = positions;
+        trial_evaluate_panel(t, p, &variant, t->panel_first[i], t->tried, t->lse_tried);
     }
     trial_offer(t, DIAGNOSIS_MASK, t->tried,
                 "queries are masked as if they were those of rank %d at the same places", rank);
@@ -364,7 +364,7 @@ static bool evaluate_in_order(struct trial *t, bool queries, bool keys)
     int64_t of_queries[DIAGNOSIS_ROWS_MAX];
     for (int i = 0; i < t->panel_count; i++) {
         struct panel *p = &t->panels[i];
-        struct twist twist = twist_none(p);
+        struct variant variant = variant_none(p);
         int64_t *of_keys = malloc((size_t)p->keys * sizeof(int64_t));
         if (!of_keys)
             return false;
@@ -372,9 +372,9 @@ static bool evaluate_in_order(struct trial *t, bool queries, bool keys)
             of_keys[key] = place_in_order(&p->k_chunks, p->c, key);
         for (int row = 0; row < p->rows; row++)
             of_queries[row] = place_in_order(&p->q_chunks, p->c, p->setup.positions[row]);
-        twist.seen_as = queries ? of_queries : NULL;
-        twist.key_seen_as = keys ? of_keys : NULL;
-        trial_evaluate_panel(t, p, &twist, t->panel_first[i], t->tried, t->lse_tried);
+        variant.seen_as = queries ? of_queries : NULL;
+        variant.key_seen_as = keys ? of_keys : NULL;
+        trial_evaluate_panel(t, p, &variant, t->panel_first[i], t->tried, t->lse_tried);
         free(of_keys);
     }
     return true;

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "judge/diagnosis/twist.h"
+#include "judge/diagnosis/variant.h"
 
 // ---- a sweep over all queries -------------------------------------------------------------------
 
@@ -32,14 +32,14 @@ bool sweep_begin(struct sweep *s, const struct cp_case *c, int32_t sequence, int
                                           .head = head,
                                           .query_head = head,
                                           .key_head = reading};
-    return sweep_panel(s) && twist_statistics(&s->panel);
+    return sweep_panel(s) && variant_statistics(&s->panel);
 }
 
 bool sweep_next(struct sweep *s)
 {
     s->first += s->panel.rows;
     panel_fini(&s->panel);
-    return sweep_panel(s) && twist_statistics(&s->panel);
+    return sweep_panel(s) && variant_statistics(&s->panel);
 }
 
 void sweep_end(struct sweep *s)

@@ -18,7 +18,7 @@ bool statistics_of_head(const struct diagnosis_input *in, int32_t sequence, int 
 bool statistics_of_keys(const struct diagnosis_input *in, struct panel *p);
 
 // A walk through all queries of a sequence and head, in panels of as many rows as the bounds allow.
-// Each panel has LSE and delta (twist_statistics()).
+// Each panel has LSE and delta (variant_statistics()).
 struct sweep {
     struct panel panel;
     int64_t first, positions[512];

@@ -241,8 +241,8 @@ static bool head_max_logit(struct trial *t, struct parts *x, int head)
     for (int32_t sequence = 0; sequence < t->c->batch; sequence++) {
         for (bool more = sweep_begin(&s, t->c, sequence, head); more; more = sweep_next(&s)) {
             struct panel *p = &s.panel;
-            struct twist right = twist_none(p);
-            twist_gradient(p, &right, p->lse, p->delta, false);
+            struct variant right = variant_none(p);
+            variant_gradient(p, &right, p->lse, p->delta, false);
             for (int row = 0; row < p->rows; row++) {
                 int rank = computed_by(t, &p->q_chunks, s.first + row, head);
                 row_max_logit(p, row, head, rank, team_size(t->c), part_of(t, x, rank), x->local);
@@ -305,18 +305,18 @@ static bool bias_row_head(struct trial *t, struct parts *x, int row, int32_t seq
                                     .positions = &given->position};
         if (given->position >= case_length(c, SIDE_Q, sequence))
             return true;
-        bool known = panel_init(&p, &setup) && twist_statistics(&p);
+        bool known = panel_init(&p, &setup) && variant_statistics(&p);
         if (known) {
-            struct twist right = twist_none(&p);
-            twist_gradient(&p, &right, p.lse, p.delta, false);
+            struct variant right = variant_none(&p);
+            variant_gradient(&p, &right, p.lse, p.delta, false);
             bias_row_add(t, x, row, &p, 0);
         }
         panel_fini(&p);
         return known;
     }
     for (bool more = sweep_begin(&s, c, sequence, head); more; more = sweep_next(&s)) {
-        struct twist right = twist_none(&s.panel);
-        twist_gradient(&s.panel, &right, s.panel.lse, s.panel.delta, false);
+        struct variant right = variant_none(&s.panel);
+        variant_gradient(&s.panel, &right, s.panel.lse, s.panel.delta, false);
         for (int i = 0; i < s.panel.rows; i++)
             bias_row_add(t, x, row, &s.panel, i);
     }

@@ -105,10 +105,10 @@ static bool panels_init(struct trial *t)
 
 // ---- what rows should be ------------------------------------------------------------------------
 
-static struct twist nothing_twisted(const struct panel *p, const void *with)
+static struct variant nothing_varianted(const struct panel *p, const void *with)
 {
     (void)with;
-    return twist_none(p);
+    return variant_none(p);
 }
 
 // The right LSE and delta of a panel's queries.
@@ -116,14 +116,14 @@ static bool panel_statistics(struct trial *t, struct panel *p)
 {
     if (p->setup.side == SIDE_KV)
         return statistics_of_keys(t->in, p);
-    return twist_statistics(p);
+    return variant_statistics(p);
 }
 
-static void evaluate_keys(struct trial *t, struct panel *p, const struct twist *twist,
+static void evaluate_keys(struct trial *t, struct panel *p, const struct variant *variant,
                           double *values)
 {
     int64_t count = (int64_t)p->rows * t->dim;
-    twist_key_gradient(p, twist, p->lse, p->delta);
+    variant_key_gradient(p, variant, p->lse, p->delta);
     memset(values, 0, (size_t)count * sizeof(double));
     if (t->in->tensor == TENSOR_DV) {
         panel_add_v(p, p->p, 0, p->columns, values);
@@ -131,27 +131,27 @@ static void evaluate_keys(struct trial *t, struct panel *p, const struct twist *
     }
     panel_add_qk(p, p->ds, 0, p->columns, values);
     for (int64_t i = 0; i < count; i++)
-        values[i] *= case_scale(t->c) * twist->scale;
+        values[i] *= case_scale(t->c) * variant->scale;
 }
 
-void trial_evaluate_panel(struct trial *t, struct panel *p, const struct twist *twist, int first,
-                          double *values, double *lse)
+void trial_evaluate_panel(struct trial *t, struct panel *p, const struct variant *variant,
+                          int first, double *values, double *lse)
 {
     values += (int64_t)first * t->dim;
     switch (t->in->tensor) {
     case TENSOR_OUT:
-        twist_forward(p, twist, values, lse + first);
+        variant_forward(p, variant, values, lse + first);
         return;
     case TENSOR_LSE:
-        twist_lse(p, twist, lse + first);
+        variant_lse(p, variant, lse + first);
         memcpy(values, lse + first, (size_t)p->rows * sizeof(double));
         return;
     case TENSOR_DQ:
-        twist_gradient(p, twist, p->lse, p->delta, true);
-        twist_dq(p, twist, 0, p->columns, values);
+        variant_gradient(p, variant, p->lse, p->delta, true);
+        variant_dq(p, variant, 0, p->columns, values);
         return;
     default:
-        evaluate_keys(t, p, twist, values);
+        evaluate_keys(t, p, variant, values);
     }
 }
 
@@ -171,23 +171,23 @@ bool trial_evaluate_other(struct trial *t, int i, const struct panel_setup *setu
     borrowing.like = &t->panels[i];
     bool known = panel_init(&other, &borrowing);
     if (known && setup->side == SIDE_Q && consistent)
-        known = twist_statistics(&other);
+        known = variant_statistics(&other);
     else if (known && setup->modulo)
         known = statistics_of_keys(t->in, &other);
     else if (known)
         statistics_copy(&other, &t->panels[i]);
     if (known) {
-        struct twist right = twist_none(&other);
+        struct variant right = variant_none(&other);
         trial_evaluate_panel(t, &other, &right, t->panel_first[i], values, t->lse_tried);
     }
     panel_fini(&other);
     return known;
 }
 
-void trial_evaluate(struct trial *t, trial_twist *twist, const void *with)
+void trial_evaluate(struct trial *t, trial_variant *variant, const void *with)
 {
     for (int i = 0; i < t->panel_count; i++) {
-        struct twist of_panel = twist(&t->panels[i], with);
+        struct variant of_panel = variant(&t->panels[i], with);
         trial_evaluate_panel(t, &t->panels[i], &of_panel, t->panel_first[i], t->tried,
                              t->lse_tried);
     }
@@ -303,7 +303,7 @@ bool trial_init(struct trial *t, const struct diagnosis_input *in)
     for (int i = 0; i < t->panel_count; i++)
         if (!panel_statistics(t, &t->panels[i]))
             return false;
-    trial_evaluate(t, nothing_twisted, NULL);
+    trial_evaluate(t, nothing_varianted, NULL);
     memcpy(t->right, t->tried, (size_t)count * sizeof(double));
     memcpy(t->lse_right, t->lse_tried, sizeof(t->lse_right));
     energies_init(t);

@@ -6,7 +6,7 @@
 #define CPATTN_JUDGE_DIAGNOSIS_TRIAL_H
 
 #include "judge/diagnosis.h"
-#include "judge/diagnosis/twist.h"
+#include "judge/diagnosis/variant.h"
 
 #define TRIAL_PANELS_MAX 6
 
@@ -29,7 +29,7 @@ struct trial {
     int rows, dim;
     double *got, *right, *tried; // [rows][dim]
     double *moved;               // the same; room for fits
-    // LSE of rows of out and lse: as delivered (NAN: unknown), right, and under a twist.
+    // LSE of rows of out and lse: as delivered (NAN: unknown), right, and of a variant.
     double lse_got[DIAGNOSIS_ROWS_MAX], lse_right[DIAGNOSIS_ROWS_MAX],
         lse_tried[DIAGNOSIS_ROWS_MAX];
     double error; // energy of got - right
@@ -54,19 +54,19 @@ void trial_weigh(struct trial *t, double noise);
 // Fills the sentence of the hypothesis that explains the error, if one does.
 void trial_decide(const struct trial *t, struct finding *result);
 
-// Makes the twist of one panel; `with` is the caller's.
-typedef struct twist trial_twist(const struct panel *p, const void *with);
+// Makes the variant of one panel; `with` is the caller's.
+typedef struct variant trial_variant(const struct panel *p, const void *with);
 
-// Fills t->tried (and t->lse_tried) with the rows under a twist. Gradients have the right LSE and
+// Fills t->tried (and t->lse_tried) with the rows of a variant. Gradients have the right LSE and
 // delta.
-void trial_evaluate(struct trial *t, trial_twist *twist, const void *with);
+void trial_evaluate(struct trial *t, trial_variant *variant, const void *with);
 
-// Fills `values` and `lse` with the rows of one panel under a twist. `first` is its first row.
-void trial_evaluate_panel(struct trial *t, struct panel *p, const struct twist *twist, int first,
-                          double *values, double *lse);
+// Fills `values` and `lse` with the rows of one panel of a variant. `first` is its first row.
+void trial_evaluate_panel(struct trial *t, struct panel *p, const struct variant *variant,
+                          int first, double *values, double *lse);
 
-// The same for the i-th panel with another setup and no twist. LSE and delta are those of the setup
-// if `consistent`, else the right ones. False if memory is short.
+// The same for the i-th panel with another setup and no variant. LSE and delta are those of the
+// setup if `consistent`, else the right ones. False if memory is short.
 bool trial_evaluate_other(struct trial *t, int i, const struct panel_setup *setup, bool consistent,
                           double *values);
 
@@ -107,7 +107,7 @@ bool trial_solve(double *matrix, double *right, int count);
 void try_plain(struct trial *t);        // without attention: factors, zeros, rows in wrong places
 void try_filled(struct trial *t);       // rows that must be zero and are not
 void try_plain_values(struct trial *t); // the part of try_plain() that needs no panels
-void try_twists(struct trial *t);       // another scale, mask, window, sink, bias, softcap, LSE
+void try_variants(struct trial *t);     // another scale, mask, window, sink, bias, softcap, LSE
 void try_heads(struct trial *t);        // query rows: other heads
 void try_sources(struct trial *t);      // query rows: keys of other positions
 void try_shifts(struct trial *t);       // rows of neighbouring tokens

@@ -232,8 +232,8 @@ static void try_missing_key(struct trial *t)
     memcpy(t->tried, t->right, (size_t)(t->rows * t->dim) * sizeof(double));
     trial_keep_lse(t);
     for (int i = 0; i < t->panel_count; i++) {
-        struct twist right = twist_none(&t->panels[i]);
-        twist_gradient(&t->panels[i], &right, t->panels[i].lse, t->panels[i].delta, true);
+        struct variant right = variant_none(&t->panels[i]);
+        variant_gradient(&t->panels[i], &right, t->panels[i].lse, t->panels[i].delta, true);
     }
     for (int i = 0; i < t->panel_count && !trial_over(t); i++) {
         const struct panel *p = &t->panels[i];

@@ -23,11 +23,11 @@ struct change {
     bool exchanged;    // left and right
     bool counted_on;   // from the sequences before
     bool other_corner; // top left for bottom right and the other way round
-    enum twist_where where;
+    enum variant_where where;
     double sinks, ghosts; // are added
     double sink_factor;   // 0: 1
     int sink_shift;
-    enum twist_bias bias;
+    enum variant_bias bias;
     int64_t bias_shift;
     bool no_cap, no_slope, cap_first;
     double cap_factor; // 0: 1
@@ -71,32 +71,32 @@ static const struct change changes[] = {
      .sink_factor = M_LN2},
     {DIAGNOSIS_SINK, "the sink is that of the next head", .sink_shift = 1},
     {DIAGNOSIS_SINK, "the sink is that of the head before", .sink_shift = -1},
-    {DIAGNOSIS_BIAS, "the bias is missing", .bias = TWIST_BIAS_MISSING},
-    {DIAGNOSIS_BIAS, "the bias of keys of other ranks is missing", .bias = TWIST_BIAS_MISSING,
+    {DIAGNOSIS_BIAS, "the bias is missing", .bias = VARIANT_BIAS_MISSING},
+    {DIAGNOSIS_BIAS, "the bias of keys of other ranks is missing", .bias = VARIANT_BIAS_MISSING,
      .where = WHERE_REMOTE},
     {DIAGNOSIS_BIAS, "the bias is multiplied by the scale of the softmax",
-     .bias = TWIST_BIAS_SCALED},
-    {DIAGNOSIS_BIAS, "the bias is subtracted", .bias = TWIST_BIAS_SUBTRACTED},
-    {DIAGNOSIS_BIAS, "the bias is read one column too far to the left", .bias = TWIST_BIAS_COLUMN,
+     .bias = VARIANT_BIAS_SCALED},
+    {DIAGNOSIS_BIAS, "the bias is subtracted", .bias = VARIANT_BIAS_SUBTRACTED},
+    {DIAGNOSIS_BIAS, "the bias is read one column too far to the left", .bias = VARIANT_BIAS_COLUMN,
      .bias_shift = -1},
-    {DIAGNOSIS_BIAS, "the bias is read one column too far to the right", .bias = TWIST_BIAS_COLUMN,
-     .bias_shift = 1},
+    {DIAGNOSIS_BIAS, "the bias is read one column too far to the right",
+     .bias = VARIANT_BIAS_COLUMN, .bias_shift = 1},
     {DIAGNOSIS_BIAS, "the bias of keys of other ranks is read one column too far to the left",
-     .bias = TWIST_BIAS_COLUMN, .bias_shift = -1, .where = WHERE_REMOTE},
+     .bias = VARIANT_BIAS_COLUMN, .bias_shift = -1, .where = WHERE_REMOTE},
     {DIAGNOSIS_BIAS, "the bias of keys of other ranks is read one column too far to the right",
-     .bias = TWIST_BIAS_COLUMN, .bias_shift = 1, .where = WHERE_REMOTE},
+     .bias = VARIANT_BIAS_COLUMN, .bias_shift = 1, .where = WHERE_REMOTE},
     {DIAGNOSIS_BIAS, "the bias is read at the place of the key in its rank's memory",
-     .bias = TWIST_BIAS_LOCAL},
-    {DIAGNOSIS_BIAS, "the bias is that of the query before", .bias = TWIST_BIAS_ROW,
+     .bias = VARIANT_BIAS_LOCAL},
+    {DIAGNOSIS_BIAS, "the bias is that of the query before", .bias = VARIANT_BIAS_ROW,
      .bias_shift = -1},
     {DIAGNOSIS_BIAS, "the bias of keys of other ranks is that of the query before",
-     .bias = TWIST_BIAS_ROW, .bias_shift = -1, .where = WHERE_REMOTE},
+     .bias = VARIANT_BIAS_ROW, .bias_shift = -1, .where = WHERE_REMOTE},
     {DIAGNOSIS_BIAS, "the bias of keys of other ranks is that of the query after",
-     .bias = TWIST_BIAS_ROW, .bias_shift = 1, .where = WHERE_REMOTE},
-    {DIAGNOSIS_BIAS, "the bias is that of the query after", .bias = TWIST_BIAS_ROW,
+     .bias = VARIANT_BIAS_ROW, .bias_shift = 1, .where = WHERE_REMOTE},
+    {DIAGNOSIS_BIAS, "the bias is that of the query after", .bias = VARIANT_BIAS_ROW,
      .bias_shift = 1},
-    {DIAGNOSIS_BIAS, "the bias is that of the next head", .bias = TWIST_BIAS_HEAD},
-    {DIAGNOSIS_BIAS, "the bias of every sequence is that of the first", .bias = TWIST_BIAS_FIRST},
+    {DIAGNOSIS_BIAS, "the bias is that of the next head", .bias = VARIANT_BIAS_HEAD},
+    {DIAGNOSIS_BIAS, "the bias of every sequence is that of the first", .bias = VARIANT_BIAS_FIRST},
     {DIAGNOSIS_SOFTCAP, "the softcap is missing", .no_cap = true},
     {DIAGNOSIS_SOFTCAP, "the slope of the softcap is missing", .no_slope = true},
     {DIAGNOSIS_SOFTCAP, "the softcap is applied before the scale of the softmax",
@@ -131,7 +131,7 @@ static bool applies(const struct trial *t, const struct change *x)
             return false; // its sink is 0 in all heads
         return c->softmax != SOFTMAX_VANILLA && !backward(t);
     case DIAGNOSIS_BIAS:
-        return c->bias != BIAS_NONE && (x->bias != TWIST_BIAS_FIRST || bias_has_batch(c));
+        return c->bias != BIAS_NONE && (x->bias != VARIANT_BIAS_FIRST || bias_has_batch(c));
     case DIAGNOSIS_SOFTCAP:
         return c->softcap != 0 && (!x->no_slope || backward(t));
     default:
@@ -139,10 +139,10 @@ static bool applies(const struct trial *t, const struct change *x)
     }
 }
 
-static struct twist changed(const struct panel *p, const void *with)
+static struct variant changed(const struct panel *p, const void *with)
 {
     const struct change *x = with;
-    struct twist t = twist_none(p);
+    struct variant t = variant_none(p);
     t.band.left = x->no_left ? SLICE_UNBOUNDED : t.band.left + x->left;
     t.band.right = x->no_right ? SLICE_UNBOUNDED : t.band.right + x->right;
     if (x->other_corner)
@@ -237,26 +237,26 @@ static void try_ghosts(struct trial *t)
 
 struct scaling {
     double factor;
-    enum twist_where where;
+    enum variant_where where;
 };
 
-static struct twist scaled(const struct panel *p, const void *with)
+static struct variant scaled(const struct panel *p, const void *with)
 {
     const struct scaling *x = with;
-    struct twist t = twist_none(p);
+    struct variant t = variant_none(p);
     t.scale = x->factor;
     t.scale_where = x->where;
     return t;
 }
 
-static double scale_energy(struct trial *t, double factor, enum twist_where where)
+static double scale_energy(struct trial *t, double factor, enum variant_where where)
 {
     trial_evaluate(t, scaled, &(struct scaling){factor, where});
     return trial_energy(t, t->tried);
 }
 
 // One step of Gauss and Newton from `factor`.
-static double scale_step(struct trial *t, double factor, enum twist_where where)
+static double scale_step(struct trial *t, double factor, enum variant_where where)
 {
     double moved = factor * (1 + 1e-4), up = 0, down = 0;
     trial_evaluate(t, scaled, &(struct scaling){moved, where});
@@ -286,7 +286,7 @@ static void scale_name(const struct cp_case *c, double factor, char *text, size_
                  {scale, "its square"},
                  {M_LOG2E, "times log2(e)"},
                  {M_LN2, "times ln(2)"},
-                 {twist_round(DTYPE_BF16, scale) / scale, "rounded to bf16"}};
+                 {variant_round(DTYPE_BF16, scale) / scale, "rounded to bf16"}};
     *text = '\0';
     for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
         if (fabs(factor - names[i].value) < fmin(5e-3, 0.2 * fabs(names[i].value - 1))) {
@@ -295,7 +295,7 @@ static void scale_name(const struct cp_case *c, double factor, char *text, size_
         }
 }
 
-static void try_scale(struct trial *t, enum twist_where where)
+static void try_scale(struct trial *t, enum variant_where where)
 {
     double scale = case_scale(t->c), d = t->c->head_dim_qk, least = t->error, best = 1;
     const double starts[] = {0.25,
@@ -354,9 +354,9 @@ static void evaluate_dq(struct trial *t, const double *lse, const double *delta)
     for (int i = 0; i < t->panel_count; i++) {
         struct panel *p = &t->panels[i];
         int first = t->panel_first[i];
-        struct twist right = twist_none(p);
-        twist_gradient(p, &right, lse + first, delta ? delta + first : p->delta, true);
-        twist_dq(p, &right, 0, p->columns, t->tried + (int64_t)first * t->dim);
+        struct variant right = variant_none(p);
+        variant_gradient(p, &right, lse + first, delta ? delta + first : p->delta, true);
+        variant_dq(p, &right, 0, p->columns, t->tried + (int64_t)first * t->dim);
     }
 }
 
@@ -380,8 +380,8 @@ static void try_partial_lse(struct trial *t, int distance)
     int size = team_size(t->c), teams = t->c->world_size / size;
     for (int i = 0; i < t->panel_count; i++) {
         struct panel *p = &t->panels[i];
-        struct twist right = twist_none(p);
-        twist_gradient(p, &right, p->lse, p->delta, true);
+        struct variant right = variant_none(p);
+        variant_gradient(p, &right, p->lse, p->delta, true);
         for (int row = 0; row < p->rows; row++) {
             int own = p->q_chunks.ranks[chunks_find(&p->q_chunks, p->setup.positions[row])] / size;
             lse[t->panel_first[i] + row] =
@@ -400,8 +400,8 @@ static void try_early_delta(struct trial *t, int rank)
     double lse[DIAGNOSIS_ROWS_MAX], delta[DIAGNOSIS_ROWS_MAX];
     for (int i = 0; i < t->panel_count; i++) {
         struct panel *p = &t->panels[i];
-        struct twist right = twist_none(p);
-        twist_gradient(p, &right, p->lse, p->delta, true);
+        struct variant right = variant_none(p);
+        variant_gradient(p, &right, p->lse, p->delta, true);
         for (int row = 0; row < p->rows; row++) {
             double weight = 0, sum = 0;
             for (int64_t key = 0; key < p->keys; key++) {
@@ -428,13 +428,13 @@ static void try_base(struct trial *t)
     for (int i = 0; i < t->panel_count; i++) {
         struct panel *p = &t->panels[i];
         double lse[DIAGNOSIS_ROWS_MAX], *dq = t->tried + (int64_t)t->panel_first[i] * t->dim;
-        struct twist twist = twist_none(p);
-        twist.scale = M_LN2;
+        struct variant variant = variant_none(p);
+        variant.scale = M_LN2;
         for (int row = 0; row < p->rows; row++)
             lse[row] = p->lse[row] * M_LN2;
-        twist_gradient(p, &twist, lse, p->delta, true);
-        twist.scale = 1;
-        twist_dq(p, &twist, 0, p->columns, dq);
+        variant_gradient(p, &variant, lse, p->delta, true);
+        variant.scale = 1;
+        variant_dq(p, &variant, 0, p->columns, dq);
     }
     trial_offer(t, DIAGNOSIS_LSE, t->tried,
                 "the backward pass computes P with base 2 instead of e: log2(e) is missing");
@@ -474,7 +474,7 @@ static void evaluate_delta(struct trial *t, double factor)
             return;
         for (int64_t k = 0; k < count; k++)
             changed_delta[k] = factor * right[k];
-        struct twist none = twist_none(p);
+        struct variant none = variant_none(p);
         p->delta = changed_delta;
         trial_evaluate_panel(t, p, &none, t->panel_first[i], t->tried, t->lse_tried);
         p->delta = right;
@@ -502,7 +502,7 @@ static void try_delta(struct trial *t)
                 "delta = rowsum(dO * O) is %.4g times what it should be", factor);
 }
 
-void try_twists(struct trial *t)
+void try_variants(struct trial *t)
 {
     try_changes(t);
     try_repeated_sink(t);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "judge/diagnosis/twist.h"
+#include "judge/diagnosis/variant.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -10,18 +10,18 @@
 #include "plan/bias.h"
 #include "plan/slice.h"
 
-struct twist twist_none(const struct panel *p)
+struct variant variant_none(const struct panel *p)
 {
-    return (struct twist){.scale = 1,
-                          .band = case_band(p->c, p->setup.sequence),
-                          .cap = p->c->softcap != 0,
-                          .slope = p->c->softcap != 0,
-                          .cap_factor = 1,
-                          .sinks = 1,
-                          .sink_factor = 1};
+    return (struct variant){.scale = 1,
+                            .band = case_band(p->c, p->setup.sequence),
+                            .cap = p->c->softcap != 0,
+                            .slope = p->c->softcap != 0,
+                            .cap_factor = 1,
+                            .sinks = 1,
+                            .sink_factor = 1};
 }
 
-double twist_round(enum case_dtype dtype, double x)
+double variant_round(enum case_dtype dtype, double x)
 {
     float value = (float)x;
     dtype_round(dtype, &value, 1);
@@ -39,7 +39,7 @@ static double round_fp8(double x)
 
 // ---- who sees what ------------------------------------------------------------------------------
 
-static bool concerns(const struct panel *p, enum twist_where where, int64_t query, int64_t key)
+static bool concerns(const struct panel *p, enum variant_where where, int64_t query, int64_t key)
 {
     int q, k, size = team_size(p->c);
     switch (where) {
@@ -60,14 +60,14 @@ static bool band_has(const struct case_band *band, int64_t query, int64_t key)
            (band->right >= SLICE_UNBOUNDED || distance <= band->right);
 }
 
-static bool sees(const struct panel *p, const struct twist *t, const struct case_band *right,
+static bool sees(const struct panel *p, const struct variant *t, const struct case_band *right,
                  int64_t query, int64_t key)
 {
-    bool twisted = band_has(&t->band, query, key);
+    bool varianted = band_has(&t->band, query, key);
     if (t->band_where == WHERE_ALL)
-        return twisted;
+        return varianted;
     bool as_it_is = band_has(right, query, key);
-    return twisted == as_it_is || !concerns(p, t->band_where, query, key) ? as_it_is : twisted;
+    return varianted == as_it_is || !concerns(p, t->band_where, query, key) ? as_it_is : varianted;
 }
 
 // ---- logits -------------------------------------------------------------------------------------
@@ -85,29 +85,29 @@ static double one_bias(const struct panel *p, int head, int64_t query, int64_t k
     return bias_at(p, p->setup.sequence, head, query, key);
 }
 
-static double bias_of(const struct panel *p, const struct twist *t, int head, int64_t query,
+static double bias_of(const struct panel *p, const struct variant *t, int head, int64_t query,
                       int64_t key)
 {
     double right = one_bias(p, head, query, key);
     int64_t edge = p->k_chunks.begin[chunks_find(&p->k_chunks, key)];
-    if (t->bias == TWIST_BIAS_RIGHT || !concerns(p, t->bias_where, query, key))
+    if (t->bias == VARIANT_BIAS_RIGHT || !concerns(p, t->bias_where, query, key))
         return right;
     switch (t->bias) {
-    case TWIST_BIAS_MISSING:
+    case VARIANT_BIAS_MISSING:
         return 0;
-    case TWIST_BIAS_SCALED:
+    case VARIANT_BIAS_SCALED:
         return right * case_scale(p->c);
-    case TWIST_BIAS_COLUMN: // a chunk at the edge may stay where it is
+    case VARIANT_BIAS_COLUMN: // a chunk at the edge may stay where it is
         return edge + t->bias_shift < 0 ? right : one_bias(p, head, query, key + t->bias_shift);
-    case TWIST_BIAS_ROW:
+    case VARIANT_BIAS_ROW:
         return one_bias(p, head, query + t->bias_shift, key);
-    case TWIST_BIAS_HEAD:
+    case VARIANT_BIAS_HEAD:
         return one_bias(p, (head + 1) % p->c->heads, query, key);
-    case TWIST_BIAS_LOCAL:
+    case VARIANT_BIAS_LOCAL:
         return one_bias(p, head, query, chunks_place(&p->k_chunks, p->c, key));
-    case TWIST_BIAS_SUBTRACTED:
+    case VARIANT_BIAS_SUBTRACTED:
         return -right;
-    case TWIST_BIAS_FIRST:
+    case VARIANT_BIAS_FIRST:
         return bias_at(p, 0, head, query, key);
     default:
         return right;
@@ -118,35 +118,35 @@ struct logit {
     double value, slope;
 };
 
-static struct logit capped(const struct panel *p, const struct twist *t, double x, double scale)
+static struct logit capped(const struct panel *p, const struct variant *t, double x, double scale)
 {
     double cap = p->c->softcap * t->cap_factor, after = t->cap_first ? scale : 1;
     double tangent = tanh((t->cap_first ? x : x * scale) / cap);
     return (struct logit){cap * tangent * after, t->slope ? 1 - tangent * tangent : 1};
 }
 
-static struct logit logit_of(const struct panel *p, const struct twist *t, int head, double product,
-                             int64_t query, int64_t key)
+static struct logit logit_of(const struct panel *p, const struct variant *t, int head,
+                             double product, int64_t query, int64_t key)
 {
     double scale = case_scale(p->c);
     if (t->scale != 1 && concerns(p, t->scale_where, query, key))
         scale *= t->scale;
-    if (t->rounding == TWIST_ROUND_PRODUCTS)
-        product = twist_round(t->rounded_to, product);
+    if (t->rounding == VARIANT_ROUND_PRODUCTS)
+        product = variant_round(t->rounded_to, product);
     struct logit x = {product * scale, 1};
     if (t->cap)
         x = capped(p, t, product, scale);
     if (p->c->bias != BIAS_NONE)
         x.value += bias_of(p, t, head, query, key);
-    if (t->rounding == TWIST_ROUND_LOGITS)
-        x.value = twist_round(t->rounded_to, x.value);
+    if (t->rounding == VARIANT_ROUND_LOGITS)
+        x.value = variant_round(t->rounded_to, x.value);
     return x;
 }
 
 // ---- query rows ---------------------------------------------------------------------------------
 
 // The logits of row i by position of the key, -inf if the key is not visible, and their slopes.
-static double row_logits(const struct panel *p, const struct twist *t, int row, double *logits,
+static double row_logits(const struct panel *p, const struct variant *t, int row, double *logits,
                          double *slopes)
 {
     struct case_band right = case_band(p->c, p->setup.sequence);
@@ -166,7 +166,7 @@ static double row_logits(const struct panel *p, const struct twist *t, int row, 
     return most;
 }
 
-static double sink_of(const struct panel *p, const struct twist *t)
+static double sink_of(const struct panel *p, const struct variant *t)
 {
     int heads = p->c->heads, head = (p->setup.head + t->sink_shift + heads) % heads;
     if (t->sinks <= 0)
@@ -175,22 +175,23 @@ static double sink_of(const struct panel *p, const struct twist *t)
 }
 
 // Replaces the logits of a row by their weights, relative to `top`. Returns their sum.
-static double row_weights(const struct panel *p, const struct twist *t, double top, double *weights)
+static double row_weights(const struct panel *p, const struct variant *t, double top,
+                          double *weights)
 {
     double sum = 0;
     for (int64_t key = 0; key < p->keys; key++) {
         double exponent = weights[key] - top;
-        if (t->rounding == TWIST_ROUND_EXPONENTS && isfinite(exponent))
-            exponent = twist_round(t->rounded_to, exponent);
+        if (t->rounding == VARIANT_ROUND_EXPONENTS && isfinite(exponent))
+            exponent = variant_round(t->rounded_to, exponent);
         double weight = exp(exponent);
-        weights[key] = t->rounding == TWIST_ROUND_FP8 ? round_fp8(weight) : weight;
-        sum += t->rounding == TWIST_ROUND_SUMMED ? twist_round(t->rounded_to, weight) : weight;
+        weights[key] = t->rounding == VARIANT_ROUND_FP8 ? round_fp8(weight) : weight;
+        sum += t->rounding == VARIANT_ROUND_SUMMED ? variant_round(t->rounded_to, weight) : weight;
     }
     return sum;
 }
 
 // Probabilities by position of the key.
-static double row_softmax(const struct panel *p, const struct twist *t, int row, double *weights)
+static double row_softmax(const struct panel *p, const struct variant *t, int row, double *weights)
 {
     double most = row_logits(p, t, row, weights, p->slope + row * p->columns);
     double sink = sink_of(p, t);
@@ -220,12 +221,12 @@ static void gather(const struct panel *p, const int64_t *source, double *place, 
     memcpy(values, place, (size_t)p->columns * sizeof(double));
 }
 
-static const int64_t *source_of_values(const struct twist *t)
+static const int64_t *source_of_values(const struct variant *t)
 {
     return t->source ? t->source : t->values;
 }
 
-void twist_forward(struct panel *p, const struct twist *t, double *out, double *lse)
+void variant_forward(struct panel *p, const struct variant *t, double *out, double *lse)
 {
     for (int row = 0; row < p->rows; row++) {
         lse[row] = row_softmax(p, t, row, p->p + row * p->columns);
@@ -235,14 +236,14 @@ void twist_forward(struct panel *p, const struct twist *t, double *out, double *
     panel_add_v(p, p->p, 0, p->columns, out);
 }
 
-bool twist_statistics(struct panel *p)
+bool variant_statistics(struct panel *p)
 {
-    struct twist right = twist_none(p);
+    struct variant right = variant_none(p);
     int d = p->c->head_dim_v;
     double *out = calloc((size_t)p->rows * (size_t)d, sizeof(double));
     if (!out)
         return false;
-    twist_forward(p, &right, out, p->lse);
+    variant_forward(p, &right, out, p->lse);
     for (int i = 0; i < p->rows; i++) {
         p->delta[i] = 0;
         for (int k = 0; k < d; k++)
@@ -252,14 +253,14 @@ bool twist_statistics(struct panel *p)
     return true;
 }
 
-void twist_lse(struct panel *p, const struct twist *t, double *lse)
+void variant_lse(struct panel *p, const struct variant *t, double *lse)
 {
     for (int row = 0; row < p->rows; row++)
         lse[row] = row_softmax(p, t, row, p->p + row * p->columns);
 }
 
-static void row_gradient(struct panel *p, const struct twist *t, int row, double lse, double delta,
-                         bool scores)
+static void row_gradient(struct panel *p, const struct variant *t, int row, double lse,
+                         double delta, bool scores)
 {
     double *weights = p->p + row * p->columns, *ds = p->ds + row * p->columns;
     double *slopes = p->slope + row * p->columns;
@@ -274,8 +275,8 @@ static void row_gradient(struct panel *p, const struct twist *t, int row, double
     }
 }
 
-void twist_gradient(struct panel *p, const struct twist *t, const double *lse, const double *delta,
-                    bool scores)
+void variant_gradient(struct panel *p, const struct variant *t, const double *lse,
+                      const double *delta, bool scores)
 {
     for (int row = 0; row < p->rows; row++) {
         row_gradient(p, t, row, lse[row], delta[row], scores);
@@ -285,7 +286,7 @@ void twist_gradient(struct panel *p, const struct twist *t, const double *lse, c
     }
 }
 
-void twist_dq(struct panel *p, const struct twist *t, int64_t begin, int64_t end, double *dq)
+void variant_dq(struct panel *p, const struct variant *t, int64_t begin, int64_t end, double *dq)
 {
     int64_t count = (int64_t)p->rows * p->c->head_dim_qk;
     double scale = case_scale(p->c) * t->scale;
@@ -297,7 +298,7 @@ void twist_dq(struct panel *p, const struct twist *t, int64_t begin, int64_t end
 
 // ---- key rows -----------------------------------------------------------------------------------
 
-static void key_row(struct panel *p, const struct twist *t, int row, const double *lse,
+static void key_row(struct panel *p, const struct variant *t, int row, const double *lse,
                     const double *delta)
 {
     struct case_band right = case_band(p->c, p->setup.sequence);
@@ -314,8 +315,8 @@ static void key_row(struct panel *p, const struct twist *t, int row, const doubl
     }
 }
 
-void twist_key_gradient(struct panel *p, const struct twist *t, const double *lse,
-                        const double *delta)
+void variant_key_gradient(struct panel *p, const struct variant *t, const double *lse,
+                          const double *delta)
 {
     for (int row = 0; row < p->rows; row++)
         key_row(p, t, row, lse, delta);
