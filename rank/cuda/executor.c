@@ -354,6 +354,8 @@ static enum status plan_take(struct cuda_executor *x, struct error *error)
     events_reset(&x->events);
     random_start(x);
     memset(x->awaited, 0, (size_t)x->plan->op_count * sizeof(*x->awaited));
+    for (int32_t i = 0; i < x->plan->op_count; i++)
+        x->ended[i] = POINT_NONE;
     for (int32_t i = 0; i < x->plan->wait_count; i++)
         x->awaited[x->plan->waits[i]] = true;
     return STATUS_OK;

@@ -77,6 +77,8 @@ cudaError_t timeline_record(struct timeline *t, enum plan_stream which, cudaStre
 // Nanoseconds from the first point to this one.
 static cudaError_t point_ns(const struct timeline *t, int point, uint64_t *ns)
 {
+    if (point == POINT_NONE)
+        return cudaErrorInvalidValue;
     if (point >= 0)
         return events_between_ns(&t->events, t->begin, point, ns);
     *ns = stamps_between_ns(&t->stamps, t->begin_stamp, point_of_stamp(point));
