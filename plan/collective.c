@@ -22,8 +22,9 @@ bool collective_reduces(const struct collective *c)
 
 // Size from which the bandwidth of a ring outweighs its many steps.
 #define RING_BYTES_MIN   65536
-// So many ranks, the devices of one host, reach each other at full bandwidth at once: direct takes
-// fewer exchanges of the same bytes.
+// So many ranks, the devices of a host, reach each other at full bandwidth at once: direct takes
+// fewer exchanges of the same bytes. The choice does not depend on the hosts, so that the bits of
+// sums do not.
 #define DIRECT_RANKS_MAX 8
 
 bool collective_halves(int ranks)
@@ -34,17 +35,17 @@ bool collective_halves(int ranks)
 enum collective_algorithm collective_algorithm(const struct collective *c)
 {
     bool large = c->count * collective_element_bytes(c->dtype) >= RING_BYTES_MIN;
-    bool near = c->world_size <= DIRECT_RANKS_MAX && c->nodes <= 1;
+    bool few = c->world_size > 2 && c->world_size <= DIRECT_RANKS_MAX;
     if (c->algorithm != ALGORITHM_AUTO)
         return c->algorithm;
     switch (c->operation) {
     case COLLECTIVE_ALL_REDUCE:
-        if (near && c->world_size > 2)
+        if (few)
             return ALGORITHM_DIRECT;
         return large || c->world_size == 2 ? ALGORITHM_RING : ALGORITHM_HALVING;
     case COLLECTIVE_ALL_GATHER:
     case COLLECTIVE_REDUCE_SCATTER:
-        if (near && c->world_size > 2)
+        if (few)
             return ALGORITHM_DIRECT;
         return large || !collective_halves(c->world_size) ? ALGORITHM_RING : ALGORITHM_HALVING;
     case COLLECTIVE_REDUCE:

@@ -39,7 +39,7 @@ enum collective_operation {
 
 // RING: every rank exchanges with its two neighbours; in an all-to-all, in step s with the ranks s
 // places away. TREE: binomial. HALVING: recursive halving and doubling. DIRECT: each rank to each.
-// AUTO is one of these, by operation, ranks, hosts and size. NCCL: the library's own call, on GPUs;
+// AUTO is one of these, by operation, ranks and size. NCCL: the library's own call, on GPUs;
 // its plan has buffers and no operations.
 enum collective_algorithm {
     ALGORITHM_AUTO = 1,
