@@ -227,6 +227,10 @@ static void daemon_start(const char *const *more)
         arguments[count++] = "--rank-memory";
         arguments[count++] = "256M";
     }
+    if (!on_gpus()) { // shorter than the default, and longer than any start of two ranks takes
+        arguments[count++] = "--start-timeout";
+        arguments[count++] = "4s";
+    }
     scene.daemon = program_spawn("cpattnd", scene.log, arguments);
     for (int waited = 0; waited < PATIENCE_MS * 1000 && !raw_open(&scene.client, scene.socket);
          waited += PAUSE_US)

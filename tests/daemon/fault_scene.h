@@ -25,7 +25,7 @@
 
 // Much longer than any wait of a passing test.
 #define PATIENCE_MS  60000
-#define PAUSE_US     5000
+#define PAUSE_US     20000
 #define CHILDREN_MAX 64
 
 // Kinds of answers.
