@@ -98,4 +98,4 @@ EXTRA_DIST += python/pyproject.toml python/cpattn/__init__.py python/cpattn/_arr
     python/cpattn/guests/torch_context_parallel.py python/cpattn/guests/torch_sdpa.py \
     python/cpattn/py.typed python/cpattn/pytest_plugin.py python/tests/test_check.py \
     python/tests/test_client.py python/tests/test_guest.py \
-    python/tests/test_job_check.py
+    python/tests/test_job_check.py python/tests/test_mistakes.py

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import dataclasses
+import math
 import sys
 from typing import Any, Iterable, Optional
 
@@ -295,7 +296,7 @@ class Check:
             if layout == "bshd":
                 return Array(view.address, strides[2], strides[1], shape[2], strides[0])
             return Array(view.address, strides[0], strides[1], shape[0], strides[2])
-        if shape[-1] > 1 and strides[-1] != 1:
+        if math.prod(shape) > 0 and shape[-1] > 1 and strides[-1] != 1:
             raise ValueError(f"{tensor} has a stride of {strides[-1]} in its last dimension, not 1")
         if tensor in BIASES:
             return self._bias_array(view, layout)
@@ -390,7 +391,7 @@ class Check:
         strides = view.strides
         if view.shape != shape:
             raise ValueError(f"{tensor} has the shape {view.shape}; it should have {shape}")
-        if shape[-1] > 1 and strides[-1] != 1:
+        if math.prod(shape) > 0 and shape[-1] > 1 and strides[-1] != 1:
             raise ValueError(f"{tensor} has a stride of {strides[-1]} in its last dimension, not 1")
         if layout == "thd":
             return Array(view.address, strides[0], strides[1], 0, 0)

@@ -114,6 +114,14 @@ def test_results_can_be_judged_one_by_one():
     assert not verdict and "slope" in verdict.figures[0].broken
 
 
+def test_a_rank_may_have_no_tokens():
+    case = cpattn.Case(world_size=4, batch=1, heads=2, head_dim=16, seqlen=1)
+    check = cpattn.Check(case, rank=1)
+    q = check.inputs("numpy")[0]
+    assert q.shape == (1, 0, 2, 16)
+    assert check.verify(out=q, lse=numpy.zeros((1, 2, 0), "f4"))
+
+
 def test_the_reference_passes_before_its_own_judge():
     check = make("fp16", seqlen=70)
     tensors = ("out", "lse", "dq", "dk", "dv")
