@@ -179,8 +179,8 @@ void cpattn_watch_destroy(struct cpattn_watch *watch)
 // ---- the parts of a status ----------------------------------------------------------------------
 
 static const struct cpattn_pool fake_pools[] = {
-    {2, 0, "idle", 1, 12, 0, "", 0x9, true, "", 1},
-    {4, 0, "down", 6, 0, 5, "rank 3 exited with 1 while it started", 0xf, false, "torch", 3},
+    {2, 0, "idle", 1, 12, 0, "", 0x9, true, "", 1, "copies"},
+    {4, 0, "down", 6, 0, 5, "rank 3 exited with 1 while it started", 0xf, false, "torch", 3, ""},
 };
 
 const struct cpattn_pool *cpattn_daemon_status_pool(const struct cpattn_daemon_status *status,

@@ -604,7 +604,7 @@ tap_is "watch --follow: the daemon goes away" "$status $(wc -l <"$scratch/out") 
     "78 1 cpattn-submit: the daemon went away"
 run top --once --columns 80
 tap_is "top --once: one picture" "$status $(tail -n +2 "$scratch/out")" \
-    "0 cases  1 running, 3 queued; 12 passed, 1 failed, 1 errors, 2 unverified, 2 refus
+    "0 cases  1 running, 3 queued; 12 passed, 1 failed, 1 error, 2 unverified, 2 refuse
 rate   0.0022/s since the start; last 3: median 2.00 ms, p90 40.0 ms
 drained: 0,2
 
@@ -646,9 +646,9 @@ refuses 73 "standard input and output are no terminal; --once prints one picture
 refuses 64 "--columns is '39'; accepted is 40 to 512" top --columns 39
 run status
 tap_has "status: pools" "$(printf '%s' "$out" | tr -s ' ')" \
-    " 4 0 0-3 down - 6 0 5 rank 3 exited with 1 while it started"
+    " 4 0 0-3 down - 6 0 5 - rank 3 exited with 1 while it started"
 tap_has "status: a spare, and devices that are not neighbours" "$(printf '%s' "$out" | tr -s ' ')" \
-    " 2 0 0,3 idle yes 1 12 0"
+    " 2 0 0,3 idle yes 1 12 0 copies -"
 tap_has "status: a request that runs" "$(printf '%s' "$out" | tr -s ' ')" \
     "00112233445566778899aabbccddeeff running 5.00 s 4.00 s forward 3 uid=1000 pid=4242 bf16 w2 s512"
 tap_has "status: another user's that waits" "$(printf '%s' "$out" | tr -s ' ')" \

@@ -196,7 +196,8 @@ static void head_draw(const struct top *t, const struct cpattn_daemon_status *s,
     frame_put(f, PAINT_PLAIN, ", ");
     frame_put(f, s->failed ? PAINT_BAD : PAINT_PLAIN, "%" PRIu64 " failed", s->failed);
     frame_put(f, PAINT_PLAIN, ", ");
-    frame_put(f, s->errors ? PAINT_WARN : PAINT_PLAIN, "%" PRIu64 " errors", s->errors);
+    frame_put(f, s->errors ? PAINT_WARN : PAINT_PLAIN, "%" PRIu64 " error%s", s->errors,
+              plural((long long)s->errors));
     if (s->unverified)
         frame_put(f, PAINT_PLAIN, ", %" PRIu64 " unverified", s->unverified);
     if (s->refused)
