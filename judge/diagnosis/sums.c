@@ -166,7 +166,6 @@ static void sums_try(struct trial *t, const struct parts *x, struct finding *res
             try_base(t);
         try_plain_values(t);
         try_stored(t);
-        try_all_zero(t);
         if (t->in->tensor == TENSOR_DSINK)
             try_sink_heads(t);
         if (t->in->tensor != TENSOR_DSINK)
@@ -174,6 +173,8 @@ static void sums_try(struct trial *t, const struct parts *x, struct finding *res
                         report_tensor_name(t->in->tensor));
         if (t->in->tensor == TENSOR_DBIAS)
             try_last(t, x);
+        if (!trial_solved(t))
+            try_all_zero(t);
         if (t->in->tensor == TENSOR_DBIAS && !trial_solved(t))
             try_zeros(t);
     }

@@ -243,6 +243,19 @@ static void report_check(const struct rank_report *report, const struct finding 
     counts->reported++;
 }
 
+// True if the sentence names no mistake, but says where and what the error is.
+static bool describes(enum diagnosis_kind kind)
+{
+    return kind == DIAGNOSIS_ROW_FACTORS || kind == DIAGNOSIS_PART_FACTORS ||
+           kind == DIAGNOSIS_PLACES;
+}
+
+static bool misleads(const char *mutation, const struct finding *f)
+{
+    return f->kind != DIAGNOSIS_NONE && !describes(f->kind) &&
+           !diagnosis_expected(mutation, f->kind);
+}
+
 static void judge(const char *mutation, int variant, enum case_dtype dtype, struct counts *counts)
 {
     struct cp_case c;
@@ -251,10 +264,10 @@ static void judge(const char *mutation, int variant, enum case_dtype dtype, stru
     if (world_passed(reports, c.world_size))
         return;
     bool right = diagnosis_expected(mutation, f->kind);
-    const char *said = right ? "right" : f->kind == DIAGNOSIS_NONE ? "none" : "WRONG";
+    const char *said = right ? "right" : misleads(mutation, f) ? "WRONG" : "none";
     counts->noticed++;
     counts->right += right;
-    counts->wrong += !right && f->kind != DIAGNOSIS_NONE;
+    counts->wrong += misleads(mutation, f);
     printf("# %-23s %d %-10s %-5s %-6s %-15s %.3f %s: %s\n", mutation, c.world_size,
            variant_name(variant), case_choice_name(case_dtype_choices, (int)dtype), said,
            diagnosis_kind_name(f->kind), f->diagnosis.explained,
@@ -262,8 +275,7 @@ static void judge(const char *mutation, int variant, enum case_dtype dtype, stru
     for (int rank = 0; rank < c.world_size; rank++)
         report_check(&reports[rank], &shared->findings[rank], counts);
     for (int rank = 0; rank < c.world_size; rank++)
-        if (shared->findings[rank].kind != DIAGNOSIS_NONE &&
-            !diagnosis_expected(mutation, shared->findings[rank].kind)) {
+        if (misleads(mutation, &shared->findings[rank])) {
             printf("#     but rank %d: %s\n", rank, shared->findings[rank].diagnosis.text);
             counts->wrong += right;
         }
