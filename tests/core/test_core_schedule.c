@@ -69,7 +69,7 @@ END_TEST
 
 START_TEST(a_pool_may_be_larger_than_the_devices_only_if_allowed)
 {
-    submit_refused(5, STATUS_FAILED_PRECONDITION, "there are 4");
+    submit_refused(5, STATUS_FAILED_PRECONDITION, "the daemon has 4");
     struct core_config config = fixture_config();
     config.ranks_per_device = 2;
     fixture_again(&config);

@@ -164,7 +164,8 @@ START_TEST(other_requests_survive)
     ck_assert_mem_eq(&got.cancel, &sent.cancel, sizeof sent.cancel);
     for (int kind = ORDER_DRAIN_DEVICE; kind <= ORDER_RELOAD; kind++) {
         sent = request_of(METHOD_ORDER, &s);
-        sent.order = (struct wire_order){(enum wire_order_kind)kind, 16 * kind - 1};
+        sent.order =
+            (struct wire_order){.kind = (enum wire_order_kind)kind, .device = 16 * kind - 1};
         assert_request_survives(&sent, &got);
         ck_assert_int_eq(got.order.kind, kind);
         ck_assert_int_eq(got.order.device, 16 * kind - 1);
