@@ -81,5 +81,5 @@ refuses 64 "--output is $scratch/copy.jsonl, a record that would be lost" "$scra
     --compare "$scratch/copy.jsonl" -o "$scratch/copy.jsonl"
 tap_is "refused: no record is changed" "$(cmp "$scratch/run.jsonl" "$scratch/copy.jsonl" && echo yes)" yes
 echo before >"$scratch/page.html"
-[ -e /dev/full ] && refuses 77 "/dev/full could not be written: No space left on device" "$scratch/run.jsonl" -o /dev/full
+[ -e /dev/full ] && refuses 79 "/dev/full could not be written: No space left on device" "$scratch/run.jsonl" -o /dev/full
 tap_done

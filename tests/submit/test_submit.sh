@@ -425,7 +425,7 @@ tap_is "JUnit: into a pipe" "$(grep -c '<testcase' "$scratch/piped") $(test -p "
 if [ -c /dev/full ]; then
     run matrix "$scratch/mixed.yaml" --subset quick --junit /dev/full
     tap_is "JUnit: a full disk" "$status $(tail -n 1 "$scratch/err")" \
-        "77 cpattn-submit: /dev/full could not be written: No space left on device"
+        "79 cpattn-submit: /dev/full could not be written: No space left on device"
 fi
 
 run matrix "$scratch/mixed.yaml" --filter model=killed2,good

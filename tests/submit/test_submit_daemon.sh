@@ -192,7 +192,7 @@ tap_is "the trace of a layer" "$status $(grep -c 'rank [01], measured' "$scratch
     "$submit" linear mlp --world-size 2 --tokens 32 --svg "$scratch/layer.svg" && grep -c '"name":"product".*"flop"' "$scratch/layer.json" |
         awk '{ print $1 / 2 }')"
 run collective all_reduce --world-size 2 --count 1k --trace "$scratch/missing/trace.json"
-tap_has "a trace that cannot be written" "$status $err" "64 cpattn-submit: $scratch/missing/trace.json cannot be written"
+tap_has "a trace that cannot be written" "$status $(cat "$scratch/out")$err" "64 cpattn-submit: $scratch/missing/trace.json cannot be written"
 run collective reduce --explain 2
 tap_is "the plan of a rank that does not exist" "$status" 64
 

@@ -108,7 +108,10 @@ tap_is "a bench of several cases is refused" "$? $(cat "$scratch/err")" \
 "$fake" case --model fail1 --trace "$scratch/fail.json" >"$scratch/out"
 tap_is "a fail has a trace" "$? $(check "$scratch/fail.json" | grep -c measured)" "1 1"
 "$fake" case --trace "$scratch/none/x" >"$scratch/out" 2>"$scratch/err"
-tap_is "a file that cannot be written" "$? $(cat "$scratch/err")" \
+tap_is "a file that cannot be written, before the case runs" "$? $(cat "$scratch/out" "$scratch/err")" \
+    "64 cpattn-submit: $scratch/none/x cannot be written: No such file or directory"
+"$fake" bench --trace "$scratch/none/x" >"$scratch/out" 2>"$scratch/err"
+tap_is "the same of a bench" "$? $(cat "$scratch/out" "$scratch/err")" \
     "64 cpattn-submit: $scratch/none/x cannot be written: No such file or directory"
 
 # ---- pictures of many ranks ----

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // cpattn-submit attend: attention of the numbers in a file. cpattn-submit dump: the tensors of a
 // case in a file.
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -113,10 +112,8 @@ static int output_check(const char *option, const char *path, const char *input,
         command_complain("--%s is '%s'; accepted is the name of a file", option, path);
         return COMMAND_USAGE;
     }
-    if (path && !whole_file_possible(path)) {
-        command_complain("%s cannot be written: %s", path, strerror(errno));
+    if (command_output_check(path))
         return COMMAND_USAGE;
-    }
     if (path && input_path && plain_file_is_same(path, input_path)) {
         command_complain("--%s and --%s are the same file, '%s', whose tensors would be lost",
                          option, input, path);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // cpattn-submit bench: the speed of a job, of attention or of the kind that the first argument
 // names. The first run is verified; the timed runs are not, so that nothing happens between them.
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -377,10 +376,10 @@ static int open_files(struct series *series)
         command_complain("%s", error.text);
         return COMMAND_USAGE;
     }
-    if (o->save && !(series->save = fopen(o->save, "we"))) {
-        command_complain("%s cannot be written: %s", o->save, strerror(errno));
+    if (command_output_check(o->trace))
         return COMMAND_USAGE;
-    }
+    if (o->save && !(series->save = fopen(o->save, "we")))
+        return command_unwritable(o->save);
     return COMMAND_PASS;
 }
 
@@ -390,8 +389,8 @@ static int close_files(struct series *series, int exit_status)
     bench_record_destroy(series->earlier);
     if (!series->save || fclose(series->save) == 0 || told)
         return exit_status;
-    command_complain("%s could not be written: %s", series->options->save, strerror(errno));
-    return exit_status ? exit_status : command_exit(STATUS_DATA_LOSS);
+    int unwritten = command_unwritten(series->options->save);
+    return exit_status ? exit_status : unwritten;
 }
 
 // False after an error message.

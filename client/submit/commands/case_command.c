@@ -210,5 +210,7 @@ int command_case(int argc, char **argv)
     int exit_status = options_parse_case(&options.about, &argp, &options, true, argc, argv);
     if (options.trace)
         trace_file_ask(&options.about.c);
+    if (!exit_status)
+        exit_status = command_output_check(options.trace);
     return exit_status ? exit_status : submit(&options);
 }

@@ -10,6 +10,7 @@
 #include <time.h>
 
 #include "client/submit/show/terminal.h"
+#include "client/submit/write/plain_file.h"
 
 #define WAIT_NS     (UINT64_C(100) * 1000000)
 // After this time a message says what the command waits for.
@@ -214,15 +215,29 @@ int command_show_failed(const char *what)
 
 int command_file_failed(FILE *file, const char *path, const char *what)
 {
-    if (!ferror(file))
-        return command_show_failed(what);
-    command_complain("%s could not be written: %s", path, strerror(errno));
-    return command_exit(STATUS_DATA_LOSS);
+    return ferror(file) ? command_unwritten(path) : command_show_failed(what);
 }
 
 int command_json_exit(bool written)
 {
     return written ? COMMAND_PASS : command_show_failed("the JSON");
+}
+
+int command_unwritable(const char *path)
+{
+    command_complain("%s cannot be written: %s", path, strerror(errno));
+    return COMMAND_USAGE;
+}
+
+int command_unwritten(const char *path)
+{
+    command_complain("%s could not be written: %s", path, strerror(errno));
+    return command_exit(STATUS_DATA_LOSS);
+}
+
+int command_output_check(const char *path)
+{
+    return !path || whole_file_possible(path) ? COMMAND_PASS : command_unwritable(path);
 }
 
 bool command_output_complete(void)

@@ -112,6 +112,15 @@ int command_file_failed(FILE *file, const char *path, const char *what);
 // The same for a line of JSON on stdout.
 int command_json_exit(bool written);
 
+// Complains, by errno, that a file cannot be written, or that a file that was begun could not be.
+// Returns the exit status.
+int command_unwritable(const char *path);
+int command_unwritten(const char *path);
+
+// Complains about a file that could not be written when the command has something for it. Call
+// before a case runs. NULL: none is wanted. Returns the exit status.
+int command_output_check(const char *path);
+
 // True if everything was written to stdout; otherwise prints a message.
 bool command_output_complete(void);
 

@@ -176,10 +176,8 @@ static int explain_into(const struct cp_case *c, const struct explain_options *o
     struct error error;
     bool shown = o->svg && strcmp(o->svg, "-") == 0;
     FILE *svg = shown ? stdout : o->svg ? fopen(o->svg, "we") : NULL;
-    if (o->svg && !svg) {
-        command_complain("%s cannot be written: %s", o->svg, strerror(errno));
-        return COMMAND_USAGE;
-    }
+    if (o->svg && !svg)
+        return command_unwritable(o->svg);
     enum status status = explain(c, o, svg, &error);
     bool torn = svg && ferror(svg);
     torn = (svg && !shown && fclose(svg) != 0) || torn;

@@ -186,5 +186,7 @@ int command_job(const struct job_kind *kind, int argc, char **argv)
         return explain(&o);
     if (o.svg)
         return picture_file_write_job(o.svg, &o.about.spec);
-    return o.trace && !ask_times(&o.about.spec) ? COMMAND_USAGE : submit(&o);
+    if (command_output_check(o.trace) || (o.trace && !ask_times(&o.about.spec)))
+        return COMMAND_USAGE;
+    return submit(&o);
 }

@@ -70,12 +70,6 @@ void matrix_outputs_describe(struct matrix_outputs *outputs, struct cpattn_clien
         outputs->daemon = NULL;
 }
 
-static int complain_unwritten(const char *path)
-{
-    command_complain("%s could not be written: %s", path, strerror(errno));
-    return command_exit(STATUS_INTERNAL);
-}
-
 static bool write_junit(struct matrix_outputs *outputs, const struct junit_suite *cases)
 {
     struct junit_suite suite = *cases;
@@ -119,9 +113,9 @@ int matrix_outputs_write(struct matrix_outputs *outputs, const struct matrix_run
     }
     int exit_status = COMMAND_PASS;
     if (outputs->junit.out && !write_junit(outputs, &suite))
-        exit_status = complain_unwritten(o->junit);
+        exit_status = command_unwritten(o->junit);
     if (outputs->markdown && !markdown_write(outputs->markdown, &summary))
-        exit_status = complain_unwritten(o->markdown);
+        exit_status = command_unwritten(o->markdown);
     return exit_status;
 }
 
@@ -130,10 +124,10 @@ int matrix_outputs_close(struct matrix_outputs *outputs, const struct matrix_opt
     int exit_status = COMMAND_PASS;
     bool told = outputs->save && ferror(outputs->save); // when an answer was not taken
     if (outputs->save && fclose(outputs->save) != 0 && !told)
-        exit_status = complain_unwritten(o->save ? o->save : o->resume);
+        exit_status = command_unwritten(o->save ? o->save : o->resume);
     told = outputs->markdown && ferror(outputs->markdown);
     if (outputs->markdown && fclose(outputs->markdown) != 0 && !told)
-        exit_status = complain_unwritten(o->markdown);
+        exit_status = command_unwritten(o->markdown);
     whole_file_abandon(&outputs->junit);
     cpattn_description_destroy(outputs->daemon);
     return exit_status;

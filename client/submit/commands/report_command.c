@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // cpattn-submit report: a page of a run that was recorded. Needs no daemon.
-#include <errno.h>
 #include <string.h>
 
 #include "client/submit/commands/command.h"
@@ -69,14 +68,11 @@ static int write_page(const struct report_options *o, const struct report_page *
     struct whole_file file;
     if (!o->output)
         return report_page_write(stdout, page) ? COMMAND_PASS : command_show_failed("the page");
-    if (!whole_file_open(&file, o->output)) {
-        command_complain("%s cannot be written: %s", o->output, strerror(errno));
-        return COMMAND_USAGE;
-    }
-    if (whole_file_commit(&file, report_page_write(file.out, page)))
-        return COMMAND_PASS;
-    command_complain("%s could not be written: %s", o->output, strerror(errno));
-    return command_exit(STATUS_INTERNAL);
+    if (!whole_file_open(&file, o->output))
+        return command_unwritable(o->output);
+    return whole_file_commit(&file, report_page_write(file.out, page))
+               ? COMMAND_PASS
+               : command_unwritten(o->output);
 }
 
 int command_report(int argc, char **argv)

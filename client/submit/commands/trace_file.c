@@ -14,18 +14,13 @@ static int write_file(const char *path, struct plan *const *plans, const struct 
 {
     struct whole_file file;
     struct trace trace;
-    if (!whole_file_open(&file, path)) {
-        command_complain("%s cannot be written: %s", path, strerror(errno));
-        return COMMAND_USAGE;
-    }
+    if (!whole_file_open(&file, path))
+        return command_unwritable(path);
     trace_begin(&trace, file.out);
     trace_predicted(&trace, plans, timeline);
     if (result)
         trace_measured(&trace, result, plans, timeline);
-    if (whole_file_commit(&file, trace_end(&trace)))
-        return COMMAND_PASS;
-    command_complain("%s could not be written: %s", path, strerror(errno));
-    return command_exit(STATUS_DATA_LOSS);
+    return whole_file_commit(&file, trace_end(&trace)) ? COMMAND_PASS : command_unwritten(path);
 }
 
 void trace_file_ask(struct cp_case *c)
