@@ -129,6 +129,69 @@ static void try_dims(struct trial *t)
     }
 }
 
+// ---- TF32 ---------------------------------------------------------------------------------------
+
+static void values_round(double *values, int64_t count, bool cut)
+{
+    for (int64_t i = 0; i < count; i++)
+        values[i] = variant_round_tf32(values[i], cut);
+}
+
+// Rows of out or lse with products of rounded Q, K, weights and V.
+static void evaluate_panel_tf32(struct trial *t, int i, const struct variant *with, double *queries,
+                                double *columns)
+{
+    struct panel *p = &t->panels[i];
+    struct panel right = *p;
+    int64_t qk = p->columns * p->c->head_dim_qk, v = p->columns * p->c->head_dim_v;
+    memcpy(queries, p->row_qk, (size_t)(p->rows * p->c->head_dim_qk) * sizeof(double));
+    memcpy(columns, p->col_qk, (size_t)qk * sizeof(double));
+    memcpy(columns + qk, p->col_v, (size_t)v * sizeof(double));
+    values_round(queries, (int64_t)p->rows * p->c->head_dim_qk, with->cut);
+    values_round(columns, qk + v, with->cut);
+    p->col_qk = columns;
+    p->col_v = columns + qk;
+    panel_products(p, queries);
+    trial_evaluate_panel(t, p, with, t->panel_first[i], t->tried, t->lse_tried);
+    *p = right;
+    panel_products(p, p->row_qk);
+}
+
+// False if memory is short.
+static bool evaluate_tf32(struct trial *t, enum variant_rounding rounding, bool cut)
+{
+    bool fine = true;
+    for (int i = 0; i < t->panel_count && fine; i++) {
+        const struct panel *p = &t->panels[i];
+        int64_t dims = p->c->head_dim_qk + p->c->head_dim_v;
+        double *queries = malloc((size_t)(p->rows * dims) * sizeof(double));
+        double *columns = malloc((size_t)(p->columns * dims) * sizeof(double));
+        struct variant with = variant_none(p);
+        with.rounding = rounding;
+        with.cut = cut;
+        fine = queries && columns;
+        if (fine)
+            evaluate_panel_tf32(t, i, &with, queries, columns);
+        free(queries);
+        free(columns);
+    }
+    return fine;
+}
+
+static void try_tf32(struct trial *t)
+{
+    bool forward = t->in->tensor == TENSOR_OUT || t->in->tensor == TENSOR_LSE;
+    if (t->c->dtype != DTYPE_FP32 || !forward)
+        return;
+    for (int i = 0; i < 4 && !trial_over(t); i++) {
+        bool cut = i >= 2;
+        if (evaluate_tf32(t, i % 2 ? VARIANT_ROUND_TF32_P : VARIANT_ROUND_TF32, cut))
+            trial_offer(t, DIAGNOSIS_ROUNDED, t->tried,
+                        "fp32 is multiplied in TF32: Q, K and V are %s to 10 bits",
+                        cut ? "cut off" : "rounded");
+    }
+}
+
 // ---- LSE and delta of the backward pass ---------------------------------------------------------
 
 static void evaluate_statistics(struct trial *t, enum case_dtype to, bool lse)
@@ -206,6 +269,7 @@ void try_roundings(struct trial *t)
 {
     enum case_dtype first = t->c->dtype == DTYPE_FP16 ? DTYPE_FP16 : DTYPE_BF16;
     try_stored(t);
+    try_tf32(t);
     for (int i = 0; i < 2 && !trial_solved(t); i++) {
         enum case_dtype to = (first == DTYPE_BF16) == (i == 0) ? DTYPE_BF16 : DTYPE_FP16;
         try_logits(t, to);

@@ -28,6 +28,16 @@ double variant_round(enum case_dtype dtype, double x)
     return value;
 }
 
+double variant_round_tf32(double x, bool cut)
+{
+    float value = (float)x;
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof(bits));
+    bits = (bits + (cut ? 0 : 0x1000)) & ~UINT32_C(0x1fff);
+    memcpy(&value, &bits, sizeof(bits));
+    return value;
+}
+
 // The nearest number of e4m3, which has 3 bits behind the point and ends at 448.
 static double round_fp8(double x)
 {
@@ -184,7 +194,9 @@ static double row_weights(const struct panel *p, const struct variant *t, double
         if (t->rounding == VARIANT_ROUND_EXPONENTS && isfinite(exponent))
             exponent = variant_round(t->rounded_to, exponent);
         double weight = exp(exponent);
-        weights[key] = t->rounding == VARIANT_ROUND_FP8 ? round_fp8(weight) : weight;
+        weights[key] = t->rounding == VARIANT_ROUND_FP8    ? round_fp8(weight)
+                       : t->rounding == VARIANT_ROUND_TF32 ? variant_round_tf32(weight, t->cut)
+                                                           : weight;
         sum += t->rounding == VARIANT_ROUND_SUMMED ? variant_round(t->rounded_to, weight) : weight;
     }
     return sum;
@@ -201,8 +213,11 @@ static double row_softmax(const struct panel *p, const struct variant *t, int ro
         return -INFINITY;
     }
     double sum = exp(sink - top) + t->ghosts * exp(-top) + row_weights(p, t, top, weights);
-    for (int64_t key = 0; key < p->keys; key++)
+    for (int64_t key = 0; key < p->keys; key++) {
         weights[key] /= sum;
+        if (t->rounding == VARIANT_ROUND_TF32_P)
+            weights[key] = variant_round_tf32(weights[key], t->cut);
+    }
     return top + log(sum);
 }
 

@@ -32,6 +32,8 @@ enum variant_rounding {
     VARIANT_ROUND_EXPONENTS, // logit - largest logit of the row
     VARIANT_ROUND_FP8,       // weights to e4m3, not to `rounded_to`
     VARIANT_ROUND_SUMMED,    // weights before they are added up
+    VARIANT_ROUND_TF32,      // weights to TF32, not to `rounded_to`
+    VARIANT_ROUND_TF32_P,    // probabilities to TF32
 };
 
 struct variant {
@@ -59,10 +61,14 @@ struct variant {
     const int64_t *values;
     enum variant_rounding rounding;
     enum case_dtype rounded_to;
+    bool cut; // to TF32 towards zero
 };
 
 // A number rounded to a dtype.
 double variant_round(enum case_dtype dtype, double x);
+
+// A number rounded to TF32, which has 10 bits behind the point; `cut`: towards zero.
+double variant_round_tf32(double x, bool cut);
 
 // The variant without a mistake.
 struct variant variant_none(const struct panel *p);

@@ -54,6 +54,18 @@ static double weigh_rounded_exponent(const struct dense *t, int64_t i, int64_t j
     return exp(rounded(DTYPE_BF16, logit - most));
 }
 
+// Normalised by the caller.
+static double weigh_tf32(const struct dense *t, int64_t i, int64_t j, double logit, double most)
+{
+    (void)t, (void)i, (void)j;
+    float weight = (float)exp(logit - most);
+    uint32_t bits;
+    memcpy(&bits, &weight, sizeof(bits));
+    bits = (bits + 0x1000) & ~UINT32_C(0x1fff);
+    memcpy(&weight, &bits, sizeof(bits));
+    return weight;
+}
+
 static double weigh_base_2(const struct dense *t, int64_t i, int64_t j, double logit, double most)
 {
     (void)t, (void)i, (void)j;
@@ -129,6 +141,18 @@ static void scaled_query_rounded(struct dense *t)
 static void scale_imprecise(struct dense *t)
 {
     t->c.scale = case_scale(&t->c) * 1.0003;
+}
+
+static void inputs_in_tf32(struct dense *t)
+{
+    double *const of[] = {t->q, t->k, t->v};
+    const int64_t counts[] = {t->sq * t->h * t->dk, t->sk * t->hk * t->dk, t->sk * t->hk * t->dv};
+    for (int tensor = 0; tensor < 3; tensor++)
+        for (int64_t i = 0; i < counts[tensor]; i++) {
+            int exponent;
+            double fraction = frexp(of[tensor][i], &exponent); // 11 bits are kept
+            of[tensor][i] = ldexp(round(ldexp(fraction, 11)), exponent - 11);
+        }
 }
 
 static void last_dims_lost(struct dense *t)
@@ -212,7 +236,7 @@ static void last_dims_zero(struct dense *t)
 
 // ---- the table ----------------------------------------------------------------------------------
 
-enum of { PLAIN, HALF, FULL, TWO_RANKS, SINK, CAP };
+enum of { PLAIN, HALF, SINGLE, FULL, TWO_RANKS, SINK, CAP };
 
 static const struct mistake {
     enum of of;
@@ -229,6 +253,10 @@ static const struct mistake {
      .says = "the products of Q and K are rounded to bf16"},
     {HALF, TENSOR_OUT, .weigh = weigh_rounded_exponent,
      .says = "logit - maximum is rounded to bf16 before the exponential"},
+    {SINGLE, TENSOR_OUT, .says = NULL},
+    {SINGLE, TENSOR_OUT, .inputs = inputs_in_tf32, .weigh = weigh_tf32,
+     .says = "fp32 is multiplied in TF32"},
+    {SINGLE, TENSOR_LSE, .inputs = inputs_in_tf32, .says = "fp32 is multiplied in TF32"},
     {PLAIN, TENSOR_OUT, .weigh = weigh_base_2, .says = "base 2 instead of e"},
     {PLAIN, TENSOR_OUT, .weigh = weigh_no_key_17,
      .says = "one key is missing from the softmax: position 17"},
@@ -271,8 +299,9 @@ static void case_of(enum of of, struct cp_case *c)
     c->heads = c->kv_heads = HEADS;
     c->head_dim_qk = c->head_dim_v = DIM;
     c->seqlen_q = c->seqlen_kv = TOKENS;
-    c->dtype = of == HALF ? DTYPE_FP16 : DTYPE_BF16;
-    c->mask = of == PLAIN || of == HALF || of == SINK || of == CAP ? MASK_CAUSAL : MASK_NONE;
+    c->dtype = of == HALF ? DTYPE_FP16 : of == SINGLE ? DTYPE_FP32 : DTYPE_BF16;
+    c->mask = of == PLAIN || of == HALF || of == SINGLE || of == SINK || of == CAP ? MASK_CAUSAL
+                                                                                   : MASK_NONE;
     c->softmax = of == SINK ? SOFTMAX_LEARNABLE : SOFTMAX_VANILLA;
     c->softcap = of == CAP ? 4 : 0;
     ck_assert_msg(case_check(c, &error) == STATUS_OK, "%s", error.text);
@@ -336,6 +365,7 @@ START_TEST(mistakes_are_named)
                                  .rows = rows,
                                  .count = count,
                                  .noise = m->tensor == TENSOR_LSE ? 0
+                                          : m->of == SINGLE       ? 2e-7
                                           : m->of == HALF         ? 2.2e-4
                                                                   : 1.7e-3};
     diagnosis_find(&in, &f);
