@@ -53,7 +53,7 @@
     X(BOUNDARY, "the start of a sequence")                                                         \
     X(SUM, "a sum over ranks or queries with missing or repeated terms")                           \
     X(DIMS, "dims left out of the products of Q and K")                                            \
-    X(ROUNDED, "numbers on the way that are rounded to 16 or 8 bits")                              \
+    X(ROUNDED, "numbers on the way that are rounded to too few bits")                              \
     X(NARROW_SUM, "gradients that are summed in 16 bits")                                          \
     X(ROW_FACTORS, "a factor for each row")                                                        \
     X(PART_FACTORS, "factors for parts of each row")                                               \

@@ -215,7 +215,8 @@ static void evaluate_statistics(struct trial *t, enum case_dtype to, bool lse)
 
 static void try_statistics(struct trial *t, enum case_dtype to)
 {
-    for (int lse = 1; lse >= (t->in->tensor == TENSOR_DV) && backward(t) && !trial_over(t); lse--) {
+    int last = t->in->tensor == TENSOR_DV; // dv does not depend on delta
+    for (int lse = 1; lse >= last && backward(t) && !trial_over(t); lse--) {
         evaluate_statistics(t, to, lse);
         trial_offer(t, DIAGNOSIS_ROUNDED, t->tried,
                     "the backward pass uses %s that is rounded to %s",

@@ -9,7 +9,7 @@
 // ---- room ----
 
 // Maximum number of copies between pieces and staging memory on one side of an exchange.
-static int copies_needed(const struct plan *plan)
+static size_t copies_needed(const struct plan *plan)
 {
     int64_t most = 1;
     for (int32_t i = 0; i < plan->op_count; i++) {
@@ -23,12 +23,13 @@ static int copies_needed(const struct plan *plan)
         most = sends > most ? sends : most;
         most = receives > most ? receives : most;
     }
-    return (int)most;
+    return (size_t)most;
 }
 
 bool parcels_reserve(struct parcels *p, const struct plan *plan)
 {
-    int copy_count = copies_needed(plan), message_count = plan->transfer_count + 1;
+    int message_count = plan->transfer_count + 1;
+    size_t copy_count = copies_needed(plan);
     if (message_count > p->message_max) {
         free(p->messages);
         p->messages = calloc((size_t)message_count, sizeof(*p->messages));
@@ -36,7 +37,7 @@ bool parcels_reserve(struct parcels *p, const struct plan *plan)
     }
     if (copy_count > p->copy_max) {
         free(p->copies);
-        p->copies = calloc((size_t)copy_count, sizeof(*p->copies));
+        p->copies = calloc(copy_count, sizeof(*p->copies));
         p->copy_max = p->copies ? copy_count : 0;
     }
     return p->messages && p->copies;

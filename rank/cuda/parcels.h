@@ -12,7 +12,8 @@
 struct parcels {
     struct message *messages; // of the exchange's transfers
     struct region_copy *copies;
-    int message_max, copy_max;
+    int message_max;
+    size_t copy_max;
 };
 
 // Makes room for the exchanges of a plan; false: memory is short.

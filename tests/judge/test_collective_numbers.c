@@ -87,7 +87,7 @@ static union view_number as_floats(const struct collective_view *v, int64_t inde
     float sum = 0;
     for (int rank = 0; rank < RANKS; rank++)
         sum += (float)view_drawn(v, rank, index).whole;
-    return whole(sum >= 0x1p31F || sum < -0x1p31F ? INT32_MIN : (int64_t)sum);
+    return whole(fabsf(sum) >= 0x1p31F ? INT32_MIN : (int64_t)sum);
 }
 
 static union view_number as_signed(const struct collective_view *v, int64_t index)

@@ -243,7 +243,7 @@ static int32_t steps_of(const struct backward_worklist *list, const struct backw
 // The pieces of a tile follow each other and have its steps in their order.
 static void check_pieces(const struct backward_worklist *list, bool reversed)
 {
-    int64_t whole[DRAWN_ROWS_MAX], cut_up[DRAWN_ROWS_MAX];
+    int64_t whole[DRAWN_ROWS_MAX] = {0}, cut_up[DRAWN_ROWS_MAX] = {0};
     int32_t at = list->tile_count, end = at + list->tail_count;
     for (int32_t i = 0; i < list->tile_count; i++) {
         int32_t number = reversed ? list->tile_count - 1 - i : i, count = 0;
