@@ -38,7 +38,7 @@ daemon_stop() {
 daemon_start env
 "$top_builddir/cpattn-submit" matrix "$scratch/matrix.yaml" --junit /dev/full >"$scratch/out" 2>"$scratch/err"
 status=$?
-tap_is "full disk of a report: an error status" "$status" 77
+tap_is "full disk of a report: an error status" "$status" 79
 tap_has "full disk of a report: the cause" "$(cat "$scratch/err")" "No space left on device"
 tap_has "full disk of a report: the verdicts are shown" "$(cat "$scratch/out")" "1 passed"
 "$top_builddir/cpattn-submit" matrix "$scratch/matrix.yaml" >/dev/full 2>"$scratch/err"
