@@ -24,14 +24,18 @@ static bool has_room(const struct shakes *s, const struct connection *c)
     return s->count < SHAKES_MAX && of_host < SHAKES_HOST_MAX;
 }
 
+static void take(struct shakes *s, struct connection *c, bool room)
+{
+    list_remove(&c->shake);
+    list_push_back(room ? &s->under_way : &s->waiting, &c->shake);
+    c->shaking = room;
+    s->count += room;
+}
+
 bool shakes_begin(struct shakes *s, struct connection *c)
 {
-    if (c->shaking)
-        return true;
-    list_remove(&c->shake);
-    c->shaking = has_room(s, c);
-    list_push_back(c->shaking ? &s->under_way : &s->waiting, &c->shake);
-    s->count += c->shaking;
+    if (!c->shaking)
+        take(s, c, has_room(s, c));
     return c->shaking;
 }
 
@@ -41,8 +45,12 @@ struct connection *shakes_end(struct shakes *s, struct connection *c)
     list_remove(&c->shake);
     s->count -= c->shaking;
     c->shaking = false;
-    LIST_FOREACH (node, &s->waiting)
-        if (room && has_room(s, shake_entry(node)))
-            return shake_entry(node);
+    LIST_FOREACH (node, &s->waiting) {
+        struct connection *next = shake_entry(node);
+        if (!room || !has_room(s, next))
+            continue;
+        take(s, next, true);
+        return next;
+    }
     return NULL;
 }

@@ -143,6 +143,28 @@ START_TEST(handshakes_at_a_time_are_bounded)
 }
 END_TEST
 
+// Room that several handshakes leave goes to as many others, also if these end before they begin.
+START_TEST(room_of_handshakes_is_handed_on)
+{
+    struct shakes s;
+    struct connection *next[SHAKES_HOST_MAX];
+    shakes_init(&s);
+    connections_of_hosts(2 * SHAKES_MAX); // one host
+    for (int i = 0; i < 2 * SHAKES_MAX; i++)
+        ck_assert_int_eq(shakes_begin(&s, &shaking[i]), i < SHAKES_HOST_MAX);
+    for (int i = 0; i < SHAKES_HOST_MAX; i++) {
+        next[i] = shakes_end(&s, &shaking[i]);
+        ck_assert_ptr_eq(next[i], &shaking[SHAKES_HOST_MAX + i]);
+    }
+    ck_assert_int_eq(s.count, SHAKES_HOST_MAX);
+    for (int i = 0; i < SHAKES_HOST_MAX; i++)
+        ck_assert_ptr_eq(shakes_end(&s, next[i]), &shaking[2 * SHAKES_HOST_MAX + i]);
+    ck_assert_ptr_null(shakes_end(&s, &shaking[2 * SHAKES_MAX - 1])); // it only waited
+    ck_assert(shakes_begin(&s, &shaking[2 * SHAKES_HOST_MAX]));
+    ck_assert_int_eq(s.count, SHAKES_HOST_MAX);
+}
+END_TEST
+
 // A host above its share does not delay others.
 START_TEST(handshakes_of_a_host_are_bounded)
 {
@@ -170,6 +192,7 @@ int main(void)
     tcase_add_test(all, handshakes_can_be_left_out);
     tcase_add_test(all, removed_nodes_leave_no_group);
     tcase_add_test(all, handshakes_at_a_time_are_bounded);
+    tcase_add_test(all, room_of_handshakes_is_handed_on);
     tcase_add_test(all, handshakes_of_a_host_are_bounded);
     suite_add_tcase(suite, all);
     return runner_run(suite);
