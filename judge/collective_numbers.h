@@ -23,6 +23,7 @@ bool numbers_possible(const struct collective_view *v, enum collective_mistake m
 bool numbers_predict(const struct collective_view *v, enum collective_mistake mistake, int number,
                      int64_t index, union view_number got, union view_number *is);
 
+// Fills `text` with a sentence about the mistake.
 void numbers_sentence(const struct collective_view *v, enum collective_mistake mistake, int number,
                       char *text, size_t size);
 

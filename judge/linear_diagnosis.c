@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "judge/linear.h"
-#include "judge/linear_mistaken.h"
+#include "judge/linear_variant.h"
 #include "judge/linear_view.h"
 
 #define EXPLAINS_MIN 0.9
@@ -101,7 +101,7 @@ static void mistake_try(struct search *s, struct linear_variant variant)
         return;
     if (variant.mistake == MISTAKE_OTHER_SHARD && !has_features_like(s, variant.a))
         return;
-    linear_mistaken_compute(s->sample, variant, s->wrong);
+    linear_variant_compute(s->sample, variant, s->wrong);
     for (int64_t i = 0; i < s->count; i++)
         left2 += (s->got[i] - s->wrong[i]) * (s->got[i] - s->wrong[i]);
     double explained = 1 - left2 / s->error2;
@@ -282,7 +282,7 @@ static void tell(const struct search *s, char text[DIAGNOSIS_TEXT_MAX])
 static void search(struct search *s, const void *data, char text[DIAGNOSIS_TEXT_MAX])
 {
     linear_sample_read(s->sample, data, s->got);
-    linear_mistaken_compute(s->sample, (struct linear_variant){0}, s->right);
+    linear_variant_compute(s->sample, (struct linear_variant){0}, s->right);
     for (int64_t i = 0; i < s->count; i++)
         s->error2 += pow(s->got[i] - s->right[i], 2);
     if (!isfinite(s->error2)) {

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Mistakes that the reference of linear layers makes if asked.
+// The mistakes that a diagnosis of linear layers knows.
 #ifndef CPATTN_JUDGE_LINEAR_MISTAKE_H
 #define CPATTN_JUDGE_LINEAR_MISTAKE_H
 
-// A mistake that is made on purpose.
 enum linear_mistake {
     MISTAKE_NONE,
     MISTAKE_BIAS_OF_ALL,    // every rank adds the bias of the row layer

@@ -46,7 +46,7 @@ int64_t linear_sample_count(const struct linear_sample *m); // elements
 // Fills `values` with these elements of the rank's tensor.
 void linear_sample_read(const struct linear_sample *m, const void *data, double *values);
 
-// ---- for judge/linear_mistaken.c ----
+// ---- for judge/linear_variant.c ----
 
 int64_t linear_sample_token(const struct linear_sample *m, int64_t i);   // of the whole layer
 int linear_sample_owner(const struct linear_sample *m, int64_t token);   // the rank

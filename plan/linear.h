@@ -2,11 +2,13 @@
 // Linear layers under tensor parallelism as a kind of job: the spec, and the shares of the ranks.
 // Weights are [out][in], as in y = x w' + b.
 //
-//   column  y = x w' + b. Each rank holds some of the out features: rows of w and b, columns of y.
-//   row     y = x w' + b. Each rank holds some of the in features: columns of w and x. The products
-//   of the ranks are summed, then b is added once. mlp     a column layer from in to hidden
-//   features, an activation, a row layer from hidden to
-//           out features.
+// column: y = x w' + b. Each rank holds some of the out features: rows of w and b, columns of y.
+//
+// row: y = x w' + b. Each rank holds some of the in features: columns of w and x. The products of
+// the ranks are summed, then b is added once.
+//
+// mlp: a column layer from in to hidden features, an activation, and a row layer from hidden to out
+// features.
 //
 // The backward pass computes dx and the gradients of weights and biases from dy. With sequence
 // parallelism each rank holds some of the tokens of x (column, mlp), of y (row, mlp) and of their
@@ -103,7 +105,7 @@ double linear_flops(const struct linear *l, int rank);
 int64_t linear_judged_tokens(const struct linear *l, int64_t held);
 int64_t linear_judged_features(const struct linear *l, int64_t held);
 
-// Numbers in fp64 that a diagnosis has at most.
+// Upper bound of the fp64 numbers that a diagnosis keeps.
 #define LINEAR_SAMPLE_MAX 30000000
 
 // As job_kind.memory: tensors, the plan's scratch, that of products, and the judge.

@@ -25,7 +25,7 @@ void shakes_init(struct shakes *s);
 bool shakes_begin(struct shakes *s, struct connection *c);
 
 // The handshake of the connection is over, or the connection is being closed, even if the handshake
-// had not begun. Returns a waiting connection that has the room of this one from now on, or NULL.
+// had not begun. Returns the waiting connection that takes its place, or NULL.
 struct connection *shakes_end(struct shakes *s, struct connection *c);
 
 #endif

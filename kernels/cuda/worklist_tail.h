@@ -17,8 +17,9 @@ struct backward_load {
     int32_t heads;      // all have the same tiles
     int32_t section;    // heads in a section, 1..heads
     int32_t repeats;    // how many times a thread block goes through a tile's steps
-    bool turns; // they wait for each other; tiles from the last to the first, and of each the
-                // steps, too
+    // Thread blocks take turns at their results: they work on the tiles, and on the steps of each,
+    // from the last to the first.
+    bool turns;
 };
 
 // Adds a tail to a list without chains, if that lets the work end earlier; a simulation of the

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an executor of plans on a device gets.
+// The arguments of a plan's execution on a device.
 #ifndef CPATTN_RANK_CUDA_EXECUTION_H
 #define CPATTN_RANK_CUDA_EXECUTION_H
 

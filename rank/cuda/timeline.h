@@ -12,7 +12,7 @@
 // A moment on a stream: the number of a timed event, or of a stamp.
 enum { POINT_NONE = -1 };
 
-// From the later of two points on.
+// Begins at the later of `from` and `after`.
 struct interval {
     int from, after, to;
 };

@@ -112,13 +112,14 @@ int command_file_failed(FILE *file, const char *path, const char *what);
 // The same for a line of JSON on stdout.
 int command_json_exit(bool written);
 
-// Complains, by errno, that a file cannot be written, or that a file that was begun could not be.
-// Returns the exit status.
+// Complains that an output file cannot be opened; errno says why. Returns the exit status.
 int command_unwritable(const char *path);
+
+// Complains that an output file is incomplete; errno says why. Returns the exit status.
 int command_unwritten(const char *path);
 
-// Complains about a file that could not be written when the command has something for it. Call
-// before a case runs. NULL: none is wanted. Returns the exit status.
+// Complains if an output file cannot be written; to be called before a case runs. NULL: there is no
+// such file. Returns the exit status.
 int command_output_check(const char *path);
 
 // True if everything was written to stdout; otherwise prints a message.

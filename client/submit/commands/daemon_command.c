@@ -35,9 +35,8 @@ static const struct argp_option status_table[] = {
     OPTION_SOCKET,
     OPTION_JSON,
     {"check", KEY_CHECK, NULL, 0,
-     "exit with 1 if the daemon drains, a host is lost, a pool is DOWN or STUCK, or every device "
-     "is "
-     "out of use",
+     "exit with 1 if the daemon drains, a host is lost, a pool is DOWN or STUCK, or no device is "
+     "in use",
      3},
     {.name = NULL}};
 static const struct argp_option socket_table[] = {OPTION_SOCKET, {.name = NULL}};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "judge/linear_mistaken.h"
+#include "judge/linear_variant.h"
 
 #include <cblas.h>
 #include <string.h>
@@ -172,7 +172,7 @@ static void gradient_compute(struct linear_sample *m, struct linear_variant t, d
         values[i % count] += summed[i];
 }
 
-void linear_mistaken_compute(struct linear_sample *m, struct linear_variant variant, double *values)
+void linear_variant_compute(struct linear_sample *m, struct linear_variant variant, double *values)
 {
     if (m->of_all_tokens)
         gradient_compute(m, variant, values);
