@@ -225,7 +225,8 @@ int command_json_exit(bool written)
 
 int command_unwritable(const char *path)
 {
-    command_complain("%s cannot be written: %s", path, strerror(errno));
+    command_complain("%s cannot be written: %s", path[0] ? path : "a file without a name",
+                     strerror(errno));
     return COMMAND_USAGE;
 }
 
