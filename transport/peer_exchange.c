@@ -130,8 +130,7 @@ static cudaError_t peer_send(struct peer_transport *p, int peer, const struct me
     return result;
 }
 
-// Sends to several peers at once, each on a stream of its own; the exchange's stream waits for
-// them.
+// Sends to all peers at once, each on a stream of its own; the exchange's stream waits for them.
 static cudaError_t peers_send(struct peer_transport *p, const struct message *messages, int count,
                               const struct traffic *traffic)
 {
@@ -191,22 +190,28 @@ static int destination_of(const struct peer_transport *p, const struct traffic *
     return *count == 1 ? only : -1;
 }
 
+// A copy within the device of this size takes as long as a second stream costs. Larger ones run
+// beside the send.
+#define OWN_COPY_BESIDE_BYTES ((size_t)8 << 20)
+
 cudaError_t peer_exchange_put(struct peer_transport *p, const struct message *messages, int count,
                               const struct traffic *traffic)
 {
     struct stream_words w = stream_words_none();
+    size_t own = traffic[p->base.rank].send_bytes;
     int destinations, only = destination_of(p, traffic, &destinations);
+    bool spread = destinations > 1 || (only >= 0 && own >= OWN_COPY_BESIDE_BYTES);
     cudaError_t result = cudaSuccess;
     peers_tell(p, traffic, &w);
-    if (destinations > 1 || traffic[p->base.rank].send_bytes > 0)
+    if (spread || own > 0)
         result = stream_words_put(p->run, &w, p->stream);
-    if (result == cudaSuccess && destinations > 1)
+    if (result == cudaSuccess && spread)
         result = peers_send(p, messages, count, traffic);
     if (result == cudaSuccess)
         result = own_copy(p, messages, count);
-    if (result == cudaSuccess && only >= 0)
+    if (result == cudaSuccess && only >= 0 && !spread)
         result = peer_send(p, only, messages, count, &w, p->stream);
-    if (result == cudaSuccess && destinations > 1)
+    if (result == cudaSuccess && spread)
         result = sends_join(p, traffic);
     arrivals_await(p, traffic, &w);
     if (result == cudaSuccess)
