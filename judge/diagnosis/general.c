@@ -158,7 +158,7 @@ static bool is_wrong(const struct trial *t, int first, int stride, int end)
     double error = 0, noise = 0;
     for (int at = first; at < end; at += stride) {
         error += pow(t->got[at] - t->right[at], 2);
-        noise += trial_row_noise(t, at / t->dim) / t->dim;
+        noise += t->row_noise[at / t->dim] / t->dim;
     }
     return error > WRONG * noise;
 }
@@ -183,9 +183,10 @@ static void try_places(struct trial *t)
     bool few_dims = dims.most - dims.least + 1 <= t->dim / 2;
     if (rows.count == 0 || dims.count == 0 || (!few_rows && !few_dims))
         return;
-    for (int at = 0; at < n; at++) {
-        bool wrong = is_wrong(t, at / t->dim * t->dim, 1, (at / t->dim + 1) * t->dim);
-        t->tried[at] = wrong ? t->got[at] : t->right[at];
+    for (int row = 0; row < t->rows; row++) {
+        int at = row * t->dim;
+        const double *values = is_wrong(t, at, 1, at + t->dim) ? t->got : t->right;
+        memcpy(t->tried + at, values + at, (size_t)t->dim * sizeof(double));
     }
     trial_keep_lse(t);
     trial_offer(

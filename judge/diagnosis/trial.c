@@ -228,6 +228,18 @@ static double lse_unit(double lse)
     return isfinite(lse) ? 0x1p-22 * (64 + 8 * fabs(lse)) : 1;
 }
 
+// Divides the noise among the rows.
+static void row_noise_init(struct trial *t)
+{
+    double all = energy_of(t, t->right), average = t->noise / t->rows;
+    for (int row = 0; row < t->rows; row++) {
+        double own = 0;
+        for (int at = row * t->dim; at < (row + 1) * t->dim; at++)
+            own += isfinite(t->right[at]) ? t->right[at] * t->right[at] : 0;
+        t->row_noise[row] = all > 0 ? fmax(average, t->noise * own / all) : average;
+    }
+}
+
 static void energies_init(struct trial *t)
 {
     double rel = t->in->noise > 0 ? t->in->noise : usual_noise(t->c->dtype), squares = 0;
@@ -240,6 +252,7 @@ static void energies_init(struct trial *t)
         t->finite = t->finite && (isfinite(t->got[i]) || (lse && t->got[i] == -INFINITY));
     }
     t->noise = squares;
+    row_noise_init(t);
     t->error = trial_energy(t, t->right);
     t->got_energy = energy_of(t, t->got);
 }
@@ -257,13 +270,14 @@ static void got_load(struct trial *t)
 static bool values_init(struct trial *t)
 {
     int64_t count = (int64_t)t->rows * t->dim;
-    t->memory = calloc((size_t)(4 * count), sizeof(double));
+    t->memory = calloc((size_t)(4 * count + t->rows), sizeof(double));
     if (!t->memory)
         return false;
     t->got = t->memory;
     t->right = t->got + count;
     t->tried = t->right + count;
     t->moved = t->tried + count;
+    t->row_noise = t->moved + count;
     return true;
 }
 
@@ -286,6 +300,7 @@ void trial_weigh(struct trial *t, double noise)
 {
     int64_t count = (int64_t)t->rows * t->dim;
     t->noise = noise * noise * (double)count;
+    row_noise_init(t);
     t->error = trial_energy(t, t->right);
     t->got_energy = energy_of(t, t->got);
     t->finite = true;
@@ -372,21 +387,13 @@ static double row_error(const struct trial *t, const double *values, int row)
     return isfinite(sum) ? sum : DBL_MAX;
 }
 
-double trial_row_noise(const struct trial *t, int row)
-{
-    double own = 0, all = energy_of(t, t->right), average = t->noise / t->rows;
-    for (int at = row * t->dim; at < (row + 1) * t->dim; at++)
-        own += isfinite(t->right[at]) ? t->right[at] * t->right[at] : 0;
-    return all > 0 ? fmax(average, t->noise * own / all) : average;
-}
-
 // The average of this share over the wrong rows, in which each row has the same weight. Without it
 // one row with a huge error would decide.
 static double rows_left(const struct trial *t, const double *values)
 {
     double sum = 0, count = 0;
     for (int row = 0; row < t->rows; row++) {
-        double wrong = row_error(t, t->right, row), noise = trial_row_noise(t, row);
+        double wrong = row_error(t, t->right, row), noise = t->row_noise[row];
         if (wrong < 20 * noise)
             continue;
         sum += fmin(1, fmax(0, row_error(t, values, row) - 4 * noise) / wrong);

@@ -34,7 +34,8 @@ struct trial {
         lse_tried[DIAGNOSIS_ROWS_MAX];
     double error; // energy of got - right
     double got_energy;
-    double noise; // energy that rounding explains
+    double noise;      // energy that rounding explains
+    double *row_noise; // [rows]: of each row, by its share of the energy; at least the average
     bool finite;
     struct hypothesis best[DIAGNOSIS_KINDS];
     bool interrupted; // the caller ended the search
@@ -86,10 +87,6 @@ bool trial_solved(const struct trial *t);
 
 // Energy of got - values.
 double trial_energy(const struct trial *t, const double *values);
-
-// Energy that rounding explains in a row: in proportion to the energy of the row, which counts as
-// average if it is less.
-double trial_row_noise(const struct trial *t, int row);
 
 // Least squares: the factors of `count` components [rows][dim] whose sum is nearest to got - base
 // (NULL: 0). False if they are not determined.
