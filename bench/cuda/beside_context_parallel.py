@@ -148,8 +148,8 @@ def daemon_rates(shape, devices, comm, options):
     if run.returncode != 0:
         print("#", comm, shape, run.stderr.strip()[:300] or run.stdout.strip()[:300])
         return None
-    each = json.loads(run.stdout)["per_device"]
-    return [each[name]["median"] for name in ("forward_tflops", "tflops")]
+    ns = {name: times["median"] for name, times in json.loads(run.stdout)["times_ns"].items()}
+    return [rate(shape, devices, name == "run", ns[name] / 1e6) for name in ("forward", "run")]
 
 
 # ---- the table -------------------------------------------------------------------------------------

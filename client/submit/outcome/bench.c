@@ -42,6 +42,7 @@ void bench_add(struct bench *bench, const struct job_spec *spec, const struct cp
             rates = measure_rates(&spec->attention, rank);
         take_longest(&values[BENCH_FORWARD], rank->forward_ns);
         take_longest(&values[BENCH_BACKWARD], rank->backward_ns);
+        take_longest(&values[BENCH_RUN], rank->forward_ns + rank->backward_ns);
         take_longest(&values[BENCH_EXCHANGE], rank->exchange_ns);
         take_longest(&values[BENCH_EXPOSED], rank->exposed_ns);
         take_longest(&values[BENCH_LAUNCH], rank->launch_ns);
@@ -58,9 +59,9 @@ void bench_add(struct bench *bench, const struct job_spec *spec, const struct cp
 
 const char *bench_series_name(enum bench_series series)
 {
-    static const char *const names[BENCH_SERIES] = {"forward",        "backward",        "exchange",
-                                                    "exposed",        "launch",          "wall",
-                                                    "forward_tflops", "backward_tflops", "tflops"};
+    static const char *const names[BENCH_SERIES] = {
+        "forward",        "backward",        "run",   "exchange", "exposed", "launch", "wall",
+        "forward_tflops", "backward_tflops", "tflops"};
     return names[series];
 }
 
@@ -107,12 +108,11 @@ enum status bench_sum(const struct bench *bench, enum bench_series series,
 int bench_rates(const struct bench *bench, const struct job_spec *spec,
                 struct job_rate rates[JOB_RATES_MAX], double values[JOB_RATES_MAX])
 {
-    struct bench_summary forward, backward;
+    struct bench_summary run;
     struct error error;
-    if (!spec->kind->rates || bench_sum(bench, BENCH_FORWARD, &forward, &error) != STATUS_OK ||
-        bench_sum(bench, BENCH_BACKWARD, &backward, &error) != STATUS_OK)
+    if (!spec->kind->rates || bench_sum(bench, BENCH_RUN, &run, &error) != STATUS_OK)
         return 0;
-    double seconds = (forward.median + backward.median) * 1e-9;
+    double seconds = run.median * 1e-9;
     int count = spec->kind->rates(spec->bytes, rates);
     for (int i = 0; i < count; i++)
         values[i] = seconds > 0 ? rates[i].work / rates[i].unit / seconds : 0;

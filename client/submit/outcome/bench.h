@@ -14,6 +14,7 @@ enum bench_series {
     // Nanoseconds, of the slowest rank.
     BENCH_FORWARD,
     BENCH_BACKWARD,
+    BENCH_RUN, // forward and backward of the same rank
     BENCH_EXCHANGE,
     BENCH_EXPOSED,
     BENCH_LAUNCH, // of the host
@@ -53,8 +54,8 @@ struct bench_summary {
 enum status bench_sum(const struct bench *bench, enum bench_series series,
                       struct bench_summary *summary, struct error *error) MUST_CHECK;
 
-// The rates of a job of another kind, by the median time of forward and backward together: what
-// they are, and their values. Returns how many; 0 when memory is short.
+// The rates of a job of another kind, by the median time of a run: what they are, and their values.
+// Returns how many; 0 when memory is short.
 int bench_rates(const struct bench *bench, const struct job_spec *spec,
                 struct job_rate rates[JOB_RATES_MAX], double values[JOB_RATES_MAX]);
 

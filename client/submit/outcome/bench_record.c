@@ -29,7 +29,7 @@ static enum status add_line(struct bench_record *record, const char *line, size_
 {
     json_t *object = json_loadb(line, length, JSON_REJECT_DUPLICATES, NULL);
     const char *command = json_string_value(json_object_get(object, "command"));
-    double device_ns = median(object, "forward") + median(object, "backward");
+    double device_ns = median(object, "run");
     enum status status = command && device_ns > 0 ? STATUS_OK : STATUS_INVALID_ARGUMENT;
     struct bench_entry *grown = NULL;
     if (!status) {

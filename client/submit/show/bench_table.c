@@ -49,19 +49,19 @@ static void print_head(FILE *out, const struct bench_shown *shown)
 static enum status print_series(FILE *out, const struct bench_shown *shown, struct error *error)
 {
     static const char *const names[BENCH_SERIES] = {
-        "forward", "backward", "exchange", "exposed exchange",    "launch",
-        "wall",    "forward",  "backward", "forward and backward"};
+        "forward", "backward", "run",     "exchange", "exposed exchange",
+        "launch",  "wall",     "forward", "backward", "forward and backward"};
     struct table *table = table_create(out, "OF_EACH_RUN >MEDIAN >LEAST >MOST >SPREAD");
     struct bench_summary backward = {0};
     enum status status = bench_sum(shown->bench, BENCH_BACKWARD, &backward, error);
     for (int i = 0; i < BENCH_SERIES && status == STATUS_OK; i++) {
         struct bench_summary sum;
         status = bench_sum(shown->bench, (enum bench_series)i, &sum, error);
-        if (status != STATUS_OK || sum.most <= 0)
+        bool again = i == (attends(shown) ? BENCH_RUN : BENCH_FORWARD) && backward.most <= 0;
+        if (status != STATUS_OK || sum.most <= 0 || again)
             continue;
         table_row(table);
-        bool run = i == BENCH_FORWARD && backward.most <= 0 && !attends(shown);
-        table_cell(table, PAINT_PLAIN, "%s%s", run ? "run" : names[i],
+        table_cell(table, PAINT_PLAIN, "%s%s", names[i],
                    bench_is_rate((enum bench_series)i) ? " per device" : "");
         value_cell(table, (enum bench_series)i, sum.median);
         value_cell(table, (enum bench_series)i, sum.least);
@@ -76,12 +76,9 @@ static enum status print_series(FILE *out, const struct bench_shown *shown, stru
 
 enum status bench_device_ns(const struct bench *bench, double *ns, struct error *error)
 {
-    struct bench_summary forward = {0}, backward = {0};
-    enum status status = bench_sum(bench, BENCH_FORWARD, &forward, error);
-    if (!status)
-        status = bench_sum(bench, BENCH_BACKWARD, &backward, error);
-    if (!status)
-        *ns = forward.median + backward.median;
+    struct bench_summary run = {0};
+    enum status status = bench_sum(bench, BENCH_RUN, &run, error);
+    *ns = run.median;
     return status;
 }
 
@@ -213,9 +210,9 @@ static void job_cells(struct table *table, const struct bench_shown *shown,
     struct job_rate rates[JOB_RATES_MAX];
     double values[JOB_RATES_MAX];
     int count = bench_rates(shown->bench, shown->spec, rates, values);
-    time_cell(table, sum[BENCH_FORWARD].median + sum[BENCH_BACKWARD].median);
-    time_cell(table, sum[BENCH_FORWARD].least + sum[BENCH_BACKWARD].least);
-    table_cell(table, PAINT_DIM, "%.1f%%", 100 * sum[BENCH_FORWARD].spread);
+    time_cell(table, sum[BENCH_RUN].median);
+    time_cell(table, sum[BENCH_RUN].least);
+    table_cell(table, PAINT_DIM, "%.1f%%", 100 * sum[BENCH_RUN].spread);
     for (int i = 0; i < count; i++)
         table_cell(table, PAINT_PLAIN, "%.4g", values[i]);
 }
@@ -234,7 +231,7 @@ enum status bench_table_row(struct table *table, const struct bench_shown *shown
     else
         job_cells(table, shown, sum);
     exchange_cells(table, shown->sent, sum[BENCH_EXCHANGE].median, sum[BENCH_EXPOSED].median);
-    double ns = sum[BENCH_FORWARD].median + sum[BENCH_BACKWARD].median;
+    double ns = sum[BENCH_RUN].median;
     if (compared && shown->earlier_ns > 0)
         table_cell(table, PAINT_PLAIN, "x %.3f", ns / shown->earlier_ns);
     else if (compared)
