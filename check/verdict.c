@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A verdict in figures and in words.
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -45,6 +46,36 @@ static void job_text(struct cpattn_check_verdict *v, const struct cpattn_figures
     text_add(v, "\n");
 }
 
+// " breaks rmse, slope;"
+static void broken_text(struct cpattn_check_verdict *v, const struct cpattn_figures *f)
+{
+    static const struct {
+        uint32_t rule;
+        const char *name;
+    } rules[] = {{CPATTN_RULE_RMSE, "rmse"},      {CPATTN_RULE_SLOPE, "slope"},
+                 {CPATTN_RULE_ROW, "row"},        {CPATTN_RULE_ELEMENT, "element"},
+                 {CPATTN_RULE_ZERO, "zero"},      {CPATTN_RULE_NONFINITE, "nonfinite"},
+                 {CPATTN_RULE_PADDING, "padding"}};
+    const char *joint = " breaks ";
+    for (size_t i = 0; i < sizeof(rules) / sizeof(*rules); i++) {
+        if (!(f->broken & rules[i].rule))
+            continue;
+        text_add(v, "%s%s", joint, rules[i].name);
+        joint = ", ";
+    }
+    text_add(v, "%s", f->broken ? ";" : "");
+}
+
+static void errors_text(struct cpattn_check_verdict *v, const struct cpattn_figures *f)
+{
+    text_add(v, "%s", f->nonfinite > 0 ? ", others:" : "");
+    if (f->twin_rel > 0)
+        text_add(v, " error %.3g of %.3g times an honest kernel's,", f->rmse_rel / f->twin_rel,
+                 f->rmse_limit / f->twin_rel);
+    text_add(v, " rms %.3g of %.3g, slope %.2g of %.2g, worst row %.3g of %.3g", f->rmse_rel,
+             f->rmse_limit, f->slope, f->slope_limit, f->worst_row_rel, f->worst_row_limit);
+}
+
 static void figures_text(struct cpattn_check_verdict *v, const struct cpattn_figures *f)
 {
     text_add(v, "%s %s", f->broken ? "FAIL" : "pass", f->tensor);
@@ -54,13 +85,13 @@ static void figures_text(struct cpattn_check_verdict *v, const struct cpattn_fig
         return;
     }
     text_add(v, ", chunk %d:", f->chunk);
-    if (f->twin_rel > 0)
-        text_add(v, " error %.3g of %.3g times an honest kernel's,", f->rmse_rel / f->twin_rel,
-                 f->rmse_limit / f->twin_rel);
-    text_add(v, " rms %.3g of %.3g, slope %.2g of %.2g, worst row %.3g of %.3g", f->rmse_rel,
-             f->rmse_limit, f->slope, f->slope_limit, f->worst_row_rel, f->worst_row_limit);
+    broken_text(v, f);
     if (f->nonfinite > 0)
-        text_add(v, ", %lld not finite", (long long)f->nonfinite);
+        text_add(v, " %lld of %lld elements are not finite", (long long)f->nonfinite,
+                 (long long)f->elements);
+    // Without a finite element there is nothing to measure.
+    if (f->nonfinite == 0 || isfinite(f->rmse_limit))
+        errors_text(v, f);
     if (f->first_bad.position >= 0)
         text_add(
             v, "; first bad element: sequence %d, position %lld, head %d, dim %d: %g instead of %g",

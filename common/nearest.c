@@ -68,6 +68,15 @@ void nearest_offer(struct nearest *n, const char *name)
     n->name = name;
 }
 
+void nearest_offer_other(struct nearest *n, const char *other, const char *name)
+{
+    size_t length = strlen(other);
+    if (strlen(n->word) != length || !begins_with(other, n->word, (int)length))
+        return;
+    n->distance = 0;
+    n->name = name;
+}
+
 const char *nearest_hint(const struct nearest *n, char *text, size_t size)
 {
     if (n->name)

@@ -22,6 +22,9 @@ void nearest_init(struct nearest *n, const char *word);
 // the first is kept.
 void nearest_offer(struct nearest *n, const char *name);
 
+// Offers a name for a word that means the same: taken if the searched word is that one.
+void nearest_offer_other(struct nearest *n, const char *other, const char *name);
+
 // Writes " (did you mean 'NAME'?)", or "" if no name is close. Returns `text`.
 const char *nearest_hint(const struct nearest *n, char *text, size_t size);
 

@@ -219,6 +219,10 @@ struct case_pair {
 const struct case_pair *case_pairs(void);                 // ends with a NULL name
 const struct case_pair *case_pair_find(const char *name); // as case_field_find()
 
+// Offers the field that an unknown name means in other programs, as `mask` for `is_causal`.
+struct nearest;
+void case_names_offer(struct nearest *nearest);
+
 // Sets a field or a pair from text: "bf16", "4096", "true" or "false", a list as "2794,3301" or "".
 // Integers are plain decimal; numbers of tokens may end in k or m: 16k is 16384. INVALID_ARGUMENT:
 // an unknown name, with the nearest known name; or a value that is not accepted, with the accepted

@@ -8,6 +8,9 @@
 
 const struct case_choice case_dtype_choices[] = {
     {"bf16", DTYPE_BF16}, {"fp16", DTYPE_FP16}, {"fp32", DTYPE_FP32}, {NULL, 0}};
+// PyTorch's and numpy's words.
+static const struct case_choice dtype_aliases[] = {
+    {"bfloat16", DTYPE_BF16}, {"float16", DTYPE_FP16}, {"float32", DTYPE_FP32}, {NULL, 0}};
 const struct case_choice case_format_choices[] = {
     {"bshd", FORMAT_BSHD}, {"sbhd", FORMAT_SBHD}, {"thd", FORMAT_THD}, {NULL, 0}};
 const struct case_choice case_comm_choices[] = {
@@ -82,7 +85,7 @@ static const struct case_field field_table[] = {
     CHOICE(sharding, case_sharding_choices, "how a sequence is split over the ranks"),
     INT(nodes, 0, HOSTS_MAX, "hosts over which the ranks are spread evenly, 0: any"),
     INT(ranks_per_node, 0, WORLD_SIZE_MAX, "ranks on each host, 0: any"),
-    CHOICE(dtype, case_dtype_choices, "element type of inputs and results"),
+    ALIASED(dtype, "element type of inputs and results"),
     CHOICE(format, case_format_choices, "memory layout"),
     INT(batch, 1, BATCH_MAX, "sequences"),
     INT(heads, 1, HEADS_MAX, "query heads (a multiple of kv_heads)"),
@@ -159,6 +162,34 @@ int case_get(const struct cp_case *c, const struct case_field *field, char *text
     return members_get(c, field, text, size);
 }
 
+void case_names_offer(struct nearest *nearest)
+{
+    // Names that other programs have for a field, which no count of letters would find.
+    static const char *const others[][2] = {{"causal", "mask"},
+                                            {"is_causal", "mask"},
+                                            {"attn_mask_type", "mask"},
+                                            {"num_heads", "heads"},
+                                            {"num_q_heads", "heads"},
+                                            {"num_kv_heads", "kv_heads"},
+                                            {"num_gqa_groups", "kv_heads"},
+                                            {"head_size", "head_dim"},
+                                            {"sm_scale", "scale"},
+                                            {"softmax_scale", "scale"},
+                                            {"window_size", "window_left"},
+                                            {"sliding_window", "window_left"},
+                                            {"qkv_format", "format"},
+                                            {"layout", "format"},
+                                            {"cp_size", "world_size"},
+                                            {"ranks", "world_size"},
+                                            {"sequence_length", "seqlen"},
+                                            {"logits_soft_cap", "softcap"},
+                                            {"attn_bias", "bias"},
+                                            {"backward", "training"},
+                                            {"cu_seqlens", "lengths_q"}};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        nearest_offer_other(nearest, others[i][0], others[i][1]);
+}
+
 static enum status refuse_name(const char *name, struct error *error)
 {
     struct nearest nearest;
@@ -167,6 +198,7 @@ static enum status refuse_name(const char *name, struct error *error)
         nearest_offer(&nearest, field->name);
     for (const struct case_pair *pair = pair_table; pair->name; pair++)
         nearest_offer(&nearest, pair->name);
+    case_names_offer(&nearest);
     return members_refuse_name("a case", name, &nearest, error);
 }
 

@@ -96,6 +96,15 @@ class Memory:
         self._device = (device, stream) if device >= 0 else None
 
 
+def _element_name(kind: tuple) -> str:
+    """A DLPack type and its bits in words: "fp16", "float64"."""
+    for name, known in DTYPES.items():
+        if kind == known:
+            return name
+    families = {0: "int", 1: "uint", 2: "float", 4: "bfloat", 5: "complex", 6: "bool"}
+    return f"{families.get(kind[0], f'DLPack type {kind[0]}, bits ')}{kind[1]}"
+
+
 def stream_of(device: int) -> int:
     """PyTorch's current stream, or the default stream."""
     torch = sys.modules.get("torch")
@@ -110,7 +119,10 @@ def view(name: str, tensor: Any, dtype: str) -> View:
     """
     tensor = _detached(tensor)
     if not hasattr(tensor, "__dlpack__"):
-        raise TypeError(f"{name} is a {type(tensor).__name__}, which does not speak DLPack")
+        raise TypeError(
+            f"{name} is a {type(tensor).__name__}; it should be a tensor of PyTorch, an array of "
+            "numpy, or another that speaks DLPack"
+        )
     capsule = _capsule(tensor)
     found = _Tensor.from_address(_get_pointer(capsule, b"dltensor"))
     if found.device.type not in HOST_DEVICES + CUDA_DEVICES:
@@ -120,10 +132,8 @@ def view(name: str, tensor: Any, dtype: str) -> View:
         )
     kind = (found.dtype.code, found.dtype.bits)
     if kind != DTYPES[dtype] and not (dtype == "bf16" and kind == (1, 16)):
-        raise TypeError(
-            f"{name} has elements of DLPack type {kind[0]} with {kind[1]} bits; "
-            f"{dtype} has type {DTYPES[dtype][0]} with {DTYPES[dtype][1]}"
-        )
+        bits = ", or uint16 with its bits" if dtype == "bf16" else ""
+        raise TypeError(f"{name} has elements of {_element_name(kind)}; it should have {dtype}{bits}")
     shape = tuple(found.shape[i] for i in range(found.ndim))
     strides = (
         tuple(found.strides[i] for i in range(found.ndim)) if found.strides else contiguous(shape)

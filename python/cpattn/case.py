@@ -14,11 +14,13 @@ _VALUE_BYTES = 1 << 14
 
 
 def _text(value: Value) -> str:
+    if isinstance(value, type):  # numpy.float16
+        return value.__name__
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, (list, tuple)):
         return ",".join(str(item) for item in value)
-    return str(value)
+    return str(value).removeprefix("torch.")  # torch.bfloat16
 
 
 class Case:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import dataclasses
+import difflib
 import math
 import sys
 from typing import Any, Iterable, Optional
@@ -36,6 +37,15 @@ RULES = {
     32: "slope",
     64: "zero",
 }
+
+
+def _known(tensor: str, names: tuple, what: str) -> int:
+    """The number in the library of a tensor, which must be one of `names`."""
+    if tensor not in names:
+        near = difflib.get_close_matches(tensor.lower(), names, 1, 0.5)
+        hint = f" (did you mean {near[0]!r}?)" if near else ""
+        raise TypeError(f"{tensor} is no {what}{hint}; {what}s are {', '.join(names)}")
+    return TENSORS.index(tensor)
 
 
 def _place(element: Element) -> Optional[dict[str, int]]:
@@ -232,6 +242,8 @@ class Check:
 
     def tokens(self, side: str) -> list[tuple[int, int]]:
         """The sequence and position of each row of the queries ("q") or the keys ("k")."""
+        if side not in self._placed:
+            raise ValueError(f"side is {side!r}; it is 'q' or 'k'")
         rows = self._library.cpattn_check_shape(self._handle, TENSORS.index(side)).rows
         which = int(side == "k")
         return [
@@ -250,13 +262,22 @@ class Check:
 
     def has(self, tensor: str) -> bool:
         """True if the case has the tensor: for example "bias" only with a bias."""
+        number = _known(tensor, INPUTS + RESULTS, "tensor")
         if tensor in RESULTS and tensor.startswith("d") and self.case["training"] != "true":
             return False
-        return self._library.cpattn_check_shape(self._handle, TENSORS.index(tensor)).heads > 0
+        return self._library.cpattn_check_shape(self._handle, number).heads > 0
+
+    def _insist_on(self, tensor: str) -> None:
+        if not self.has(tensor):
+            fields = {"dbias": ("bias", "training"), "dsink": ("softmax", "training")}
+            fields.update(bias=("bias",), sink=("softmax",), max_logit=("max_logit",))
+            why = " and ".join(f"{f} {self.case[f]}" for f in fields.get(tensor, ("training",)))
+            raise ValueError(f"the case has {why}, so it has no {tensor}")
 
     def shape(self, tensor: str) -> tuple:
         """The shape of an input (INPUTS) or a result (RESULTS)."""
-        s = self._library.cpattn_check_shape(self._handle, TENSORS.index(tensor))
+        number = _known(tensor, INPUTS + RESULTS, "tensor")
+        s = self._library.cpattn_check_shape(self._handle, number)
         layout, batch = self._layout(tensor), int(self.case["batch"])
         if tensor in OF_HEADS:
             return (s.heads,)
@@ -353,6 +374,7 @@ class Check:
 
     def input(self, tensor: str, library: Optional[str] = None, device: Any = None) -> Any:
         """One input: one of inputs(), or "bias" or "sink" if the case has it."""
+        _known(tensor, INPUTS, "input")
         return self._filled(self._library.cpattn_check_fill, tensor, library, device)
 
     def give(self, **inputs: Any) -> None:
@@ -399,6 +421,8 @@ class Check:
 
     def expected(self, tensor: str, library: Optional[str] = None, device: Any = None) -> Any:
         """A result with the values of the reference, rounded to its dtype."""
+        _known(tensor, RESULTS, "result")
+        self._insist_on(tensor)
         made = self._filled(self._library.cpattn_check_expected, tensor, library, None)
         return made if device is None else made.to(device)
 
@@ -409,10 +433,10 @@ class Check:
         arrays = (Array * len(TENSORS))()
         views = []
         for tensor, value in results.items():
-            if tensor not in RESULTS:
-                raise TypeError(f"{tensor} is no result; results are {', '.join(RESULTS)}")
+            _known(tensor, RESULTS, "result")
             if value is None:
                 continue
+            self._insist_on(tensor)
             views.append(_arrays.view(tensor, value, self._dtype(tensor)))
             arrays[TENSORS.index(tensor)] = self._array(tensor, views[-1])
         devices = {view.device for view in views}

@@ -166,7 +166,17 @@ def test_strides_are_followed():
     "mistake, text",
     [
         (lambda c: c.verify(out=numpy.zeros((2, 100, 4, 31), numpy.uint16)), "should have"),
-        (lambda c: c.verify(out=numpy.zeros((2, 100, 4, 32), numpy.float64)), "64 bits"),
+        (lambda c: c.verify(out=numpy.zeros((2, 100, 4, 32), numpy.float64)), "float64; it should have bf16"),
+        (lambda c: c.verify(out=numpy.zeros((2, 100, 4, 32), numpy.float16)), "elements of fp16; it should have bf16"),
+        (lambda c: c.verify(out=[1.0]), "out is a list; it should be a tensor"),
+        (lambda c: c.verify(dO=None), "dO is no result .did you mean 'dq'|'do'|results are out"),
+        (lambda c: c.verify(max_logit=numpy.zeros(4, "f4")), "max_logit false, so it has no max_logit"),
+        (lambda c: make(training=False).verify(dq=numpy.zeros(1)), "training false, so it has no dq"),
+        (lambda c: make(training=False, bias="1hss").expected("dbias"), "bias 1hss and training false"),
+        (lambda c: c.input("out"), "out is no input; inputs are q, k"),
+        (lambda c: c.shape("o"), "o is no tensor"),
+        (lambda c: c.tokens("v"), "it is 'q' or 'k'"),
+        (lambda c: cpattn.Case(causal=True), "did you mean 'mask'"),
         (lambda c: c.verify(), "no result to judge"),
         (lambda c: c.verify(q=numpy.zeros(1)), "no result"),
         (lambda c: c.place("q", [100]), "positions 0 to 99"),
@@ -179,6 +189,21 @@ def test_strides_are_followed():
 def test_mistakes_are_told(mistake, text):
     with pytest.raises((cpattn.CpattnError, ValueError, TypeError), match=text):
         mistake(make())
+
+
+def test_dtypes_of_numpy_and_of_text_are_read():
+    assert cpattn.Case(dtype=numpy.float16)["dtype"] == "fp16"
+    assert cpattn.Case(dtype=numpy.dtype("float32"))["dtype"] == "fp32"
+    assert cpattn.Case(dtype="torch.bfloat16")["dtype"] == "bf16"
+
+
+def test_a_fail_names_its_rules_and_a_result_of_nan_has_no_errors():
+    check = make()
+    out = attention(check, *check.inputs("numpy"))["out"].copy()
+    verdict = check.verify(out=store(load(out) * 1.01, "bf16"))
+    assert "FAIL out, chunk 0: breaks rmse, slope" in verdict.text
+    verdict = check.verify(out=numpy.full_like(out, 0x7FC0))
+    assert "breaks nonfinite; 25600 of 25600 elements are not finite; first" in verdict.text
 
 
 def test_nan_and_lost_rows_are_told_with_their_place():

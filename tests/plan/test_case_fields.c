@@ -208,6 +208,9 @@ START_TEST(set_names_the_nearest_field)
     expect_unset("seqlen-qv", "64",
                  "'seqlen-qv' is not a field of a case (did you mean 'seqlen_q'?)");
     expect_unset("seqlne", "64", "'seqlne' is not a field of a case (did you mean 'seqlen'?)");
+    expect_unset("is-causal", "true",
+                 "'is-causal' is not a field of a case (did you mean 'mask'?)");
+    expect_unset("num_heads", "8", "'num_heads' is not a field of a case (did you mean 'heads'?)");
     expect_unset("colour", "red", "'colour' is not a field of a case; cpattn-submit(1) lists them");
     expect_unset("", "", "'' is not a field of a case; cpattn-submit(1) lists them");
 }
@@ -227,6 +230,9 @@ END_TEST
 START_TEST(additional_names_are_read_but_not_written)
 {
     static const char *const names[][3] = {
+        {"dtype", "bfloat16", "bf16"},
+        {"dtype", "float16", "fp16"},
+        {"dtype", "float32", "fp32"},
         {"mask", "no_mask", "none_bottom_right"},
         {"mask", "padding", "none_bottom_right"},
         {"mask", "padding_causal", "causal"},

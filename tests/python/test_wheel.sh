@@ -42,8 +42,8 @@ cp "$top_builddir"/wheel/cpattn-*.whl "$scratch/" || { cat "$scratch/out"; exit 
 block python 1 >"$scratch/kernel.py"
 block python 2 >"$scratch/judge.py"
 
-tap_is "it installs into an empty environment" "$(bare "$(block sh 1)")" 0
-# numpy is the machine's own, and nothing else of its packages.
+# Without a network numpy is the machine's own, and nothing else of its packages.
+tap_is "it installs into an empty environment" "$(bare "$(block sh 1 | sed 's/ numpy$//')")" 0
 site=$(cd "$scratch" && judge/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
 ln -s "$numpy/numpy" "$site/numpy"
 [ ! -d "$numpy/numpy.libs" ] || ln -s "$numpy/numpy.libs" "$site/numpy.libs"

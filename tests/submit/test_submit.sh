@@ -42,6 +42,10 @@ refuses 64 "unknown command 'x'; cpattn-submit --help lists them" x
 refuses 64 "unknown option '--hedas' (did you mean --heads?); cpattn-submit case --help lists them" \
     case --hedas 3
 refuses 64 "option '--hea' could be --heads, --head-dim-qk, --head-dim-v or --head-dim" case --hea 3
+refuses 64 "unknown option '--num-kv-heads' (did you mean --kv-heads?); cpattn-submit case --help lists them" \
+    case --num-kv-heads 4
+refuses 64 "unknown option '--softcap'; cpattn-submit collective --help lists them" \
+    collective --softcap 4
 refuses 64 "unknown option '-tls-ca' (did you mean --tls-ca?); cpattn-submit case --help lists them" \
     case -tls-ca x
 refuses 64 "option '--model' needs a value; see cpattn-submit case --help" case --model

@@ -193,11 +193,25 @@ static void search_all(struct search *search, const struct argp *argp)
     search_options(search, built_in);
 }
 
-static int refuse_option(const struct search *search, const char *command)
+// The option for which other programs have this name; else the option with the nearest name.
+static const char *name_meant(const struct search *search, const struct argp *argp)
+{
+    struct nearest other = {.word = search->name};
+    case_names_offer(&other);
+    struct search again = {.name = other.name, .length = other.name ? strlen(other.name) : 0};
+    if (!other.name)
+        return search->nearest.name;
+    nearest_init(&again.nearest, again.name);
+    search_all(&again, argp);
+    return again.exact ? again.exact->name : search->nearest.name;
+}
+
+static int refuse_option(const struct search *search, const struct argp *argp, const char *command)
 {
     char hint[NEAREST_WORD_MAX + 32] = "";
-    if (search->nearest.name)
-        snprintf(hint, sizeof(hint), " (did you mean --%s?)", search->nearest.name);
+    const char *meant = name_meant(search, argp);
+    if (meant)
+        snprintf(hint, sizeof(hint), " (did you mean --%s?)", meant);
     command_complain("unknown option '--%s'%s; %s --help lists them", search->name, hint, command);
     return COMMAND_USAGE;
 }
@@ -232,7 +246,7 @@ static int find_option(const struct argp *argp, const char *command, const char 
     search_all(&search, argp);
     *found = search.exact ? search.exact : search.prefix;
     if (!*found)
-        return refuse_option(&search, command);
+        return refuse_option(&search, argp, command);
     if (search.exact || search.prefixes == 1)
         return COMMAND_PASS;
     return refuse_ambiguous(&search, command);
