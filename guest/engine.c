@@ -266,6 +266,7 @@ static enum status guest_execute(struct engine *e, struct job *j, struct error *
     struct guest *g = self(e);
     struct cpattn_guest_job job = {.j = j,
                                    .engine = g->own,
+                                   .limit_ns = e->limit_ns,
                                    .place = &g->place,
                                    .number = j->number,
                                    .control = j->control,
@@ -283,6 +284,7 @@ static enum status guest_plan_execute(struct engine *e, const struct plan_run *r
     struct guest *g = self(e);
     struct cpattn_guest_job job = {.run = run,
                                    .engine = g->own,
+                                   .limit_ns = e->limit_ns,
                                    .place = &g->place,
                                    .number = run->job,
                                    .control = run->control,

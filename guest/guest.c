@@ -213,6 +213,14 @@ bool cpattn_guest_token(const struct cpattn_guest_job *job, bool keys, int64_t r
 
 // ---- calls of the guest's function --------------------------------------------------------------
 
+int64_t cpattn_guest_time_left(const struct cpattn_guest_job *job)
+{
+    uint64_t now_ns = clock_now_ns();
+    if (job->limit_ns == 0)
+        return INT64_MAX;
+    return job->limit_ns > now_ns ? (int64_t)(job->limit_ns - now_ns) : 0;
+}
+
 void cpattn_guest_has_lse(struct cpattn_guest_job *job)
 {
     job->has_lse = true;

@@ -21,6 +21,7 @@ struct cpattn_guest_job {
     bool has_lse, unsupported;
     int with_lse;                   // number of ranks with LSE, after all have returned
     uint64_t start_ns, backward_ns; // of one call; backward_ns 0: not marked
+    uint64_t limit_ns;              // when the daemon ends the job; 0: never
     char text[ERROR_TEXT_MAX];
 };
 

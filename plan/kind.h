@@ -167,11 +167,12 @@ enum status job_spec_memory(const struct job_spec *spec, int64_t *rank_bytes,
 // The payload of CHANNEL_CASE: the kind, then the bytes of the spec that are in use.
 struct job_frame {
     char kind[KIND_NAME_MAX]; // zeros behind the name
+    uint64_t left_ns;         // until the time limit of the job, when the frame is sent; 0: none
     __attribute__((aligned(16))) char
         spec[sizeof(struct cp_case) > JOB_SPEC_BYTES ? sizeof(struct cp_case) : JOB_SPEC_BYTES];
 };
 
-// Fills a frame and returns the number of used bytes.
+// Fills a frame without a time limit and returns the number of used bytes.
 uint32_t job_frame_fill(struct job_frame *frame, const struct job_spec *spec);
 
 // Builds an unchecked spec from `data`, the first `size` bytes of a frame. DATA_LOSS: not a valid

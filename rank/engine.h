@@ -13,6 +13,7 @@ struct linear_tools; // judge/linear_view.h
 struct engine {
     const struct engine_ops *ops;
     char exchange[EXCHANGE_TEXT_MAX]; // how the ranks exchange, for people; "": nothing to say
+    uint64_t limit_ns; // when the daemon ends the job, on this host's clock; 0: never
 };
 
 // A plan of a kind of job other than attention, for an engine. Borrowed.

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "common/channel.h"
+#include "common/clock.h"
 #include "common/fault.h"
 #include "rank/kind.h"
 
@@ -232,6 +233,11 @@ static enum status job_run(struct rank *r, const struct job_spec *spec, uint64_t
     return status;
 }
 
+static void limit_set(struct engine *engine, uint64_t left_ns)
+{
+    engine->limit_ns = left_ns > 0 ? clock_now_ns() + left_ns : 0;
+}
+
 static enum status job_serve(struct rank *r, const struct channel_frame *frame, struct error *error)
 {
     struct job_spec spec;
@@ -239,6 +245,8 @@ static enum status job_serve(struct rank *r, const struct channel_frame *frame, 
     FAULT_KNOW_JOB(frame->job);
     FAULT(RECEIPT);
     enum status status = job_frame_load(r->payload, frame->length, &spec, error);
+    if (status == STATUS_OK)
+        limit_set(r->session.engine, ((const struct job_frame *)r->payload)->left_ns);
     if (status == STATUS_OK)
         status = job_run(r, &spec, frame->job, &report, error);
     if (status != STATUS_OK)

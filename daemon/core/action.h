@@ -65,6 +65,7 @@ struct action {
     int own_before;   // ANSWER, CAUSE_DEADLINE_QUEUED: jobs of the same user that run, or that wait
                       // for the same world size and come before it
     bool clients_gone;                             // ANSWER
+    uint64_t left_ns;                              // RUN: until the deadline of the job
     uint64_t queue_ns, start_ns, run_ns, total_ns; // ANSWER
 };
 

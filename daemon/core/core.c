@@ -105,7 +105,7 @@ static enum status core_refuse_case(const struct core *core, const struct core_r
     if (left_ns > 0)
         return error_set(error, STATUS_FAILED_PRECONDITION,
                          "POISON: this case has killed %d pools in a row; it is refused for "
-                         "another %d s",
+                         "another %d s, or until an administrator runs cpattn-submit unpoison",
                          POISON_KILLS, (int)((left_ns + NS_PER_S - 1) / NS_PER_S));
     return deadline_check_job(core, request, error);
 }

@@ -202,6 +202,7 @@ static void job_run(struct core *core, struct job *job, const struct job_event *
     struct action run = pool_action(ACTION_RUN, event->pool);
     run.slot = job->slot;
     run.job = job->number;
+    run.left_ns = job->deadline_ns - core->now_ns;
     actions_push(&core->actions, &run);
 }
 

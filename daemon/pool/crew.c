@@ -449,15 +449,24 @@ static enum status job_send(const struct rank_process *r, uint64_t job,
     return status;
 }
 
+// What it wrote during earlier jobs says nothing about this one.
+static void rank_begins(struct rank_process *r)
+{
+    r->reported = false;
+    bytering_clear(&r->stderr_text.ring);
+}
+
 void crew_run(struct crew *crew, uint64_t job, const struct crew_task *task)
 {
     struct job_frame frame;
     uint32_t bytes = job_frame_fill(&frame, task->spec);
+    frame.left_ns = task->left_ns;
+    crew_drain_stderr(crew);
     crew->job = job;
     crew->kind = task->spec->kind;
     crew->verify = job_spec_needs(task->spec).verdict;
     for (int rank = 0; rank < crew->world_size; rank++)
-        crew->ranks[rank].reported = false;
+        rank_begins(&crew->ranks[rank]);
     for (int rank = 0; rank < crew->world_size; rank++) {
         struct rank_process *r = &crew->ranks[rank];
         struct error error;

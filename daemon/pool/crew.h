@@ -50,9 +50,11 @@ struct crew_task {
     const struct job_spec *spec;
     const struct whole_places *places; // of a client's tensors; NULL: none
     int given_fd, wanted_fd;           // with places: their memory, or -1
+    uint64_t left_ns;                  // until its time limit
 };
 
-// Sends a case to every rank. Calls `failed` for a rank that cannot take it.
+// Sends a case to every rank, and forgets what they wrote to stderr before. Calls `failed` for a
+// rank that cannot take it.
 void crew_run(struct crew *crew, uint64_t job, const struct crew_task *task);
 
 // Records the progress of each rank and the state of its process. crew_kill() does this first;

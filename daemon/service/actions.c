@@ -65,7 +65,7 @@ static void on_run(struct service *s, const struct action *a)
     answer_log_run(task, a);
     events_started(s->events, task, a);
     const struct crew_task given = {&task->spec, task->attends ? &task->places : NULL,
-                                    task->segments.given_fd, task->segments.wanted_fd};
+                                    task->segments.given_fd, task->segments.wanted_fd, a->left_ns};
     if (crew)
         crew_run(crew, a->job, &given);
 }

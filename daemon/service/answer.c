@@ -85,8 +85,22 @@ static bool process_halted(char state)
     return state == 'T' || state == 't' || state == 'X' || state == 'Z';
 }
 
-// Finds the rank that the others wait for. A stopped or dead process is the culprit without further
-// evidence: its last progress word may name a peer that has already done its part.
+// True if several ranks of a guest are in its function. Only the function knows whether one of them
+// waits for another.
+static bool several_work(const struct crew *crew)
+{
+    int working = 0;
+    for (int rank = 0; rank < crew->world_size; rank++) {
+        struct progress_view view = progress_load(&crew->snapshot[rank]);
+        bool in_function = view.phase == REPORT_FORWARD || view.phase == REPORT_BACKWARD;
+        working += in_function && view.waiting_for < 0 && view.job == (crew->job & 0xffffff);
+    }
+    return crew->guest && working > 1;
+}
+
+// Finds the rank that the others wait for; -1: it cannot be known. A stopped or dead process is the
+// culprit without further evidence: its last progress word may name a peer that has already done
+// its part.
 static int culprit_find(const struct action *action, const struct crew *crew)
 {
     if (action->cause != CAUSE_DEADLINE_RUNNING && action->cause != CAUSE_DEADLINE_STARTING)
@@ -99,6 +113,8 @@ static int culprit_find(const struct action *action, const struct crew *crew)
         if (action->cause == CAUSE_DEADLINE_STARTING && !crew->ranks[rank].said_ready)
             return rank;
     }
+    if (action->cause == CAUSE_DEADLINE_RUNNING && several_work(crew))
+        return -1;
     // A rank that has finished the case but not reported waits for nobody, and nobody waits for it.
     int culprit = progress_culprit(crew->snapshot, crew->world_size);
     for (int rank = 0; rank < crew->world_size && crew->ranks[culprit].reported; rank++) {
@@ -233,6 +249,13 @@ static const char *state_explain(const struct rank_process *r)
 static void deadline_running_write(const struct sentence *s, struct error *error)
 {
     const struct rank_process *r = culprit_of(s);
+    if (s->crew && !r) {
+        error_set(error, s->action->status,
+                  "the time limit of %s passed while several of %d ranks were in the function of "
+                  "guest %s; their stderr tells where each was; the pool is being restarted",
+                  s->timeout, s->action->world_size, s->crew->guest->name);
+        return;
+    }
     error_set(
         error, s->action->status,
         "the time limit of %s passed while rank %d of %d was %s%s; the pool is being restarted",

@@ -31,6 +31,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import faulthandler
 import functools
 import itertools
 import math
@@ -53,6 +54,9 @@ _DTYPES = {1: "bf16", 2: "fp16", 3: "fp32", 4: "int32", 5: "int64", 6: "uint8"}
 _BYTES = {1: 2, 2: 2, 3: 4, 4: 4, 5: 8, 6: 1}
 _TEXT_MAX = 500
 _FRAMES_TOLD = 3
+# How long before its time limit a rank writes where it is; limits beyond _WATCHED_S are none.
+_DUMP_S = 0.5
+_WATCHED_S = 1e6
 _KEPT_BYTES = 1 << 30
 
 
@@ -127,6 +131,7 @@ _FUNCTIONS = {
     "cpattn_guest_kind": (ctypes.c_char_p, [ctypes.c_void_p]),
     "cpattn_guest_job_field_name": (ctypes.c_char_p, [ctypes.c_void_p, ctypes.c_int]),
     "cpattn_guest_message": (ctypes.c_int64, [ctypes.c_void_p, ctypes.c_int, ctypes.c_int]),
+    "cpattn_guest_time_left": (ctypes.c_int64, [ctypes.c_void_p]),
     "cpattn_guest_has_lse": (None, [ctypes.c_void_p]),
     "cpattn_guest_backward": (None, [ctypes.c_void_p]),
     "cpattn_guest_fail": (None, [ctypes.c_void_p, ctypes.c_bool, ctypes.c_char_p]),
@@ -523,9 +528,15 @@ class _Server:
             return 1
 
     def run(self, job: int, _context: Any) -> int:
+        left = _guest_library().cpattn_guest_time_left(job) / 1e9
+        watched = left < _WATCHED_S
         try:
+            if watched:
+                faulthandler.dump_traceback_later(left - min(_DUMP_S, left / 4))
             return self._run_guarded(job)
         finally:
+            if watched:
+                faulthandler.cancel_dump_traceback_later()
             self._memory.trim()
 
     def _run_job(self, job: int) -> None:
@@ -577,7 +588,9 @@ def serve(
     - lse, optional.
     dsink and max_logit cover the queries of all ranks. So does dbias if the bias has one row for all
     queries or, with thd, a row for each position. If attend raises an exception or returns a wrong
-    result, the case is answered with that, and the process continues. `library` is "torch" or "numpy".
+    result, the case is answered with that, and the process continues. Shortly before the case's time
+    limit each rank writes to stderr where its threads are (faulthandler), and the answer shows that.
+    `library` is "torch" or "numpy".
 
     collective(job, tensors, group) and linear(job, tensors, group) get a Job and its Tensors, write the
     results to these, and return None. They run jobs of these kinds with `--implementation`.

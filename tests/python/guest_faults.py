@@ -27,6 +27,14 @@ def deep():
     raise ValueError("the ring is\nbroken")
 
 
+def oversleep():
+    time.sleep(600)
+
+
+def wait_for_peer():
+    time.sleep(600)
+
+
 def misbehave_in_torch(how, shard, results, torch):
     """Returns False for a fault that is the same in numpy."""
     if how == "NaN":
@@ -76,6 +84,8 @@ def misbehave(how, shard, results):
         os.kill(os.getpid(), signal.SIGSEGV)
     elif how == "hangs" and shard.rank == shard.world_size - 1:
         time.sleep(600)
+    elif how == "one hangs, one waits":
+        oversleep() if shard.rank == shard.world_size - 1 else wait_for_peer()
     elif how == "forks":
         os.fork()
     elif how == "leaves a process behind":

@@ -66,8 +66,16 @@ faults_of_ranks() {
     tap_has "exits" "$told" "ABORTED: rank 0 of 1 of guest faults exited with 7 in forward, step 0"
     fault dies --world-size 2
     tap_has "dies" "$told" "rank 1 of 2 of guest faults was killed by signal 11 (SIGSEGV) in forward, step 0"
+    tap_is "dies: nothing of earlier cases is told" "$(printf '%s' "$told" | grep -c 'the ring is')" 0
     fault hangs --world-size 2 --timeout 4s
     tap_has "hangs" "$told" "passed while rank 1 of 2 was in forward, step 0"
+    tap_has "hangs: the line of Python" "$told" "guest_faults.py\", line "
+    fault "one hangs, one waits" --world-size 2 --timeout 4s
+    tap_has "one hangs, one waits: no rank is accused" "$told" "passed while several of 2 ranks were in the function of \
+guest faults; their stderr tells where each was"
+    tap_has "one hangs, one waits: where rank 0 was" "$told" " in wait_for_peer"
+    tap_has "one hangs, one waits: where rank 1 was" "$told" " in oversleep"
+    tap_is "one hangs, one waits: a stderr for each rank" "$(printf '%s' "$told" | grep -c '^ *stderr of rank')" 2
     fault "raises alone" --world-size 2
     tap_has "raises alone: who" "$told" "UNKNOWN: rank 1 of 2: ValueError: the ring is broken"
     fault "raises while others wait" --world-size 2

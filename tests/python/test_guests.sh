@@ -36,7 +36,7 @@ daemon_start --config "$scratch/settings.yaml" --backend cpu --devices 2 --log-l
 # ---- what there is ----
 
 described=$("$submit" describe)
-tap_has "describe lists a guest" "$described" "guest          numpy: 1 ranks; bshd, mask none or causal"
+tap_has "describe lists a guest" "$described" "guest          numpy: 1 rank; bshd, mask none or causal"
 tap_has "with its numbers of ranks" "$described" "guest          faults: 1-2 ranks"
 tap_has "and those of the command line" "$described" "guest          again: any number of ranks"
 tap_has "in JSON, too" "$("$submit" describe --json)" '{"name":"faults","world_sizes":[1,2],"supports":""}'

@@ -135,6 +135,9 @@ static void print_use(FILE *out, const struct cp_case *c, const struct cpattn_re
     terminal_wrap(out, "      ", line);
 }
 
+// Of how many ranks the stderr is shown if no rank is known to be the cause.
+#define STDERRS_SHOWN 8
+
 // ---- failures ---------------------------------------------------------------------------------
 
 static void print_stderr(FILE *out, const char *indent, const struct cpattn_failure *failure)
@@ -163,6 +166,15 @@ static void rank_row(struct table *table, const struct cpattn_failure *f)
     table_cell(table, paint, "%s", f->text[0] ? f->text : "-");
 }
 
+static bool culprit_known(const struct cpattn_result *result)
+{
+    const struct cpattn_failure *f;
+    for (int r = 0; r < result->world_size; r++)
+        if ((f = cpattn_result_failure(result, r)) && f->culprit)
+            return true;
+    return false;
+}
+
 static void print_ranks(FILE *out, const char *indent, const struct cpattn_result *result)
 {
     const struct cpattn_failure *f;
@@ -172,10 +184,13 @@ static void print_ranks(FILE *out, const char *indent, const struct cpattn_resul
             rank_row(table, f);
     table_print(table, indent);
     table_destroy(table);
-    for (int r = 0; r < result->world_size; r++) {
+    bool known = culprit_known(result);
+    for (int r = 0, shown = 0; r < result->world_size && shown < STDERRS_SHOWN; r++) {
         f = cpattn_result_failure(result, r);
-        if (f && f->culprit && f->stderr_tail[0])
-            print_stderr(out, indent, f);
+        if (!f || (known && !f->culprit) || !f->stderr_tail[0])
+            continue;
+        print_stderr(out, indent, f);
+        shown++;
     }
 }
 
