@@ -103,9 +103,16 @@ tap_is "closed standard output: exit status and message" "$? $(cat "$scratch/err
     "79 cpattn-submit: the output could not be written: Bad file descriptor"
 "$fake" report "$scratch/closed.jsonl" >/dev/null 2>"$scratch/err"
 tap_is "closed standard output: the record is valid" "$? $(cat "$scratch/err")" "0 "
+printf 'models: {fail: {}, stuck: {}}\n' >"$scratch/stuck.yaml"
+run "$scratch/stuck.yaml" --fail-fast
+tap_has "--fail-fast: why the other cases end" "$out" \
+    "not run stuck: another case did not pass, and --fail-fast ends the run"
 if [ -e /dev/full ]; then
     run "$scratch/good.yaml" --save /dev/full
     tap_is "--save on a full disk" "$status $err" "79 cpattn-submit: /dev/full could not be written: No space left on device"
+    printf 'models: {good: {}, stuck: {}}\n' >"$scratch/stuck.yaml"
+    run "$scratch/stuck.yaml" --save /dev/full
+    tap_has "--save on a full disk: why the other cases end" "$out" "not run stuck: the record cannot be written"
     "$fake" bench --save /dev/full >/dev/null 2>"$scratch/err"
     tap_is "bench --save on a full disk" "$? $(cat "$scratch/err")" \
         "79 cpattn-submit: /dev/full could not be written: No space left on device"

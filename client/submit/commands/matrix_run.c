@@ -222,6 +222,15 @@ static bool repeats_bits(const struct job_spec *spec)
     return spec->kind != &job_kind_attention || spec->attention.deterministic;
 }
 
+// Why cases that are under way are cancelled.
+static const char *stop_reason(const struct matrix_run *run)
+{
+    return run->save_exit          ? "the record cannot be written"
+           : run->failed_io        ? "an output cannot be written"
+           : command_interrupted() ? "interrupted"
+                                   : "another case did not pass, and --fail-fast ends the run";
+}
+
 static void answered(void *context, int number, enum cpattn_status status,
                      struct cpattn_result *result, const char *text)
 {
@@ -234,7 +243,8 @@ static void answered(void *context, int number, enum cpattn_status status,
     if (memory)
         run->failed_io = run->stopped = true;
     if (outcome->kind == OUTCOME_ERROR && outcome->status == STATUS_CANCELLED && run->stopped)
-        outcome->kind = OUTCOME_NOT_RUN;
+        memory = outcome_not_run(outcome, stop_reason(run));
+    run->failed_io = run->failed_io || memory;
     finish(run, number, result);
     if (!run_again(run, number)) {
         settle_held(outcome, &run->flights[number].held);

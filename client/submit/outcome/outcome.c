@@ -427,6 +427,14 @@ enum status outcome_init(struct outcome *outcome, enum cpattn_status status,
     return outcome->kind == OUTCOME_FAIL ? take_diagnosis(outcome, result) : STATUS_OK;
 }
 
+enum status outcome_not_run(struct outcome *outcome, const char *why)
+{
+    outcome->kind = OUTCOME_NOT_RUN;
+    free(outcome->sentence);
+    outcome->sentence = strdup(why);
+    return outcome->sentence ? STATUS_OK : STATUS_RESOURCE_EXHAUSTED;
+}
+
 enum status outcome_compare(struct outcome *outcome, const struct cpattn_result *result,
                             struct outcome_digest *digest)
 {

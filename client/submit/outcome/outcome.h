@@ -60,6 +60,10 @@ struct outcome_digest {
     uint64_t first;
 };
 
+// Makes the outcome of a cancelled case that of one that was not run. RESOURCE_EXHAUSTED: out of
+// memory.
+enum status outcome_not_run(struct outcome *outcome, const char *why) MUST_CHECK;
+
 // Compares a run with the first one: if it completed with other bits, its outcome becomes a fail,
 // whether it was verified or not. RESOURCE_EXHAUSTED: out of memory.
 enum status outcome_compare(struct outcome *outcome, const struct cpattn_result *result,
