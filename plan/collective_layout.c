@@ -36,6 +36,19 @@ struct layout_range layout_chunks(int64_t n, int from, int to, int chunks)
     return (struct layout_range){first, chunk_first(n, to, chunks) - first};
 }
 
+#define SEGMENTS_MAX  8
+// The bytes that are summed in the time by which one more exchange is longer than its bytes take.
+#define SEGMENT_BYTES (INT64_C(24) << 20)
+
+int layout_segments(const struct layout *l, int64_t elements)
+{
+    int64_t bytes = elements * l->element;
+    int segments = 1;
+    while (segments < SEGMENTS_MAX && segments * (segments + 1) * SEGMENT_BYTES <= bytes)
+        segments++;
+    return segments;
+}
+
 int layout_modulo(int number, int size)
 {
     return (number % size + size) % size;

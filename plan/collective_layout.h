@@ -51,6 +51,11 @@ struct region layout_block_received(const struct layout *l, int block);
 // possible.
 struct layout_range layout_chunks(int64_t n, int from, int to, int chunks);
 
+// Number of segments into which elements are cut before they are summed: the sum of one segment is
+// computed while the next is sent, so that only the last one takes time, and each segment costs an
+// exchange. One more segment pays if it shortens the last sum by more than that.
+int layout_segments(const struct layout *l, int64_t elements);
+
 // number modulo size, 0..size-1
 int layout_modulo(int number, int size);
 

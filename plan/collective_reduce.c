@@ -56,26 +56,10 @@ static struct layout_range segment_chunk(const struct layout *l, int segments, i
     return (struct layout_range){whole.first + part.first, part.count};
 }
 
-#define SEGMENTS_MAX  8
-// The bytes that are summed in the time by which one more exchange is longer than its bytes take.
-#define SEGMENT_BYTES (INT64_C(24) << 20)
-
-// Number of pieces of elements that are summed: the sum of one piece is computed while the next is
-// sent, so that only the last one takes time, and each piece costs an exchange. One more piece pays
-// if it shortens the last sum by more than that.
-static int segments_of(const struct layout *l, int64_t elements)
-{
-    int64_t bytes = elements * l->element;
-    int segments = 1;
-    while (segments < SEGMENTS_MAX && segments * (segments + 1) * SEGMENT_BYTES <= bytes)
-        segments++;
-    return segments;
-}
-
 // Of a ring, whose sums are hidden by the exchanges of one other segment: at most two.
 static int ring_segments(const struct layout *l, int64_t elements)
 {
-    return segments_of(l, elements) > 1 ? 2 : 1;
+    return layout_segments(l, elements) > 1 ? 2 : 1;
 }
 
 // Step s of the ring that reduces the chunks of a segment.
@@ -124,7 +108,7 @@ static void all_reduce_ring(struct layout *l)
 static void all_reduce_pair(struct layout *l)
 {
     int64_t n = l->c->count;
-    int segments = segments_of(l, n), peer = 1 - l->rank;
+    int segments = layout_segments(l, n), peer = 1 - l->rank;
     sum_begin(l, layout_sent(l, 0, n), layout_received(l, 0, n),
               l->c->in_place ? n / segments + 1 : 0);
     for (int segment = 0; segment < segments; segment++) {
@@ -191,7 +175,7 @@ static void direct_spread(struct layout *l, int segments, int segment)
 static void all_reduce_direct(struct layout *l)
 {
     int64_t n = l->c->count;
-    int segments = segments_of(l, n / l->size * (l->size - 1) / 2), chunks = segments * l->size;
+    int segments = layout_segments(l, n / l->size * (l->size - 1) / 2), chunks = segments * l->size;
     int32_t parts[2] = {0};
     for (int i = 0; i < 2 && i < segments; i++)
         parts[i] =
@@ -376,7 +360,7 @@ static void reduce_chain(struct layout *l)
 {
     int64_t n = l->c->count;
     int size = l->size, from = layout_modulo(l->rank - l->c->root, size);
-    int segments = segments_of(l, n);
+    int segments = layout_segments(l, n);
     for (int s = 0; s < size - 2 + segments; s++) {
         int out = s - (size - 1 - from), in = s - (size - 2 - from);
         bool sends = from > 0 && out >= 0 && out < segments;

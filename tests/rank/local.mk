@@ -53,6 +53,7 @@ tests_rank_test_collective_SOURCES = \
     tests/rank/plans_execute.c \
     tests/rank/plans_execute.h \
     tests/rank/test_collective.c
+tests_rank_test_collective_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=layout_segments
 
 test_programs += tests/rank/test_collective_specials
 tests_rank_test_collective_specials_SOURCES = \

@@ -10,6 +10,7 @@
 
 #include "judge/collective.h"
 #include "kernels/backend.h"
+#include "plan/collective_layout.h"
 #include "plan/plan.h"
 #include "rank/operations.h"
 #include "tests/rank/collective_scene.h"
@@ -100,26 +101,55 @@ START_TEST(pieces_follow_the_size)
 }
 END_TEST
 
-// Of 100 MiB and a bit, which are cut into segments.
-START_TEST(large_collectives_use_segments)
+// Number of segments of every sum; 0: what its size asks for.
+static int segments_wanted;
+
+int __real_layout_segments(const struct layout *l, int64_t elements); // NOLINT
+int __wrap_layout_segments(const struct layout *l, int64_t elements); // NOLINT
+
+int __wrap_layout_segments(const struct layout *l, int64_t elements) // NOLINT
+{
+    return segments_wanted ? segments_wanted : __real_layout_segments(l, elements);
+}
+
+// Sums of few elements in as many segments as if they were large.
+START_TEST(any_number_of_segments_is_right)
+{
+    static const enum collective_operation operations[] = {COLLECTIVE_ALL_REDUCE,
+                                                           COLLECTIVE_REDUCE};
+    static const int worlds[] = {2, 3, 4, 7}, counts[] = {0, 5, 37, 100};
+    struct collective c = scene_usual();
+    int made = 0;
+    segments_wanted = _i;
+    c.operation = COLLECTIVE_ALL_REDUCE;
+    ck_assert_int_eq(exchanges_of(&c), _i);
+    for (int a = ALGORITHM_RING; a < ALGORITHM_NCCL; a++)
+        for (int i = 0; i < 4 * 4 * 2 * 2; i++) {
+            c.algorithm = (enum collective_algorithm)a;
+            c.world_size = worlds[i % 4];
+            c.count = counts[i / 4 % 4];
+            c.operation = operations[i / 16 % 2];
+            c.in_place = i / 32;
+            c.reduction = (enum collective_reduction)(1 + (i + i / 4) % (REDUCTIONS - 1));
+            c.root = i % c.world_size;
+            if (!scene_is_possible(&c))
+                continue;
+            assert_right(&c);
+            made++;
+        }
+    ck_assert_int_gt(made, 100);
+}
+END_TEST
+
+// Two segments, by their size.
+START_TEST(large_collectives_are_right)
 {
     struct collective c = scene_usual();
+    c.operation = COLLECTIVE_ALL_REDUCE;
     c.dtype = ELEMENT_INT64;
     c.reduction = REDUCTION_SUM;
-    c.count = (100 << 20) / 8 + 1;
-    c.operation = COLLECTIVE_ALL_REDUCE;
-    assert_right(&c);
-    c.in_place = true;
-    assert_right(&c);
-    c.algorithm = ALGORITHM_DIRECT;
-    c.world_size = 3;
-    c.count = (148 << 20) / 8 + 5;
-    assert_right(&c);
-    c.operation = COLLECTIVE_REDUCE;
-    c.count = (100 << 20) / 8 + 1;
-    c.algorithm = ALGORITHM_RING;
-    c.world_size = 3;
-    c.root = 1;
+    c.count = (48 << 20) / 8 + 1;
+    ck_assert_int_eq(exchanges_of(&c), 2);
     assert_right(&c);
 }
 END_TEST
@@ -341,7 +371,8 @@ int main(void)
     tcase_add_loop_test(tcase, every_operation_and_algorithm_is_right, COLLECTIVE_ALL_REDUCE,
                         COLLECTIVE_OPERATIONS);
     tcase_add_test(tcase, pieces_follow_the_size);
-    tcase_add_test(tcase, large_collectives_use_segments);
+    tcase_add_loop_test(tcase, any_number_of_segments_is_right, 2, 9);
+    tcase_add_test(tcase, large_collectives_are_right);
     tcase_add_test(tcase, random_jobs_are_right);
     tcase_add_test(tcase, wrong_results_are_noticed);
     tcase_add_test(tcase, wrong_plans_are_refused);
