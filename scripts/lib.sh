@@ -78,8 +78,8 @@ step() { # LOG COMMAND...
 }
 
 jobs_wanted() { nproc 2>/dev/null || echo 2; }
-# Many tests wait, so more of them run than there are cores.
-tests_wanted() { echo $(($(jobs_wanted) * 2)); }
+# Most tests wait most of the time, so more of them run than there are cores.
+tests_wanted() { echo $(($(jobs_wanted) * 3)); }
 
 # Configures if needed, and builds.
 build_all() { # CONFIGURE-OPTIONS...

@@ -319,17 +319,18 @@ static void check_pools_together(const struct core *core)
 
 static void check_pool_lists(const struct core *core)
 {
-    int total = 0;
+    int counted[MODE_COUNT] = {0}, total = 0;
+    for (int i = 0; i < core->size_count; i++)
+        for (int mode = 0; mode < MODE_COUNT; mode++)
+            counted[mode] += core->sizes[i].modes[mode];
     for (int mode = 0; mode < MODE_COUNT; mode++) {
-        int count = 0, counted = 0;
+        int count = 0;
         const struct list *head = &core->modes[mode];
         for (const struct list *node = head->next; node != head; node = node->next) {
             assert(pool_of(node)->mode == (enum pool_mode)mode);
             count++;
         }
-        for (int i = 0; i < core->size_count; i++)
-            counted += core->sizes[i].modes[mode];
-        assert(count == counted);
+        assert(count == counted[mode]);
         total += count;
     }
     assert(total == core->pool_count);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The start of a pool of 64 ranks with slow process creation: the daemon serves meanwhile, and
-// handles faults before the last rank exists.
+// The start of a wide pool with slow process creation: the daemon serves meanwhile, and handles
+// faults before the last rank exists.
 #include "tests/support/runner.h"
 
 #include <signal.h>
@@ -20,7 +20,8 @@ int main(void)
 }
 #else
 
-#define WORLD 64
+// Wide enough for faults at any rank, and narrow enough to be started again and again.
+#define WORLD 16
 // Longer than the loop allows for it, so that each iteration starts one rank.
 #define SLOW  "6000"
 
@@ -38,10 +39,10 @@ static void start(const char *fails)
     unsetenv("LD_PRELOAD");
 }
 
-static struct wire_request request_wide(void)
+static struct wire_request request_wide(int world_size)
 {
     struct wire_request request = daemon_request(METHOD_RUN);
-    request.run.world_size = WORLD;
+    request.run.world_size = world_size;
     return request;
 }
 
@@ -65,11 +66,11 @@ static void await_ranks(int count)
 START_TEST(test_daemon_serves_during_a_start)
 {
     start(NULL);
-    struct wire_request request = request_wide();
+    struct wire_request request = request_wide(WORLD_SIZE_MAX);
     struct call call = daemon_call_begin(&d, &request);
     await_ranks(2);
     int answered = 0;
-    while (daemon_rank_count(&d) < WORLD && state() == POOL_STARTING)
+    while (daemon_rank_count(&d) < WORLD_SIZE_MAX && state() == POOL_STARTING)
         answered++;
     ck_assert_int_ge(answered, 8);
     struct wire_reply reply = daemon_call_end(&call);
@@ -80,12 +81,12 @@ END_TEST
 
 START_TEST(test_a_rank_in_the_middle_cannot_be_created)
 {
-    start("clone 40");
-    struct wire_request request = request_wide();
+    start("clone 10");
+    struct wire_request request = request_wide(WORLD);
     struct wire_reply reply = daemon_call(&d, &request); // by the second try
     expect_pass(&reply);
-    ck_assert(daemon_logged(&d, "pool_start_failed world=64"));
-    ck_assert(daemon_logged(&d, "of 64 is not started: cannot make a process"));
+    ck_assert(daemon_logged(&d, "pool_start_failed world=16"));
+    ck_assert(daemon_logged(&d, "of 16 is not started: cannot make a process"));
     ck_assert(!daemon_logged(&d, "pool_stuck"));
     ck_assert_int_eq(daemon_rank_count(&d), WORLD);
     ck_assert_int_eq(daemon_stop(&d), 0);
@@ -95,13 +96,13 @@ END_TEST
 START_TEST(test_a_rank_dies_before_the_last_is_created)
 {
     start(NULL);
-    struct wire_request request = request_wide();
+    struct wire_request request = request_wide(WORLD);
     struct call call = daemon_call_begin(&d, &request);
     await_ranks(2);
     kill(daemon_rank_pid(&d, WORLD, 0), SIGKILL);
     struct wire_reply reply = daemon_call_end(&call);
     expect_pass(&reply);
-    ck_assert(daemon_logged(&d, "pool_kill world=64"));
+    ck_assert(daemon_logged(&d, "pool_kill world=16"));
     ck_assert(!daemon_logged(&d, "pool_stuck"));
     ck_assert_int_eq(daemon_rank_count(&d), WORLD);
     ck_assert_int_eq(daemon_stop(&d), 0);
@@ -111,7 +112,7 @@ END_TEST
 START_TEST(test_the_daemon_ends_before_the_last_is_created)
 {
     start(NULL);
-    struct wire_request request = request_wide(), cancel = daemon_request(METHOD_CANCEL);
+    struct wire_request request = request_wide(WORLD), cancel = daemon_request(METHOD_CANCEL);
     struct call call = daemon_call_begin(&d, &request);
     await_ranks(2);
     cancel.cancel = request.id;
@@ -143,14 +144,14 @@ START_TEST(test_a_starter_that_stops_for_a_while)
     start(NULL);
     input_read(before);
     kill(children_starter(d.pid), SIGSTOP);
-    struct wire_request request = request_wide();
+    struct wire_request request = request_wide(WORLD);
     request.timeout_ns = 500 * UINT64_C(1000000);
     struct wire_reply late = daemon_call(&d, &request);
     expect_status(&late, STATUS_DEADLINE_EXCEEDED);
     wire_reply_fini(&late);
     input_read(after);
     ck_assert_str_eq(after, before);
-    request = request_wide();
+    request = request_wide(WORLD);
     struct call call = daemon_call_begin(&d, &request);
     while (state() != POOL_STARTING)
         usleep(500);
@@ -169,7 +170,7 @@ START_TEST(test_a_starter_that_stops_for_good)
     start(NULL);
     pid_t first = children_starter(d.pid);
     kill(first, SIGSTOP);
-    struct wire_request request = request_wide();
+    struct wire_request request = request_wide(WORLD);
     struct wire_reply reply = daemon_call(&d, &request);
     expect_pass(&reply);
     ck_assert(daemon_logged(&d, "reason=\"does not answer\""));
@@ -184,7 +185,7 @@ START_TEST(test_a_start_is_cancelled_before_its_first_rank)
 {
     start(NULL);
     kill(children_starter(d.pid), SIGSTOP);
-    struct wire_request request = request_wide();
+    struct wire_request request = request_wide(WORLD);
     struct call call = daemon_call_begin(&d, &request);
     while (state() != POOL_STARTING)
         usleep(500);
@@ -209,9 +210,9 @@ START_TEST(test_the_starter_dies)
     run_and_pass(&d, 2);
     ck_assert(daemon_logged(&d, "starter_lost"));
     kill(children_starter(d.pid), SIGSTOP);
-    struct wire_request request = request_wide();
+    struct wire_request request = request_wide(WORLD);
     struct call call = daemon_call_begin(&d, &request);
-    while (!daemon_logged(&d, "pool_start implementation=cpattn world=64"))
+    while (!daemon_logged(&d, "pool_start implementation=cpattn world=16"))
         usleep(500);
     struct wire_request status = daemon_request(METHOD_STATUS);
     struct wire_reply answered = daemon_call(&d, &status); // after the first order
@@ -219,7 +220,7 @@ START_TEST(test_the_starter_dies)
     kill(children_starter(d.pid), SIGKILL); // a rank is
     struct wire_reply reply = daemon_call_end(&call);
     expect_pass(&reply);
-    ck_assert(daemon_logged(&d, "pool_start_failed world=64"));
+    ck_assert(daemon_logged(&d, "pool_start_failed world=16"));
     ck_assert(daemon_logged(&d, "the process that starts ranks has ended"));
     while (daemon_child_count(&d) != WORLD + 2) // nor one that nobody knows
         usleep(500);
