@@ -6,6 +6,7 @@
 
 #include "client/client.h"
 #include "plan/members.h"
+#include "plan/minimize.h"
 
 struct cpattn_case *cpattn_case_create(void)
 {
@@ -231,4 +232,29 @@ const char *cpattn_field_choice(const struct cpattn_field *field, int index)
         index--;
     }
     return choice->name;
+}
+
+// ---- smaller cases ----
+
+struct minimizing {
+    bool (*fails)(const struct cpattn_case *c, void *context);
+    void *context;
+};
+
+static bool plain_fails(const struct cp_case *plain, void *context)
+{
+    const struct minimizing *m = context;
+    const struct cpattn_case c = {.plain = *plain, .kv_heads_given = true};
+    return m->fails(&c, m->context);
+}
+
+int cpattn_case_minimize(struct cpattn_case *c,
+                         bool (*fails)(const struct cpattn_case *c, void *context), void *context,
+                         int tries)
+{
+    struct minimizing m = {fails, context};
+    if (c->is_job)
+        return 0;
+    c->kv_heads_given = true;
+    return minimize_case(&c->plain, plain_fails, &m, tries);
 }

@@ -95,6 +95,14 @@ CPATTN_API enum cpattn_status cpattn_case_check(const struct cpattn_case *c,
 CPATTN_API int cpattn_case_describe(const struct cpattn_case *c, char *text, size_t size);
 CPATTN_API int cpattn_case_command(const struct cpattn_case *c, char *text, size_t size);
 
+// Makes a failing case small: removes ranks, sequences, heads, tokens, dimensions and features
+// while fails() says that the smaller case fails, too, until no single step gives a smaller failing
+// case or `tries` cases were tried. fails() gets cases that cpattn_case_check() accepts; they are
+// valid during the call. Only for cases of attention. Returns the number of tried cases.
+CPATTN_API int cpattn_case_minimize(struct cpattn_case *c,
+                                    bool (*fails)(const struct cpattn_case *c, void *context),
+                                    void *context, int tries);
+
 // The fields of a case, for programs that list them or turn them into options.
 struct cpattn_field;
 enum cpattn_field_kind {

@@ -45,6 +45,8 @@ plan_libplan_la_SOURCES = \
     plan/linear_plan.c \
     plan/members.c \
     plan/members.h \
+    plan/minimize.c \
+    plan/minimize.h \
     plan/memory.c \
     plan/number.c \
     plan/number.h \

@@ -417,7 +417,10 @@ _ERROR = ctypes.POINTER(Error)
 _ARRAY = ctypes.POINTER(Array)
 
 # name: (result, arguments)
+CASE_FAILS = ctypes.CFUNCTYPE(ctypes.c_bool, _POINTER, _POINTER)  # of cpattn_case_minimize()
 _CASE_FUNCTIONS = {
+    "cpattn_case_copy": (_POINTER, [_POINTER]),
+    "cpattn_case_minimize": (_INT, [_POINTER, CASE_FAILS, _POINTER, _INT]),
     "cpattn_case_create": (_POINTER, []),
     "cpattn_case_create_kind": (_POINTER, [_TEXT]),
     "cpattn_case_destroy": (None, [_POINTER]),

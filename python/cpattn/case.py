@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import ctypes
-from typing import Union
+from typing import Any, Callable, Union
 
-from cpattn._library import CpattnError, Error, Status, case_library, insist
+from cpattn._library import CASE_FAILS, CpattnError, Error, Status, case_library, insist
 
 Value = Union[str, int, float, bool, list, tuple]
 
@@ -67,6 +67,43 @@ class Case:
             names.append(self._library.cpattn_field_name(field).decode())
             field = self._library.cpattn_field_next(field)
         return {name: self[name] for name in names}
+
+    @classmethod
+    def _copy_of(cls, handle: Any) -> "Case":
+        case = cls.__new__(cls)
+        case._library = case_library()
+        case._handle = case._library.cpattn_case_copy(handle)
+        if not case._handle:
+            raise MemoryError("no memory for a case")
+        return case
+
+    def smallest(self, fails: Callable[["Case"], bool], tries: int = 500) -> "Case":
+        """The smallest case for which fails(case) is still true; it must be true for this one.
+
+        Removes ranks, sequences, heads, tokens, dimensions and features, one after the other, in up to
+        `tries` calls. An exception in fails(), as from a kernel that takes no 0 tokens, means false;
+        one for this case itself is raised.
+
+            small = case.smallest(lambda c: not judge(c))
+        """
+        raised: list[BaseException] = []
+
+        def still_fails(handle: Any, _context: Any) -> bool:
+            try:
+                return not raised and bool(fails(Case._copy_of(handle)))
+            except Exception:
+                return False
+            except BaseException as error:  # cannot pass through the library
+                raised.append(error)
+                return False
+
+        if not fails(self):
+            raise ValueError(f"this case does not fail: {self}")
+        small = Case._copy_of(self._handle)
+        self._library.cpattn_case_minimize(small._handle, CASE_FAILS(still_fails), None, tries)
+        if raised:
+            raise raised[0]
+        return small
 
     def command(self) -> str:
         """The command line that runs this case."""

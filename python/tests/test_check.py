@@ -191,6 +191,38 @@ def test_mistakes_are_told(mistake, text):
         mistake(make())
 
 
+def test_a_failing_case_is_reduced():
+    def fails(case):
+        check = cpattn.Check(case)
+        q, k, v, do = check.inputs("numpy")
+        out = attention(check, q, k, v, do)["out"].copy()
+        out[:, 40:, -1] = 0  # the last head, from the 41st token on
+        return not check.verify(out=out)
+
+    case = make(seqlen=100, heads=4).case
+    assert fails(case)
+    small = case.smallest(fails)
+    assert fails(small)
+    assert (small["heads"], small["batch"], small["seqlen_q"]) == ("1", "1", "41")
+    assert case["seqlen_q"] == "100"
+
+    def stops(_case):
+        raise KeyError("no kernel")
+
+    with pytest.raises(KeyError, match="no kernel"):
+        case.smallest(stops)
+    with pytest.raises(ValueError, match="does not fail"):
+        case.smallest(lambda _case: False)
+
+    def interrupted(tried):
+        if tried["heads"] != "4":
+            raise KeyboardInterrupt
+        return True
+
+    with pytest.raises(KeyboardInterrupt):
+        case.smallest(interrupted)
+
+
 def test_dtypes_of_numpy_and_of_text_are_read():
     assert cpattn.Case(dtype=numpy.float16)["dtype"] == "fp16"
     assert cpattn.Case(dtype=numpy.dtype("float32"))["dtype"] == "fp32"

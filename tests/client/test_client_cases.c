@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The library without a daemon: cases, their fields, the names of codes.
+#include <stdlib.h>
 #include <string.h>
 
 #include "client/cpattn.h"
@@ -53,6 +54,35 @@ START_TEST(cases_are_set_and_read_by_name)
 END_TEST
 
 // Mistakes are reported for known kinds only.
+static bool needs_heads_and_tokens(const struct cpattn_case *c, void *context)
+{
+    char heads[16], tokens[16];
+    (*(int *)context)++;
+    cpattn_case_get(c, "heads", heads, sizeof heads);
+    cpattn_case_get(c, "seqlen_q", tokens, sizeof tokens);
+    return atoi(heads) >= 3 && atoi(tokens) > 100;
+}
+
+START_TEST(a_failing_case_is_reduced)
+{
+    char text[256];
+    int calls = 0;
+    struct cpattn_case *c = cpattn_case_create(), *job = cpattn_case_create_kind("collective");
+    ck_assert_int_eq(cpattn_case_set(c, "dtype", "fp16", &error), CPATTN_OK);
+    int tried = cpattn_case_minimize(c, needs_heads_and_tokens, &calls, 1000);
+    ck_assert_int_eq(tried, calls);
+    ck_assert_int_eq(cpattn_case_check(c, &error), CPATTN_OK);
+    cpattn_case_command(c, text, sizeof text);
+    ck_assert_str_eq(text, "cpattn-submit case --world-size 1 --sharding contiguous --batch 1 "
+                           "--heads 3 --head-dim-qk 1 --head-dim-v 1 --seqlen-q 101 "
+                           "--seqlen-kv 0 --mask none --training false");
+    ck_assert_int_eq(cpattn_case_minimize(job, needs_heads_and_tokens, &calls, 1000), 0);
+    ck_assert_int_eq(calls, tried);
+    cpattn_case_destroy(c);
+    cpattn_case_destroy(job);
+}
+END_TEST
+
 START_TEST(jobs_of_other_kinds_are_set_and_read_by_name)
 {
     char text[128], *long_text = text;
@@ -182,6 +212,7 @@ int main(void)
     TCase *cases = tcase_create("cases");
     tcase_add_test(cases, statuses_have_names);
     tcase_add_test(cases, cases_are_set_and_read_by_name);
+    tcase_add_test(cases, a_failing_case_is_reduced);
     tcase_add_test(cases, jobs_of_other_kinds_are_set_and_read_by_name);
     tcase_add_test(cases, key_heads_follow_heads_until_they_are_given);
     tcase_add_test(cases, pairs_set_two_fields);

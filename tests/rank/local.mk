@@ -27,8 +27,7 @@ tests_rank_test_guest_engine_SOURCES = tests/rank/test_guest_engine.c guest/engi
 
 test_programs += tests/rank/test_rank_process
 tests_rank_test_rank_process_SOURCES = tests/rank/test_rank_process.c
-random_cases = tests/rank/random_cases.c tests/rank/random_cases.h tests/rank/minimize.c \
-    tests/rank/minimize.h \
+random_cases = tests/rank/random_cases.c tests/rank/random_cases.h \
     tests/support/world.c tests/support/world.h
 
 long_programs += tests/rank/test_random_cases

@@ -4,7 +4,7 @@
 #include <stdio.h>
 
 #include "plan/cost.h"
-#include "tests/rank/minimize.h"
+#include "plan/minimize.h"
 #include "tests/support/generate.h"
 #include "tests/support/world.h"
 

@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "plan/minimize.h"
 #include "plan/plan.h"
 #include "tests/mutations/mutations.h"
-#include "tests/rank/minimize.h"
 #include "tests/rank/random_cases.h"
 #include "tests/support/cases.h"
 #include "tests/support/generate.h"

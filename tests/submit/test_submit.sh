@@ -443,6 +443,16 @@ run matrix "$scratch/mixed.yaml" --fail-fast -j 1 --filter model!=impossible
 tap_is "--fail-fast: stops at the first" "$status $(tail -n 1 "$scratch/out" | sed 's/ in .*//')" \
     "1 10 cases: 4 passed, 1 failed, 5 not run"
 
+run case --model fail1 --world-size 3 --dtype fp16 --heads 12 --minimize
+tap_is "--minimize: a smaller case that fails, too" "$status $(grep -c '^fail ' "$scratch/out") $(grep again: "$scratch/out" | tail -n 1)" \
+    "1 2       again: cpattn-submit case --model fail1 --world-size 1 --sharding contiguous --batch 1 --heads 1 \
+--head-dim-qk 1 --head-dim-v 1 --seqlen-q 0 --seqlen-kv 0 --mask none --training false"
+run case --model killed2 --minimize
+tap_has "--minimize: the same status" "$status $(grep again: "$scratch/out" | tail -n 1)" \
+    "74       again: cpattn-submit case --model killed2 --world-size 1"
+run case --model good --minimize
+tap_is "--minimize: a pass needs none" "$status $(grep -c smaller "$scratch/out")" "0 0"
+
 printf 'models: {good: {}, sample: {}, remark: {}, remark2: {}, blind: {window_left: 600}}\n' >"$scratch/notes.yaml"
 run matrix "$scratch/notes.yaml"
 tap_is "a matrix: what the verdicts do not say" "$(tail -n 6 "$scratch/out" | head -n 4)" \

@@ -7,6 +7,7 @@
 #include "client/submit/commands/command.h"
 #include "client/submit/commands/dump.h"
 #include "client/submit/commands/options.h"
+#include "client/submit/commands/smaller.h"
 #include "client/submit/commands/trace_file.h"
 #include "client/submit/show/progress.h"
 #include "client/submit/show/verdict.h"
@@ -19,11 +20,11 @@
 struct case_options {
     struct options_case about;
     int repeat;
-    bool verbose;
+    bool verbose, minimize;
     const char *dump_fails, *trace;
 };
 
-enum { KEY_REPEAT = 1, KEY_DUMP_FAILS, KEY_TRACE };
+enum { KEY_REPEAT = 1, KEY_DUMP_FAILS, KEY_TRACE, KEY_MINIMIZE };
 
 static const struct argp_option option_table[] = {
     {.doc = "How to run and show it:", .group = 100},
@@ -35,6 +36,8 @@ static const struct argp_option option_table[] = {
     {"trace", KEY_TRACE, "FILE", 0,
      "write a trace for Perfetto: the operations of each rank, predicted and measured", 100},
     {"dump-fails", KEY_DUMP_FAILS, "DIR", 0, DUMP_FAILS_HELP, 100},
+    {"minimize", KEY_MINIMIZE, NULL, 0,
+     "if it does not pass, look for the smallest case that fails in the same way", 100},
     {.name = NULL}};
 
 static error_t parse_option(int key, char *value, struct argp_state *state)
@@ -51,6 +54,9 @@ static error_t parse_option(int key, char *value, struct argp_state *state)
         return 0;
     case KEY_DUMP_FAILS:
         o->dump_fails = value;
+        return 0;
+    case KEY_MINIMIZE:
+        o->minimize = true;
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;
@@ -114,6 +120,26 @@ static int write_trace(const struct runs *runs, const struct cpattn_result *resu
     return trace_file_write(runs->options->trace, runs->c, &rates, result);
 }
 
+// Shows the smallest case that fails as this one.
+static void minimize(const struct runs *runs, const struct outcome *outcome)
+{
+    struct smaller search;
+    if (command_interrupted())
+        return;
+    smaller_find(&search, runs->client, runs->c, outcome, runs->asking->timeout_ns);
+    bool json = runs->asking->json;
+    if (!json)
+        printf("\n%s%d smaller case%s tried; %s\n", command_interrupted() ? "interrupted: " : "",
+               search.tried, plural(search.tried),
+               search.found ? "the smallest that fails in the same way:"
+                            : "none fails as this one");
+    if (search.found && json)
+        (void)json_answer(stdout, NULL, &search.c, &search.outcome, search.result);
+    else if (search.found)
+        verdict_print(stdout, &search.c, &search.outcome, search.result, runs->options->verbose);
+    smaller_fini(&search);
+}
+
 // Runs the case once more. Returns the exit status.
 static int run(struct runs *runs)
 {
@@ -135,6 +161,8 @@ static int run(struct runs *runs)
     int exit_status = memory ? command_exit(memory) : show(runs, &outcome, result);
     if (!memory && outcome.kind == OUTCOME_FAIL && runs->options->dump_fails)
         fail_dump(runs);
+    if (!memory && !outcome_is_good(&outcome) && runs->options->minimize)
+        minimize(runs, &outcome);
     if (!memory && runs->options->trace && result && cpattn_result_rank(result, 0)) {
         int traced = write_trace(runs, result);
         exit_status = exit_status ? exit_status : traced;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tests/rank/minimize.h"
+#include "plan/minimize.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Makes a failing case small, so that a person can look at it.
-#ifndef CPATTN_TESTS_RANK_MINIMIZE_H
-#define CPATTN_TESTS_RANK_MINIMIZE_H
+#ifndef CPATTN_PLAN_MINIMIZE_H
+#define CPATTN_PLAN_MINIMIZE_H
 
 #include "plan/case.h"
 

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// Looks for the smallest case that fails as a given one does.
+#ifndef CPATTN_CLIENT_SUBMIT_COMMANDS_SMALLER_H
+#define CPATTN_CLIENT_SUBMIT_COMMANDS_SMALLER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "client/cpattn.h"
+#include "client/submit/outcome/outcome.h"
+#include "plan/case.h"
+
+// The search, and what the smallest case was answered.
+struct smaller {
+    struct cpattn_client *client; // borrowed
+    uint64_t timeout_ns;          // of each run
+
+    struct cp_case c;             // the smallest that fails
+    struct outcome outcome;       // of it
+    struct cpattn_result *result; // of it, or NULL
+    int tried;                    // cases that were run
+    bool found;                   // a smaller one than the given fails
+};
+
+// Runs smaller cases, up to SMALLER_TRIES or an interrupt. A case fails as the given one does if
+// its verdict is a fail, too, or if it ends with the same status. Call smaller_fini() in any case.
+#define SMALLER_TRIES 500
+void smaller_find(struct smaller *search, struct cpattn_client *client, const struct cp_case *c,
+                  const struct outcome *given, uint64_t timeout_ns);
+void smaller_fini(struct smaller *search);
+
+#endif

@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Access to the memory of tensors through DLPack, without copies."""
+from __future__ import annotations
+
+import ctypes
+import dataclasses
+import sys
+from typing import Any, Callable, Optional
+
+HOST_DEVICES = (1, 3)  # kDLCPU, kDLCUDAHost
+CUDA_DEVICES = (2, 13)  # kDLCUDA, kDLCUDAManaged
+
+# DLPack's type codes and bits by the names of a case.
+DTYPES = {"bf16": (4, 16), "fp16": (2, 16), "fp32": (2, 32)}
+DTYPES.update({"int32": (0, 32), "int64": (0, 64), "uint8": (1, 8)})  # of collectives
+_WHOLE = ("int32", "int64", "uint8")
+
+
+class _Device(ctypes.Structure):
+    _fields_ = [("type", ctypes.c_int32), ("id", ctypes.c_int32)]
+
+
+class _Type(ctypes.Structure):
+    _fields_ = [("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16)]
+
+
+class _Tensor(ctypes.Structure):
+    _fields_ = [
+        ("data", ctypes.c_void_p),
+        ("device", _Device),
+        ("ndim", ctypes.c_int32),
+        ("dtype", _Type),
+        ("shape", ctypes.POINTER(ctypes.c_int64)),
+        ("strides", ctypes.POINTER(ctypes.c_int64)),
+        ("byte_offset", ctypes.c_uint64),
+    ]
+
+
+_get_pointer = ctypes.pythonapi.PyCapsule_GetPointer
+_get_pointer.restype = ctypes.c_void_p
+_get_pointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
+
+
+@dataclasses.dataclass
+class View:
+    """Memory of a tensor. It stays valid as long as the view."""
+
+    address: int
+    shape: tuple
+    strides: tuple  # in elements
+    device: int  # the number of a CUDA device; -1: host memory
+    owner: Any
+
+
+def contiguous(shape: tuple) -> tuple:
+    """Strides of a tensor without gaps."""
+    strides, step = [], 1
+    for size in reversed(shape):
+        strides.append(step)
+        step *= size
+    return tuple(reversed(strides))
+
+
+def has_gaps(view: View) -> bool:
+    """Whether elements are not one behind the other. The stride of a dimension of size 1 means nothing."""
+    dense = contiguous(view.shape)
+    return any(s != d for n, s, d in zip(view.shape, view.strides, dense) if n > 1)
+
+
+def _detached(tensor: Any) -> Any:
+    """PyTorch exports no tensor that requires a gradient."""
+    return tensor.detach() if hasattr(tensor, "detach") else tensor
+
+
+def _capsule(tensor: Any) -> Any:
+    """The tensor's memory. Readers must wait for the stream of stream_of()."""
+    device = tensor.__dlpack_device__() if hasattr(tensor, "__dlpack_device__") else (1, 0)
+    return tensor.__dlpack__(stream=-1) if device[0] in CUDA_DEVICES else tensor.__dlpack__()
+
+
+class Memory:
+    """The memory in which the library looks for the tensors of the next call."""
+
+    def __init__(self) -> None:
+        self._device: Optional[tuple] = None
+
+    def use(self, device: int, select: Callable[[int, ctypes.c_void_p], None]) -> None:
+        """Calls `select` with the device, -1 for host memory, and its stream, if they are others than before."""
+        if device < 0 and self._device is None:
+            return
+        stream = stream_of(device) if device >= 0 else 0
+        if (device, stream) == self._device:
+            return
+        self._device = None
+        select(device, ctypes.c_void_p(stream))
+        self._device = (device, stream) if device >= 0 else None
+
+
+def _element_name(kind: tuple) -> str:
+    """A DLPack type and its bits in words: "fp16", "float64"."""
+    for name, known in DTYPES.items():
+        if kind == known:
+            return name
+    families = {0: "int", 1: "uint", 2: "float", 4: "bfloat", 5: "complex", 6: "bool"}
+    return f"{families.get(kind[0], f'DLPack type {kind[0]}, bits ')}{kind[1]}"
+
+
+def stream_of(device: int) -> int:
+    """PyTorch's current stream, or the default stream."""
+    torch = sys.modules.get("torch")
+    return torch.cuda.current_stream(device).cuda_stream if torch is not None else 0
+
+
+def view(name: str, tensor: Any, dtype: str) -> View:
+    """Where a tensor lies.
+
+    The dtype is that of the case; 16-bit unsigned integers are taken for the bits of bf16, which
+    numpy does not know.
+    """
+    tensor = _detached(tensor)
+    if not hasattr(tensor, "__dlpack__"):
+        raise TypeError(
+            f"{name} is a {type(tensor).__name__}; it should be a tensor of PyTorch, an array of "
+            "numpy, or another that speaks DLPack"
+        )
+    capsule = _capsule(tensor)
+    found = _Tensor.from_address(_get_pointer(capsule, b"dltensor"))
+    if found.device.type not in HOST_DEVICES + CUDA_DEVICES:
+        raise TypeError(
+            f"{name} is neither in host memory nor on a CUDA device (DLPack device "
+            f"{found.device.type})"
+        )
+    kind = (found.dtype.code, found.dtype.bits)
+    if kind != DTYPES[dtype] and not (dtype == "bf16" and kind == (1, 16)):
+        bits = ", or uint16 with its bits" if dtype == "bf16" else ""
+        raise TypeError(f"{name} has elements of {_element_name(kind)}; it should have {dtype}{bits}")
+    shape = tuple(found.shape[i] for i in range(found.ndim))
+    strides = (
+        tuple(found.strides[i] for i in range(found.ndim)) if found.strides else contiguous(shape)
+    )
+    device = found.device.id if found.device.type in CUDA_DEVICES else -1
+    return View((found.data or 0) + found.byte_offset, shape, strides, device, (tensor, capsule))
+
+
+def empty(shape: tuple, dtype: str, library: str, device: Any = None) -> Any:
+    """A new tensor; device is for PyTorch."""
+    if device is not None and library != "torch":
+        raise ValueError(f"{library} has no tensors on a device; library 'torch' has")
+    if library == "torch":
+        import torch
+
+        names = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
+        names.update({name: getattr(torch, name) for name in _WHOLE})
+        return torch.empty(shape, dtype=names[dtype], device=device)
+    if library == "numpy":
+        import numpy
+
+        names = {"bf16": numpy.uint16, "fp16": numpy.float16, "fp32": numpy.float32}
+        names.update({name: getattr(numpy, name) for name in _WHOLE})
+        return numpy.empty(shape, dtype=names[dtype])
+    raise ValueError(f"library is {library!r}; it is 'numpy' or 'torch'")

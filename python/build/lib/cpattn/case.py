@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Cases: what to compute and check."""
+from __future__ import annotations
+
+import ctypes
+from typing import Union
+
+from cpattn._library import CpattnError, Error, Status, case_library, insist
+
+Value = Union[str, int, float, bool, list, tuple]
+
+# Room for any value: a list of 1024 numbers.
+_VALUE_BYTES = 1 << 14
+
+
+def _text(value: Value) -> str:
+    if isinstance(value, type):  # numpy.float16
+        return value.__name__
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (list, tuple)):
+        return ",".join(str(item) for item in value)
+    return str(value).removeprefix("torch.")  # torch.bfloat16
+
+
+class Case:
+    """A case: named fields with values; other fields have defaults.
+
+    Fields are those of cpattn-submit(1), with underscores: Case(world_size=4, mask="none"). `seqlen`
+    sets seqlen_q and seqlen_kv, `head_dim` sets head_dim_qk and head_dim_v; kv_heads equals heads
+    until it is set. An unknown field, or a value that a field does not accept, raises CpattnError
+    with the reason.
+    """
+
+    def __init__(self, **fields: Value) -> None:
+        self._library = case_library()
+        self._handle = self._library.cpattn_case_create()
+        if not self._handle:
+            raise MemoryError("no memory for a case")
+        for name, value in fields.items():
+            self[name] = value
+        error = Error()
+        insist(self._library.cpattn_case_check(self._handle, ctypes.byref(error)), error)
+
+    def __del__(self) -> None:
+        if getattr(self, "_handle", None):
+            self._library.cpattn_case_destroy(self._handle)
+            self._handle = None
+
+    def __setitem__(self, name: str, value: Value) -> None:
+        error = Error()
+        status = self._library.cpattn_case_set(
+            self._handle, name.encode(), _text(value).encode(), ctypes.byref(error)
+        )
+        insist(status, error)
+
+    def __getitem__(self, name: str) -> str:
+        text = ctypes.create_string_buffer(_VALUE_BYTES)
+        if self._library.cpattn_case_get(self._handle, name.encode(), text, len(text)) < 0:
+            raise CpattnError(Status.INVALID_ARGUMENT, f"a case has no field {name}")
+        return text.value.decode()
+
+    def fields(self) -> dict[str, str]:
+        """All fields and their values, as text."""
+        names, field = [], self._library.cpattn_field_next(None)
+        while field:
+            names.append(self._library.cpattn_field_name(field).decode())
+            field = self._library.cpattn_field_next(field)
+        return {name: self[name] for name in names}
+
+    def command(self) -> str:
+        """The command line that runs this case."""
+        text = ctypes.create_string_buffer(1 << 16)
+        self._library.cpattn_case_command(self._handle, text, len(text))
+        return text.value.decode()
+
+    def __str__(self) -> str:
+        text = ctypes.create_string_buffer(1 << 12)
+        self._library.cpattn_case_describe(self._handle, text, len(text))
+        return text.value.decode()
+
+    def __repr__(self) -> str:
+        return f"<cpattn.Case {self}>"
+
+
+class Job(Case):
+    """A job of another kind than attention, for Client.run() and its like.
+
+    Job("collective", operation="all_gather", world_size=4, dtype="bf16"). Fields are those of
+    `cpattn-submit KIND --help`, with underscores; what is not given has the daemon's default. JobCheck
+    judges your own results.
+    """
+
+    def __init__(self, kind: str, **fields: Value) -> None:
+        self._library = case_library()
+        self._handle = self._library.cpattn_case_create_kind(kind.encode())
+        if not self._handle:
+            raise CpattnError(Status.INVALID_ARGUMENT, f"{kind!r} is no kind of job")
+        self.kind, self._given = kind, []
+        for name, value in fields.items():
+            self[name] = value
+        error = Error()
+        insist(self._library.cpattn_case_check(self._handle, ctypes.byref(error)), error)
+
+    def __setitem__(self, name: str, value: Value) -> None:
+        super().__setitem__(name, value)
+        if name not in self._given:
+            self._given.append(name)
+
+    def fields(self) -> dict[str, str]:
+        """The fields that were given, as text."""
+        return {name: self[name] for name in self._given}
+
+    def __repr__(self) -> str:
+        return f"<cpattn.Job {self}>"

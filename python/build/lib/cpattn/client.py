@@ -1,0 +1,633 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A client of a daemon: submits cases and returns verdicts.
+
+    with cpattn.Client() as client:
+        print(client.run(cpattn.Case(world_size=4)))
+        for answer in client.answers(cases):           # many in flight, in order of arrival
+            print(answer.case, answer.verdict or answer.text)
+
+Use a client from one thread at a time; each thread, and each process after a fork, creates its own.
+Times are in seconds.
+"""
+from __future__ import annotations
+
+import collections
+import ctypes
+import dataclasses
+import itertools
+import os
+import time
+from typing import Any, Iterable, Iterator, Optional, Union
+
+from cpattn import _attend
+from cpattn._library import (
+    DaemonStatusStruct,
+    DescriptionStruct,
+    Error,
+    EventStruct,
+    OptionsStruct,
+    ResultStruct,
+    Status,
+    client_library,
+    insist,
+    members,
+)
+from cpattn.case import Case
+from cpattn.check import Diagnosis, Figures
+
+_SECOND = 10**9
+_DAY = 24 * 3600
+_FOREVER = 2**64 - 1
+
+CaseLike = Union[Case, dict]
+
+
+def _ns(seconds: float) -> int:
+    return int(seconds * _SECOND)
+
+
+def _case(case: CaseLike) -> Case:
+    return case if isinstance(case, Case) else Case(**case)
+
+
+def _wait_ns(timeout: Optional[float]) -> int:
+    return _FOREVER if timeout is None else _ns(timeout)
+
+
+@dataclasses.dataclass(frozen=True)
+class Rank:
+    """The measurements of one rank. Times are in seconds, by phase."""
+
+    rank: int
+    passed: bool
+    figures: tuple
+    digest: int
+    flops: float
+    seconds: dict
+    diagnosis: Optional[Diagnosis]
+    # Number of attention operations computed by the daemon's own kernels and by the case's provider;
+    # why the provider did not support the first of the former.
+    own_operations: int
+    provider_operations: int
+    provider_reason: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Failure:
+    """The state of a rank when a case did not come to its end."""
+
+    rank: int
+    culprit: bool
+    phase: str
+    step: int
+    waiting_for: int
+    state: str
+    fate: str
+    text: str
+    stderr_tail: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Answer:
+    """The answer to a case. True if the case passed.
+
+    `verdict` is "pass", "fail" or "unverified". It is None if the case did not come to its end; then
+    `status` and `text` give the reason, and `failures` the state of each rank.
+    """
+
+    case: Case
+    status: Status
+    text: str
+    verdict: Optional[str]
+    digest: int
+    seconds: dict
+    ranks: tuple
+    failures: tuple
+
+    def __bool__(self) -> bool:
+        return self.verdict == "pass"
+
+    @property
+    def figures(self) -> list[tuple[int, Figures]]:
+        """All figures with their ranks."""
+        return [(rank.rank, f) for rank in self.ranks for f in rank.figures]
+
+    @property
+    def diagnosis(self) -> Optional[Diagnosis]:
+        """The diagnosis of the first rank that has one."""
+        return next((rank.diagnosis for rank in self.ranks if rank.diagnosis), None)
+
+    def __str__(self) -> str:
+        said = f": {self.text}" if self.text else ""
+        lines = [f"{self.verdict or self.status.name} {self.case}{said}"]
+        for rank, f in self.figures:
+            if f.broken:
+                lines.append(f"  {f.tensor} of rank {rank}, chunk {f.chunk}: {', '.join(f.broken)}")
+        if self.diagnosis:
+            lines.append(f"  diagnosis: {self.diagnosis}")
+        return "\n".join(lines)
+
+
+@dataclasses.dataclass(frozen=True)
+class Description:
+    """A daemon and its limits. GPUs and providers are dicts of struct cpattn_gpu and
+    cpattn_provider_entry; guests are dicts with name, world_sizes and supports."""
+
+    version: str
+    backend: str
+    devices: int
+    world_size_max: int
+    memory_bytes_max: int
+    timeout_default: float
+    timeout_max: float
+    queue_max: int
+    gpus: tuple
+    providers: tuple
+    guests: tuple
+
+
+@dataclasses.dataclass(frozen=True)
+class DaemonStatus:
+    """The state of a daemon. Counters begin at its start; pools, requests
+    and hosts are dicts of struct cpattn_pool, cpattn_open_request and cpattn_host."""
+
+    uptime: float
+    queued: int
+    running: int
+    admitted: int
+    passed: int
+    failed: int
+    errors: int
+    refused: int
+    draining: bool
+    pools: tuple
+    requests: tuple
+    unverified: int
+    devices_out: int
+    loop_lag_max: float
+    loop_lag_p99: float
+    hosts: tuple = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class Event:
+    """An event at a daemon. Members that its kind does not have are 0, "" or None.
+
+    `kind` is "admitted", "started" or "finished" (of a case), "pool", "device" or "daemon". `lost` is
+    the number of lost events before it. id, case_text and text of another user's case are "", except
+    for administrators. See struct cpattn_event in <cpattn_watch.h>.
+    """
+
+    number: int
+    lost: int
+    time: float
+    kind: str
+    restarted: bool
+    spare: bool
+    world_size: int
+    instance: int
+    generation: int
+    implementation: str
+    id: str
+    user: str
+    case_text: str
+    verdict: Optional[str]
+    code: Status
+    seconds: dict
+    state: str
+    devices: int
+    text: str
+
+
+_EVENT_KINDS = ("admitted", "started", "finished", "pool", "device", "daemon")
+
+
+def _event(library: Any, event: EventStruct) -> Event:
+    values = members(event)
+    verdict = values.pop("verdict")
+    values["kind"] = library.cpattn_event_kind_name(values["kind"]).decode()
+    values["code"] = Status(values["code"])
+    seconds = {n[:-3]: values.pop(n) / _SECOND for n in list(values) if n.endswith("_ns")}
+    return Event(
+        time=seconds.pop("time"),
+        seconds=seconds,
+        verdict=library.cpattn_verdict_name(verdict).decode() if verdict else None,
+        **values,
+    )
+
+
+class Request:
+    """A submitted case. It is answered exactly once; deleting it before cancels the case."""
+
+    def __init__(self, client: "Client", case: Case, handle: int) -> None:
+        self._library, self._client = client._library, client
+        self._handle: Optional[int] = handle
+        self._answer: Optional[Answer] = None
+        self.case = case
+        self.id = self._library.cpattn_request_id(handle).decode()
+
+    def __del__(self) -> None:
+        if getattr(self, "_handle", None):
+            self._library.cpattn_request_destroy(self._handle)
+            self._handle = None
+
+    @property
+    def answered(self) -> bool:
+        """True if the request is answered."""
+        return self._library.cpattn_poll(self._handle)
+
+    def wait(self, timeout: Optional[float] = None) -> bool:
+        """Waits up to `timeout` seconds. Returns True if the request is answered."""
+        return self._library.cpattn_wait(self._handle, _wait_ns(timeout))
+
+    def cancel(self) -> None:
+        """Asks the daemon to cancel the request, which is then answered CANCELLED or with its result."""
+        error = Error()
+        insist(self._library.cpattn_cancel(self._handle, ctypes.byref(error)), error)
+
+    def answer(self) -> Answer:
+        """Waits for the answer and returns it."""
+        if self._answer is None:
+            self.wait()
+            result, error = ctypes.POINTER(ResultStruct)(), Error()
+            status = self._library.cpattn_collect(
+                self._handle, ctypes.byref(result), ctypes.byref(error)
+            )
+            if self._handle is not None:
+                self._client._flying.pop(self._handle, None)
+            self._answer = _answer(self._library, self.case, status, error, result)
+        return self._answer
+
+
+def _ranks(library: Any, result: Any) -> Iterator[Rank]:
+    for index in range(result.contents.world_size):
+        found = library.cpattn_result_rank(result, index)
+        if not found:
+            return
+        rank, figures = found.contents, []
+        for i in itertools.count():
+            f = library.cpattn_result_figures(result, index, i)
+            if not f:
+                break
+            figures.append(Figures._of(f.contents))
+        values = members(rank)
+        said = values["diagnosis"]
+        yield Rank(
+            rank=rank.rank,
+            passed=rank.passed,
+            figures=tuple(figures),
+            digest=rank.digest,
+            flops=rank.flops,
+            seconds={n[:-3]: v / _SECOND for n, v in values.items() if n.endswith("_ns")},
+            diagnosis=Diagnosis(said, values["diagnosis_tensor"], values["diagnosis_explained"])
+            if said
+            else None,
+            own_operations=rank.own_forward + rank.own_backward,
+            provider_operations=rank.provider_forward + rank.provider_backward,
+            provider_reason=values["provider_reason"],
+        )
+
+
+def _failures(library: Any, result: Any) -> Iterator[Failure]:
+    for index in range(result.contents.world_size):
+        found = library.cpattn_result_failure(result, index)
+        if found:
+            yield Failure(**members(found.contents))
+
+
+def _answer(library: Any, case: Case, status: int, error: Error, result: Any) -> Answer:
+    values: dict = {} if not result else members(result.contents)
+    verdict = library.cpattn_verdict_name(values["verdict"]).decode() if status == 0 else None
+    try:
+        return Answer(
+            case=case,
+            status=Status(status),
+            text=error.text.decode(),
+            verdict=verdict,
+            digest=values.get("digest", 0),
+            seconds={n[:-3]: v / _SECOND for n, v in values.items() if n.endswith("_ns")},
+            ranks=tuple(_ranks(library, result)) if result else (),
+            failures=tuple(_failures(library, result)) if result else (),
+        )
+    finally:
+        library.cpattn_result_destroy(result)
+
+
+class Client:
+    """Connects to a daemon.
+
+    `socket` is a path, tcp://HOST:PORT or tls+tcp://HOST:PORT; None: $CPATTN_SOCKET, else the daemon
+    of this machine. `grace` is the extra wait for an answer after the time limit of its request.
+    `in_flight` is the maximum number of requests at once. `patience` is how long a case waits if the
+    daemon cannot start its ranks; None: as long as its time limit. With `cancel_on_disconnect` running
+    cases are cancelled when this process ends. The files are for daemons on a network; see cpattn(3).
+    Raises CpattnError if no daemon listens.
+    """
+
+    def __init__(
+        self,
+        socket: Union[str, os.PathLike, None] = None,
+        connect_timeout: float = 5,
+        grace: float = 5,
+        in_flight: int = 64,
+        token_file: Optional[str] = None,
+        tls_ca: Optional[str] = None,
+        tls_certificate: Optional[str] = None,
+        tls_key: Optional[str] = None,
+        patience: Optional[float] = None,
+        cancel_on_disconnect: bool = False,
+    ) -> None:
+        def path(name: Any) -> Optional[bytes]:
+            return None if name is None else os.fsencode(name)
+
+        self._library = client_library()
+        self._handle: Optional[ctypes.c_void_p] = None
+        self._in_flight = in_flight
+        self._flying: dict[int, Any] = {}
+        options = OptionsStruct(
+            size=ctypes.sizeof(OptionsStruct),
+            socket=path(socket),
+            connect_timeout_ns=_ns(connect_timeout),
+            grace_ns=_ns(grace),
+            requests_max=in_flight,
+            token_file=path(token_file),
+            tls_ca=path(tls_ca),
+            tls_certificate=path(tls_certificate),
+            tls_key=path(tls_key),
+            patience_ns=0 if patience is None else max(1, _ns(patience)),
+            cancel_on_disconnect=cancel_on_disconnect,
+        )
+        handle, error = ctypes.c_void_p(), Error()
+        status = self._library.cpattn_client_create(
+            ctypes.byref(options), ctypes.byref(handle), ctypes.byref(error)
+        )
+        insist(status, error)
+        self._handle = handle
+
+    def close(self) -> None:
+        """Gives up the requests in flight and ends the client."""
+        if getattr(self, "_handle", None):
+            self._library.cpattn_client_destroy(self._handle)
+            self._handle = None
+
+    __del__ = close
+
+    def __enter__(self) -> "Client":
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.close()
+
+    @property
+    def socket(self) -> str:
+        """The socket or address of the daemon."""
+        return self._library.cpattn_client_socket(self._handle).decode()
+
+    # ---- cases ----
+
+    def submit(self, case: CaseLike, timeout: float = 90, run_timeout: float = 0) -> Request:
+        """Sends a case and returns without waiting. `timeout` counts from the arrival at the daemon
+        and includes the wait for a turn. `run_timeout` counts from the moment when the ranks receive
+        the case; 0: no limit. Both are at most a day."""
+        case = _case(case)
+        handle, error = ctypes.c_void_p(), Error()
+        status = self._library.cpattn_submit_limited(
+            self._handle,
+            case._handle,
+            _ns(timeout),
+            _ns(run_timeout),
+            ctypes.byref(handle),
+            ctypes.byref(error),
+        )
+        insist(status, error)
+        assert handle.value is not None
+        request = Request(self, case, handle.value)
+        self._flying[handle.value] = request
+        return request
+
+    def run(self, case: CaseLike, timeout: float = 90, run_timeout: float = 0) -> Answer:
+        """Runs a case and waits for the answer."""
+        return self.submit(case, timeout, run_timeout).answer()
+
+    def attend(
+        self, case: CaseLike, timeout: float = 90, **inputs: Any
+    ) -> tuple[Answer, dict[str, Any]]:
+        """Runs a case on tensors of the caller and returns the answer and the results by name.
+
+        Inputs are q, k and v; with `training` do, the gradient of out; bias and sink if the case has
+        them. They are whole tensors of the case's format and dtype, contiguous, in host memory; numpy
+        arrays of bf16 are uint16. shapes() returns their shapes. Results have the type of the inputs:
+        out, lse, the gradients with `training`, max_logit; none unless the answer's status is OK. The
+        case's `verify` decides whether they are judged. Not available over a network.
+        """
+        case = _case(case)
+        tensors = _attend.Tensors(case, inputs)
+        result, error = ctypes.POINTER(ResultStruct)(), Error()
+        status = self._library.cpattn_attend(
+            self._handle,
+            case._handle,
+            ctypes.byref(tensors.struct),
+            _ns(timeout),
+            ctypes.byref(result),
+            ctypes.byref(error),
+        )
+        answer = _answer(self._library, case, status, error, result)
+        return answer, tensors.results if status == Status.OK else {}
+
+    @staticmethod
+    def shapes(case: CaseLike) -> dict[str, tuple]:
+        """The shapes of all tensors that attend() takes and returns for a case, by name."""
+        found = {name: _attend.shape(_case(case), name) for name in _attend.INPUTS + _attend.RESULTS}
+        return {name: has[0] for name, has in found.items() if has is not None}
+
+    def wait_any(self, timeout: Optional[float] = None) -> Optional[Request]:
+        """The next answered request; each is returned once. None: the time is over, or nothing is in
+        flight."""
+        handle = self._library.cpattn_wait_any(self._handle, _wait_ns(timeout))
+        return self._flying.get(handle) if handle else None
+
+    def answers(
+        self,
+        cases: Iterable[CaseLike],
+        run_timeout: float = 60,
+        tries: int = 2,
+        patience: float = 20,
+    ) -> Iterator[Answer]:
+        """Runs many cases and yields the answers in order of arrival.
+
+        Leaving the loop early cancels the cases in flight. If a daemon goes away, its cases are
+        submitted again, each at most `tries` times in total, because a case may be what ended the
+        daemon. `patience` is how long to wait for a daemon.
+        """
+        waiting = collections.deque((_case(case), 1) for case in cases)
+        flying: dict[Request, int] = {}
+        absent_since = None
+        try:
+            while waiting or flying:
+                while waiting and len(flying) < self._in_flight:
+                    try:
+                        request = self.submit(waiting[0][0], _DAY, run_timeout)
+                    except Exception as error:
+                        if getattr(error, "status", None) != Status.UNAVAILABLE:
+                            raise
+                        absent_since = absent_since or time.monotonic()
+                        if not flying and time.monotonic() - absent_since > patience:
+                            raise
+                        time.sleep(0.1)
+                        break
+                    flying[request], absent_since = waiting.popleft()[1], None
+                answered = self.wait_any(0.1) if flying else None
+                if answered is None or answered not in flying:
+                    continue
+                tried, answer = flying.pop(answered), answered.answer()
+                if answer.status == Status.UNAVAILABLE and tried < tries:
+                    waiting.append((answer.case, tried + 1))
+                else:
+                    yield answer
+        finally:
+            for request in flying:
+                request.cancel()
+
+    def cancel(self, request_id: str, timeout: float = 5) -> None:
+        """Cancels a request of any client by its id, 32 hexadecimal digits."""
+        error = Error()
+        status = self._library.cpattn_cancel_id(
+            self._handle, request_id.encode(), _ns(timeout), ctypes.byref(error)
+        )
+        insist(status, error)
+
+    def drain(self, device: int, timeout: float = 5, host: int = 0) -> int:
+        """Takes a device out of use; for administrators. Returns the number of devices out of use."""
+        return self._order(1, device, timeout, host)
+
+    def enable(self, device: int, timeout: float = 5, host: int = 0) -> int:
+        """Uses a device again; for administrators. Returns the number of devices out of use."""
+        return self._order(2, device, timeout, host)
+
+    def unpoison(self, timeout: float = 5) -> int:
+        """Runs cases again that killed their pools; for administrators. Returns their number."""
+        return self._order(3, 0, timeout)
+
+    def reload(self, timeout: float = 5) -> None:
+        """Makes the daemon read its settings again; for administrators."""
+        self._order(4, 0, timeout)
+
+    def _order(self, order: int, device: int, timeout: float, host: int = 0) -> int:
+        count, error = ctypes.c_uint64(), Error()
+        wait = _ns(timeout)
+        status = self._library.cpattn_order_on(
+            self._handle, order, host, device, wait, ctypes.byref(count), ctypes.byref(error)
+        )
+        insist(status, error)
+        return count.value
+
+    # ---- the daemon ----
+
+    def describe(self, timeout: float = 5) -> Description:
+        """The daemon and its limits."""
+        found, error = ctypes.POINTER(DescriptionStruct)(), Error()
+        status = self._library.cpattn_describe(
+            self._handle, _ns(timeout), ctypes.byref(found), ctypes.byref(error)
+        )
+        insist(status, error)
+        values = members(found.contents)
+        gpus = [
+            members(self._library.cpattn_description_gpu(found, i).contents)
+            for i in range(values["gpu_count"])
+        ]
+        providers = [
+            members(self._library.cpattn_description_provider(found, i).contents)
+            for i in range(values["provider_count"])
+        ]
+        guests = [
+            members(self._library.cpattn_description_guest(found, i).contents)
+            for i in range(values["guest_count"])
+        ]
+        for guest in guests:
+            sizes = guest["world_sizes"]
+            guest["world_sizes"] = [w + 1 for w in range(64) if sizes >> w & 1]
+        self._library.cpattn_description_destroy(found)
+        return Description(
+            gpus=tuple(gpus),
+            providers=tuple(providers),
+            guests=tuple(guests),
+            timeout_default=values["timeout_default_ns"] / _SECOND,
+            timeout_max=values["timeout_max_ns"] / _SECOND,
+            **{
+                name: values[name]
+                for name in (
+                    "version",
+                    "backend",
+                    "devices",
+                    "world_size_max",
+                    "memory_bytes_max",
+                    "queue_max",
+                )
+            },
+        )
+
+    def status(self, timeout: float = 5) -> DaemonStatus:
+        """The state of the daemon."""
+        found, error = ctypes.POINTER(DaemonStatusStruct)(), Error()
+        status = self._library.cpattn_query_status(
+            self._handle, _ns(timeout), ctypes.byref(found), ctypes.byref(error)
+        )
+        insist(status, error)
+        values = members(found.contents)
+        pools = [
+            members(self._library.cpattn_daemon_status_pool(found, i).contents)
+            for i in range(values.pop("pool_count"))
+        ]
+        hosts = [
+            members(self._library.cpattn_daemon_status_host(found, i).contents)
+            for i in range(values.pop("host_count"))
+        ]
+        requests = [
+            members(self._library.cpattn_daemon_status_request(found, i).contents)
+            for i in range(values.pop("request_count"))
+        ]
+        for request in requests:
+            places = request.pop("ranks")
+            request["ranks"] = [members(places[i]) for i in range(request.pop("rank_count"))]
+        self._library.cpattn_daemon_status_destroy(found)
+        return DaemonStatus(
+            uptime=values.pop("uptime_ns") / _SECOND,
+            loop_lag_max=values.pop("loop_lag_max_ns") / _SECOND,
+            loop_lag_p99=values.pop("loop_lag_p99_ns") / _SECOND,
+            pools=tuple(pools),
+            requests=tuple(requests),
+            hosts=tuple(hosts),
+            **values,
+        )
+
+    def watch(
+        self, kinds: Iterable[str] = (), recent: int = 0, timeout: Optional[float] = None
+    ) -> Iterator[Event]:
+        """Yields events until there is none for `timeout` seconds (None: without end).
+
+        `kinds` are values of Event.kind; empty: all. Begins with up to `recent` past events (0 to
+        1024); with a timeout of 0 only these. Raises CpattnError if the daemon goes away.
+        """
+        mask = sum(2 << _EVENT_KINDS.index(kind) for kind in set(kinds))
+        watch, error = ctypes.c_void_p(), Error()
+        status = self._library.cpattn_watch_create(
+            self._handle, mask, recent, ctypes.byref(watch), ctypes.byref(error)
+        )
+        insist(status, error)
+        try:
+            until = None if timeout is None else time.monotonic() + timeout
+            while True:
+                # Short enough to handle signals.
+                left = 1.0 if until is None else min(1.0, max(0.0, until - time.monotonic()))
+                found = ctypes.POINTER(EventStruct)()
+                status = self._library.cpattn_watch_next(
+                    watch, _ns(left), ctypes.byref(found), ctypes.byref(error)
+                )
+                insist(status, error)
+                if found:
+                    yield _event(self._library, found.contents)
+                    until = None if timeout is None else time.monotonic() + timeout
+                elif until is not None and time.monotonic() >= until:
+                    return
+        finally:
+            self._library.cpattn_watch_destroy(watch)

@@ -1,0 +1,606 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Turn a program into a guest: an implementation of attention, of collectives or of linear layers that
+cpattnd starts, keeps warm, supervises and judges like its own.
+
+    import cpattn.guest
+
+    def attend(case, shard, group):
+        out, dq, dk, dv = my_ring(shard.q, shard.k, shard.v, shard.do, causal=case.mask == "causal")
+        return {"out": out, "dq": dq, "dk": dk, "dv": dv}
+
+    cpattn.guest.serve(attend)
+
+The daemon runs the program once for each rank:
+
+    cpattnd --guest mine="python3 my_ring.py"
+    cpattn-submit case --implementation mine --world-size 4
+
+Collectives and linear layers are functions of their own:
+
+    def collective(job, tensors, group):
+        tensors.receive.copy_(my_all_reduce(tensors.send))
+
+    cpattn.guest.serve(collective=collective)
+
+    cpattn-submit collective all_reduce --implementation mine --world-size 4
+
+Tensors are PyTorch's where PyTorch is imported, or the rank has a GPU, else numpy's. Neither is needed
+to import this module.
+"""
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import faulthandler
+import functools
+import itertools
+import math
+import os
+import sys
+import traceback
+import types
+from typing import Any, Callable, Optional
+
+from cpattn import _library
+
+__all__ = ["Case", "Job", "Shard", "Tensors", "Unsupported", "serve"]
+
+INPUTS = ("q", "k", "v", "do", "sink", "bias")
+RESULTS = ("out", "lse", "dq", "dk", "dv", "dsink", "max_logit", "dbias")
+# Tensors of jobs of other kinds.
+TENSORS = ("send", "receive", "x", "w", "b", "w1", "b1", "w2", "b2", "dy")
+TENSORS += ("y", "dx", "dw", "db", "dw1", "db1", "dw2", "db2")
+_DTYPES = {1: "bf16", 2: "fp16", 3: "fp32", 4: "int32", 5: "int64", 6: "uint8"}
+_BYTES = {1: 2, 2: 2, 3: 4, 4: 4, 5: 8, 6: 1}
+_TEXT_MAX = 500
+_FRAMES_TOLD = 3
+# How long before its time limit a rank writes where it is; limits beyond _WATCHED_S are none.
+_DUMP_S = 0.5
+_WATCHED_S = 1e6
+_KEPT_BYTES = 1 << 30
+
+
+class Unsupported(Exception):
+    """Raise this from attend() on all ranks, with the reason, if the guest does not support a case."""
+
+
+class WrongResult(Exception):
+    """attend() returned something that is not a result of the case."""
+
+
+class _Place(ctypes.Structure):
+    """struct cpattn_guest_place"""
+
+    _fields_ = [
+        ("rank", ctypes.c_int),
+        ("world_size", ctypes.c_int),
+        ("device", ctypes.c_int),
+        ("port", ctypes.c_int),
+        ("listener", ctypes.c_int),
+    ]
+
+
+class _Tensor(ctypes.Structure):
+    """struct cpattn_guest_tensor"""
+
+    _fields_ = [
+        ("data", ctypes.c_void_p),
+        ("dtype", ctypes.c_int),
+        ("dims", ctypes.c_int),
+        ("shape", ctypes.c_int64 * 4),
+        ("strides", ctypes.c_int64 * 4),
+        ("bytes", ctypes.c_size_t),
+    ]
+
+
+_START = ctypes.CFUNCTYPE(
+    ctypes.c_int, ctypes.POINTER(_Place), ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p
+)
+_ATTEND = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
+
+
+class _Guest(ctypes.Structure):
+    """struct cpattn_guest"""
+
+    _fields_ = [("start", _START), ("attend", _ATTEND), ("context", ctypes.c_void_p)]
+
+
+_FUNCTIONS = {
+    "cpattn_guest_main": (ctypes.c_int, [ctypes.POINTER(_Guest)]),
+    "cpattn_guest_place": (ctypes.POINTER(_Place), [ctypes.c_void_p]),
+    "cpattn_guest_field": (
+        ctypes.c_int,
+        [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_size_t],
+    ),
+    "cpattn_guest_field_name": (ctypes.c_char_p, [ctypes.c_int]),
+    "cpattn_guest_tensor": (
+        ctypes.c_bool,
+        [ctypes.c_void_p, ctypes.c_char_p, ctypes.POINTER(_Tensor)],
+    ),
+    "cpattn_guest_token": (
+        ctypes.c_bool,
+        [
+            ctypes.c_void_p,
+            ctypes.c_bool,
+            ctypes.c_int64,
+            ctypes.POINTER(ctypes.c_int32),
+            ctypes.POINTER(ctypes.c_int64),
+        ],
+    ),
+    "cpattn_guest_add": (ctypes.c_bool, [ctypes.c_char_p, _ATTEND, ctypes.c_void_p]),
+    "cpattn_guest_kind": (ctypes.c_char_p, [ctypes.c_void_p]),
+    "cpattn_guest_job_field_name": (ctypes.c_char_p, [ctypes.c_void_p, ctypes.c_int]),
+    "cpattn_guest_message": (ctypes.c_int64, [ctypes.c_void_p, ctypes.c_int, ctypes.c_int]),
+    "cpattn_guest_time_left": (ctypes.c_int64, [ctypes.c_void_p]),
+    "cpattn_guest_has_lse": (None, [ctypes.c_void_p]),
+    "cpattn_guest_backward": (None, [ctypes.c_void_p]),
+    "cpattn_guest_fail": (None, [ctypes.c_void_p, ctypes.c_bool, ctypes.c_char_p]),
+}
+
+
+@functools.lru_cache(maxsize=None)
+def _guest_library() -> ctypes.CDLL:
+    """libcpattn-guest"""
+    return _library._load("cpattn-guest", _FUNCTIONS)
+
+
+# ---- the case -----------------------------------------------------------------------------------
+
+_LISTS = ("lengths_q", "lengths_kv", "padded_q", "padded_kv")
+_TEXTS = ("model", "implementation")
+
+
+def _value(name: str, text: str) -> Any:
+    if name in _LISTS:
+        return [int(number) for number in text.split(",") if number]
+    if name in _TEXTS:
+        return text
+    if text in ("true", "false"):
+        return text == "true"
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            pass
+    return text
+
+
+class Case(types.SimpleNamespace):
+    """The fields of a case as typed attributes: case.heads is a number, case.dtype a text such as
+    "bf16", case.training a bool, case.lengths_q a list.
+
+    In addition to the fields of cpattn-submit(1) there are `softmax_scale`, the scale or its default,
+    and `causal`.
+    """
+
+    @property
+    def softmax_scale(self) -> float:
+        return self.scale or 1 / math.sqrt(self.head_dim_qk)
+
+    @property
+    def causal(self) -> bool:
+        return self.mask in ("causal", "causal_bottom_right")
+
+    def chunks(self, rank: int, side: str = "q") -> list:
+        """The positions of each sequence that a rank has with bshd and sbhd, as ranges in the order
+        of its tokens."""
+        length = self.seqlen_q if side == "q" else self.seqlen_kv
+        count = self.world_size * (2 if self.sharding == "zigzag" else 1)
+        mine = [rank, count - 1 - rank] if self.sharding == "zigzag" else [rank]
+        return [range(k * length // count, (k + 1) * length // count) for k in mine]
+
+
+class Job(types.SimpleNamespace):
+    """The fields of a job of another kind as typed attributes: job.operation, job.count, job.bias. `kind`
+    is "collective" or "linear"."""
+
+
+def _fields_of(job: int) -> dict:
+    library, fields, index = _guest_library(), {}, 0
+    text = ctypes.create_string_buffer(1 << 14)
+    while name := library.cpattn_guest_job_field_name(job, index):
+        library.cpattn_guest_field(job, name, text, len(text))
+        fields[name.decode()] = _value(name.decode(), text.value.decode())
+        index += 1
+    return fields
+
+
+# ---- tensors ------------------------------------------------------------------------------------
+
+
+class _DeviceMemory:
+    """Device memory in the form that PyTorch accepts."""
+
+    def __init__(self, tensor: _Tensor, size: int) -> None:
+        kind = {3: "<f4", 4: "<i4", 5: "<i8", 6: "|u1"}.get(tensor.dtype, "<i2")
+        self.__cuda_array_interface__ = {
+            "shape": (size,),
+            "typestr": kind,
+            "data": (tensor.data, False),
+            "version": 3,
+            "strides": None,
+        }
+
+
+class _Torch:
+    """Memory of the library as PyTorch's tensors."""
+
+    name = "torch"
+
+    def __init__(self, device: int) -> None:
+        import torch
+
+        self.torch = torch
+        self.device = torch.device("cpu") if device < 0 else torch.device("cuda", device)
+        self.dtypes = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
+        self.dtypes.update({"int32": torch.int32, "int64": torch.int64, "uint8": torch.uint8})
+
+    def view(self, tensor: _Tensor, shape: tuple, strides: tuple) -> Any:
+        dtype = self.dtypes[_DTYPES[tensor.dtype]]
+        size = tensor.bytes // _BYTES[tensor.dtype]
+        if size == 0:
+            return self.torch.empty(shape, dtype=dtype, device=self.device)
+        if self.device.type == "cuda":
+            flat = self.torch.as_tensor(_DeviceMemory(tensor, size), device=self.device).view(dtype)
+        else:
+            memory = (ctypes.c_char * tensor.bytes).from_address(tensor.data)
+            flat = self.torch.frombuffer(memory, dtype=dtype)
+        return flat.as_strided(shape, strides)
+
+    def copy(self, view: Any) -> Any:
+        return view.clone(memory_format=self.torch.contiguous_format)
+
+    def fill(self, view: Any, value: Any) -> None:
+        view.copy_(value.detach())
+
+    def finish(self) -> None:
+        if self.device.type == "cuda":
+            self.torch.cuda.synchronize(self.device)
+
+    def trim(self) -> None:
+        """Frees memory that PyTorch would keep between cases: inputs and verdicts need it."""
+        if self.device.type == "cuda" and self.torch.cuda.memory_reserved() > _KEPT_BYTES:
+            with contextlib.suppress(RuntimeError):  # other calls report a broken device
+                self.torch.cuda.empty_cache()
+
+    def objection(self, view: Any, value: Any) -> Optional[str]:
+        if not isinstance(value, self.torch.Tensor):
+            return f"is a {type(value).__name__}, not a PyTorch tensor"
+        if value.device != view.device:
+            return f"is on {value.device}, not on {view.device}"
+        if value.dtype != view.dtype:
+            return f"has elements of {value.dtype}, not {view.dtype}"
+        if tuple(value.shape) != tuple(view.shape):
+            return f"has the shape {tuple(value.shape)}, not {tuple(view.shape)}"
+        return None
+
+
+class _Numpy:
+    """Memory of the library as numpy's arrays; bf16 as its bits, uint16."""
+
+    name = "numpy"
+
+    def __init__(self) -> None:
+        import numpy
+
+        self.numpy = numpy
+        self.dtypes = {"bf16": numpy.uint16, "fp16": numpy.float16, "fp32": numpy.float32}
+        self.dtypes.update({"int32": numpy.int32, "int64": numpy.int64, "uint8": numpy.uint8})
+
+    def view(self, tensor: _Tensor, shape: tuple, strides: tuple) -> Any:
+        dtype = self.numpy.dtype(self.dtypes[_DTYPES[tensor.dtype]])
+        if tensor.bytes == 0:
+            return self.numpy.empty(shape, dtype)
+        memory = (ctypes.c_char * tensor.bytes).from_address(tensor.data)
+        flat = self.numpy.frombuffer(memory, dtype=dtype)
+        steps = tuple(stride * dtype.itemsize for stride in strides)
+        return self.numpy.lib.stride_tricks.as_strided(flat, shape, steps)
+
+    def copy(self, view: Any) -> Any:
+        return view.copy()
+
+    def fill(self, view: Any, value: Any) -> None:
+        view[...] = value
+
+    def finish(self) -> None:
+        pass
+
+    def trim(self) -> None:
+        pass
+
+    def objection(self, view: Any, value: Any) -> Optional[str]:
+        if not isinstance(value, self.numpy.ndarray):
+            return f"is a {type(value).__name__}, not a numpy array"
+        if value.dtype != view.dtype:
+            return f"has elements of {value.dtype}, not {view.dtype}"
+        if value.shape != view.shape:
+            return f"has the shape {value.shape}, not {view.shape}"
+        return None
+
+
+def _view_of(job: int, name: str, memory: Any) -> Any:
+    """The rank's memory of a tensor; None: the job has no such tensor."""
+    tensor = _Tensor()
+    if not _guest_library().cpattn_guest_tensor(job, name.encode(), ctypes.byref(tensor)):
+        return None
+    shape, strides = tensor.shape[: tensor.dims], tensor.strides[: tensor.dims]
+    return memory.view(tensor, tuple(shape), tuple(strides))
+
+
+class Tensors:
+    """A rank's tensors of a collective or a linear layer, by name, or None if the job has no such tensor.
+
+    - Collective: `send` and `receive`, of one dimension. In place they share memory.
+    - Linear: `x`, `w`, `b`, `dy`; results are `y`, `dx`, `dw`, `db`. An mlp has `w1`, `b1`, `w2`, `b2`
+      and their gradients `dw1`, `db1`, `dw2`, `db2`.
+    - They are the rank's memory: the function writes results there, with copy_() or [:], and nothing
+      else. A tensor of which a rank has nothing has no elements.
+    - `rank` and `world_size` are those of the rank; `device` is the number of its GPU, or -1.
+    """
+
+    def __init__(self, job: int, memory: Any) -> None:
+        self._job = job
+        place = _guest_library().cpattn_guest_place(job).contents
+        self.rank, self.world_size, self.device = place.rank, place.world_size, place.device
+        for name in TENSORS:
+            setattr(self, name, _view_of(job, name, memory))
+
+    def message(self, source: int, target: int) -> int:
+        """Elements that a rank sends to another in an all_to_all or all_to_allv; -1 in other jobs."""
+        return _guest_library().cpattn_guest_message(self._job, source, target)
+
+    def backward(self) -> None:
+        """Marks the begin of the backward pass, for times and progress."""
+        _guest_library().cpattn_guest_backward(self._job)
+
+
+class Shard:
+    """A rank's share of a case.
+
+    `q`, `k`, `v`, `do`, `sink` and `bias` are inputs, or None if the case does not have them. They are
+    copies that the guest may keep and change.
+    - Shape: [batch, tokens, heads, dim] with bshd, [tokens, batch, heads, dim] with sbhd, [tokens,
+      heads, dim] with thd.
+    - Padding is NaN in inputs and must be zero in results.
+    - The bias is [batch or 1, heads or 1, tokens or 1, seqlen_kv], by the case's bias, with the rank's
+      own queries and all keys of the sequence. With thd it is [heads or 1, tokens, seqlen_kv] if
+      sequences have rows of their own; otherwise all positions take the place of the tokens.
+    - `rank` and `world_size` are those of the rank; `device` is the number of its GPU, or -1.
+    """
+
+    def __init__(self, job: int, memory: Any) -> None:
+        self._job, self._memory = job, memory
+        place = _guest_library().cpattn_guest_place(job).contents
+        self.rank, self.world_size, self.device = place.rank, place.world_size, place.device
+        for name in INPUTS:
+            view = self._view(name)
+            setattr(self, name, None if view is None else memory.copy(view))
+
+    def _view(self, name: str) -> Any:
+        return _view_of(self._job, name, self._memory)
+
+    def tokens(self, side: str = "q") -> list:
+        """The sequence and position of each row of the queries ("q") or the keys ("k"). Rows number
+        the dimensions before the heads. Positions behind the last token are padding."""
+        library = _guest_library()
+        found: list = []
+        sequence, position = ctypes.c_int32(), ctypes.c_int64()
+        while library.cpattn_guest_token(
+            self._job, side != "q", len(found), ctypes.byref(sequence), ctypes.byref(position)
+        ):
+            found.append((sequence.value, position.value))
+        return found
+
+    def backward(self) -> None:
+        """Marks the begin of the backward pass, for times and progress."""
+        _guest_library().cpattn_guest_backward(self._job)
+
+    def _deliver(self, results: Any) -> None:
+        if not isinstance(results, dict):
+            raise WrongResult(
+                f"attend returned a {type(results).__name__}, not a dict of tensors by name"
+            )
+        views = {name: self._view(name) for name in RESULTS}
+        shared = views["dbias"] is not None and len(views["dbias"].shape) == 1
+        for name in results:
+            if views.get(name) is None:
+                wanted = ", ".join(n for n in RESULTS if views[n] is not None)
+                raise WrongResult(f"attend returned {name!r}; the results of this case are {wanted}")
+        for name, view in views.items():
+            value = results.get(name)
+            if view is None or (value is None and name == "lse"):
+                continue
+            if value is None:
+                raise WrongResult(f"attend returned no {name}")
+            of_all = name == "dbias" and shared  # the rank delivers a share
+            objection = self._memory.objection(self._view("bias") if of_all else view, value)
+            if objection:
+                raise WrongResult(f"{name} {objection}")
+            if of_all:
+                first = self.rank * math.prod(value.shape) // self.world_size
+                value = value.swapaxes(0, 1).reshape(-1)[first : first + len(view)]
+            self._memory.fill(view, value)
+            if name == "lse":
+                _guest_library().cpattn_guest_has_lse(self._job)
+        self._memory.finish()
+
+
+# ---- the process group --------------------------------------------------------------------------
+
+
+def _group_create(place: _Place) -> Any:
+    """Creates PyTorch's process group of the pool, over the port on which rank 0 listens."""
+    import torch
+    import torch.distributed as dist
+
+    os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
+    os.environ.setdefault("NCCL_SOCKET_IFNAME", "lo")
+    os.environ.setdefault("NCCL_NVLS_ENABLE", "0")
+    backend = "gloo" if place.device < 0 else "cpu:gloo,cuda:nccl"
+    more = {"master_listen_fd": place.listener} if place.rank == 0 else {}
+    store = dist.TCPStore(
+        "127.0.0.1", place.port, place.world_size, place.rank == 0, wait_for_workers=False, **more
+    )
+    if place.device >= 0:
+        torch.cuda.set_device(place.device)
+    dist.init_process_group(backend, store=store, rank=place.rank, world_size=place.world_size)
+    if place.device >= 0:  # connects NCCL before the first case
+        dist.all_reduce(torch.zeros(1, device=torch.device("cuda", place.device)))
+        torch.cuda.synchronize(place.device)
+    return dist.group.WORLD
+
+
+def _environment_follow() -> None:
+    """Copies the environment of the process to os.environ, which does not see the library's changes.
+    The library leaves only the pool's devices visible, and PyTorch counts them by os.environ."""
+    process = ctypes.CDLL(None)
+    variables = ctypes.POINTER(ctypes.c_char_p).in_dll(process, "environ")
+    now = {}
+    for index in itertools.count():
+        variable = variables[index]
+        if variable is None:  # the end
+            break
+        name, _, value = os.fsdecode(variable).partition("=")
+        now[name] = value
+    for name in set(os.environ) - set(now):
+        del os.environ[name]
+    for name in now:
+        if os.environ.get(name) != now[name]:
+            os.environ[name] = now[name]
+
+
+def _environment_set(place: _Place) -> None:
+    """Sets the variables of torchrun, for code that reads them."""
+    os.environ.update(
+        RANK=str(place.rank),
+        LOCAL_RANK=str(place.rank),
+        WORLD_SIZE=str(place.world_size),
+        LOCAL_WORLD_SIZE=str(place.world_size),
+        MASTER_ADDR="127.0.0.1",
+        MASTER_PORT=str(place.port),
+    )
+
+
+# ---- serving ------------------------------------------------------------------------------------
+
+
+def _told(error: BaseException) -> str:
+    """Type, message and last frames in one line."""
+    frames = [
+        f"{os.path.basename(f.filename)}:{f.lineno} in {f.name}"
+        for f in traceback.extract_tb(error.__traceback__)
+        if f.filename != __file__
+    ]
+    text = " ".join(f"{type(error).__name__}: {error}".split())
+    if len(text) > _TEXT_MAX // 2:
+        text = text[: _TEXT_MAX // 2] + "..."
+    return f"{text} [{', '.join(frames[-_FRAMES_TOLD:])}]" if frames else text
+
+
+class _Server:
+    def __init__(self, functions: dict, library: Optional[str], group: bool) -> None:
+        self._functions, self._library, self._wants_group = functions, library, group
+        self._memory: Any = None
+        self._group: Any = None
+
+    def _begin(self, place: _Place) -> None:
+        _environment_follow()
+        _environment_set(place)
+        library = self._library
+        if library is None:
+            library = "torch" if "torch" in sys.modules or place.device >= 0 else "numpy"
+        if library not in ("torch", "numpy"):
+            raise ValueError(f"library is {library!r}; it is 'numpy' or 'torch'")
+        if library == "numpy" and place.device >= 0:
+            raise ValueError("numpy has no tensors on GPUs; the daemon has GPUs")
+        self._memory = _Torch(place.device) if library == "torch" else _Numpy()
+        if library == "torch" and self._wants_group:
+            self._group = _group_create(place)
+
+    def start(self, place: Any, text: int, size: int, _context: Any) -> int:
+        try:
+            self._begin(place.contents)
+            return 0
+        except BaseException as error:
+            traceback.print_exc()
+            told = _told(error).encode("ascii", "replace")[: size - 1] + b"\0"
+            ctypes.memmove(text, told, len(told))
+            return 1
+
+    def run(self, job: int, _context: Any) -> int:
+        left = _guest_library().cpattn_guest_time_left(job) / 1e9
+        watched = left < _WATCHED_S
+        try:
+            if watched:
+                faulthandler.dump_traceback_later(left - min(_DUMP_S, left / 4))
+            return self._run_guarded(job)
+        finally:
+            if watched:
+                faulthandler.cancel_dump_traceback_later()
+            self._memory.trim()
+
+    def _run_job(self, job: int) -> None:
+        kind = _guest_library().cpattn_guest_kind(job).decode()
+        function, fields = self._functions[kind], _fields_of(job)
+        if kind == "attention":
+            shard = Shard(job, self._memory)
+            shard._deliver(function(Case(**fields), shard, self._group))
+            return
+        if function(Job(kind=kind, **fields), Tensors(job, self._memory), self._group) is not None:
+            raise WrongResult(f"{kind} returned something; it writes results to its tensors")
+        self._memory.finish()
+
+    def _run_guarded(self, job: int) -> int:
+        fail = _guest_library().cpattn_guest_fail
+        try:
+            self._run_job(job)
+            return 0
+        except SystemExit as error:
+            sys.stdout.flush()
+            os._exit(error.code if isinstance(error.code, int) else error.code is not None)
+        except Unsupported as error:
+            fail(job, True, str(error).encode("ascii", "replace"))
+        except WrongResult as error:
+            fail(job, False, str(error).encode("ascii", "replace"))
+        except BaseException as error:
+            traceback.print_exc()
+            fail(job, False, _told(error).encode("ascii", "replace"))
+        return 1
+
+
+def serve(
+    attend: Optional[Callable] = None,
+    *,
+    collective: Optional[Callable] = None,
+    linear: Optional[Callable] = None,
+    library: Optional[str] = None,
+    group: bool = True,
+) -> None:
+    """Serves cases and jobs until the daemon ends the process; does not return.
+
+    attend(case, shard, group) gets a Case, its Shard, and PyTorch's process group of all ranks: gloo
+    for host memory, NCCL for GPUs, None with numpy or without `group`. It returns a dict of tensors:
+    - out;
+    - dq, dk and dv with case.training;
+    - dsink with case.softmax == "learnable" and training;
+    - dbias, with the shape of the bias, with a bias and training;
+    - max_logit with case.max_logit;
+    - lse, optional.
+    dsink and max_logit cover the queries of all ranks. So does dbias if the bias has one row for all
+    queries or, with thd, a row for each position. If attend raises an exception or returns a wrong
+    result, the case is answered with that, and the process continues. Shortly before the case's time
+    limit each rank writes to stderr where its threads are (faulthandler), and the answer shows that.
+    `library` is "torch" or "numpy".
+
+    collective(job, tensors, group) and linear(job, tensors, group) get a Job and its Tensors, write the
+    results to these, and return None. They run jobs of these kinds with `--implementation`.
+    """
+    others = {"collective": collective, "linear": linear}
+    server = _Server({"attention": attend, **others}, library, group)
+    run = _ATTEND(server.run)
+    for kind, function in others.items():
+        if function is not None:
+            _guest_library().cpattn_guest_add(kind.encode(), run, None)
+    guest = _Guest(_START(server.start), run if attend is not None else _ATTEND(), None)
+    status = _guest_library().cpattn_guest_main(ctypes.byref(guest))
+    sys.exit(status)

@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A pytest plug-in: the cases of a matrix file as parametrised tests.
+
+    def test_my_kernel(cpattn_check):
+        q, k, v, do = cpattn_check.inputs("numpy")
+        cpattn_check.insist(out=my_kernel(q, k, v))
+
+    pytest --cpattn-matrix cases.yaml -k bf16 -n 4
+
+A test with the fixture `cpattn_case` or `cpattn_check` runs once for each case of the file, under the
+id of the case. A failed verdict is reported with its figures and without a traceback.
+"""
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from typing import Any
+
+import pytest
+
+from cpattn.case import Case
+from cpattn.check import Check, VerdictError
+
+# Fields that only a daemon uses.
+_OF_DAEMONS = ("verify", "explore_seed")
+
+
+def pytest_addoption(parser: Any) -> None:
+    group = parser.getgroup("cpattn", "judged attention")
+    group.addoption("--cpattn-matrix", metavar="FILE", help="run tests on the cases of this matrix")
+    group.addoption(
+        "--cpattn-filter",
+        metavar="FILTER",
+        action="append",
+        default=[],
+        help="only matching cases, as cpattn-submit matrix --filter; may be repeated",
+    )
+    group.addoption(
+        "--cpattn-scale", metavar="N", help="divide lengths by N, as cpattn-submit --seqlen-scale"
+    )
+    group.addoption(
+        "--cpattn-submit",
+        metavar="PROGRAM",
+        default="cpattn-submit",
+        help="the command that reads matrix files [cpattn-submit]",
+    )
+
+
+def _listed(config: Any) -> list[dict]:
+    """The cases of the matrix file, as `cpattn-submit matrix --list --json` prints them."""
+    command = [config.getoption("--cpattn-submit"), "matrix", config.getoption("--cpattn-matrix")]
+    command += ["--list", "--json"]
+    for wanted in config.getoption("--cpattn-filter"):
+        command += ["--filter", wanted]
+    if config.getoption("--cpattn-scale"):
+        command += ["--seqlen-scale", config.getoption("--cpattn-scale")]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    except OSError as error:
+        raise pytest.UsageError(f"{command[0]} cannot be run: {error.strerror}") from error
+    if done.returncode != 0:
+        raise pytest.UsageError(done.stderr.strip() or f"{command[0]} ended with {done.returncode}")
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+_CASES = pytest.StashKey[list]()
+
+
+def pytest_configure(config: Any) -> None:
+    if config.getoption("--cpattn-matrix"):
+        config.stash[_CASES] = _listed(config)
+
+
+def pytest_generate_tests(metafunc: Any) -> None:
+    cases = metafunc.config.stash.get(_CASES, None)
+    if "cpattn_case" not in metafunc.fixturenames or cases is None:
+        return  # the fixture reports the missing matrix
+    metafunc.parametrize(
+        "cpattn_case", [c["case"] for c in cases], ids=[c["id"] for c in cases], indirect=True
+    )
+
+
+@pytest.fixture
+def cpattn_case(request: Any) -> Case:
+    """The case of this test."""
+    if not hasattr(request, "param"):
+        pytest.skip("no --cpattn-matrix is given")
+    fields = {k: v for k, v in request.param.items() if k not in _OF_DAEMONS}
+    return Case(**fields)
+
+
+@pytest.fixture
+def cpattn_check(cpattn_case: Case) -> Check:
+    """The judge of this test's case, for the rank in $RANK, which torchrun sets, or rank 0."""
+    return Check(cpattn_case, rank=int(os.environ.get("RANK", "0")))
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item: Any, call: Any) -> Any:
+    outcome = yield
+    if call.excinfo is not None and call.excinfo.errisinstance(VerdictError):
+        outcome.get_result().longrepr = str(call.excinfo.value)
