@@ -61,6 +61,9 @@ wheel_archives = plan/.libs/libplan.a common/.libs/libcommon.a
 wheel_whole = -Wl,--whole-archive $(1) -Wl,--no-whole-archive
 wheel_shared = $(foreach object,$(1),$(dir $(object)).libs/$(notdir $(object:.lo=.o)))
 
+wheel/bin/cpattn-submit: $(cpattn_submit_OBJECTS) $(cpattn_submit_DEPENDENCIES)
+	$(AM_V_at)$(MKDIR_P) $(@D)
+	$(AM_V_CCLD)$(LINK) $(bundle_path)/../lib' $(cpattn_submit_OBJECTS) $(cpattn_submit_LDADD) $(LIBS)
 wheel/lib/libcpattn.so.0: client/libcpattn.la
 	$(AM_V_at)$(MKDIR_P) $(@D)
 	$(AM_V_CCLD)$(CC) $(CFLAGS) $(LDFLAGS) -shared -o $@ -Wl,-soname,$(@F) $(wheel_path) \
@@ -95,7 +98,9 @@ wheel/lib/libcpattn-check-cuda.so: check/libcpattn-check-cuda.la
 endif
 
 .PHONY: wheel
-wheel: $(wheel_libs)
+wheel: $(wheel_libs) wheel/bin/cpattn-submit
+	$(AM_V_at)$(MKDIR_P) wheel/share/$(PACKAGE)
+	$(AM_V_at)for file in $(submit_matrices); do cp $(top_srcdir)/$$file wheel/share/$(PACKAGE)/ || exit 1; done
 	$(AM_V_at)$(top_srcdir)/scripts/wheel $(top_srcdir)/python wheel/lib $(VERSION) wheel
 
 clean-local:

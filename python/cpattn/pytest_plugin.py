@@ -19,6 +19,7 @@ from typing import Any
 
 import pytest
 
+from cpattn import _submit
 from cpattn.case import Case
 from cpattn.check import Check, VerdictError
 
@@ -42,8 +43,8 @@ def pytest_addoption(parser: Any) -> None:
     group.addoption(
         "--cpattn-submit",
         metavar="PROGRAM",
-        default="cpattn-submit",
-        help="the command that reads matrix files [cpattn-submit]",
+        default=_submit.program() or "cpattn-submit",
+        help="the command that reads matrix files [that of the wheel, else cpattn-submit of PATH]",
     )
 
 
@@ -58,7 +59,10 @@ def _listed(config: Any) -> list[dict]:
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
     except OSError as error:
-        raise pytest.UsageError(f"{command[0]} cannot be run: {error.strerror}") from error
+        raise pytest.UsageError(
+            f"{command[0]} cannot be run: {error.strerror}; it reads the matrix file, and is a part of "
+            "the wheel and of an installed cpattnd; --cpattn-submit names another"
+        ) from error
     if done.returncode != 0:
         raise pytest.UsageError(done.stderr.strip() or f"{command[0]} ended with {done.returncode}")
     return [json.loads(line) for line in done.stdout.splitlines()]

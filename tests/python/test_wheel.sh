@@ -73,6 +73,12 @@ bare "judge/bin/python where.py" >/dev/null
 tap_is "no library comes from elsewhere" "$(grep -v '^this is a guest of cpattnd' "$scratch/out")" "[]"
 tap_is "the guest's library is of the wheel" "$(grep -c '^this is a guest of cpattnd' "$scratch/out")" 1
 
+# The command is in the wheel, with its matrix files.
+tap_is "its command lists an installed matrix" "$(bare "judge/bin/cpattn-submit matrix demonstration.yaml --list --json")" 0
+tap_is "with all cases" "$(grep -c '"id"' "$scratch/out")" 16
+tap_lacks "the command finds all libraries" "$(ldd "$site/cpattn/bin/cpattn-submit" 2>&1)" "not found"
+tap_has "and those of the wheel" "$(ldd "$site/cpattn/bin/cpattn-submit" 2>&1)" "/cpattn/bin/../lib/libnng"
+
 # A guest that has nothing but the wheel.
 builddir=$(cd "$top_builddir" && pwd)
 cp "$top_srcdir/examples/guests/numpy_attention.py" "$scratch/"
