@@ -30,7 +30,7 @@ pkgconfig_DATA += guest/cpattn-guest.pc
 if CUDA
 lib_LTLIBRARIES += guest/libcpattn-guest-cuda.la
 guest_cuda_objects = $(patsubst %.cu,%.$(OBJEXT),$(filter %.cu,$(cuda_common_sources) \
-    $(cuda_judge_sources) $(cuda_kernels_sources)))
+    $(cuda_judge_sources) $(cuda_kernels_sources) $(cuda_rank_sources)))
 guest_libcpattn_guest_cuda_la_SOURCES = \
     common/cuda/device_arena.c \
     common/cuda/queue.c \
@@ -54,6 +54,7 @@ guest_libcpattn_guest_cuda_la_SOURCES = \
     rank/cuda/events.c \
     rank/cuda/exchanges.c \
     rank/cuda/executor.c \
+    rank/cuda/exploration.c \
     rank/cuda/given.c \
     rank/cuda/graph.c \
     rank/cuda/marks.c \
@@ -68,6 +69,7 @@ guest_libcpattn_guest_cuda_la_SOURCES = \
     rank/cuda/window.c \
     transport/agree.c \
     transport/peer.c \
+    transport/peer_direct.c \
     transport/peer_exchange.c
 guest_libcpattn_guest_cuda_la_CPPFLAGS = $(AM_CPPFLAGS) $(NCCL_CPPFLAGS) $(CUDA_CPPFLAGS)
 guest_libcpattn_guest_cuda_la_LIBADD = $(guest_cuda_objects) guest/libguest.la plan/libplan.la \

@@ -7,7 +7,7 @@
 
 #include "common/clock.h"
 #include "transport/agree.h"
-#include "transport/peer_exchange.h"
+#include "transport/peer_direct.h"
 
 // Windows are allocated in these steps.
 #define WINDOW_STEP ((size_t)32 << 20)
@@ -128,9 +128,15 @@ uint64_t transport_peer_windows(const struct transport *t)
     return self(t)->windows;
 }
 
-enum status transport_peer_trim(struct transport *t, size_t keep_bytes, struct error *error)
+size_t transport_peer_window_bytes(const struct transport *t)
 {
-    return self(t)->window_bytes > keep_bytes ? windows_close(self(t), error) : STATUS_OK;
+    return self(t)->window_bytes;
+}
+
+enum status transport_peer_trim(struct transport *t, struct error *error)
+{
+    struct peer_transport *p = self(t);
+    return p->window_bytes > p->keep_bytes ? windows_close(p, error) : STATUS_OK;
 }
 
 // ---- announcements ------------------------------------------------------------------------------
@@ -153,39 +159,53 @@ static bool numbers_grow(int64_t **numbers, size_t count)
     return *numbers;
 }
 
-// The announcement to a peer: the bytes of this rank's window, then the offsets of its messages.
+// What all ranks tell each other; all take the same from it.
+enum { TOLD_WINDOW, TOLD_EXCHANGE, TOLD_KEEP, TOLD };
+
+static void told_set(const struct peer_landings *l, int64_t told[TOLD])
+{
+    told[TOLD_WINDOW] = (int64_t)l->window_bytes;
+    told[TOLD_EXCHANGE] = (int64_t)l->exchange_bytes;
+    told[TOLD_KEEP] = (int64_t)l->keep_bytes;
+}
+
+// The largest needs, and the least that is kept.
+static void told_join(int64_t all[TOLD], const int64_t theirs[TOLD])
+{
+    for (int i = 0; i < TOLD; i++)
+        if (i == TOLD_KEEP ? theirs[i] < all[i] : theirs[i] > all[i])
+            all[i] = theirs[i];
+}
+
+// The announcement to a peer: what all are told, then the offsets of its messages.
 static enum status landings_swap(struct peer_transport *p, const struct peer_landings *l,
-                                 size_t *window_bytes, struct error *error)
+                                 int64_t all[TOLD], struct error *error)
 {
     struct message messages[WORLD_SIZE_MAX];
     size_t tell = 0, hear = 0;
     int count = 0;
     for (int peer = 0; peer < p->base.world_size; peer++) {
-        tell += 1 + (size_t)l->count[peer];
-        hear += 1 + (size_t)l->send_count[peer];
+        tell += TOLD + (size_t)l->count[peer];
+        hear += TOLD + (size_t)l->send_count[peer];
     }
     if (!numbers_grow(&p->told, tell) || !numbers_grow(&p->heard, hear))
         return error_set(error, STATUS_RESOURCE_EXHAUSTED, "no memory for %zu messages", tell);
     int64_t *out = p->told, *in = p->heard;
     for (int peer = 0; peer < p->base.world_size; peer++) {
-        size_t outs = (size_t)l->count[peer], ins = (size_t)l->send_count[peer];
+        size_t outs = TOLD + (size_t)l->count[peer], ins = TOLD + (size_t)l->send_count[peer];
         if (peer == p->base.rank)
             continue;
-        out[0] = (int64_t)l->window_bytes;
-        if (outs > 0)
-            memcpy(out + 1, l->offsets[peer], outs * sizeof(*out));
-        messages[count++] =
-            (struct message){peer, out, (outs + 1) * sizeof(*out), in, (ins + 1) * sizeof(*in)};
-        out += outs + 1;
-        in += ins + 1;
+        told_set(l, out);
+        if (l->count[peer] > 0)
+            memcpy(out + TOLD, l->offsets[peer], (size_t)l->count[peer] * sizeof(*out));
+        messages[count++] = (struct message){peer, out, outs * sizeof(*out), in, ins * sizeof(*in)};
+        out += outs;
+        in += ins;
     }
     enum status status = agree_swap(p->control, messages, count, error);
-    *window_bytes = l->window_bytes;
-    for (int i = 0; i < count && status == STATUS_OK; i++) {
-        const int64_t *theirs = messages[i].receive;
-        if ((size_t)theirs[0] > *window_bytes)
-            *window_bytes = (size_t)theirs[0];
-    }
+    told_set(l, all);
+    for (int i = 0; i < count && status == STATUS_OK; i++)
+        told_join(all, messages[i].receive);
     return status;
 }
 
@@ -201,8 +221,8 @@ static enum status places_keep(struct peer_transport *p, const struct peer_landi
             return error_set(error, STATUS_RESOURCE_EXHAUSTED, "no memory for %d messages",
                              l->send_count[peer]);
         r->place_count = l->send_count[peer];
-        memcpy(r->places, in + 1, (size_t)r->place_count * sizeof(*in));
-        in += 1 + r->place_count;
+        memcpy(r->places, in + TOLD, (size_t)r->place_count * sizeof(*in));
+        in += TOLD + r->place_count;
     }
     return STATUS_OK;
 }
@@ -211,14 +231,18 @@ enum status transport_peer_announce(struct transport *t, const struct peer_landi
                                     bool *lacks, struct error *error)
 {
     struct peer_transport *p = self(t);
-    size_t window_bytes;
+    int64_t all[TOLD];
     *lacks = false;
-    enum status status = landings_swap(p, landings, &window_bytes, error);
+    enum status status = landings_swap(p, landings, all, error);
     if (status == STATUS_OK)
         status = places_keep(p, landings, error);
-    if (status != STATUS_OK || window_bytes <= p->window_bytes)
+    if (status != STATUS_OK)
         return status;
-    return windows_open(p, window_bytes, lacks, error);
+    p->direct = p->kernels && all[TOLD_EXCHANGE] <= (int64_t)PEER_DIRECT_BYTES;
+    p->keep_bytes = (size_t)all[TOLD_KEEP];
+    if ((size_t)all[TOLD_WINDOW] <= p->window_bytes)
+        return STATUS_OK;
+    return windows_open(p, (size_t)all[TOLD_WINDOW], lacks, error);
 }
 
 // ---- an exchange --------------------------------------------------------------------------------
@@ -258,7 +282,8 @@ static enum status peer_start(struct transport *t, uint64_t tag, const struct me
     cudaError_t result = cudaStreamIsCapturing(p->stream, &capture);
     p->capturing = capture != cudaStreamCaptureStatusNone;
     if (result == cudaSuccess)
-        result = peer_exchange_put(p, messages, count, traffic);
+        result = p->direct ? peer_direct_put(p, messages, count, traffic)
+                           : peer_exchange_put(p, messages, count, traffic);
     return result == cudaSuccess ? STATUS_OK : cuda_failed(p, result, "an exchange", error);
 }
 
@@ -266,6 +291,12 @@ static void peer_mark(struct transport *t, uint64_t place, uint32_t value)
 {
     self(t)->mark = place;
     self(t)->mark_value = value;
+}
+
+static bool peer_stamp(struct transport *t, uint64_t place)
+{
+    self(t)->stamp = place;
+    return self(t)->direct;
 }
 
 static enum status peer_look(struct peer_transport *p, int *done, struct error *error)
@@ -337,6 +368,7 @@ static const struct transport_ops peer_ops = {
     .name = "peer",
     .start = peer_start,
     .mark = peer_mark,
+    .stamp = peer_stamp,
     .progress = peer_progress,
     .waiting_for = peer_waiting_for,
     .lost_peer = peer_lost_peer,
@@ -376,7 +408,7 @@ static cudaError_t peer_init(struct peer_transport *p)
     return result == cudaSuccess ? cudaDeviceSynchronize() : result;
 }
 
-enum status transport_peer_create(struct transport *control, cudaStream_t stream,
+enum status transport_peer_create(struct transport *control, cudaStream_t stream, bool alone,
                                   struct transport **t, struct error *error)
 {
     void *places[WORLD_SIZE_MAX];
@@ -394,12 +426,15 @@ enum status transport_peer_create(struct transport *control, cudaStream_t stream
     if (status == STATUS_OK && !all)
         status = error_set(error, STATUS_UNAVAILABLE,
                            "a device of the pool cannot map the memory of another");
+    if (status == STATUS_OK)
+        status = agree_all(control, alone && control->world_size <= PEER_KERNEL_RANKS, &p->kernels,
+                           error);
+    for (int peer = 0; peer < p->base.world_size && all; peer++)
+        p->remotes[peer].flags = places[peer];
     if (status != STATUS_OK) {
         peer_destroy(&p->base);
         return status;
     }
-    for (int peer = 0; peer < p->base.world_size; peer++)
-        p->remotes[peer].flags = places[peer];
     *t = &p->base;
     return STATUS_OK;
 }

@@ -13,6 +13,8 @@
 // lets the other continue. All flags are down between two runs, so graphs and other exchanges may
 // follow each other in any order. Either all ranks capture an exchange, or none.
 //
+// Where every rank has a device to itself, kernels make small exchanges (transport/peer_direct.h).
+//
 // As in transport/nccl.h, start() enqueues an exchange on the stream without waiting; exchanges run
 // one after the other. Every message must have been announced; after the last announced exchange
 // the sequence may be repeated from the first on. If a peer dies, the stream waits forever, and the
@@ -28,8 +30,9 @@
 
 // Connects the ranks of `control`, each with the current device of its process. All ranks must call
 // it; `control` (no exchange in progress) and `stream` are borrowed for the life of the transport.
-// UNAVAILABLE, on all ranks: a rank cannot map the memory of another.
-enum status transport_peer_create(struct transport *control, cudaStream_t stream,
+// `alone`: no other rank uses the device. UNAVAILABLE, on all ranks: a rank cannot map the memory
+// of another.
+enum status transport_peer_create(struct transport *control, cudaStream_t stream, bool alone,
                                   struct transport **t, struct error *error) MUST_CHECK;
 
 // Offsets in this rank's window of the bytes that each peer will send, in the order of the
@@ -39,6 +42,8 @@ struct peer_landings {
     int count[WORLD_SIZE_MAX];
     int send_count[WORLD_SIZE_MAX]; // number of messages that this rank sends to each peer
     size_t window_bytes;            // that this rank needs
+    size_t exchange_bytes; // that this rank sends in its largest exchange, its own included
+    size_t keep_bytes;     // of a window that this rank may keep between cases
 };
 
 // Announces the exchanges of a case and ensures windows of the size that the largest rank needs.
@@ -55,9 +60,11 @@ char *transport_peer_window(const struct transport *t);
 // 0.
 uint64_t transport_peer_windows(const struct transport *t);
 
-// Frees windows that are larger than `keep_bytes`. All ranks must call it, without an exchange in
-// progress. Errors of `control` are returned.
-enum status transport_peer_trim(struct transport *t, size_t keep_bytes,
-                                struct error *error) MUST_CHECK;
+// The size of the windows of all ranks; 0: there are none.
+size_t transport_peer_window_bytes(const struct transport *t);
+
+// Frees the windows if they are larger than a rank has announced to keep. All ranks must call it,
+// without an exchange in progress. Errors of `control` are returned.
+enum status transport_peer_trim(struct transport *t, struct error *error) MUST_CHECK;
 
 #endif

@@ -44,14 +44,6 @@ struct run {
     size_t bytes;
 };
 
-static cudaError_t run_put(const struct remote *r, const struct run *run, cudaStream_t stream)
-{
-    if (run->bytes == 0)
-        return cudaSuccess;
-    return cudaMemcpyAsync(r->window + run->place, run->from, run->bytes, cudaMemcpyDeviceToDevice,
-                           stream);
-}
-
 // The place of the next message to a peer; -1: it was not announced.
 static int64_t place_take(struct remote *r, size_t bytes, size_t window_bytes)
 {
@@ -63,9 +55,15 @@ static int64_t place_take(struct remote *r, size_t bytes, size_t window_bytes)
     return fits ? place : -1;
 }
 
-// Copies all messages to one peer, with as few copies as possible.
-static cudaError_t messages_put(struct peer_transport *p, int peer, const struct message *messages,
-                                int count, cudaStream_t stream)
+static cudaError_t run_end(const struct remote *r, const struct run *run, peer_run_put *put,
+                           void *context)
+{
+    return run->bytes > 0 ? put(context, r->window + run->place, run->from, run->bytes)
+                          : cudaSuccess;
+}
+
+cudaError_t peer_runs_put(struct peer_transport *p, int peer, const struct message *messages,
+                          int count, peer_run_put *put, void *context)
 {
     struct remote *r = &p->remotes[peer];
     struct run run = {0};
@@ -79,12 +77,17 @@ static cudaError_t messages_put(struct peer_transport *p, int peer, const struct
             return cudaErrorInvalidValue;
         bool follows = m->send == run.from + run.bytes && place == run.place + (int64_t)run.bytes;
         if (run.bytes == 0 || !follows) {
-            result = run_put(r, &run, stream);
+            result = run_end(r, &run, put, context);
             run = (struct run){m->send, place, 0};
         }
         run.bytes += m->send_bytes;
     }
-    return result == cudaSuccess ? run_put(r, &run, stream) : result;
+    return result == cudaSuccess ? run_end(r, &run, put, context) : result;
+}
+
+static cudaError_t copy_put(void *context, char *to, const char *from, size_t bytes)
+{
+    return cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, *(cudaStream_t *)context);
 }
 
 static cudaError_t own_copy(const struct peer_transport *p, const struct message *messages,
@@ -125,7 +128,7 @@ static cudaError_t peer_send(struct peer_transport *p, int peer, const struct me
     counter_await(p, w, &counters_of(p, p->flags)->ready[peer], exchange);
     cudaError_t result = stream_words_put(p->run, w, stream);
     if (result == cudaSuccess)
-        result = messages_put(p, peer, messages, count, stream);
+        result = peer_runs_put(p, peer, messages, count, copy_put, &stream);
     counter_raise(p, w, &counters_of(p, r->flags)->arrived[p->base.rank], exchange);
     return result;
 }

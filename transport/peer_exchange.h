@@ -5,6 +5,7 @@
 
 #include <stdbool.h>
 
+#include "transport/peer_kernel.h"
 #include "transport/stream_words.h"
 #include "transport/transport.h"
 
@@ -15,6 +16,7 @@ struct counters {
 };
 struct flags {
     struct counters eager, captured;
+    struct kernel_counters kernel;
 };
 
 struct remote {
@@ -36,7 +38,11 @@ struct peer_transport {
     bool capturing; // the exchange at hand
     uint64_t mark;  // where the next exchange writes mark_value; 0: nowhere
     uint32_t mark_value;
-    uint64_t windows; // number of changes of windows
+    uint64_t stamp;    // where the next exchange by a kernel writes the clock; 0: nowhere
+    bool kernels;      // no rank shares its device with another
+    bool direct;       // kernels make the announced exchanges
+    size_t keep_bytes; // of a window between cases
+    uint64_t windows;  // number of changes of windows
     char *window;
     size_t window_bytes; // of every rank
     struct flags *flags;
@@ -50,6 +56,13 @@ struct peer_transport {
 struct traffic {
     size_t send_bytes, receive_bytes;
 };
+
+// Called for bytes that lie one behind the other on either side.
+typedef cudaError_t peer_run_put(void *context, char *to, const char *from, size_t bytes);
+
+// Passes on all messages to one peer, in as few runs as possible.
+cudaError_t peer_runs_put(struct peer_transport *p, int peer, const struct message *messages,
+                          int count, peer_run_put *put, void *context);
 
 // Enqueues an exchange whose messages have been checked; traffic[world_size] sums them up.
 cudaError_t peer_exchange_put(struct peer_transport *p, const struct message *messages, int count,

@@ -3,6 +3,7 @@
 #ifndef CPATTN_TRANSPORT_TRANSPORT_H
 #define CPATTN_TRANSPORT_TRANSPORT_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "common/message.h"
@@ -30,6 +31,10 @@ struct transport_ops {
     // The next exchange also writes `value` to this address of the device when its bytes have
     // arrived. NULL: the transport does not.
     void (*mark)(struct transport *t, uint64_t place, uint32_t value);
+    // The next exchange also writes the device's clock in nanoseconds to this address of the device
+    // when its bytes have arrived; 0: asks only. False: those of the case at hand do not. NULL: the
+    // transport does not.
+    bool (*stamp)(struct transport *t, uint64_t place);
     int (*waiting_for)(const struct transport *t); // a peer the exchange still waits for, or -1
     int (*lost_peer)(const struct transport *t);   // the peer that is gone, or -1
     void (*destroy)(struct transport *t);

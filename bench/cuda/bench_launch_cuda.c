@@ -32,6 +32,7 @@ static const char *const cases[][8] = {
 
 struct measured {
     double launch_us[REPEATS_MAX], wall_us[REPEATS_MAX], device_us[REPEATS_MAX];
+    double forward_us[REPEATS_MAX], backward_us[REPEATS_MAX], exposed_us[REPEATS_MAX];
     int operations;
 };
 
@@ -56,15 +57,22 @@ static void run(struct world *w, const struct cp_case *c, struct rank_report *re
     exit(EXIT_FAILURE);
 }
 
+static void raise(double *most, uint64_t ns)
+{
+    *most = (double)ns * 1e-3 > *most ? (double)ns * 1e-3 : *most;
+}
+
 static void take(struct measured *m, int i, const struct rank_report *reports, int ranks)
 {
     m->launch_us[i] = m->device_us[i] = 0;
+    m->forward_us[i] = m->backward_us[i] = m->exposed_us[i] = 0;
     for (int rank = 0; rank < ranks; rank++) {
         const struct timings *t = &reports[rank].timings;
-        double launch_us = (double)t->launch_ns * 1e-3;
-        double device_us = (double)(t->inputs_ns + t->forward_ns + t->backward_ns) * 1e-3;
-        m->launch_us[i] = launch_us > m->launch_us[i] ? launch_us : m->launch_us[i];
-        m->device_us[i] = device_us > m->device_us[i] ? device_us : m->device_us[i];
+        raise(&m->launch_us[i], t->launch_ns);
+        raise(&m->device_us[i], t->inputs_ns + t->forward_ns + t->backward_ns);
+        raise(&m->forward_us[i], t->forward_ns);
+        raise(&m->backward_us[i], t->backward_ns);
+        raise(&m->exposed_us[i], t->exposed_ns);
         if (reports[rank].operations > m->operations)
             m->operations = reports[rank].operations;
     }
@@ -105,6 +113,9 @@ static void measure(struct world *w, struct cp_case *c, int repeats)
            "beside the device\n",
            passed ? "pass" : "FAIL", m.operations, launch_us, launch_us / m.operations,
            m.launch_us[0], wall_us, wall_us - device_us);
+    printf("  forward %.0f us, backward %.0f us, of these exposed exchange %.0f us\n",
+           median(m.forward_us, repeats), median(m.backward_us, repeats),
+           median(m.exposed_us, repeats));
     fflush(stdout);
 }
 

@@ -159,6 +159,17 @@ static bool memory_is_scarce(void)
            free_bytes < total_bytes / 4 * 3;
 }
 
+size_t device_arena_beside(const struct device_arena *a, size_t held_bytes)
+{
+    size_t free_bytes = 0, total_bytes = 0;
+    if (cudaMemGetInfo(&free_bytes, &total_bytes) != cudaSuccess)
+        return DEVICE_ARENA_KEPT;
+    size_t kept_free = total_bytes / 4 * 3, most = free_bytes + held_bytes;
+    most = most > kept_free ? most - kept_free : 0;
+    most = most < a->keep_bytes ? most : a->keep_bytes;
+    return most > DEVICE_ARENA_KEPT ? most : DEVICE_ARENA_KEPT;
+}
+
 void device_arena_trim(struct device_arena *a)
 {
     if (a->capacity > a->keep_bytes || (a->capacity > DEVICE_ARENA_KEPT && memory_is_scarce()))

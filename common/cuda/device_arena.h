@@ -46,6 +46,11 @@ enum status device_arena_reserve_turn(struct device_arena *a, size_t total,
 // The next piece, with undefined contents; never NULL. The caller has reserved it.
 void *device_arena_take(struct device_arena *a, int64_t count, int64_t size);
 
+// The largest allocation beside the arena that an idle rank may keep, of which it has held_bytes
+// now: with it three quarters of the device stay free. At least DEVICE_ARENA_KEPT, at most
+// keep_bytes.
+size_t device_arena_beside(const struct device_arena *a, size_t held_bytes);
+
 // Frees the memory that an idle rank may not keep: all of it if it exceeds keep_bytes, or if it
 // exceeds DEVICE_ARENA_KEPT and less than three quarters of the device are free. So three quarters
 // of a device stay free for the pools that share it. Pieces become invalid; the device must have

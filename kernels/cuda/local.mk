@@ -123,6 +123,6 @@ am__v_NVCC_ = $(am__v_NVCC_@AM_DEFAULT_V@)
 am__v_NVCC_0 = @echo "  NVCC    " $@;
 am__v_NVCC_1 =
 
-nvcc_dependencies = judge/cuda/*.nvcc.d kernels/cuda/*.nvcc.d check/cuda/*.nvcc.d tests/cuda/*.nvcc.d bench/cuda/*.nvcc.d
+nvcc_dependencies = judge/cuda/*.nvcc.d kernels/cuda/*.nvcc.d check/cuda/*.nvcc.d tests/cuda/*.nvcc.d bench/cuda/*.nvcc.d transport/*.nvcc.d
 CLEANFILES += $(nvcc_dependencies)
 -include $(wildcard $(nvcc_dependencies))

@@ -20,7 +20,8 @@ static enum status cuda_failed(cudaError_t result, struct error *error)
 static enum status window_open(struct transport *peer, bool *lacks, struct error *error)
 {
     int64_t place = 0;
-    struct peer_landings landings = {.window_bytes = 2 * CHOICE_BYTES};
+    // By copy engines, whatever the size.
+    struct peer_landings landings = {.window_bytes = 2 * CHOICE_BYTES, .exchange_bytes = INT64_MAX};
     int next = (peer->rank + 1) % peer->world_size;
     int previous = (peer->rank + peer->world_size - 1) % peer->world_size;
     landings.offsets[previous] = &place;

@@ -119,13 +119,13 @@ static enum status cuda_join(struct engine *e, const struct job *j, bool *lacks,
     (void)j;
     if (!cuda->peer)
         return STATUS_OK;
-    return transport_peer_announce(cuda->peer, &cuda->window.told, lacks, error);
+    return cuda_windows_announce(cuda, lacks, error);
 }
 
-// Windows are mapped by other ranks; large windows are freed after their case.
+// Windows are mapped by other ranks, so all keep them after a case, or none.
 static enum status windows_trim(struct cuda *cuda, struct error *error)
 {
-    return cuda->peer ? transport_peer_trim(cuda->peer, DEVICE_ARENA_KEPT, error) : STATUS_OK;
+    return cuda->peer ? transport_peer_trim(cuda->peer, error) : STATUS_OK;
 }
 
 // ---- inputs ----
@@ -487,6 +487,7 @@ static enum status device_open(struct cuda *cuda, struct transport *control, lon
     if (result != cudaSuccess)
         return error_set(error, STATUS_UNAVAILABLE, "device %ld cannot be used: %s (%s)", device,
                          cudaGetErrorString(result), cudaGetErrorName(result));
+    cuda->alone = place.ranks == 1;
     device_arena_init(&cuda->arena, keep_mib < 0 ? total_bytes / 4 / (size_t)place.ranks
                                                  : (size_t)keep_mib << 20);
     return STATUS_OK;

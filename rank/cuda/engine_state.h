@@ -26,6 +26,7 @@ struct cuda {
     struct device_arena arena;
     struct events times;
     cudaEvent_t reference_end, compare_end;
+    bool alone;  // no other rank of the pool uses the device
     bool broken; // a call has failed; no further calls are made
 
     // Of the current case.
@@ -48,6 +49,9 @@ static inline struct cuda *engine_cuda_self(struct engine *e)
 // Opens the transports and the executor (rank/cuda/exchanges.c).
 enum status cuda_exchanges_open(struct cuda *cuda, const struct engine_setup *setup,
                                 struct error *error);
+
+// Announces the exchanges of cuda->window to the other ranks, as transport_peer_announce().
+enum status cuda_windows_announce(struct cuda *cuda, bool *lacks, struct error *error);
 
 // Plans of other kinds of jobs, as rank/engine.h says (rank/cuda/plans.c).
 enum status cuda_plan_reserve(struct engine *e, struct plan_run *run, bool *lacks,

@@ -25,7 +25,8 @@ static enum status peer_open(struct cuda *cuda, struct transport *control, struc
     struct error reason;
     if (control->world_size == 1 || control->far != 0 || wants("nccl"))
         return STATUS_OK;
-    enum status status = transport_peer_create(control, cuda->comm, &cuda->peer, &reason);
+    enum status status =
+        transport_peer_create(control, cuda->comm, cuda->alone, &cuda->peer, &reason);
     if (status == STATUS_OK || status == STATUS_UNAVAILABLE)
         return STATUS_OK;
     *error = reason;
@@ -44,10 +45,20 @@ static enum status peer_choose(struct cuda *cuda, struct transport *control, str
     choice_describe(&choice, cuda->base.exchange, sizeof(cuda->base.exchange));
     if (!choice_is_nccl(&choice))
         return STATUS_OK;
-    status = transport_peer_trim(cuda->peer, 0, error);
+    status = transport_peer_trim(cuda->peer, error);
     cuda->peer->ops->destroy(cuda->peer);
     cuda->peer = NULL;
     return status;
+}
+
+// Large windows are kept between cases like a large arena, and only if all ranks may keep theirs.
+enum status cuda_windows_announce(struct cuda *cuda, bool *lacks, struct error *error)
+{
+    size_t held = transport_peer_window_bytes(cuda->peer), needed = cuda->window.told.window_bytes;
+    cuda->window.told.keep_bytes = held > DEVICE_ARENA_KEPT || needed > DEVICE_ARENA_KEPT
+                                       ? device_arena_beside(&cuda->arena, held)
+                                       : DEVICE_ARENA_KEPT;
+    return transport_peer_announce(cuda->peer, &cuda->window.told, lacks, error);
 }
 
 enum status cuda_exchanges_open(struct cuda *cuda, const struct engine_setup *setup,

@@ -8,8 +8,8 @@
 
 #include "common/clock.h"
 #include "common/fault.h"
-#include "kernels/cuda/delay_cuda.h"
 #include "kernels/cuda/regions_cuda.h"
+#include "rank/cuda/exploration.h"
 #include "rank/cuda/graph.h"
 #include "rank/cuda/marks.h"
 #include "rank/cuda/parcels.h"
@@ -21,9 +21,6 @@
 #define NAP_NS      50000
 // Period of updates of the progress word while waiting.
 #define LOOK_NS     UINT64_C(500000)
-
-// Longest seeded delay; longer than most operations of explored cases.
-#define DELAY_NS_MAX 300000
 
 struct cuda_executor {
     struct attention_backend *backend;
@@ -49,7 +46,7 @@ struct cuda_executor {
     int op_max;
     struct parcels parcels;
     struct timeline *times;
-    uint64_t random; // state of the exploration; 0: no delays
+    struct exploration exploration;
     struct position position;
 };
 
@@ -65,61 +62,7 @@ static enum status cuda_failed(const struct cuda_executor *x, cudaError_t result
         op ? ", at " : "", op ? op_kind_name(op->kind) : "");
 }
 
-// ---- exploration ----
-
-// xorshift64*, as in rank/executor.c.
-static uint64_t random_next(struct cuda_executor *x)
-{
-    x->random ^= x->random >> 12;
-    x->random ^= x->random << 25;
-    x->random ^= x->random >> 27;
-    return x->random * UINT64_C(0x2545f4914f6cdd1d) >> 32;
-}
-
-static void random_start(struct cuda_executor *x)
-{
-    const struct plan *plan = x->plan;
-    x->random = 0;
-    if (!plan->c.explore_seed)
-        return;
-    x->random = plan->c.explore_seed ^ (uint64_t)(plan->rank + 1) * UINT64_C(0x9e3779b97f4a7c15);
-    x->random += x->random == 0;
-    random_next(x);
-}
-
-static cudaError_t delay(struct cuda_executor *x, cudaStream_t stream)
-{
-    if (!x->random || random_next(x) % 2 == 0)
-        return cudaSuccess;
-    return delay_cuda(stream, (uint32_t)(random_next(x) % DELAY_NS_MAX));
-}
-
-static cudaError_t region_poison(const struct cuda_executor *x, const struct region *r,
-                                 cudaStream_t stream)
-{
-    void *memory = region_memory(x->e->buffers, r);
-    if (!x->random || r->bytes == 0)
-        return cudaSuccess;
-    if (r->rows <= 1)
-        return cudaMemsetAsync(memory, 0xff, (size_t)r->bytes, stream);
-    cudaError_t result = cudaSuccess;
-    for (int64_t i = 0; i < region_blocks(r) && result == cudaSuccess; i++)
-        result = cudaMemset2DAsync((char *)memory + i * r->block_stride, (size_t)r->stride, 0xff,
-                                   (size_t)r->bytes, (size_t)r->rows, stream);
-    return result;
-}
-
 // ---- exchanges ----
-
-// Makes reading before arrival visible.
-static cudaError_t receives_poison(const struct cuda_executor *x, const struct op *op,
-                                   cudaStream_t stream)
-{
-    cudaError_t result = cudaSuccess;
-    for (int32_t i = 0; i < op->transfer_count && result == cudaSuccess; i++)
-        result = region_poison(x, &x->plan->transfers[op->transfer_first + i].receive, stream);
-    return result;
-}
 
 // The last operation of the other stream that an operation waits for; -1: none.
 static int32_t last_awaited(const struct cuda_executor *x, const struct op *op)
@@ -165,7 +108,8 @@ static cudaError_t exchange_end(struct cuda_executor *x, int32_t index, cudaStre
     cudaError_t result = cudaSuccess;
     if (goes_on && (captured || !x->awaited[index]))
         return result;
-    result = timeline_record(x->times, STREAM_COMM, stream, &x->exchanged);
+    if (!x->times->stamped)
+        result = timeline_record(x->times, STREAM_COMM, stream, &x->exchanged);
     x->ended[index] = x->exchanged;
     if (goes_on)
         return result;
@@ -174,21 +118,29 @@ static cudaError_t exchange_end(struct cuda_executor *x, int32_t index, cudaStre
     return result;
 }
 
+// Has the next exchange write its marks, and the time of its end if that is not an event.
+static void exchange_mark(struct cuda_executor *x, int32_t index)
+{
+    const struct transport_ops *ops = x->transport->ops;
+    if (ops->mark)
+        ops->mark(x->transport, marks_place(&x->marks, STREAM_COMM), (uint32_t)index + 1);
+    if (x->times->stamped && !exchange_goes_on(x, index))
+        (void)ops->stamp(x->transport, timeline_stamp(x->times, &x->exchanged));
+}
+
 static enum status exchange_put(struct cuda_executor *x, int32_t index, cudaStream_t stream,
                                 struct error *error)
 {
     const struct op *op = &x->plan->ops[index];
     exchange_begin(x, op);
-    cudaError_t result = receives_poison(x, op, stream);
+    cudaError_t result = exploration_poison(&x->exploration, x->e, op, stream);
     if (result == cudaSuccess)
         parcels_pack(&x->parcels, x->e, op, x->backend, stream);
     if (result == cudaSuccess)
-        result = delay(x, stream);
+        result = exploration_delay(&x->exploration, stream);
     if (result != cudaSuccess)
         return cuda_failed(x, result, op, error);
-    if (x->transport->ops->mark)
-        x->transport->ops->mark(x->transport, marks_place(&x->marks, STREAM_COMM),
-                                (uint32_t)index + 1);
+    exchange_mark(x, index);
     enum status status = x->transport->ops->start(x->transport, x->e->job, x->parcels.messages,
                                                   op->transfer_count, error);
     if (status != STATUS_OK)
@@ -205,7 +157,7 @@ static enum status compute_put(struct cuda_executor *x, const struct op *op, cud
                                struct error *error)
 {
     const struct region *to = &op->operand[UNARY_DESTINATION];
-    cudaError_t result = delay(x, stream);
+    cudaError_t result = exploration_delay(&x->exploration, stream);
     // NOLINTNEXTLINE(bugprone-branch-clone): FAULT() is nothing in most builds.
     if (op->phase == PHASE_FORWARD)
         FAULT(FORWARD);
@@ -343,6 +295,14 @@ static void execution_take(struct cuda_executor *x, const struct cuda_execution 
     marks_reset(&x->marks);
 }
 
+// In a graph whose exchanges write times, no event is needed.
+static bool stamps_all(const struct cuda_executor *x)
+{
+    const struct transport_ops *ops = x->transport->ops;
+    return x->plan->c.graph && !x->plan->c.operation_times && ops->stamp &&
+           ops->stamp(x->transport, 0);
+}
+
 static enum status plan_take(struct cuda_executor *x, struct error *error)
 {
     const struct cuda_execution *e = x->e;
@@ -352,7 +312,8 @@ static enum status plan_take(struct cuda_executor *x, struct error *error)
     if (status != STATUS_OK)
         return status;
     events_reset(&x->events);
-    random_start(x);
+    x->exploration = exploration_of(x->plan);
+    x->times->stamped = stamps_all(x);
     memset(x->awaited, 0, (size_t)x->plan->op_count * sizeof(*x->awaited));
     for (int32_t i = 0; i < x->plan->op_count; i++)
         x->ended[i] = POINT_NONE;

@@ -15,6 +15,8 @@ cuda_rank_sources += rank/cuda/exchanges.c
 cuda_rank_sources += rank/cuda/execution.h
 cuda_rank_sources += rank/cuda/executor.c
 cuda_rank_sources += rank/cuda/executor.h
+cuda_rank_sources += rank/cuda/exploration.c
+cuda_rank_sources += rank/cuda/exploration.h
 cuda_rank_sources += rank/cuda/given.c
 cuda_rank_sources += rank/cuda/given.h
 cuda_rank_sources += rank/cuda/graph.c
@@ -47,8 +49,12 @@ cuda_rank_sources += transport/nccl.c
 cuda_rank_sources += transport/nccl.h
 cuda_rank_sources += transport/peer.c
 cuda_rank_sources += transport/peer.h
+cuda_rank_sources += transport/peer_direct.c
+cuda_rank_sources += transport/peer_direct.h
 cuda_rank_sources += transport/peer_exchange.c
 cuda_rank_sources += transport/peer_exchange.h
+cuda_rank_sources += transport/peer_kernel.cu
+cuda_rank_sources += transport/peer_kernel.h
 cuda_rank_sources += transport/stream_words.h
 
 # In link order. The daemon and the client link none of it.

@@ -93,7 +93,7 @@ enum status cuda_plan_reserve(struct engine *e, struct plan_run *run, bool *lack
     enum status status = agree_all(run->control, own == STATUS_OK, &all, &broken);
     *lacks = !all;
     if (status == STATUS_OK && all && cuda->peer) {
-        status = transport_peer_announce(cuda->peer, &cuda->window.told, lacks, error);
+        status = cuda_windows_announce(cuda, lacks, error);
         return status == STATUS_OK && !*lacks ? (buffers_take(cuda, run), STATUS_OK) : status;
     }
     if (status != STATUS_OK)
@@ -106,7 +106,7 @@ enum status cuda_plan_reserve(struct engine *e, struct plan_run *run, bool *lack
 enum status cuda_plan_finish(struct engine *e, struct error *error)
 {
     struct cuda *cuda = engine_cuda_self(e);
-    return cuda->peer ? transport_peer_trim(cuda->peer, DEVICE_ARENA_KEPT, error) : STATUS_OK;
+    return cuda->peer ? transport_peer_trim(cuda->peer, error) : STATUS_OK;
 }
 
 // ---- the library's collectives ------------------------------------------------------------------

@@ -37,12 +37,18 @@ cudaError_t stamps_reset(struct stamps *s, int capacity)
     return cudaSuccess;
 }
 
-cudaError_t stamps_put(struct stamps *s, cudaStream_t stream, int *index)
+uint64_t *stamps_take(struct stamps *s, int *index)
 {
     if (s->count == s->capacity)
-        return cudaErrorMemoryAllocation;
+        return NULL;
     *index = s->count++;
-    return stamp_cuda(stream, s->device + *index, NULL, 0);
+    return s->device + *index;
+}
+
+cudaError_t stamps_put(struct stamps *s, cudaStream_t stream, int *index)
+{
+    uint64_t *place = stamps_take(s, index);
+    return place ? stamp_cuda(stream, place, NULL, 0) : cudaErrorMemoryAllocation;
 }
 
 uint64_t stamps_between_ns(const struct stamps *s, int from, int to)

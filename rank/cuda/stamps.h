@@ -19,6 +19,9 @@ void stamps_fini(struct stamps *s);
 // Makes `capacity` stamps available. No graph with earlier ones may run any more.
 cudaError_t stamps_reset(struct stamps *s, int capacity);
 
+// The device's address of the next stamp; NULL: there is none left. *index is its number.
+uint64_t *stamps_take(struct stamps *s, int *index);
+
 // Puts the next stamp on the stream. *index is its number.
 cudaError_t stamps_put(struct stamps *s, cudaStream_t stream, int *index);
 

@@ -53,10 +53,22 @@ cudaError_t timeline_begin(struct timeline *t, cudaStream_t compute)
 {
     if (t->off)
         return cudaSuccess;
-    cudaError_t result = events_record(&t->events, compute, &t->begin);
-    if (result == cudaSuccess && t->events.captured)
+    cudaError_t result = cudaSuccess;
+    if (t->events.captured)
         result = stamps_put(&t->stamps, compute, &t->begin_stamp);
+    t->begin = point_of_stamp(t->begin_stamp);
+    if (result == cudaSuccess && !t->stamped)
+        result = events_record(&t->events, compute, &t->begin);
     return result;
+}
+
+uint64_t timeline_stamp(struct timeline *t, int *point)
+{
+    int stamp;
+    uint64_t *place = stamps_take(&t->stamps, &stamp);
+    if (place)
+        *point = point_of_stamp(stamp);
+    return (uint64_t)(uintptr_t)place;
 }
 
 cudaError_t timeline_record(struct timeline *t, enum plan_stream which, cudaStream_t stream,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The times of a plan on a device, from timed events; in a graph, times of the compute stream are
-// from stamps.
+// from stamps, and so are all if the exchanges write stamps.
 #ifndef CPATTN_RANK_CUDA_TIMELINE_H
 #define CPATTN_RANK_CUDA_TIMELINE_H
 
@@ -23,7 +23,8 @@ struct intervals {
 };
 
 struct timeline {
-    bool off; // points are not recorded, and there are no times
+    bool off;     // points are not recorded, and there are no times
+    bool stamped; // in a graph: all points are stamps
     struct events events;
     struct stamps stamps; // of the compute stream in a graph
     struct intervals exchanges, exposed;
@@ -31,7 +32,7 @@ struct timeline {
         ops; // of the plan's first operations, up to OP_TIMES_MAX, with operation_times
     int interval_max;
     uint64_t begin_ns;                  // the host's clock just before `begin` was recorded
-    int begin;                          // an event
+    int begin;                          // a point; an event unless all are stamps
     int begin_stamp;                    // the same moment in a graph
     int forward_end[PLAN_STREAMS], end; // points
 };
@@ -44,6 +45,9 @@ bool timeline_reset(struct timeline *t, int op_count);
 
 // Records the first point on the compute stream.
 cudaError_t timeline_begin(struct timeline *t, cudaStream_t compute);
+
+// Makes the next point a stamp. Returns the device's address of the time that it needs; 0: none.
+uint64_t timeline_stamp(struct timeline *t, int *point);
 
 // Records a point. In a graph those of the compute stream are stamps, the others events.
 cudaError_t timeline_record(struct timeline *t, enum plan_stream which, cudaStream_t stream,

@@ -115,6 +115,20 @@ static enum status layout_set(struct window *w, const struct plan *plan, struct 
 
 // ---- where messages land ------------------------------------------------------------------------
 
+// Bytes sent in the largest exchange.
+static size_t exchange_bytes_max(const struct plan *plan)
+{
+    int64_t most = 0;
+    for (int32_t i = 0; i < plan->op_count; i++) {
+        const struct op *op = &plan->ops[i];
+        int64_t bytes = 0;
+        for (int32_t k = 0; k < op->transfer_count; k++)
+            bytes += region_total(&plan->transfers[op->transfer_first + k].send);
+        most = bytes > most ? bytes : most;
+    }
+    return (size_t)most;
+}
+
 // Counts the messages from each peer, and to each peer.
 static void landings_count(struct window *w, const struct plan *plan)
 {
@@ -127,6 +141,7 @@ static void landings_count(struct window *w, const struct plan *plan)
         w->told.send_count[t->peer] += region_total(&t->send) > 0;
     }
     w->told.window_bytes = w->bytes;
+    w->told.exchange_bytes = exchange_bytes_max(plan);
 }
 
 static void op_landings(const struct window *w, const struct plan *plan, const struct op *op,

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/cuda/fake_stream.h"
 
-#include <cuda.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,7 +9,6 @@
 #include "common/limits.h"
 #include "kernels/cuda/delay_cuda.h"
 #include "tests/support/generate.h"
-#include "transport/stream_words.h"
 
 #define STREAMS_MAX 1024
 
@@ -107,6 +105,14 @@ void fake_push(cudaStream_t stream, void (*work)(void *), const void *arguments,
                                 .bytes = bytes});
 }
 
+void fake_push_poll(cudaStream_t stream, bool (*poll)(void *), const void *arguments, size_t bytes)
+{
+    push(stream, &(struct item){.kind = ITEM_POLL,
+                                .poll = poll,
+                                .arguments = (void *)(uintptr_t)arguments,
+                                .bytes = bytes});
+}
+
 static void pop(struct fake_stream *s)
 {
     struct item *item = s->head;
@@ -190,6 +196,10 @@ static bool stream_advance(struct fake_stream *s, uint64_t *random)
     case ITEM_WORK:
         item->work(item->arguments);
         break;
+    case ITEM_POLL:
+        if (!item->poll(item->arguments))
+            return false;
+        break;
     case ITEM_RECORD:
         item->event->reached = item->number;
         item->event->time = now;
@@ -200,11 +210,6 @@ static bool stream_advance(struct fake_stream *s, uint64_t *random)
         break;
     case ITEM_EXCHANGE:
         return exchange_advance(s, item, random);
-    case ITEM_COUNTER:
-        if (item->equal ? *item->counter != (uint32_t)item->number
-                        : (int32_t)(*item->counter - (uint32_t)item->number) < 0)
-            return false;
-        break;
     }
     pop(s);
     return true;
@@ -415,62 +420,6 @@ const char *cudaGetErrorString(cudaError_t error)
 {
     (void)error;
     return "made up";
-}
-
-// ---- marks ----
-
-struct write_call {
-    uint32_t *place;
-    uint32_t value;
-};
-
-static void write_run(void *arguments)
-{
-    struct write_call *c = arguments;
-    *c->place = c->value;
-}
-
-// Checks the flags as drivers do.
-static CUresult batch_operation(cudaStream_t stream, const CUstreamBatchMemOpParams *p)
-{
-    if (p->operation == CU_STREAM_MEM_OP_WRITE_VALUE_32) {
-        struct write_call call = {(uint32_t *)(uintptr_t)p->writeValue.address,
-                                  p->writeValue.value};
-        fake_push(stream, write_run, &call, sizeof(call));
-        return p->writeValue.flags == CU_STREAM_WRITE_VALUE_DEFAULT ? CUDA_SUCCESS
-                                                                    : CUDA_ERROR_INVALID_VALUE;
-    }
-    bool equal = p->waitValue.flags == CU_STREAM_WAIT_VALUE_EQ;
-    if (p->operation != CU_STREAM_MEM_OP_WAIT_VALUE_32 ||
-        (!equal && p->waitValue.flags != CU_STREAM_WAIT_VALUE_GEQ))
-        return CUDA_ERROR_INVALID_VALUE;
-    push(stream, &(struct item){.kind = ITEM_COUNTER,
-                                .counter = (const uint32_t *)(uintptr_t)p->waitValue.address,
-                                .number = p->waitValue.value,
-                                .equal = equal});
-    return CUDA_SUCCESS;
-}
-
-static CUresult batch_run(CUstream stream, unsigned int count, CUstreamBatchMemOpParams *operations,
-                          unsigned int flags)
-{
-    CUresult result = flags == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-    for (unsigned int i = 0; i < count && result == CUDA_SUCCESS; i++)
-        result = batch_operation((cudaStream_t)stream, &operations[i]);
-    return result;
-}
-
-cudaError_t cudaGetDriverEntryPointByVersion(const char *symbol, void **funcPtr,
-                                             unsigned int cudaVersion, unsigned long long flags,
-                                             enum cudaDriverEntryPointQueryResult *driverStatus)
-{
-    stream_words_run *function = batch_run;
-    (void)cudaVersion;
-    (void)flags;
-    fake_insist(strcmp(symbol, "cuStreamBatchMemOp") == 0, "another function of the driver");
-    memcpy(funcPtr, &function, sizeof(function));
-    *driverStatus = cudaDriverEntryPointSuccess;
-    return cudaSuccess;
 }
 
 cudaError_t cudaHostAlloc(void **pHost, size_t size, unsigned int flags)

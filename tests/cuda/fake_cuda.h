@@ -37,6 +37,9 @@ cudaStream_t fake_stream(void);
 // Puts work on a stream, with a copy of its arguments.
 void fake_push(cudaStream_t stream, void (*work)(void *arguments), const void *arguments,
                size_t bytes);
+// The same for work that is tried until it returns true.
+void fake_push_poll(cudaStream_t stream, bool (*poll)(void *arguments), const void *arguments,
+                    size_t bytes);
 void fake_backends_free(void);
 
 #endif

@@ -5,7 +5,7 @@
 
 #include "tests/cuda/fake_cuda.h"
 
-enum item_kind { ITEM_WORK, ITEM_RECORD, ITEM_WAIT, ITEM_EXCHANGE, ITEM_COUNTER };
+enum item_kind { ITEM_WORK, ITEM_POLL, ITEM_RECORD, ITEM_WAIT, ITEM_EXCHANGE };
 
 struct fake_graph;
 
@@ -19,6 +19,7 @@ struct item {
     struct item *next;
     enum item_kind kind;
     void (*work)(void *arguments);
+    bool (*poll)(void *arguments);
     void *arguments;
     size_t bytes;
     struct fake_event *event;
@@ -26,8 +27,6 @@ struct item {
     struct message *messages;
     bool *sent, *received; // [count]
     int count;
-    const uint32_t *counter; // must reach or equal `number`
-    bool equal;
 };
 
 struct fake_stream {

@@ -166,6 +166,20 @@ START_TEST(test_pools_leave_each_other_room)
 }
 END_TEST
 
+START_TEST(test_what_is_kept_beside_it_leaves_the_same_room)
+{
+    begin(16384 * MIB, 4096 * MIB);
+    ck_assert_uint_eq(device_arena_beside(&arena, 0), 4096 * MIB);
+    taken_bytes = 1500 * MIB; // of it and of other processes
+    ck_assert_uint_eq(device_arena_beside(&arena, 0), 2596 * MIB);
+    ck_assert_uint_eq(device_arena_beside(&arena, 1000 * MIB), 3596 * MIB);
+    taken_bytes = 9000 * MIB;
+    ck_assert_uint_eq(device_arena_beside(&arena, 1000 * MIB), DEVICE_ARENA_KEPT);
+    begin(16384 * MIB, 600 * MIB);
+    ck_assert_uint_eq(device_arena_beside(&arena, 0), 600 * MIB);
+}
+END_TEST
+
 START_TEST(test_memory_of_ended_processes_is_used)
 {
     struct error error;
@@ -205,6 +219,7 @@ static Suite *suite(void)
     tcase_add_test(turns, test_turns_of_different_sizes_fit);
     tcase_add_test(turns, test_turns_need_no_more_than_there_is);
     tcase_add_test(turns, test_pools_leave_each_other_room);
+    tcase_add_test(turns, test_what_is_kept_beside_it_leaves_the_same_room);
     tcase_add_test(turns, test_memory_of_ended_processes_is_used);
     tcase_add_test(turns, test_too_much_is_refused_with_the_figures);
     suite_add_tcase(s, turns);

@@ -43,7 +43,11 @@ struct device_rank {
     char *staging;
 };
 
+// How the ranks of a world exchange.
+enum way { BY_MESSAGES, BY_COPY_ENGINES, BY_KERNELS, WAYS };
+
 static struct progress words[WORLD_SIZE_MAX];
+static enum way way;
 static struct device_rank ranks[WORLD_MAX];
 
 static void *memory_take(int64_t bytes)
@@ -88,19 +92,19 @@ static void *rank_join(void *argument)
     bool lacks = false;
     enum status status = STATUS_OK;
     if (!r->peer)
-        status = transport_peer_create(r->control, transport_nccl_stream(r->transport), &r->peer,
-                                       &error);
+        status = transport_peer_create(r->control, transport_nccl_stream(r->transport),
+                                       way == BY_KERNELS, &r->peer, &error);
     if (status == STATUS_OK)
         status = transport_peer_announce(r->peer, &r->window.told, &lacks, &error);
     return status == STATUS_OK && !lacks ? r : NULL;
 }
 
-// All ranks exchange their windows at the same time.
-static void ranks_join(int world_size)
+// All ranks do it at the same time.
+static void ranks_do(int world_size, void *(*what)(void *rank))
 {
     pthread_t threads[WORLD_MAX];
     for (int rank = 0; rank < world_size; rank++)
-        ck_assert_int_eq(pthread_create(&threads[rank], NULL, rank_join, &ranks[rank]), 0);
+        ck_assert_int_eq(pthread_create(&threads[rank], NULL, what, &ranks[rank]), 0);
     for (int rank = 0; rank < world_size; rank++) {
         void *joined;
         ck_assert_int_eq(pthread_join(threads[rank], &joined), 0);
@@ -203,14 +207,15 @@ static uint64_t rank_digest(const struct device_rank *r)
     return digest;
 }
 
-static void world_start(const struct cp_case *c, bool by_peer)
+static void world_start(const struct cp_case *c, enum way by)
 {
+    way = by;
     memset(words, 0, sizeof(words));
     for (int rank = 0; rank < c->world_size; rank++)
         rank_init(&ranks[rank], c, rank);
-    if (by_peer) {
+    if (way != BY_MESSAGES) {
         controls_open(c->world_size);
-        ranks_join(c->world_size);
+        ranks_do(c->world_size, rank_join);
     }
     for (int rank = 0; rank < c->world_size; rank++)
         rank_start(&ranks[rank], c, rank);
@@ -280,9 +285,9 @@ START_TEST(any_order_gives_the_bits_of_the_cpu)
     uint64_t random = (uint64_t)_i + 1;
     case_draw((uint64_t)_i, &c);
     ck_assert_int_eq(world_run(&c, reports, &error), STATUS_OK);
-    for (int order = 0; order < 2 * ORDERS; order++) {
-        c.operation_times = order % 4 >= 2;
-        world_start(&c, order % 2);
+    for (int order = 0; order < WAYS * ORDERS; order++) {
+        c.operation_times = order / WAYS % 2;
+        world_start(&c, (enum way)(order % WAYS));
         while (fake_step(&random))
             continue;
         ck_assert_msg(fake_is_idle(), "something waits for what never comes");
@@ -329,7 +334,7 @@ static void world_repeat(const struct cp_case *c, const struct rank_report *repo
             rank_move(r);
     }
     if (ranks[0].peer)
-        ranks_join(c->world_size); // as before each case
+        ranks_do(c->world_size, rank_join); // as before each case
     for (int rank = 0; rank < c->world_size; rank++)
         rank_run(&ranks[rank]);
     while (fake_step(random))
@@ -356,11 +361,38 @@ START_TEST(graphs_and_single_launches_give_the_same_bits)
     uint64_t random = (uint64_t)_i + 1;
     case_draw((uint64_t)_i, &c);
     ck_assert_int_eq(world_run(&c, reports, &error), STATUS_OK);
-    world_start(&c, _i % 3 > 0);
+    world_start(&c, (enum way)(_i % WAYS));
     while (fake_step(&random))
         continue;
     for (int repeat = 0; repeat < REPEATS; repeat++)
         world_repeat(&c, reports, &random);
+    world_end(&c);
+}
+END_TEST
+
+static void *rank_trim(void *argument)
+{
+    struct device_rank *r = argument;
+    struct error error;
+    return transport_peer_trim(r->peer, &error) == STATUS_OK ? r : NULL;
+}
+
+// One of the ranks may keep less than the others.
+START_TEST(all_ranks_keep_their_windows_or_none)
+{
+    struct cp_case c;
+    case_init(&c);
+    c.world_size = WORLD_MAX;
+    c.seqlen_q = c.seqlen_kv = TOKENS_MAX;
+    world_start(&c, BY_COPY_ENGINES);
+    size_t bytes = transport_peer_window_bytes(ranks[0].peer);
+    ck_assert_uint_gt(bytes, 0);
+    for (int rank = 0; rank < WORLD_MAX; rank++)
+        ranks[rank].window.told.keep_bytes = rank == 3 && _i ? bytes - 1 : bytes;
+    ranks_do(WORLD_MAX, rank_join);
+    ranks_do(WORLD_MAX, rank_trim);
+    for (int rank = 0; rank < WORLD_MAX; rank++)
+        ck_assert_uint_eq(transport_peer_window_bytes(ranks[rank].peer), _i ? 0 : bytes);
     world_end(&c);
 }
 END_TEST
@@ -389,7 +421,7 @@ START_TEST(a_broken_device_is_reported_with_the_operation)
     struct error error;
     uint64_t random = (uint64_t)_i + 1;
     case_draw((uint64_t)_i, &c);
-    world_start(&c, false);
+    world_start(&c, BY_MESSAGES);
     int steps = (int)generate_below(&random, 200);
     while (steps-- > 0 && fake_step(&random))
         continue;
@@ -416,7 +448,7 @@ START_TEST(the_rank_that_hangs_is_found)
     c.world_size = WORLD_MAX;
     c.comm = (enum case_comm[]){COMM_P2P, COMM_ALL_GATHER}[_i];
     c.seqlen_q = c.seqlen_kv = TOKENS_MAX;
-    world_start(&c, false);
+    world_start(&c, BY_MESSAGES);
     int culprit = 3;
     fake_hold(attention_cuda_stream(ranks[culprit].backend));
     fake_hold(transport_nccl_stream(ranks[culprit].transport));
@@ -535,6 +567,7 @@ static Suite *suite(void)
     tcase_add_checked_fixture(orders, NULL, kept_worlds_close);
     tcase_add_loop_test(orders, any_order_gives_the_bits_of_the_cpu, 0, CASES);
     tcase_add_loop_test(orders, graphs_and_single_launches_give_the_same_bits, 0, CASES);
+    tcase_add_loop_test(orders, all_ranks_keep_their_windows_or_none, 0, 2);
     suite_add_tcase(s, orders);
     TCase *progress = tcase_create("progress");
     tcase_set_timeout(progress, 60);

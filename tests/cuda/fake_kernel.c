@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// The kernel of small exchanges (transport/peer_kernel.h) in the simulated runtime: each of its
+// copies and waits is an item of its stream, so that the ranks' exchanges run in any order.
+#include <string.h>
+
+#include "tests/cuda/fake_stream.h"
+#include "transport/peer_kernel.h"
+
+struct part {
+    struct kernel_exchange exchange;
+    int copy;
+};
+
+static bool has_reached(uint32_t counter, uint32_t value)
+{
+    return (int32_t)(counter - value) >= 0;
+}
+
+static bool peers_tell(void *arguments)
+{
+    struct kernel_exchange *x = &((struct part *)arguments)->exchange;
+    for (int peer = 0; peer < PEER_KERNEL_RANKS && x->first; peer++)
+        if (x->receives >> peer & 1)
+            x->theirs[peer]->ready[x->rank] = x->own->received[peer] + 1;
+    return true;
+}
+
+static bool copy_make(void *arguments)
+{
+    struct part *part = arguments;
+    struct kernel_exchange *x = &part->exchange;
+    const struct kernel_copy *c = &x->copies[part->copy];
+    bool sends = x->sends >> c->peer & 1;
+    if (sends && !has_reached(x->own->ready[c->peer], x->own->sent[c->peer] + 1))
+        return false;
+    memcpy(c->to, c->from, c->bytes);
+    return true;
+}
+
+static bool arrivals_tell(void *arguments)
+{
+    struct kernel_exchange *x = &((struct part *)arguments)->exchange;
+    for (int peer = 0; peer < PEER_KERNEL_RANKS && x->last; peer++)
+        if (x->sends >> peer & 1)
+            x->theirs[peer]->arrived[x->rank] = ++x->own->sent[peer];
+    return true;
+}
+
+static bool arrivals_await(void *arguments)
+{
+    struct kernel_exchange *x = &((struct part *)arguments)->exchange;
+    for (int peer = 0; peer < PEER_KERNEL_RANKS && x->last; peer++)
+        if ((x->receives >> peer & 1) &&
+            !has_reached(x->own->arrived[peer], x->own->received[peer] + 1))
+            return false;
+    for (int peer = 0; peer < PEER_KERNEL_RANKS && x->last; peer++)
+        x->own->received[peer] += x->receives >> peer & 1;
+    if (x->mark)
+        *x->mark = x->mark_value;
+    if (x->time)
+        *x->time = fake_now();
+    return true;
+}
+
+cudaError_t peer_kernel_put(const struct kernel_exchange *x, cudaStream_t stream)
+{
+    struct part part = {*x, 0};
+    fake_push_poll(stream, peers_tell, &part, sizeof(part));
+    for (; part.copy < x->copy_count; part.copy++)
+        fake_push_poll(stream, copy_make, &part, sizeof(part));
+    fake_push_poll(stream, arrivals_tell, &part, sizeof(part));
+    fake_push_poll(stream, arrivals_await, &part, sizeof(part));
+    return cudaSuccess;
+}
