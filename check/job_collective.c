@@ -13,7 +13,7 @@ static enum status collective_input(const struct job_place *place, const void *s
 }
 
 static enum status receive_diagnose(const struct job_place *place, const struct collective *c,
-                                    int rank, const char *receive, int64_t first_bad,
+                                    int rank, const char *receive, const struct figures *figures,
                                     struct diagnosis *diagnosis, struct error *error)
 {
     struct collective_view v;
@@ -21,7 +21,7 @@ static enum status receive_diagnose(const struct job_place *place, const struct 
     size_t bytes = (size_t)collective_element_bytes(c->dtype);
     enum status status = STATUS_OK;
     collective_view_set(&v, c, rank);
-    collective_sample_choose(&v, first_bad, &sample);
+    collective_sample_choose(&v, figures->first_bad.position, &sample);
     for (int i = 0; i < sample.count && status == STATUS_OK; i++) {
         uint64_t element = 0;
         status = place->work.collective->read(
@@ -29,7 +29,7 @@ static enum status receive_diagnose(const struct job_place *place, const struct 
         sample.got[i] = collective_element(&v, &element, 0);
     }
     if (status == STATUS_OK)
-        collective_diagnose(c, rank, &sample, UNTOUCHED, diagnosis);
+        collective_diagnose(c, rank, &sample, UNTOUCHED, figures, diagnosis);
     return status;
 }
 
@@ -45,9 +45,8 @@ static enum status collective_judge(struct job_place *place, const void *spec, i
     enum status status = STATUS_OK;
     if (receive)
         status = judge->receive(place->work.queue, c, rank, receive, got, error);
-    if (status == STATUS_OK && receive && got->mismatches > 0)
-        status =
-            receive_diagnose(place, c, rank, receive, got->first_bad.position, diagnosis, error);
+    if (status == STATUS_OK && receive && got->broken != 0)
+        status = receive_diagnose(place, c, rank, receive, got, diagnosis, error);
     if (status == STATUS_OK && send)
         status = judge->send(place->work.queue, c, rank, send, c->in_place ? receive : NULL,
                              &figures[COLLECTIVE_SEND], error);

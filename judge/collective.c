@@ -158,7 +158,30 @@ double collective_sent(const struct collective_view *v, int64_t index)
     return view_is_real(v) ? number.real : (double)number.whole;
 }
 
-static void real_finish(const struct view_tally *t, struct figures *f)
+#define SLOPE_DEVIATIONS 4
+
+// Products of a few numbers near 1 are rounded alike, and the twin's slope shows it.
+#define SLOPE_TWIN 2
+
+// The limit of the slope for averages that are multiplied by 1/P before or after the sum, as NCCL
+// does: 1/P is rounded to the dtype.
+static double slope_average(const struct collective_view *v)
+{
+    double ranks = v->world_size;
+    return v->reduction == REDUCTION_AVG ? fabs(view_rounded(v, 1 / ranks) * ranks - 1) : 0;
+}
+
+static double slope_limit(const struct collective_view *v, const struct view_tally *t)
+{
+    double honest = v->element == ELEMENT_BF16 ? 3e-4 : v->element == ELEMENT_FP16 ? 1e-4 : 3e-6;
+    double elements = t->chance4 > 0 ? fmax(1, t->chance2 * t->chance2 / t->chance4) : 1;
+    double chance = (1 + 6 / sqrt(elements)) * sqrt(t->chance2) / t->right2;
+    double alike = SLOPE_TWIN * fabs(t->twin_along) / t->right2;
+    return honest + slope_average(v) + SLOPE_DEVIATIONS * chance + alike;
+}
+
+static void real_finish(const struct collective_view *v, const struct view_tally *t,
+                        struct figures *f)
 {
     double n = (double)f->elements;
     if (n == 0 || t->right2 == 0)
@@ -168,8 +191,11 @@ static void real_finish(const struct view_tally *t, struct figures *f)
     f->rmse_limit =
         n < TWIN_ELEMENTS_MIN ? sqrt(t->bound2 / t->right2) : (1.5 + 6 / sqrt(n)) * f->twin_rel;
     f->slope = t->along / t->right2;
+    f->slope_limit = n < TWIN_ELEMENTS_MIN ? INFINITY : slope_limit(v, t);
     if (f->rmse_rel > f->rmse_limit)
         f->broken |= RULE_RMSE;
+    if (fabs(f->slope) > f->slope_limit)
+        f->broken |= RULE_SLOPE;
 }
 
 void collective_figures(const struct collective_view *v, const struct view_tally *tally,
@@ -187,7 +213,7 @@ void collective_figures(const struct collective_view *v, const struct view_tally
         f->first_bad_expected = collective_expected(v, tally->first_bad);
     }
     if (view_is_real(v))
-        real_finish(tally, f);
+        real_finish(v, tally, f);
 }
 
 void collective_judge_receive(const struct collective *c, int rank, const void *receive,
@@ -204,7 +230,7 @@ void collective_judge_receive(const struct collective *c, int rank, const void *
         if (view_is_real(&v) && i % PIECE == 0)
             dtype_read(dtype_of(v.element), receive, i, left < PIECE ? left : PIECE, got);
         if (view_is_real(&v))
-            view_tally_real(&tally, i, (double)got[i % PIECE], is_drawn_nan(&v, receive, i),
+            view_tally_real(&v, &tally, i, (double)got[i % PIECE], is_drawn_nan(&v, receive, i),
                             view_right_real(&v, origin));
         else
             view_tally_whole(&tally, i, collective_element(&v, receive, i).whole,

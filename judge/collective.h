@@ -5,13 +5,18 @@
 // Integers, minima, maxima and copied elements must be exact, including the sign of zeros and the
 // bits of copied NaNs. A minimum or maximum of zeros with both signs, or with a NaN, may be the
 // answer of any standard (view_right_most()). Sums, products and averages of real numbers are
-// compared with their value in fp64: infinities and NaNs exactly, finite values by two rules:
+// compared with their value in fp64: infinities and NaNs exactly, finite values by three rules:
 //   element  |error| <= ((1 + u)^(P - 1) - 1) * (sum of |x| of all ranks, or |product|), where u
 //            is the unit roundoff of the dtype: the largest error of P - 1 operations in any order,
 //            each rounded to nearest. An average has one more rounding.
 //   rmse     the RMS of the error is at most (1.5 + 6 / sqrt(elements)) times that of the twin,
 //            which adds in the order of ranks and rounds to the dtype each time; with fewer than 64
 //            elements it is at most the RMS of the elements' limits.
+//   slope    with 64 elements and more |<error, right>| / <right, right> is at most 3e-4 with bf16,
+//            1e-4 with fp16, 3e-6 with fp32, + 4 deviations of what the twin's roundings add up to
+//            by chance, times 1 + 6 / sqrt(elements), + twice the twin's own slope; for an average
+//            + the error of 1/P rounded to the dtype. It shows a wrong factor, and results that are
+//            cut off.
 #ifndef CPATTN_JUDGE_COLLECTIVE_H
 #define CPATTN_JUDGE_COLLECTIVE_H
 

@@ -21,6 +21,7 @@ struct search {
     bool bad[COLLECTIVE_SAMPLES];
     int bad_count;
     int memory;
+    const struct figures *figures;
 };
 
 // A mistake with its number: a rank, a shift, a reduction, a divisor, two blocks.
@@ -42,6 +43,7 @@ void collective_sample_choose(const struct collective_view *v, int64_t first_bad
 {
     int64_t count = v->first[v->blocks], all[COLLECTIVE_SAMPLES];
     int chosen = 0;
+    first_bad = first_bad < 0 ? 0 : first_bad;
     for (int i = 0; i < COLLECTIVE_SAMPLES / 4; i++)
         if (first_bad + i < count)
             all[chosen++] = first_bad + i;
@@ -257,6 +259,20 @@ static const char *reduction_name(int reduction)
     return names[reduction];
 }
 
+// Cutting off the last bits makes results smaller by 0.64 units of rounding, as the RMS of the
+// mantissas of these inputs has it; an addition before the last one loses less.
+#define CUT_LEAST 0.5
+#define CUT_MOST  0.8
+
+static void factor_sentence(const struct search *s, char *text, size_t size)
+{
+    double slope = s->figures->slope, cut = -ldexp(slope, view_precision(&s->v));
+    snprintf(text, size, "every element is about %.4g times what it should be%s", 1 + slope,
+             cut >= CUT_LEAST && cut <= CUT_MOST
+                 ? ", as if bits were cut off instead of rounded to nearest"
+                 : "");
+}
+
 static void sentence(const struct search *s, const struct hypothesis *h, char *text, size_t size)
 {
     const char *what = is_reduced(s) ? reduction_name(s->v.reduction) : "";
@@ -319,6 +335,9 @@ static void sentence(const struct search *s, const struct hypothesis *h, char *t
         break;
     case MISTAKE_INTERLEAVED:
         snprintf(text, size, "the elements of the ranks take turns: they are not in blocks");
+        break;
+    case MISTAKE_FACTOR:
+        factor_sentence(s, text, size);
         break;
     default:
         numbers_sentence(&s->v, h->mistake, h->number, text, size);
@@ -444,17 +463,31 @@ static void bad_find(struct search *s)
     }
 }
 
+// A factor shows in the slope alone, and what it leaves is as small as the error of right results.
+static void try_factor(const struct search *s, struct hypothesis *best, double *most)
+{
+    const struct figures *f = s->figures;
+    double error2 = f->rmse_rel * f->rmse_rel, slope2 = f->slope * f->slope;
+    if (best->mistake != MISTAKE_NONE || !(f->broken & RULE_SLOPE) ||
+        !(error2 - slope2 <= f->rmse_limit * f->rmse_limit))
+        return;
+    best->mistake = MISTAKE_FACTOR;
+    *most = fmin(1, slope2 / error2);
+}
+
 enum collective_mistake collective_diagnose(const struct collective *c, int rank,
                                             const struct collective_sample *sample, int memory,
+                                            const struct figures *figures,
                                             struct diagnosis *diagnosis)
 {
-    struct search s = {.c = c, .sample = sample, .memory = memory};
+    struct search s = {.c = c, .sample = sample, .memory = memory, .figures = figures};
     struct hypothesis best = {.mistake = MISTAKE_NONE};
     double most = 0;
     collective_view_set(&s.v, c, rank);
     bad_find(&s);
-    for (int m = MISTAKE_UNTOUCHED; m < COLLECTIVE_MISTAKES && s.bad_count >= BAD_MIN; m++)
+    for (int m = MISTAKE_UNTOUCHED; m < MISTAKE_FACTOR && s.bad_count >= BAD_MIN; m++)
         try_all(&s, (enum collective_mistake)m, &best, &most);
+    try_factor(&s, &best, &most);
     if (best.mistake == MISTAKE_NONE)
         return MISTAKE_NONE;
     snprintf(diagnosis->name, sizeof(diagnosis->name), "receive");

@@ -16,15 +16,16 @@ struct collective_sample {
     int count;
 };
 
-// Chooses elements of a receive with a known first bad element: some from there on, and some spread
-// over the array, without duplicates. The caller fills `got`.
+// Chooses elements of a receive: some from the first bad element on (-1: from the start), and some
+// spread over the array, without duplicates. The caller fills `got`.
 void collective_sample_choose(const struct collective_view *v, int64_t first_bad,
                               struct collective_sample *sample);
 
 // Finds the mistake and fills the diagnosis of the tensor `receive`, unless there is none. `memory`
-// is the byte with which the memory was filled before.
+// is the byte with which the memory was filled before; `figures` those of the receive.
 enum collective_mistake collective_diagnose(const struct collective *c, int rank,
                                             const struct collective_sample *sample, int memory,
+                                            const struct figures *figures,
                                             struct diagnosis *diagnosis);
 
 #endif

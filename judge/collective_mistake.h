@@ -33,6 +33,7 @@ enum collective_mistake {
     MISTAKE_FLOATING,       // integers computed as real numbers
     MISTAKE_SIGNED,         // uint8 compared as int8
     MISTAKE_AVERAGE_ROUNDS, // an average of integers is rounded in another way
+    MISTAKE_FACTOR,         // all elements have a factor that the limits of elements admit
     COLLECTIVE_MISTAKES
 };
 

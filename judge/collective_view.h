@@ -330,6 +330,8 @@ VIEW_INLINE int64_t view_right_whole(const struct collective_view *v, struct vie
 // Counts and sums over some elements of a receive.
 struct view_tally {
     double error2, twin2, bound2, right2, along; // sums of squares, and of error * right
+    double twin_along;                           // of twin's error * right
+    double chance2, chance4;                     // of squares of that, and of their squares
     double max_abs, worst;                       // worst: the largest part of a bound
     int64_t mismatches, nonfinite;
     int64_t first_bad; // its index; INT64_MAX: none
@@ -356,8 +358,15 @@ VIEW_INLINE double view_used(struct view_right right, double got, bool drawn_nan
     return fabs(got - right.value) / right.bound;
 }
 
-VIEW_INLINE void view_tally_real(struct view_tally *t, int64_t index, double got, bool drawn_nan,
-                                 struct view_right right)
+// The square of the twin's error * right; the twin may by chance have no rounding error.
+VIEW_INLINE double view_chance(const struct collective_view *v, struct view_right right)
+{
+    double twin = right.twin - right.value, rounding = ldexp(0.3, -view_precision(v)) * right.value;
+    return fmax(twin * twin, rounding * rounding) * right.value * right.value;
+}
+
+VIEW_INLINE void view_tally_real(const struct collective_view *v, struct view_tally *t,
+                                 int64_t index, double got, bool drawn_nan, struct view_right right)
 {
     double error = got - right.value, used = view_used(right, got, drawn_nan);
     t->worst = fmax(t->worst, used);
@@ -375,6 +384,10 @@ VIEW_INLINE void view_tally_real(struct view_tally *t, int64_t index, double got
     t->right2 += right.value * right.value;
     t->bound2 += right.bound * right.bound;
     t->twin2 += (right.twin - right.value) * (right.twin - right.value);
+    t->twin_along += (right.twin - right.value) * right.value;
+    double chance = view_chance(v, right);
+    t->chance2 += chance;
+    t->chance4 += chance * chance;
 }
 
 VIEW_INLINE void view_tally_whole(struct view_tally *t, int64_t index, int64_t got, int64_t right)
@@ -394,6 +407,9 @@ VIEW_INLINE void view_tally_join(struct view_tally *t, const struct view_tally *
     t->bound2 += more->bound2;
     t->right2 += more->right2;
     t->along += more->along;
+    t->twin_along += more->twin_along;
+    t->chance2 += more->chance2;
+    t->chance4 += more->chance4;
     t->max_abs = fmax(t->max_abs, more->max_abs);
     t->worst = fmax(t->worst, more->worst);
     t->mismatches += more->mismatches;

@@ -63,9 +63,12 @@ static struct linear_some features_judged(const struct linear *l, int rank)
 #define RIVAL_NOISE 10
 #define FEW         64 // with fewer roundings, the twin's RMS is not a reliable limit
 
+#define SLOPE_DEVIATIONS 4
+
 struct sums {
     double error2, twin2, bound2, right2, along; // of squares, and of error * right
     double rival2, rival_along;                  // the same for the other definition of GELU
+    double chance2, chance4; // of groups: squares of twin's error * right, and of the squares
 };
 
 static void element_judge(const struct linear_view *v, const struct triple *right, int64_t index,
@@ -125,6 +128,26 @@ static double slope_honest(const struct linear *l)
     return l->dtype == DTYPE_BF16 ? 3e-4 : l->dtype == DTYPE_FP16 ? 1e-4 : 3e-6 + fp32_rel(l);
 }
 
+// The slope of a tensor of an mlp that rounding gives by chance. A rounding between the layers
+// changes all elements that one token, or of a gradient of weights one feature, has in the tensor,
+// so only these groups of elements are independent.
+static double slope_chance(const struct sums *sums)
+{
+    if (sums->chance4 == 0)
+        return 0;
+    double groups = fmax(1, sums->chance2 * sums->chance2 / sums->chance4);
+    return (1 + 6 / sqrt(groups)) * sqrt(sums->chance2) / sums->right2;
+}
+
+static double slope_limit(const struct linear_view *v, const struct sums *sums, double n,
+                          const struct figures *f)
+{
+    if (n < FEW)
+        return INFINITY;
+    double chance = v->l->layer == LINEAR_MLP ? slope_chance(sums) : f->rmse_limit / sqrt(n);
+    return slope_honest(v->l) + SLOPE_DEVIATIONS * chance;
+}
+
 static void rules_apply(const struct linear_view *v, const struct sums *sums, struct figures *f)
 {
     double n = roundings_of(v, (double)f->judged);
@@ -135,10 +158,7 @@ static void rules_apply(const struct linear_view *v, const struct sums *sums, st
     f->rmse_limit = n < FEW ? sqrt(sums->bound2 / sums->right2)
                             : (1.5 + 6 / sqrt(n)) * f->twin_rel + fp32_rel(v->l);
     f->slope = sums->along / sums->right2;
-    // The roundings between the layers of an mlp are not independent.
-    f->slope_limit = n < FEW || v->l->layer == LINEAR_MLP
-                         ? INFINITY
-                         : slope_honest(v->l) + 4 * f->rmse_limit / sqrt(n);
+    f->slope_limit = slope_limit(v, sums, n, f);
     if (f->rmse_rel > f->rmse_limit)
         f->broken |= RULE_RMSE;
     if (fabs(f->slope) > f->slope_limit)
@@ -148,6 +168,35 @@ static void rules_apply(const struct linear_view *v, const struct sums *sums, st
     if (sums->rival2 > 0 && RIVAL_NOISE * noise < 0.5 * sqrt(sums->rival2) &&
         sums->rival_along > 0.5 * sums->rival2)
         f->broken |= RULE_SLOPE;
+}
+
+// Adds a group of `count` elements, `step` apart. The twin's error may by chance be at right angles
+// to the right values.
+static void group_add(const struct triple *right, int64_t first, int64_t step, int64_t count,
+                      struct sums *sums)
+{
+    double along = 0, twin2 = 0, right2 = 0;
+    for (int64_t k = 0; k < count; k++) {
+        double value = right->value[first + k * step], twin = right->twin[first + k * step] - value;
+        along += twin * value;
+        twin2 += twin * twin;
+        right2 += value * value;
+    }
+    double square = fmax(along * along, twin2 * right2 / (double)count);
+    sums->chance2 += square;
+    sums->chance4 += square * square;
+}
+
+// Gradients of the second layer's weights and of biases have a column for each feature.
+static void groups_add(enum linear_tensor tensor, const struct triple *right, struct sums *sums)
+{
+    bool columns = tensor == LINEAR_DW2 || tensor == LINEAR_DB1 || tensor == LINEAR_DB2;
+    int64_t groups = columns ? right->columns : right->rows;
+    for (int64_t i = 0; i < groups; i++)
+        if (columns)
+            group_add(right, i, right->columns, right->rows, sums);
+        else
+            group_add(right, i * right->columns, 1, right->columns, sums);
 }
 
 // `got`: the rank's elements at the places of the reference.
@@ -164,6 +213,7 @@ static void tensor_judge(const struct linear_view *v, const struct triple *right
         sums.rival2 += way * way;
         sums.rival_along += way * (isfinite(got[i]) ? got[i] - right->value[i] : 0);
     }
+    groups_add(v->tensor, right, &sums);
     rules_apply(v, &sums, f);
 }
 

@@ -12,10 +12,12 @@
 //            the number of independent roundings. For fp32 the limit is larger by
 //            2^-24 sqrt(terms) of the RMS of the tensor, and with an activation by 2^-22. With
 //            fewer than 64 roundings the limit is the RMS of the elements' limits.
-//   slope    of a GELU: the error is not the difference to the other definition of GELU. Of a
-//            single layer: |<error, reference>| / <reference, reference> is at most 3e-4 with bf16,
-//            1e-4 with fp16, 3e-6 and the additions of rmse with fp32, + 4 rmse limits / sqrt(n);
-//            it shows a wrong factor.
+//   slope    |<error, reference>| / <reference, reference> is at most 3e-4 with bf16, 1e-4 with
+//            fp16, 3e-6 and the additions of rmse with fp32, + 4 deviations; it shows a wrong
+//            factor. A deviation of a single layer is the limit of the rmse / sqrt(n). Of an mlp it
+//            is the root of the sum of squares of <twin's error, reference> of groups, times 1 + 6
+//            / sqrt(groups); a group is a token, of gradients of weights a feature. Of a GELU also:
+//            the error is not the difference to the other definition of GELU.
 // Of large layers some tokens and features are judged, spread evenly, each over its whole length.
 #ifndef CPATTN_JUDGE_LINEAR_H
 #define CPATTN_JUDGE_LINEAR_H

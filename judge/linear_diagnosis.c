@@ -20,7 +20,7 @@ struct search {
     int64_t count;
     double *got, *right, *wrong; // [count]
     double error2;
-    int broken; // rules
+    const struct figures *figures;
     struct linear_variant best;
     double explained, factor;
 };
@@ -149,12 +149,31 @@ static void factor_try(struct search *s)
     s->factor = factor;
 }
 
+// Cutting off the last bits of 16 makes results smaller by 0.64 to 0.72 units of rounding, as their
+// mantissas have it.
+#define CUT_LEAST 0.5
+#define CUT_MOST  0.8
+
+// A factor may be smaller than the error of rounding and show in the slope of all elements alone.
+// What it leaves is as small as the error of right results.
+static bool slope_try(struct search *s)
+{
+    const struct figures *f = s->figures;
+    double error2 = f->rmse_rel * f->rmse_rel, slope2 = f->slope * f->slope;
+    if (s->explained >= EXPLAINS_MIN || s->best.mistake != MISTAKE_NONE ||
+        !(fabs(f->slope) > f->slope_limit) || !(error2 - slope2 <= f->rmse_limit * f->rmse_limit))
+        return false;
+    s->factor = 1 + f->slope;
+    s->explained = fmin(1, slope2 / error2);
+    return true;
+}
+
 // The two definitions of GELU may differ by less than rounding to 16 bits; the slope shows which
 // one was used.
 static void gelu_try(struct search *s)
 {
     struct linear_variant variant = {.mistake = MISTAKE_OTHER_GELU};
-    if (s->explained >= EXPLAINS_MIN || s->l->layer != LINEAR_MLP || !(s->broken & RULE_SLOPE))
+    if (s->explained >= EXPLAINS_MIN || !fits(s->l, variant) || s->figures->broken != RULE_SLOPE)
         return;
     s->best = variant;
     s->explained = EXPLAINS_MIN;
@@ -165,11 +184,15 @@ static void gelu_try(struct search *s)
 static void tell_factor(const struct search *s, const char *name, char text[DIAGNOSIS_TEXT_MAX])
 {
     double ranks = s->l->world_size, f = s->factor;
+    double cut = (1 - f) / linear_roundoff(s->l->dtype);
     if (fabs(f) < 1e-3)
         snprintf(text, DIAGNOSIS_TEXT_MAX, "%s is zero", name);
     else
         snprintf(text, DIAGNOSIS_TEXT_MAX, "%s is %.4g times what it should be%s", name, f,
-                 fabs(f / ranks - 1) < 0.01   ? ": the number of ranks"
+                 cut >= CUT_LEAST && cut <= CUT_MOST
+                     ? ", as if bits were cut off instead of rounded to nearest"
+                 : ranks == 1                 ? ""
+                 : fabs(f / ranks - 1) < 0.01 ? ": the number of ranks"
                  : fabs(f * ranks - 1) < 0.01 ? ": it is divided by the number of ranks"
                                               : "");
 }
@@ -295,8 +318,10 @@ static void search(struct search *s, const void *data, char text[DIAGNOSIS_TEXT_
         return;
     mistakes_try(s);
     factor_try(s);
-    gelu_try(s);
-    if (s->explained >= EXPLAINS_MIN)
+    bool slope = slope_try(s);
+    if (!slope)
+        gelu_try(s);
+    if (slope || s->explained >= EXPLAINS_MIN)
         tell(s, text);
 }
 
@@ -319,7 +344,7 @@ enum status linear_diagnose(const struct linear *l, int rank,
     *tensor = t;
     if (t == LINEAR_TENSORS)
         return STATUS_OK;
-    struct search s = {.l = l, .rank = rank, .tensor = t, .broken = figures[t].broken};
+    struct search s = {.l = l, .rank = rank, .tensor = t, .figures = &figures[t]};
     enum status status = linear_sample_create(l, rank, t, &s.sample, error);
     s.count = s.sample ? linear_sample_count(s.sample) : 0;
     s.got = s.count > 0 ? malloc(3 * (size_t)s.count * sizeof(double)) : NULL;

@@ -118,7 +118,7 @@ static enum status diagnose(const struct work *w, const struct figures *result, 
         sample.got[i] = collective_element(&v, &element, 0);
     }
     if (status == STATUS_OK)
-        collective_diagnose(w->c, w->rank, &sample, GUARD, &w->task->report->diagnosis);
+        collective_diagnose(w->c, w->rank, &sample, GUARD, result, &w->task->report->diagnosis);
     return status;
 }
 
@@ -136,7 +136,7 @@ static enum status judge(const struct work *w, struct error *error)
                                 w->c->in_place ? w->receive : NULL, send, error);
     if (status == STATUS_OK)
         status = guards_judge(w, guards, error);
-    if (status == STATUS_OK && result->mismatches > 0)
+    if (status == STATUS_OK && result->broken)
         status = diagnose(w, result, error);
     report->pass = !result->broken && !send->broken && !guards->broken;
     return status;

@@ -139,7 +139,8 @@ __global__ __launch_bounds__(THREADS) void receive_kernel(struct collective_view
         struct view_origin origin = view_origin_of(&v, i);
         union view_number got = element_read(&v, receive, i);
         if (real)
-            view_tally_real(&mine, i, got.real, bits_read(receive, bytes, i) == view_nan_bits(&v),
+            view_tally_real(&v, &mine, i, got.real,
+                            bits_read(receive, bytes, i) == view_nan_bits(&v),
                             view_right_real(&v, origin));
         else
             view_tally_whole(&mine, i, got.whole, view_right_whole(&v, origin));
@@ -162,6 +163,9 @@ static void tally_add(struct view_tally *t, const struct view_tally *more)
     t->bound2 += more->bound2;
     t->right2 += more->right2;
     t->along += more->along;
+    t->twin_along += more->twin_along;
+    t->chance2 += more->chance2;
+    t->chance4 += more->chance4;
     t->max_abs = more->max_abs > t->max_abs ? more->max_abs : t->max_abs;
     t->worst = more->worst > t->worst ? more->worst : t->worst;
     t->mismatches += more->mismatches;

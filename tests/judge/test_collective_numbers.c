@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "judge/collective_diagnosis.h"
+#include "judge/collective_numbers.h"
 #include "judge/dtype.h"
 
 enum { RANKS = 4, RANK = 1, COUNT = 64 };
@@ -200,13 +201,88 @@ START_TEST(mistakes_are_named)
     struct collective_view v;
     struct collective_sample sample;
     struct diagnosis diagnosis = {.text = ""};
+    struct figures figures = {.broken = 0};
     collective_view_set(&v, &c, RANK);
     collective_sample_choose(&v, 0, &sample);
     for (int i = 0; i < sample.count; i++)
         sample.got[i] = mistakes[_i].make(&v, sample.index[i]);
-    enum collective_mistake found = collective_diagnose(&c, RANK, &sample, 0x5a, &diagnosis);
+    enum collective_mistake found =
+        collective_diagnose(&c, RANK, &sample, 0x5a, &figures, &diagnosis);
     ck_assert_msg(strcmp(diagnosis.text, mistakes[_i].says) == 0, "%s", diagnosis.text);
     ck_assert_int_eq(found, mistakes[_i].mistake);
+}
+END_TEST
+
+// ---- factors that no element shows ------------------------------------------------------------
+
+enum { MANY = 8192 };
+
+static const struct {
+    enum collective_element element;
+    enum collective_reduction reduction;
+    double factor;
+    bool cut;
+    const char *says; // "": it is right
+} factors[] = {
+    {ELEMENT_BF16, REDUCTION_SUM, 1, false, ""},
+    {ELEMENT_BF16, REDUCTION_PROD, 1, false, ""},
+    {ELEMENT_BF16, REDUCTION_SUM, 1.002, false, "every element is about 1.00"},
+    {ELEMENT_FP16, REDUCTION_SUM, 0.9995, false, "every element is about 0.999"},
+    {ELEMENT_BF16, REDUCTION_AVG, 1.003, false, "every element is about 1.00"},
+    {ELEMENT_BF16, REDUCTION_SUM, 1, true, "every element is about 0.998"},
+};
+
+// The elements in the order of ranks, each sum rounded, as a ring adds them.
+static double in_a_ring(const struct collective_view *v, int64_t index)
+{
+    enum case_dtype dtype = v->element == ELEMENT_BF16 ? DTYPE_BF16 : DTYPE_FP16;
+    union view_number sum = view_drawn(v, 1, index);
+    for (int i = 2; i <= RANKS; i++) {
+        sum = numbers_combined(v, v->reduction, sum, view_drawn(v, i % RANKS, index));
+        if (i < RANKS)
+            sum.real = rounded(dtype, sum.real);
+    }
+    return v->reduction == REDUCTION_AVG ? sum.real / RANKS : sum.real;
+}
+
+// To the 8 bits of bf16.
+static double cut_off(double x)
+{
+    int exponent;
+    double mantissa = frexp(x, &exponent);
+    return ldexp(trunc(256 * mantissa), exponent - 8);
+}
+
+START_TEST(factors_are_noticed)
+{
+    static float values[MANY];
+    static uint16_t receive[MANY];
+    struct collective c = {.world_size = RANKS,
+                           .operation = COLLECTIVE_ALL_REDUCE,
+                           .reduction = factors[_i].reduction,
+                           .dtype = factors[_i].element,
+                           .count = MANY,
+                           .seed = 5};
+    enum case_dtype dtype = factors[_i].element == ELEMENT_BF16 ? DTYPE_BF16 : DTYPE_FP16;
+    struct collective_view v;
+    struct collective_sample sample;
+    struct diagnosis diagnosis = {.text = ""};
+    struct figures figures = {.first_bad = {.position = -1}};
+    collective_view_set(&v, &c, RANK);
+    for (int i = 0; i < MANY; i++) {
+        double x = in_a_ring(&v, i) * factors[_i].factor;
+        values[i] = (float)(factors[_i].cut ? cut_off(x) : x);
+    }
+    dtype_write(dtype, values, MANY, receive);
+    collective_judge_receive(&c, RANK, receive, &figures);
+    ck_assert_int_eq(figures.mismatches, 0);
+    ck_assert_msg(!figures.broken == !factors[_i].says[0], "slope %g of %g", figures.slope,
+                  figures.slope_limit);
+    collective_sample_choose(&v, figures.first_bad.position, &sample);
+    for (int i = 0; i < sample.count; i++)
+        sample.got[i] = collective_element(&v, receive, sample.index[i]);
+    collective_diagnose(&c, RANK, &sample, 0x5a, &figures, &diagnosis);
+    ck_assert_msg(strstr(diagnosis.text, factors[_i].says), "%s", diagnosis.text);
 }
 END_TEST
 
@@ -215,6 +291,7 @@ int main(void)
     Suite *suite = suite_create("collective_numbers");
     TCase *tcase = tcase_create("mistakes");
     tcase_add_loop_test(tcase, mistakes_are_named, 0, sizeof(mistakes) / sizeof(*mistakes));
+    tcase_add_loop_test(tcase, factors_are_noticed, 0, sizeof(factors) / sizeof(*factors));
     suite_add_tcase(suite, tcase);
     return runner_run(suite);
 }

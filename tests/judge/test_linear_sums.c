@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // A row layer whose parts are added as a collective of the dtype adds them is right, and one with a
-// wrong factor is not.
+// wrong factor is not. Nor is an mlp with one, which no element shows.
 #include "tests/support/runner.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "judge/dtype.h"
 #include "judge/linear.h"
 
-enum { RANKS_MOST = 8, TOKENS = 64, IN = 256, OUT = 32 };
+enum { RANKS_MOST = 8, TOKENS = 64, IN = 256, HIDDEN = 96, OUT = 32 };
 
 static const struct {
     enum case_dtype dtype;
@@ -27,7 +28,7 @@ static const struct {
 
 static void read(const struct linear *l, int rank, enum linear_tensor tensor, float *values)
 {
-    static unsigned char memory[TOKENS * IN * 4];
+    static unsigned char memory[HIDDEN * IN * 4];
     struct linear_shape shape = linear_shape(l, rank, tensor);
     linear_fill(l, rank, tensor, memory);
     dtype_read(l->dtype, memory, 0, shape.rows * shape.columns, values);
@@ -89,11 +90,93 @@ START_TEST(sums_are_judged)
 }
 END_TEST
 
+// ---- mlp ----------------------------------------------------------------------------------------
+
+static const struct {
+    enum case_dtype dtype;
+    float factor;
+    bool cut; // off the last bits of bf16, instead of rounding
+    const char *says;
+} factors[] = {
+    {DTYPE_BF16, 1, false, ""},
+    {DTYPE_FP16, 1, false, ""},
+    {DTYPE_BF16, 1.002F, false, "y is 1.002 times what it should be"},
+    {DTYPE_FP16, 0.9995F, false, "y is 0.999"},
+    {DTYPE_BF16, 1, true, "times what it should be, as if bits were cut off instead of rounded"},
+};
+
+// rows x columns times the transpose of another matrix, plus a bias.
+static void product(const float *a, const float *b, const float *bias, int columns, int depth,
+                    float *c)
+{
+    for (int i = 0; i < TOKENS * columns; i++) {
+        double sum = (double)bias[i % columns];
+        for (int k = 0; k < depth; k++)
+            sum += (double)a[i / columns * depth + k] * (double)b[i % columns * depth + k];
+        c[i] = (float)sum;
+    }
+}
+
+START_TEST(factors_of_an_mlp_are_noticed)
+{
+    static float x[TOKENS * IN], w1[HIDDEN * IN], w2[OUT * HIDDEN], h[TOKENS * HIDDEN],
+        y[TOKENS * OUT], bias[HIDDEN];
+    static unsigned char memory[TOKENS * OUT * 4];
+    struct linear l = {.world_size = 1,
+                       .layer = LINEAR_MLP,
+                       .activation = ACTIVATION_GELU,
+                       .tokens = TOKENS,
+                       .in_features = IN,
+                       .hidden = HIDDEN,
+                       .out_features = OUT,
+                       .dtype = factors[_i].dtype,
+                       .bias = true,
+                       .chunks = 1,
+                       .iterations = 1,
+                       .seed = 3};
+    const void *tensors[LINEAR_TENSORS] = {[LINEAR_Y] = memory};
+    struct figures figures[LINEAR_TENSORS];
+    struct error error;
+    char text[DIAGNOSIS_TEXT_MAX] = "";
+    double explained;
+    enum linear_tensor tensor;
+    memset(figures, 0, sizeof(figures));
+    read(&l, 0, LINEAR_X, x);
+    read(&l, 0, LINEAR_W1, w1);
+    read(&l, 0, LINEAR_B1, bias);
+    read(&l, 0, LINEAR_W2, w2);
+    product(x, w1, bias, HIDDEN, IN, h);
+    dtype_round(l.dtype, h, TOKENS * HIDDEN);
+    for (int i = 0; i < TOKENS * HIDDEN; i++)
+        h[i] *= 0.5F * erfcf(-h[i] * (float)M_SQRT1_2);
+    dtype_round(l.dtype, h, TOKENS * HIDDEN);
+    read(&l, 0, LINEAR_B2, bias);
+    product(h, w2, bias, OUT, HIDDEN, y);
+    for (int i = 0; i < TOKENS * OUT; i++) {
+        int exponent;
+        double mantissa = 256 * frexp((double)(y[i] * factors[_i].factor), &exponent);
+        y[i] = factors[_i].cut ? (float)ldexp(trunc(mantissa), exponent - 8)
+                               : y[i] * factors[_i].factor;
+    }
+    dtype_write(l.dtype, y, TOKENS * OUT, memory);
+    ck_assert_int_eq(linear_judge(&l, 0, tensors, figures, &error), STATUS_OK);
+    const struct figures *f = &figures[LINEAR_Y];
+    ck_assert_int_eq(f->mismatches, 0);
+    ck_assert_msg(!f->broken == !factors[_i].says[0], "slope %g of %g, rmse %g of %g", f->slope,
+                  f->slope_limit, f->rmse_rel, f->rmse_limit);
+    ck_assert_int_eq(linear_diagnose(&l, 0, tensors, figures, text, &explained, &tensor, &error),
+                     STATUS_OK);
+    ck_assert_msg(strstr(text, factors[_i].says), "%s", text);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("linear_sums");
     TCase *tcase = tcase_create("sums");
     tcase_add_loop_test(tcase, sums_are_judged, 0, sizeof(tries) / sizeof(*tries));
+    tcase_add_loop_test(tcase, factors_of_an_mlp_are_noticed, 0,
+                        sizeof(factors) / sizeof(*factors));
     suite_add_tcase(suite, tcase);
     return runner_run(suite);
 }

@@ -225,7 +225,7 @@ static void expect_named(const struct mistake *m, const struct scene *s)
     for (int i = 0; i < sample.count; i++)
         sample.got[i] = collective_element(&v, s->receive[RANK], sample.index[i]);
     enum collective_mistake kind =
-        collective_diagnose(&m->c, RANK, &sample, SCENE_MEMORY, &diagnosis);
+        collective_diagnose(&m->c, RANK, &sample, SCENE_MEMORY, &figures, &diagnosis);
     ck_assert_msg(kind == m->kind && strstr(diagnosis.text, m->text),
                   "%s of %s is called %d, '%s' instead of %d, '%s'", m->name, scene_text(&m->c),
                   (int)kind, diagnosis.text, (int)m->kind, m->text);
@@ -265,18 +265,19 @@ START_TEST(right_results_have_no_diagnosis)
     struct diagnosis diagnosis = {.text = ""};
     struct scene *s = scene_create(&c);
     scene_execute(s);
-    ck_assert_int_eq(judged(s, &c).broken, 0);
+    struct figures figures = judged(s, &c);
+    ck_assert_int_eq(figures.broken, 0);
     collective_view_set(&v, &c, RANK);
     collective_sample_choose(&v, 0, &sample);
     ck_assert_int_gt(sample.count, 200);
     for (int i = 0; i < sample.count; i++)
         sample.got[i] = collective_element(&v, s->receive[RANK], sample.index[i]);
-    ck_assert_int_eq(collective_diagnose(&c, RANK, &sample, SCENE_MEMORY, &diagnosis),
+    ck_assert_int_eq(collective_diagnose(&c, RANK, &sample, SCENE_MEMORY, &figures, &diagnosis),
                      MISTAKE_NONE);
     ck_assert_str_eq(diagnosis.text, "");
     // Nor is a single element that is off.
     sample.got[7].real += 1;
-    ck_assert_int_eq(collective_diagnose(&c, RANK, &sample, SCENE_MEMORY, &diagnosis),
+    ck_assert_int_eq(collective_diagnose(&c, RANK, &sample, SCENE_MEMORY, &figures, &diagnosis),
                      MISTAKE_NONE);
     scene_destroy(s);
 }
