@@ -36,6 +36,8 @@ class _Tensor(ctypes.Structure):
     ]
 
 
+_NO_ELEMENTS = ctypes.create_string_buffer(1)
+
 _get_pointer = ctypes.pythonapi.PyCapsule_GetPointer
 _get_pointer.restype = ctypes.c_void_p
 _get_pointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
@@ -139,7 +141,9 @@ def view(name: str, tensor: Any, dtype: str) -> View:
         tuple(found.strides[i] for i in range(found.ndim)) if found.strides else contiguous(shape)
     )
     device = found.device.id if found.device.type in CUDA_DEVICES else -1
-    return View((found.data or 0) + found.byte_offset, shape, strides, device, (tensor, capsule))
+    # PyTorch gives a tensor without elements no address, which the libraries take for a missing one.
+    address = (found.data or 0) + found.byte_offset or ctypes.addressof(_NO_ELEMENTS)
+    return View(address, shape, strides, device, (tensor, capsule))
 
 
 def empty(shape: tuple, dtype: str, library: str, device: Any = None) -> Any:

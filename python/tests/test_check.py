@@ -151,6 +151,17 @@ def test_ranks_hold_what_the_sharding_says():
     assert [p for _, p in tokens[1]] == [*range(10, 30)]
 
 
+def test_a_rank_without_tokens():
+    torch = pytest.importorskip("torch")
+    case = cpattn.Case(world_size=4, batch=1, heads=2, head_dim=16, seqlen=2, dtype="fp32")
+    empty = [r for r in range(4) if not cpattn.Check(case, rank=r).tokens("q")]
+    assert empty
+    check = cpattn.Check(case, rank=empty[0])
+    assert [x.numel() for x in check.inputs("torch")] == [0] * 4
+    results = {name: torch.empty(check.shape(name)) for name in ("out", "dq", "dk", "dv")}
+    assert check.verify(**results, lse=torch.empty(check.shape("lse")))
+
+
 def test_strides_are_followed():
     check = make()
     results = attention(check, *check.inputs("numpy"))
