@@ -45,6 +45,7 @@ enum rounding {
     ROUNDS_STALE = 2,   // P against an older maximum of the row
     ROUNDS_PARTIAL = 4, // the result of a slice to the dtype before it is merged
     ROUNDS_OUT = 8,     // O to the dtype before delta is computed
+    ROUNDS_CAP = 32,    // the slope of the softcap is 1 - tanh^2 of a tanh one step too small
     ROUNDS_SUMS = 16,   // dK and dV to the dtype whenever a part is added: not honest
 };
 extern int mutation_rounds;

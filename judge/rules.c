@@ -15,6 +15,11 @@
 // has the errors of larger sums.
 #define LOGIT_SHIFT 8.0
 
+// Logits that deviate by less than this differ by few steps of 16 bits; with more than this many
+// softcaps nearly all of them are at the ends of the cap.
+#define ALIKE  0x1p-4
+#define CAPPED 16
+
 // Standard deviation of the elements of TransformerEngine's inputs.
 #define TE_DEVIATION 0.72
 
@@ -56,13 +61,41 @@ static bool is_absolute(enum report_tensor tensor)
 // Larger caps require a tanh that is accurate for small arguments.
 #define CAP_LARGE 256
 
-// With sharp inputs the deviation of the logits does not depend on the scale.
-static double logit_excess(const struct cp_case *c)
+// The standard deviation of the logits before the softcap. With sharp inputs it does not depend on
+// the scale.
+static double logit_deviation(const struct cp_case *c)
 {
     if (c->source)
-        return c->source->logits > LOGIT_DEVIATION ? c->source->logits / LOGIT_DEVIATION : 1;
-    double te = case_scale(c) * sqrt(c->head_dim_qk) * TE_DEVIATION * TE_DEVIATION;
-    return c->inputs == INPUTS_TE && te > LOGIT_DEVIATION ? te / LOGIT_DEVIATION : 1;
+        return c->source->logits;
+    if (c->inputs == INPUTS_TE)
+        return fabs(case_scale(c)) * sqrt(c->head_dim_qk) * TE_DEVIATION * TE_DEVIATION;
+    return LOGIT_DEVIATION;
+}
+
+static double logit_excess(const struct cp_case *c)
+{
+    return fmax(1, logit_deviation(c) / LOGIT_DEVIATION);
+}
+
+// True if the weights of a row have nearly the same value, or one of two. Then a kernel rounds all
+// of them up, or all down, depending on the maximum against which it rounds them: with or without
+// the sink, or an older one.
+static bool weights_alike(const struct cp_case *c)
+{
+    double deviation = logit_deviation(c);
+    bool capped = c->softcap != 0 && deviation > CAPPED * c->softcap;
+    return c->bias == BIAS_NONE && (capped || deviation < ALIKE);
+}
+
+static double dim_excess(const struct cp_case *c)
+{
+    return c->head_dim_qk > DIM_USUAL ? sqrt((double)c->head_dim_qk / DIM_USUAL) : 1;
+}
+
+float rules_cap_error(const struct cp_case *c)
+{
+    double logits = LOGIT_DEVIATION * logit_excess(c) * dim_excess(c);
+    return c->softcap != 0 ? (float)(4 * 2 * 0x1p-24 * logits / c->softcap) : 0;
 }
 
 static double te_tolerance(const struct cp_case *c)
@@ -125,8 +158,13 @@ struct rules rules_of(const struct cp_case *c, enum report_tensor tensor)
     r.absolute = is_absolute(tensor);
     if (r.absolute)
         r.excess *= 1 + weight_shift(c) / LOGIT_SHIFT;
-    if (r.absolute && c->head_dim_qk > DIM_USUAL)
-        r.excess *= sqrt((double)c->head_dim_qk / DIM_USUAL);
+    if (r.absolute)
+        r.excess *= dim_excess(c);
+    if (c->dtype != DTYPE_FP32 && (tensor == TENSOR_OUT || tensor == TENSOR_DV) &&
+        weights_alike(c)) {
+        r.slope += r.step / 2;
+        r.rounding = 0.5 / r.rms;
+    }
     if (tensor == TENSOR_DSINK)
         r.row = r.element = SINK_UNITS;
     if (tensor == TENSOR_LSE)

@@ -21,6 +21,11 @@
 // - zero: results of a query that sees no key, or of a key that no query sees, are exactly zero.
 // - nonfinite: finite where the reference is, else the same infinity. Padding is exactly zero.
 //
+// - alike weights: with bf16 and fp16 the weights of rows whose logits deviate by less than 1/16,
+// or
+//   by more than 16 softcaps, are nearly equal or have one of two values. Kernels round all of them
+//   up or all down. The limits of rms (at least) and slope (in addition) of out and dv are half a
+//   step there, unless a bias makes the logits different.
 // - long sums: the fp32 sums of matrix units truncate, which makes long sums smaller by about 2^-30
 //   for each term. With bf16 and fp16 the limits of rms and slope are larger by 2^-29 for each term
 //   of the longest sum (rules_longest_sum()), with a remark.
@@ -126,6 +131,21 @@ RULES_INLINE double rules_rows(const struct rules_sums *s)
 RULES_INLINE double rules_allowance(const struct rules_sums *s)
 {
     return 1 + 6 / sqrt(rules_rows(s));
+}
+
+// The error of the twin's slope of a softcap, 1 - tanh^2: twice that of a tanh in fp32, two steps
+// below 1. Where logits are far above the cap it is more than the slope itself.
+#define RULES_CAP_ERROR 0x1p-22F
+
+// What is added in proportion to the slope: four times the error of logits in fp32, divided by the
+// cap, so that it remains if the twin's own error has the other sign.
+float rules_cap_error(const struct cp_case *c);
+
+// The twin's slope; `odd`: every other one is too large, the rest are too small.
+RULES_INLINE float rules_cap_slope(float slope, float cap_error, bool odd)
+{
+    float error = RULES_CAP_ERROR + cap_error * slope;
+    return odd ? slope + error : slope - error;
 }
 
 // Number of elements to which visible pairs contribute, at least 1.

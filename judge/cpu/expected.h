@@ -5,8 +5,9 @@
 // units must. Forward: P~ = round(exp(s - max)), O = round(P~ V / sum of exp(s - max)). delta =
 // dO.O of the rounded O. Backward: P = exp(s - LSE), dV = round(sum of round(P)' dO), dS = round(P
 // (dP - delta) slope of the softcap), dQ = round(scale dS K), dK = round(scale dS' Q), gradients of
-// heads that share a key head summed before; dbias = round(sum of P (dP - delta)). It is computed
-// in fp32; with dtype fp32 nothing else is rounded.
+// heads that share a key head summed before; dbias = round(sum of P (dP - delta)). The slope has
+// the errors of logits and of tanh in fp32 (rules_cap_slope()). It is computed in fp32; with dtype
+// fp32 nothing else is rounded.
 //
 // The reference is fp64 (judge/cpu/reference.h). For 16-bit dtypes it is the twin plus its
 // residual, from the same pass in fp32, which is thousands of times as precise as the dtype:

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "judge/dtype.h"
+#include "judge/rules.h"
 
 // Number of elements that are summed in fp32 before the sum is added in fp64.
 #define SHORT_SUM 512
@@ -127,6 +128,13 @@ void loop_scale(float *x, float factor, int64_t padded)
         scale_block(x + i, factor);
 }
 
+static void multiply_twin_block(const float *restrict p, const float *restrict slope,
+                                float cap_error, float *restrict z)
+{
+    for (int j = 0; j < LOOP_BLOCK; j++)
+        z[j] = p[j] * rules_cap_slope(slope[j], cap_error, j % 2);
+}
+
 // `p` includes the slope.
 static void gradient_block(const float *restrict p, const float *restrict dp, float delta,
                            float *restrict ds)
@@ -159,17 +167,19 @@ double loop_gradient(const struct loop_gradient *g, const float *dp, float *head
 {
     double sum = 0;
     for (int64_t i = 0; i < padded; i += LOOP_BLOCK) {
-        float with_slope[LOOP_BLOCK], squares[LOOP_BLOCK], exact[LOOP_BLOCK];
-        const float *p = g->p + i;
+        float with_slope[LOOP_BLOCK], twin[LOOP_BLOCK], squares[LOOP_BLOCK], exact[LOOP_BLOCK];
+        const float *p = g->p + i, *p_twin = p;
         if (g->slope) {
             multiply_block(p, g->slope + i, with_slope);
+            multiply_twin_block(p, g->slope + i, g->cap_error, twin);
             p = with_slope;
+            p_twin = twin;
         }
-        squares_block(p, dp + i, g->delta * g->delta + g->products, squares);
+        squares_block(p_twin, dp + i, g->delta * g->delta + g->products, squares);
         sum += sum_of(squares, LOOP_BLOCK);
         if (terms)
             add_block(terms + i, squares);
-        gradient_block(p, dp + i, g->delta_twin, head + i);
+        gradient_block(p_twin, dp + i, g->delta_twin, head + i);
         dtype_round(g->dtype, head + i, LOOP_BLOCK);
         if (!rest)
             continue;

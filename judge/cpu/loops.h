@@ -28,13 +28,15 @@ struct loop_gradient {
     enum case_dtype dtype;
     const float *p;          // probabilities, not rounded
     const float *slope;      // d logit / d scaled score; NULL: 1
+    float cap_error;         // rules_cap_error()
     float delta, delta_twin; // of the reference and of the twin
     float products;          // rules_product_squares()
 };
 
-// head: the twin's dS = p (dp - delta_twin) slope, rounded to the dtype. rest, unless it is NULL:
-// the reference's, with its delta and not rounded, less head. Returns the sum of the terms
-// (p slope)^2 (dp^2 + delta^2 + products), and adds them to `terms` [padded] unless that is NULL.
+// head: the twin's dS = p (dp - delta_twin) slope, its slope that of rules_cap_slope(), rounded to
+// the dtype. rest, unless it is NULL: the reference's, with its delta and not rounded, less head.
+// Returns the sum of the terms (p slope)^2 (dp^2 + delta^2 + products) with the twin's slope, and
+// adds them to `terms` [padded] unless that is NULL.
 double loop_gradient(const struct loop_gradient *g, const float *dp, float *head, float *rest,
                      float *terms, int64_t padded);
 

@@ -285,6 +285,7 @@ static void row_gradient(const struct work *w, bool reference, int64_t row, stru
     struct loop_gradient g = {.dtype = w->c->dtype,
                               .p = w->s + at,
                               .slope = slope_of(w, row),
+                              .cap_error = rules_cap_error(w->c),
                               .delta = reference ? (float)e->delta[row] : twin,
                               .delta_twin = twin,
                               .products = w->products};
@@ -400,6 +401,7 @@ static void block_key_gradients(const struct work *w, int64_t rows, const struct
         struct loop_gradient g = {.dtype = w->c->dtype,
                                   .p = w->s + at,
                                   .slope = slope_of(w, i),
+                                  .cap_error = rules_cap_error(w->c),
                                   .delta = (float)s->delta[i],
                                   .delta_twin = (float)s->delta_twin[i],
                                   .products = w->products};

@@ -7,6 +7,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "judge/rules.h"
+
 #define TARGET __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,fma")))
 #define INLINE static inline __attribute__((always_inline)) TARGET
 
@@ -111,22 +113,29 @@ INLINE double gradient_make(const struct weights_gradient *g, int64_t padded, bo
 {
     __m512 factor = _mm512_set1_ps(g->factor), delta = _mm512_set1_ps(g->delta);
     __m512 delta_twin = _mm512_set1_ps(g->delta_twin), products = _mm512_set1_ps(g->products);
+    __m512 cap_error = _mm512_set1_ps(g->cap_error), least = _mm512_set1_ps(RULES_CAP_ERROR);
     double sum = 0;
     for (int64_t first = 0; first < padded; first += SHORT_SUM) {
         __m512 part = _mm512_setzero_ps();
         int64_t end = padded - first < SHORT_SUM ? padded : first + SHORT_SUM;
         for (int64_t i = first; i < end; i += LANES) {
             __m512 p = _mm512_mul_ps(_mm512_loadu_ps(g->p + i), factor);
-            __m512 dp = _mm512_loadu_ps(g->dp + i);
-            if (slope)
-                p = _mm512_mul_ps(p, _mm512_loadu_ps(g->slope + i));
+            __m512 dp = _mm512_loadu_ps(g->dp + i), p_twin = p;
+            if (slope) {
+                __m512 slopes = _mm512_loadu_ps(g->slope + i);
+                __m512 error = _mm512_fmadd_ps(cap_error, slopes, least);
+                __m512 moved = _mm512_add_ps(slopes, error);
+                moved = _mm512_mask_sub_ps(moved, 0x5555, slopes, error);
+                p_twin = _mm512_mul_ps(p, moved);
+                p = _mm512_mul_ps(p, slopes);
+            }
             if (many_deltas) {
                 delta = _mm512_loadu_ps(g->deltas + i);
                 delta_twin = _mm512_loadu_ps(g->deltas_twin + i);
             }
             __m512 squares = _mm512_fmadd_ps(dp, dp, _mm512_fmadd_ps(delta, delta, products));
-            part = _mm512_fmadd_ps(_mm512_mul_ps(p, p), squares, part);
-            __m512 twin = _mm512_mul_ps(p, _mm512_sub_ps(dp, delta_twin));
+            part = _mm512_fmadd_ps(_mm512_mul_ps(p_twin, p_twin), squares, part);
+            __m512 twin = _mm512_mul_ps(p_twin, _mm512_sub_ps(dp, delta_twin));
             __m512 exact = _mm512_mul_ps(p, _mm512_sub_ps(dp, delta));
             pieces_store(twin, exact, g->head + i, rest ? g->rest + i : NULL);
         }

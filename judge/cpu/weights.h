@@ -25,6 +25,7 @@ struct weights_gradient {
     const float *p; // times factor: probabilities, not rounded
     float factor;
     const float *slope; // d logit / d scaled score; NULL: 1
+    float cap_error;    // rules_cap_error()
     const float *dp;
     float delta, delta_twin;
     const float *deltas, *deltas_twin; // NULL, or deltas of each element, in place of these
@@ -32,8 +33,9 @@ struct weights_gradient {
     uint16_t *head, *rest;             // of dS; rest may be NULL
 };
 
-// head: the twin's dS = p (dp - delta_twin) slope in bf16. rest: the reference's, with its delta
-// and not rounded, less head. Returns the sum of the terms (p slope)^2 (dp^2 + delta^2 + products).
+// head: the twin's dS = p (dp - delta_twin) slope in bf16, its slope that of rules_cap_slope().
+// rest: the reference's, with its delta and not rounded, less head. Returns the sum of the terms (p
+// slope)^2 (dp^2 + delta^2 + products), with the twin's slope.
 double weights_gradient(const struct weights_gradient *g, int64_t padded);
 
 #endif

@@ -7,6 +7,10 @@
 #include "judge/cuda/element.cuh"
 #include "judge/cuda/reference_cuda.h"
 
+extern "C" {
+#include "judge/rules.h"
+}
+
 // The bound of an unbounded window: larger than any distance of two tokens, and the sum of two does
 // not overflow.
 #define DISTANCE_MAX (1 << 26)
@@ -23,7 +27,7 @@ struct attend_case {
     const reference_sequence *sequences;
     bool bottom_right;
     int left, right;
-    float softcap;
+    float softcap, cap_error;
     bias_source bias;
     int64_t seqlen_kv;
 };
@@ -69,6 +73,7 @@ static inline attend_case attend_case_of(const struct reference_cuda *r)
     a.left = distance_clamped(c->window_left);
     a.right = causal ? 0 : distance_clamped(c->window_right);
     a.softcap = (float)c->softcap;
+    a.cap_error = rules_cap_error(c);
     a.bias = bias_source_of(r);
     a.seqlen_kv = c->seqlen_kv;
     return a;
@@ -126,6 +131,13 @@ static __device__ __forceinline__ float attend_logit(const attend_case &a, const
         *slope = 4 * e / ((1 + e) * (1 + e));
     }
     return a.bias.present ? logit + attend_bias(a, p, query, key) : logit;
+}
+
+// The twin's slope in a column, from that of attend_logit().
+static __device__ __forceinline__ float attend_slope_twin(const attend_case &a, float slope,
+                                                          int column)
+{
+    return a.softcap != 0 ? rules_cap_slope(slope, a.cap_error, column % 2) : slope;
 }
 
 #endif

@@ -339,9 +339,10 @@ static __device__ __forceinline__ void group_weigh(const attend16 &a, const plac
                     r.bias_terms[m] = fmaf(part * part, squares, r.bias_terms[m]);
                 }
                 if (EXTRAS && weight > 0) {
+                    float moved = attend_slope_twin(a.c, slope[n][i], e);
                     exact[e] *= slope[n][i];
-                    twin[e] *= slope[n][i];
-                    part *= slope[n][i];
+                    twin[e] *= moved;
+                    part *= moved;
                 }
                 r.terms[m] = fmaf(part * part, squares, r.terms[m]);
             }

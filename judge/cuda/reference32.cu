@@ -130,7 +130,7 @@ static __device__ __forceinline__ void plain_weigh(const plain &a, const plain_p
             if (PASS == PASS_DQ && a.dbias.twin)
                 plain_dbias(a, p, row, key, weight);
             if (PASS != PASS_DV)
-                weight *= slope;
+                weight *= attend_slope_twin(a.c, slope, p.lane);
         }
         p.weights[i * STEP + p.lane] = weight;
     }

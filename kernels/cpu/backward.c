@@ -48,6 +48,10 @@ static void row_gradient(struct attention_backend *backend, const struct attenti
         backend->vector->add(args->dbias + tile_bias(t, b, row) + begin, ds + begin, end - begin);
     for (int i = begin; i < end && MUTATED(SLOPE_NEAR_SATURATION); i++)
         backend->slopes[i] = backend->slopes[i] < 0.1F ? 0 : backend->slopes[i];
+    for (int i = begin; i < end && ROUNDS(CAP); i++) {
+        float tanh = nextafterf(sqrtf(1 - backend->slopes[i]), 0);
+        backend->slopes[i] = 1 - tanh * tanh;
+    }
     if (b->shape->softcap != 0 && !MUTATED(SOFTCAP_SLOPE))
         backend->vector->multiply(ds + begin, backend->slopes + begin, end - begin);
     if (ROUNDS(WEIGHTS)) {

@@ -134,6 +134,24 @@ START_TEST(saturated_cases_pass)
 }
 END_TEST
 
+// Logits far above the softcap: next to nothing of a gradient is left but the error of tanh.
+START_TEST(saturated_softcaps_pass)
+{
+    static const int64_t lengths[] = {2, 3, 5, 8, 16, 40, 96};
+    mutation_rounds = ROUNDS_WEIGHTS | ROUNDS_CAP;
+    for (size_t i = 0; i < 4 * sizeof(lengths) / sizeof(*lengths); i++) {
+        struct cp_case c = cases_usual();
+        c.dtype = (enum case_dtype)_i;
+        c.softcap = i % 2 ? 0.01 : 0.003;
+        c.seed = i;
+        c.seqlen_q = c.seqlen_kv = lengths[i / 4];
+        case_run(&c);
+    }
+    world_close_all();
+    figures_expect();
+}
+END_TEST
+
 // The switch has an effect, also on fp32 tensors.
 START_TEST(rounding_shows)
 {
@@ -161,6 +179,7 @@ static Suite *suite(void)
     tcase_add_loop_test(t, the_usual_case_passes, DTYPE_BF16, DTYPE_FP16 + 1);
     tcase_add_test(t, cases_refused_once_pass);
     tcase_add_test(t, saturated_cases_pass);
+    tcase_add_loop_test(t, saturated_softcaps_pass, DTYPE_BF16, DTYPE_FP32 + 1);
     tcase_add_test(t, rounding_shows);
     suite_add_tcase(s, t);
     return s;
