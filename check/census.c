@@ -151,7 +151,7 @@ static void statistics_put(struct census *x, const struct position_range *s)
                (size_t)s->count * sizeof(double));
 }
 
-// ---- what is expected ---------------------------------------------------------------------------
+// ---- expected sums ------------------------------------------------------------------------------
 
 // What the walk knows of a token. Consecutive tokens with equal properties make a piece.
 struct token {

@@ -102,7 +102,7 @@ enum cpattn_status cpattn_check_device(struct cpattn_check *check, int device, v
     return status_public(device_open(check, device, stream, &reason), &reason, error);
 }
 
-// ---- calls --------------------------------------------------------------------------------------
+// ---- calls of the CUDA part ---------------------------------------------------------------------
 
 static struct device_array array_of(const struct cpattn_check *check, enum cpattn_tensor tensor,
                                     const struct cpattn_array *array, struct cpattn_shape shape)

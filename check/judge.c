@@ -9,7 +9,7 @@
 #include "judge/mask.h"
 #include "judge/tally.h"
 
-// ---- one side -----------------------------------------------------------------------------------
+// ---- judging the rows of one side ---------------------------------------------------------------
 
 // A result that is judged, chunk by chunk.
 struct judged {

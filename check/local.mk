@@ -49,15 +49,8 @@ check_cuda_sources = \
     check/cuda/pack.h \
     check/rows.c \
     check/tensors.c \
-    common/cuda/device_arena.c \
-    common/cuda/queue.c \
     judge/chunk.c \
     judge/collective.c \
-    judge/cuda/passes.c \
-    judge/cuda/tables.c \
-    judge/cuda/verdict.c \
-    judge/cuda/verify.c \
-    judge/cuda/verify_memory.c \
     judge/digest.c \
     judge/draw.c \
     judge/draw_avx2.c \
@@ -74,7 +67,9 @@ check_cuda_sources = \
     judge/source.c \
     judge/tally.c \
     judge/tiles.c \
-    judge/totals.c
+    judge/totals.c \
+    $(cuda_common_sources) \
+    $(cuda_judge_c_sources)
 EXTRA_DIST += check/cuda/pack.cu
 if CUDA
 lib_LTLIBRARIES += check/libcpattn-check-cuda.la

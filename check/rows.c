@@ -137,7 +137,7 @@ enum status rows_of_rank(const struct cp_case *c, int rank, enum shard_side side
     return status;
 }
 
-// ---- questions ----------------------------------------------------------------------------------
+// ---- lookups ------------------------------------------------------------------------------------
 
 int64_t row_of_token(const struct cpattn_check *check, enum shard_side side, int32_t sequence,
                      int64_t position)

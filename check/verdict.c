@@ -119,7 +119,7 @@ void verdict_write(struct cpattn_check_verdict *v)
                  100 * d->explained, diagnosis_tensor(d));
 }
 
-// ---- for the caller -----------------------------------------------------------------------------
+// ---- public functions ---------------------------------------------------------------------------
 
 void cpattn_check_verdict_destroy(struct cpattn_check_verdict *verdict)
 {

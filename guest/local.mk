@@ -32,45 +32,12 @@ lib_LTLIBRARIES += guest/libcpattn-guest-cuda.la
 guest_cuda_objects = $(patsubst %.cu,%.$(OBJEXT),$(filter %.cu,$(cuda_common_sources) \
     $(cuda_judge_sources) $(cuda_kernels_sources) $(cuda_rank_sources)))
 guest_libcpattn_guest_cuda_la_SOURCES = \
-    common/cuda/device_arena.c \
-    common/cuda/queue.c \
     guest/gpu.c \
     guest/no_nccl.c \
-    judge/cuda/passes.c \
-    judge/cuda/tables.c \
-    judge/cuda/verdict.c \
-    judge/cuda/verify.c \
-    judge/cuda/verify_memory.c \
-    kernels/cuda/backend.c \
-    kernels/cuda/cublaslt.c \
-    kernels/cuda/intervals.c \
-    kernels/cuda/sm90_tensor.c \
-    kernels/cuda/worklist.c \
-    kernels/cuda/worklist_backward.c \
-    kernels/cuda/worklist_tail.c \
-    rank/cuda/choice.c \
-    rank/cuda/device.c \
-    rank/cuda/engine.c \
-    rank/cuda/events.c \
-    rank/cuda/exchanges.c \
-    rank/cuda/executor.c \
-    rank/cuda/exploration.c \
-    rank/cuda/given.c \
-    rank/cuda/graph.c \
-    rank/cuda/marks.c \
-    rank/cuda/parcels.c \
-    rank/cuda/plans.c \
-    rank/cuda/position.c \
-    rank/cuda/results_read.c \
-    rank/cuda/stamps.c \
-    rank/cuda/swap_nccl.c \
-    rank/cuda/swap_staged.c \
-    rank/cuda/timeline.c \
-    rank/cuda/window.c \
-    transport/agree.c \
-    transport/peer.c \
-    transport/peer_direct.c \
-    transport/peer_exchange.c
+    $(cuda_common_sources) \
+    $(cuda_engine_sources) \
+    $(cuda_judge_c_sources) \
+    $(cuda_kernels_c_sources)
 guest_libcpattn_guest_cuda_la_CPPFLAGS = $(AM_CPPFLAGS) $(NCCL_CPPFLAGS) $(CUDA_CPPFLAGS)
 guest_libcpattn_guest_cuda_la_LIBADD = $(guest_cuda_objects) guest/libguest.la plan/libplan.la \
     common/libcommon.la $(CUDA_LIBS) $(BLAS_LIBS) $(PTHREAD_LIBS) $(MATH_LIBS)

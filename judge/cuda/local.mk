@@ -1,6 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-# What judges on a GPU: one file per line.
-cuda_judge_sources =
+# What judges on a GPU: one file per line. The check and guest libraries have the C files as well.
+cuda_judge_c_sources =
+cuda_judge_c_sources += judge/cuda/passes.c
+cuda_judge_c_sources += judge/cuda/tables.c
+cuda_judge_c_sources += judge/cuda/verdict.c
+cuda_judge_c_sources += judge/cuda/verify.c
+cuda_judge_c_sources += judge/cuda/verify_memory.c
+
+cuda_judge_sources = $(cuda_judge_c_sources)
 cuda_judge_sources += judge/cuda/attend.cuh
 cuda_judge_sources += judge/cuda/collective.cu
 cuda_judge_sources += judge/cuda/collective_cuda.h
@@ -21,7 +28,6 @@ cuda_judge_sources += judge/cuda/linear_drawn.cuh
 cuda_judge_sources += judge/cuda/linear_parts.cuh
 cuda_judge_sources += judge/cuda/padding.cu
 cuda_judge_sources += judge/cuda/padding_cuda.h
-cuda_judge_sources += judge/cuda/passes.c
 cuda_judge_sources += judge/cuda/reference16.cu
 cuda_judge_sources += judge/cuda/reference16.cuh
 cuda_judge_sources += judge/cuda/reference16.h
@@ -34,13 +40,9 @@ cuda_judge_sources += judge/cuda/reference64.cu
 cuda_judge_sources += judge/cuda/reference64.h
 cuda_judge_sources += judge/cuda/reference_cuda.h
 cuda_judge_sources += judge/cuda/reference_rows.cu
-cuda_judge_sources += judge/cuda/tables.c
 cuda_judge_sources += judge/cuda/tables.h
-cuda_judge_sources += judge/cuda/verdict.c
 cuda_judge_sources += judge/cuda/verification.h
-cuda_judge_sources += judge/cuda/verify.c
 cuda_judge_sources += judge/cuda/verify.h
-cuda_judge_sources += judge/cuda/verify_memory.c
 cuda_judge_sources += judge/cuda/verify_state.h
 
 if CUDA

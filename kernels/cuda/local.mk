@@ -1,10 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-# The CUDA backend: one file per line, C and CUDA alike; headers too, so that they get distributed.
-cuda_kernels_sources =
-cuda_kernels_sources += kernels/cuda/backend.c
+# The CUDA backend: one file per line; headers too, so that they get distributed. A guest library has the C
+# files as well.
+cuda_kernels_c_sources =
+cuda_kernels_c_sources += kernels/cuda/backend.c
+cuda_kernels_c_sources += kernels/cuda/cublaslt.c
+cuda_kernels_c_sources += kernels/cuda/intervals.c
+cuda_kernels_c_sources += kernels/cuda/sm90_tensor.c
+cuda_kernels_c_sources += kernels/cuda/worklist.c
+cuda_kernels_c_sources += kernels/cuda/worklist_backward.c
+cuda_kernels_c_sources += kernels/cuda/worklist_tail.c
+
+cuda_kernels_sources = $(cuda_kernels_c_sources)
 cuda_kernels_sources += kernels/cuda/backend.h
 cuda_kernels_sources += kernels/cuda/backward_work.cuh
-cuda_kernels_sources += kernels/cuda/cublaslt.c
 cuda_kernels_sources += kernels/cuda/cublaslt.h
 cuda_kernels_sources += kernels/cuda/delay.cu
 cuda_kernels_sources += kernels/cuda/delay_cuda.h
@@ -14,7 +22,6 @@ cuda_kernels_sources += kernels/cuda/dtype.cuh
 cuda_kernels_sources += kernels/cuda/elementwise.cu
 cuda_kernels_sources += kernels/cuda/forward_work.h
 cuda_kernels_sources += kernels/cuda/internal.h
-cuda_kernels_sources += kernels/cuda/intervals.c
 cuda_kernels_sources += kernels/cuda/intervals.h
 cuda_kernels_sources += kernels/cuda/linear.cu
 cuda_kernels_sources += kernels/cuda/linear_cuda.h
@@ -43,7 +50,6 @@ cuda_kernels_sources += kernels/cuda/sm90_forward_features.cuh
 cuda_kernels_sources += kernels/cuda/sm90_forward_kernel.cuh
 cuda_kernels_sources += kernels/cuda/sm90_forward_load.cuh
 cuda_kernels_sources += kernels/cuda/sm90_forward_state.cuh
-cuda_kernels_sources += kernels/cuda/sm90_tensor.c
 cuda_kernels_sources += kernels/cuda/sm90_tensor.h
 cuda_kernels_sources += kernels/cuda/sm90_wide_add.cuh
 cuda_kernels_sources += kernels/cuda/sm90_wide_general.cuh
@@ -65,11 +71,8 @@ cuda_kernels_sources += kernels/cuda/smxx_forward_64.cu
 cuda_kernels_sources += kernels/cuda/smxx_forward_fp32.cu
 cuda_kernels_sources += kernels/cuda/smxx_forward_kernel.cuh
 cuda_kernels_sources += kernels/cuda/smxx_forward_loads.cuh
-cuda_kernels_sources += kernels/cuda/worklist.c
 cuda_kernels_sources += kernels/cuda/worklist.h
-cuda_kernels_sources += kernels/cuda/worklist_backward.c
 cuda_kernels_sources += kernels/cuda/worklist_backward.h
-cuda_kernels_sources += kernels/cuda/worklist_tail.c
 cuda_kernels_sources += kernels/cuda/worklist_tail.h
 
 # Kernels for sm_90a alone. Code that calls them asks CPATTN_SM90 whether they are there.
