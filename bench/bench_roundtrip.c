@@ -40,7 +40,7 @@ static _Noreturn void fail(const char *what, const char *text)
     exit(EXIT_FAILURE);
 }
 
-// ---- the three --------------------------------------------------------------------------------
+// ---- one round of each ------------------------------------------------------------------------
 
 static double status_once(struct bench *b)
 {

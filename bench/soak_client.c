@@ -56,7 +56,7 @@ struct known {
 static struct client clients[CLIENTS + FLOODERS];
 static struct known knowns[KNOWN];
 
-// ---- asking ------------------------------------------------------------------------------------
+// ---- requests ----------------------------------------------------------------------------------
 
 static struct ask *ask_free(struct client *c)
 {
@@ -328,7 +328,7 @@ void clients_wait(int timeout_ms)
     poll(fds, count, timeout_ms);
 }
 
-// ---- what clients do to the daemon -------------------------------------------------------------
+// ---- actions of a client -----------------------------------------------------------------------
 
 static void client_connect(struct client *c)
 {

@@ -22,7 +22,7 @@ static const char *const time_names[SOAK_TIMES] = {
     [TIME_DEADLINE] = "deadline to DEADLINE_EXCEEDED",
 };
 
-// ---- what must not grow ------------------------------------------------------------------------
+// ---- memory and descriptors --------------------------------------------------------------------
 
 static int compare(const void *a, const void *b)
 {

@@ -149,7 +149,7 @@ enum status attend_memory_fetch(const struct attend_memory *a, const struct cp_c
                             strerror(errno));
 }
 
-// ---- handing in ---------------------------------------------------------------------------------
+// ---- handing memory to the daemon ---------------------------------------------------------------
 
 static enum status socket_open(const char *address, int *fd, struct error *error)
 {

@@ -116,7 +116,7 @@ static int job_line(const struct job_text *job, bool command, char *text, size_t
     return length;
 }
 
-// ---- any kind ----
+// ---- public functions ----
 
 enum cpattn_status cpattn_case_set(struct cpattn_case *c, const char *name, const char *value,
                                    struct cpattn_error *error)

@@ -199,7 +199,7 @@ enum status client_answer(struct rpc_call *call, const struct request_id *id,
     return status;
 }
 
-// ---- questions ----------------------------------------------------------------------------------
+// ---- queries ------------------------------------------------------------------------------------
 
 enum status client_ask(struct cpattn_client *client, struct wire_request *request,
                        uint64_t timeout_ns, struct wire_reply *reply, struct error *error)

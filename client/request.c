@@ -253,7 +253,7 @@ void cpattn_request_destroy(struct cpattn_request *request)
     free(request);
 }
 
-// ---- looking after ------------------------------------------------------------------------------
+// ---- tags, ids and waiting ----------------------------------------------------------------------
 
 void cpattn_request_set_tag(struct cpattn_request *request, void *tag)
 {

@@ -35,7 +35,7 @@ struct amx_right amx_right_transposed(const uint16_t *tiles, int64_t k)
 #define INLINE     static inline __attribute__((always_inline)) TARGET
 #define TILE_BYTES 64 // between rows of a tile
 
-// ---- whether it is there ------------------------------------------------------------------------
+// ---- detection ----------------------------------------------------------------------------------
 
 #define PERMISSION_REQUEST 0x1023 // ARCH_REQ_XCOMP_PERM
 #define TILE_DATA          18     // XFEATURE_XTILEDATA

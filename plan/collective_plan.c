@@ -96,7 +96,7 @@ static void broadcast(struct layout *l, enum collective_algorithm algorithm)
         broadcast_ring(l, source, data);
 }
 
-// ---- moves ----
+// ---- operations that move elements ----
 
 // In place, sent elements are copied first, because they are overwritten.
 static void put_aside(struct layout *l)

@@ -147,7 +147,7 @@ enum status job_spec_parse(struct job_spec *spec, const struct job_text *text, s
     return status == STATUS_OK ? job_spec_finish(spec, error) : status;
 }
 
-// ---- what is known of one -----------------------------------------------------------------------
+// ---- properties of a spec -----------------------------------------------------------------------
 
 struct job_needs job_spec_needs(const struct job_spec *spec)
 {

@@ -120,7 +120,7 @@ bool case_is_even(const struct cp_case *c, enum shard_side side)
     return true;
 }
 
-// ---- what contradicts ----
+// ---- contradictions ------
 
 static const char *list_name(enum case_list list)
 {

@@ -3,7 +3,7 @@
 #include "plan/linear.h"
 #include "plan/plan.h"
 
-// ---- what is judged ----
+// ---- memory of the judge ----
 
 #define WORK_MAX     1e9     // FLOPs in fp64, of tokens and of features
 #define ELEMENTS_MAX 4000000 // of each result

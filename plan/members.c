@@ -61,7 +61,7 @@ static bool load_bool(const void *record, const struct case_field *field)
     return *((const unsigned char *)record + field->offset) != 0;
 }
 
-// ---- what is accepted ---------------------------------------------------------------------------
+// ---- accepted values ----------------------------------------------------------------------------
 
 #define QUOTED_MAX 48
 #define HINT_MAX   64

@@ -7,7 +7,7 @@
 // Every step simplifies: a field gets its simplest value, a number decreases, a sequence or a list
 // is removed. Therefore the search ends.
 
-// ---- what goes together ----
+// ---- fields that depend on others ----
 
 static void lists_fit(struct cp_case *c)
 {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plan/ring.h"
 
-// ---- who and where ----
+// ---- teams and ranks ----
 
 static struct team ring_team(const struct ring *r, int index)
 {
@@ -21,7 +21,7 @@ static struct pair ring_pair(const struct ring *r, int32_t buffer, int source, i
                      element);
 }
 
-// ---- what goes where ----
+// ---- sources and destinations ----
 
 // The team `distance` places behind, round the ring.
 static int behind(const struct ring *r, int team, int distance)
@@ -233,7 +233,7 @@ static struct region sum_got(const struct ring *r, int source)
     return ring_pair(r, r->arrived, source, 4).both;
 }
 
-// ---- the whole ----
+// ---- the algorithm ----
 
 void ring_init(struct ring *r, struct part *part, int32_t kv)
 {

@@ -235,7 +235,7 @@ static bool play_next(struct play *play, struct player *p, enum plan_stream stre
     return true;
 }
 
-// ---- all of them ------------------------------------------------------------------------------
+// ---- all operations ---------------------------------------------------------------------------
 
 static enum status no_memory(struct error *error)
 {

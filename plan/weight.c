@@ -121,7 +121,7 @@ int weight_sink(const struct cp_case *c)
     return halfway(weight_logsum(c));
 }
 
-// ---- what is not seen ---------------------------------------------------------------------------
+// ---- features without effect --------------------------------------------------------------------
 
 // Relative errors of results above these are certain to be noticed.
 struct notice {

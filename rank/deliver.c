@@ -147,7 +147,7 @@ static enum status lse_put(const struct delivery *d)
     return status;
 }
 
-// ---- what belongs to no token -------------------------------------------------------------------
+// ---- tensors without tokens ---------------------------------------------------------------------
 
 // Every rank has the same values.
 static enum status heads_put(const struct delivery *d, enum whole_tensor tensor, const float *local)
@@ -235,7 +235,7 @@ static enum status lines_put(const struct delivery *d)
     return status;
 }
 
-// ---- all ----------------------------------------------------------------------------------------
+// ---- delivery -----------------------------------------------------------------------------------
 
 enum status deliver(struct engine *e, const struct job *j, const struct segments *s,
                     struct error *error)

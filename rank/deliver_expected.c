@@ -72,7 +72,7 @@ static enum status expectation_init(struct expectation *x)
                 : error_set(x->error, STATUS_RESOURCE_EXHAUSTED, "no memory for the reference");
 }
 
-// ---- putting rows ----
+// ---- rows ------------
 
 static enum status row_put(const struct expectation *x, enum whole_tensor tensor, int64_t element,
                            const double *values, int count)
@@ -224,7 +224,7 @@ static enum status sequence_keys(struct expectation *x, int32_t sequence, int kv
     return status;
 }
 
-// ---- all ----
+// ---- delivery ----
 
 static enum status queries_deliver(struct expectation *x)
 {

@@ -16,7 +16,7 @@ static enum status attention_run(const struct rank_task *task, struct error *err
 
 const struct rank_kind rank_kind_attention = {.kind = &job_kind_attention, .run = attention_run};
 
-// ---- any kind ----
+// ---- running a job ----
 
 static const struct rank_kind *kind_of(const struct job_spec *spec)
 {

@@ -25,7 +25,7 @@ enum status session_init(struct session *s, const struct engine_kind *kind, char
     return kind->create(&setup, &s->engine, error);
 }
 
-// ---- what is kept for a case's repeats ----
+// ---- state of a repeated case -------------
 
 // Larger plans are not kept: an idle rank must be small. Deliberate errors change a plan after
 // plan_create(), so with them each run has its own plan.
@@ -341,7 +341,7 @@ enum status session_run(struct session *s, const struct cp_case *c, uint64_t job
     return STATUS_OK;
 }
 
-// ---- besides cases ----
+// ---- failures ---------
 
 void session_failure(const struct session *s, const struct error *error,
                      struct rank_failure *failure)

@@ -58,7 +58,7 @@ static enum status nccl_failed(struct nccl_transport *n, ncclResult_t result, co
                      ncclGetErrorString(result), last && *last ? ": " : "", last ? last : "");
 }
 
-// ---- calls that go on in the background ----
+// ---- asynchronous calls --------------------
 
 // Waits for the result of the last call: a communicator takes no other call before that.
 static ncclResult_t call_settle(const struct nccl_transport *n, ncclResult_t result,

@@ -178,7 +178,7 @@ static void arrivals_await(struct peer_transport *p, const struct traffic *traff
     p->mark = 0;
 }
 
-// ---- the whole ----------------------------------------------------------------------------------
+// ---- the exchange -------------------------------------------------------------------------------
 
 // The only peer that this rank sends to; -1: none or several.
 static int destination_of(const struct peer_transport *p, const struct traffic *traffic, int *count)

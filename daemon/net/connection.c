@@ -24,7 +24,7 @@ struct output {
     uint8_t data[];
 };
 
-// ---- in ----------------------------------------------------------------------------------------
+// ---- input -------------------------------------------------------------------------------------
 
 // Wipes the bytes, which may contain a token.
 static void input_wipe(struct connection *c)
@@ -159,7 +159,7 @@ static enum connection_input input_next(struct connection *c, struct frame *fram
     }
 }
 
-// ---- out ---------------------------------------------------------------------------------------
+// ---- output ------------------------------------------------------------------------------------
 
 static void output_drop(struct connection *c, struct output *output)
 {

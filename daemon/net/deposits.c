@@ -71,7 +71,7 @@ static void deposit_end(struct deposit *p)
     free(p);
 }
 
-// ---- what a descriptor is -----------------------------------------------------------------------
+// ---- checks of a descriptor ---------------------------------------------------------------------
 
 static const char *const kind_names[] = {"memory of inputs", "memory for what is wanted"};
 

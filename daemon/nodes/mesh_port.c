@@ -59,7 +59,7 @@ struct mesh_port {
     struct log_quota lines; // about strangers
 };
 
-// ---- calls -------------------------------------------------------------------------------------
+// ---- outgoing connections ----------------------------------------------------------------------
 
 static struct call *call_create(struct mesh_port *p, int fd, struct meeting *meeting,
                                 void (*on_io)(struct ev_loop *, ev_io *, int), int events,
@@ -101,7 +101,7 @@ static void call_drop(struct call *c)
     close(call_take(c));
 }
 
-// ---- meetings ----------------------------------------------------------------------------------
+// ---- pools -------------------------------------------------------------------------------------
 
 static struct meeting *meeting_find(struct mesh_port *p, uint32_t generation)
 {
@@ -157,7 +157,7 @@ static void connected(struct mesh_port *p, struct meeting *m, int rank, int peer
     p->handler.connected(p->handler.context, pool, generation, rank, peer, fd);
 }
 
-// ---- those who come ----------------------------------------------------------------------------
+// ---- incoming connections ----------------------------------------------------------------------
 
 static bool keys_equal(const uint8_t *a, const uint8_t *b)
 {
@@ -232,7 +232,7 @@ static void on_accepted(void *context, int fd, const struct sockaddr_storage *fr
     (void)call_create(p, fd, NULL, on_stranger, EV_READ, on_stranger_late);
 }
 
-// ---- those who are called ----------------------------------------------------------------------
+// ---- connecting --------------------------------------------------------------------------------
 
 static void dial_fail(struct call *c, int number)
 {

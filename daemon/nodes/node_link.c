@@ -110,7 +110,7 @@ void node_link_destroy(struct node_link *l)
     free(l);
 }
 
-// ---- out ---------------------------------------------------------------------------------------
+// ---- output ------------------------------------------------------------------------------------
 
 static void flush(struct node_link *l)
 {
@@ -262,7 +262,7 @@ static bool shake(struct node_link *l)
     return l->secured && !l->broken;
 }
 
-// ---- in ----------------------------------------------------------------------------------------
+// ---- input -------------------------------------------------------------------------------------
 
 // Handles one message; false if no complete one is there.
 static bool message_take(struct node_link *l)

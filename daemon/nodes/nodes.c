@@ -172,7 +172,7 @@ static enum status on_seen(struct caller *c, const void *body, size_t size, stru
     return STATUS_OK;
 }
 
-// ---- who it is ---------------------------------------------------------------------------------
+// ---- identification of an agent ----------------------------------------------------------------
 
 static int host_find(const struct nodes *n, const char *name)
 {

@@ -106,7 +106,7 @@ struct crew *crews_get(struct crews *crews, int index)
     return &crews->table[index];
 }
 
-// ---- what ranks do, wherever they are ----------------------------------------------------------
+// ---- events of ranks on any host ---------------------------------------------------------------
 
 // The data of a pool is kept for the answers that its last exit causes.
 static void ranks_gone(struct crew *crew, uint32_t generation)

@@ -239,7 +239,7 @@ static void on_reap(struct ev_loop *loop, ev_timer *watcher, int events)
     end_look(watcher->data);
 }
 
-// ---- what is seen of it ------------------------------------------------------------------------
+// ---- state and output --------------------------------------------------------------------------
 
 char rank_child_state(const struct rank_child *c)
 {

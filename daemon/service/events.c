@@ -47,7 +47,7 @@ uint64_t events_last(const struct events *e)
     return e->last;
 }
 
-// ---- what happens ------------------------------------------------------------------------------
+// ---- recording events --------------------------------------------------------------------------
 
 static struct record *record_add(struct events *e, enum wire_event_kind kind)
 {

@@ -123,7 +123,7 @@ static void devices_write(FILE *out, const struct wire_description *d, const str
             d->devices - drained - lost, drained, lost);
 }
 
-// ---- all ---------------------------------------------------------------------------------------
+// ---- the text ----------------------------------------------------------------------------------
 
 char *metrics_text(const struct wire_description *d, const struct wire_status *s,
                    const struct tally *t)

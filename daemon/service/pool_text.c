@@ -19,7 +19,7 @@ uint64_t pool_text_devices(const struct wire_description *d, uint64_t places)
     return d->gpu_count > 0 ? gpus : places;
 }
 
-// ---- who it was, and what it said last ---------------------------------------------------------
+// ---- the rank and its last output --------------------------------------------------------------
 
 // Characters of a guest's command that are shown.
 #define COMMAND_TOLD 60

@@ -503,7 +503,7 @@ static enum status file_apply(const char *path, struct settings *config, struct 
     return status;
 }
 
-// ---- all of it ----------------------------------------------------------------------------------
+// ---- the whole ----------------------------------------------------------------------------------
 
 enum status settings_read(struct settings *config, int argc, char **argv, struct error *error)
 {

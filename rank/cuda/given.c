@@ -6,7 +6,7 @@
 #include "judge/source.h"
 #include "rank/inputs.h"
 
-// ---- what a rank computes with ----
+// ---- inputs of the computation ----
 
 static bool is_given(const struct job *j, enum whole_tensor tensor)
 {
@@ -88,7 +88,7 @@ cudaError_t given_fill(const struct job *j, cudaStream_t stream)
     return result;
 }
 
-// ---- what the judge reads ----
+// ---- inputs of the judge -----
 
 // 0: the tensor is not given.
 static int64_t whole_given(const struct job *j, int tensor)

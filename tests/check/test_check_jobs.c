@@ -270,7 +270,7 @@ START_TEST(equal_results_of_ranks_have_one_digest)
 }
 END_TEST
 
-// ---- what is refused ----------------------------------------------------------------------------
+// ---- refusals -----------------------------------------------------------------------------------
 
 static void expect_refused(enum cpattn_status status, const char *words)
 {

@@ -34,7 +34,7 @@ static void client_open(void)
     ck_assert_int_eq(cpattn_client_create(&options, &client, &error), CPATTN_OK);
 }
 
-// ---- what comes back ----------------------------------------------------------------------------
+// ---- results ------------------------------------------------------------------------------------
 
 static void *memory(const struct cp_case *c, enum whole_tensor tensor)
 {

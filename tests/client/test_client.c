@@ -218,7 +218,7 @@ START_TEST(describe_and_status_are_answered)
 }
 END_TEST
 
-// ---- many in flight -----------------------------------------------------------------------------
+// ---- many requests in flight --------------------------------------------------------------------
 
 START_TEST(each_answer_is_returned_once)
 {

@@ -98,7 +98,7 @@ void free(void *data)
 
 // NOLINTEND(readability-inconsistent-declaration-parameter-name)
 
-// ---- lives -------------------------------------------------------------------------------------
+// ---- one function for each part, from its creation to its end ----------------------------------
 
 static struct error error;
 

@@ -62,7 +62,7 @@ START_TEST(an_empty_file_is_an_empty_map)
 }
 END_TEST
 
-// ---- what is refused --------------------------------------------------------------------------
+// ---- refusals ---------------------------------------------------------------------------------
 
 static const struct refusal {
     const char *text, *message;

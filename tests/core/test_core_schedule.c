@@ -204,7 +204,7 @@ START_TEST(no_more_pools_are_started_than_jobs_wait)
 }
 END_TEST
 
-// ---- room --------------------------------------------------------------------------------------
+// ---- limits of ranks and pools -----------------------------------------------------------------
 
 static void begin_with_room(int device_count, int ranks_max)
 {
@@ -305,7 +305,7 @@ START_TEST(a_pool_reserved_by_an_earlier_job_does_not_make_room)
 }
 END_TEST
 
-// ---- the end, and the view ---------------------------------------------------------------------
+// ---- draining and status -----------------------------------------------------------------------
 
 START_TEST(draining_stops_idle_pools_and_serves_queued_jobs)
 {

@@ -217,7 +217,7 @@ START_TEST(two_kills_are_poison_with_spares_too)
 }
 END_TEST
 
-// ---- spares that come to nothing ---------------------------------------------------------------
+// ---- spares that fail --------------------------------------------------------------------------
 
 START_TEST(a_spare_that_dies_unused_restarts_after_a_second)
 {

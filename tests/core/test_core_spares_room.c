@@ -18,7 +18,7 @@ static void begin_with(int device_count, int ranks_max, uint64_t idle_timeout_ns
     fixture_again(&config);
 }
 
-// ---- whom they make way for --------------------------------------------------------------------
+// ---- pools that take a spare's place -----------------------------------------------------------
 
 START_TEST(spares_make_room_first)
 {

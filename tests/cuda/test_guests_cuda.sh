@@ -50,7 +50,7 @@ begins() { # IMPLEMENTATION WORLD-SIZE
 begins ring 1
 begins ring 2
 
-# ---- right ones ----
+# ---- right guests ----
 
 passes "ring" --implementation ring --world-size 1 --seqlen 300 --heads 4 --mask causal
 tap_has "its answer names it" "$out" "by ring"

@@ -485,7 +485,7 @@ static void sink_grad(void)
         sink_grad_compare(n < 20 ? 1 + n : harness_small() ? 300 : 30000);
 }
 
-// ---- large ones ----
+// ---- large tensors ----
 
 // The digest of `count` bytes that repeat one word.
 static uint64_t constant_sum(uint64_t word, int64_t bytes)

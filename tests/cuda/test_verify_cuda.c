@@ -197,7 +197,7 @@ static void sample_expect(struct sample *s, const char *what)
         report_check(&s->ranks[r], what, text);
 }
 
-// ---- what is done to results --------------------------------------------------------------------
+// ---- changed results ----------------------------------------------------------------------------
 
 static enum case_dtype dtype_of(const struct sample *s, int tensor)
 {

@@ -83,7 +83,7 @@ static void sleep_for_good(void)
         pause();
 }
 
-// ---- what can go wrong -------------------------------------------------------------------------
+// ---- ways to misbehave -------------------------------------------------------------------------
 
 static void odd_garbage(uint64_t job)
 {

@@ -196,7 +196,7 @@ static bool fail_once(const char *call, int number)
     return met;
 }
 
-// ---- all of them -------------------------------------------------------------------------------
+// ---- every call --------------------------------------------------------------------------------
 
 // The share of one worker; returns the number of failed calls, or -1.
 static int kind_run(int kind, int worker)

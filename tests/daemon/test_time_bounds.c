@@ -109,7 +109,7 @@ START_TEST(no_small_case_beats_the_bound)
 }
 END_TEST
 
-// ---- what it is made of -------------------------------------------------------------------------
+// ---- terms of the bound -------------------------------------------------------------------------
 
 static struct cp_case large_case(int world_size)
 {

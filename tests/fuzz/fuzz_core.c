@@ -18,7 +18,7 @@ static unsigned take(void)
     return w.at < w.end ? *w.at++ : 0;
 }
 
-// ---- what clients do ---------------------------------------------------------------------------
+// ---- events of clients -------------------------------------------------------------------------
 
 static void request_id(struct request_id *id, uint64_t number)
 {
@@ -146,7 +146,7 @@ static void abandon(void)
     core_abandon(w.core, w.now_ns, slots, count);
 }
 
-// ---- what ranks do -----------------------------------------------------------------------------
+// ---- events of ranks ---------------------------------------------------------------------------
 
 // A pool that is up, if there is one; any place from 240 on.
 static int take_pool(void)
@@ -277,7 +277,7 @@ static void rank_act(unsigned op)
     }
 }
 
-// ---- time, limits, and all of it ---------------------------------------------------------------
+// ---- time and limits, and the target -----------------------------------------------------------
 
 static void time_pass(void)
 {

@@ -149,7 +149,7 @@ START_TEST(estimates_are_far_from_edges)
 }
 END_TEST
 
-// ---- what is left out ---------------------------------------------------------------------------
+// ---- features left out --------------------------------------------------------------------------
 
 // One rank and sequence, whose memory is that of struct dense.
 struct trial {
@@ -291,7 +291,7 @@ START_TEST(missing_features_are_noticed)
 }
 END_TEST
 
-// ---- what is said of it
+// ---- sentences about them
 // --------------------------------------------------------------------------
 
 static const struct {

@@ -144,7 +144,7 @@ void scene_fini(struct scene *s)
         free(all[i]);
 }
 
-// ---- running it ---------------------------------------------------------------------------------
+// ---- execution ----------------------------------------------------------------------------------
 
 struct attention_shape scene_shape(const struct scene *s)
 {

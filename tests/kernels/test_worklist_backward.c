@@ -13,7 +13,7 @@
 
 static const struct backward_cut cut = {.q_rows = 8, .kv_rows = 12};
 
-// ---- what a list holds ----
+// ---- contents of a list ----
 
 // Calls `visit` for each pair that some fragment admits, with its bias element.
 struct visitor {

@@ -16,7 +16,7 @@ static void *grown(void *array, int32_t count, size_t size)
     return memory;
 }
 
-// ---- looking ----
+// ---- conditions ----
 
 bool edit_begins(const struct plan *plan, const struct region *r, const char *name)
 {
@@ -77,7 +77,7 @@ int32_t edit_find_last(const struct plan *plan, match_fn *match)
     return last;
 }
 
-// ---- changing ----
+// ---- changes -----
 
 void edit_drop(struct op *op)
 {
@@ -262,7 +262,7 @@ bool edit_rectangles(struct plan *plan, rectangle_fn *change)
     return changed;
 }
 
-// ---- the end ----
+// ---- the changed plan ----
 
 static void replay(struct builder *b, const struct plan *plan, const struct op *op)
 {

@@ -7,7 +7,7 @@
 #include "plan/plan.h"
 #include "plan/team.h"
 
-// ---- looking ----
+// ---- conditions ----
 
 typedef bool match_fn(const struct plan *plan, const struct op *op);
 
@@ -29,7 +29,7 @@ bool edit_is_remote(const struct plan *plan, const struct op *op);
 int32_t edit_find(const struct plan *plan, match_fn *match, int32_t from);
 int32_t edit_find_last(const struct plan *plan, match_fn *match);
 
-// ---- changing ----
+// ---- changes -----
 
 // Removes an operation. Until edit_finish() it keeps its place, and matches nothing.
 void edit_drop(struct op *op);
@@ -69,7 +69,7 @@ typedef bool rectangle_fn(struct rectangle *r);
 // Builds the slices of all attend operations again. False if nothing changed.
 bool edit_rectangles(struct plan *plan, rectangle_fn *change);
 
-// ---- the end ----
+// ---- the changed plan ----
 
 // Completes the plan with the waits of its operations.
 void edit_finish(struct plan **plan);

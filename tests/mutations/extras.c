@@ -5,7 +5,7 @@
 #include "tests/mutations/changes.h"
 #include "tests/mutations/edit.h"
 
-// ---- what rows begin with ----
+// ---- initial values of rows ----
 
 static bool fills(const struct plan *plan, const struct op *op, const char *name)
 {

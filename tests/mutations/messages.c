@@ -245,7 +245,7 @@ bool ring_reversed(struct plan *plan)
     return any;
 }
 
-// ---- what the checker sees ----
+// ---- changes that plan_check() refuses ----
 
 // One slot for sent and received data.
 bool slots_shared(struct plan *plan)

@@ -6,7 +6,7 @@
 #include "tests/mutations/changes.h"
 #include "tests/mutations/edit.h"
 
-// ---- who is who ----
+// ---- which operation ----
 
 static bool is_forward_step_1(const struct plan *plan, const struct op *op)
 {
@@ -275,7 +275,7 @@ bool v_is_k(struct plan *plan)
     return any;
 }
 
-// ---- once more ----
+// ---- repeated operations ----
 
 static bool twice(struct plan *plan, int32_t op)
 {
@@ -316,7 +316,7 @@ bool world_factor(struct plan *plan)
     return true;
 }
 
-// ---- too early ----
+// ---- operations moved forward ----
 
 static bool is_forward(const struct plan *plan, const struct op *op)
 {
@@ -366,7 +366,7 @@ bool dkv_too_early(struct plan *plan)
     return move_before(plan, delivers_dkv, adds_last_part);
 }
 
-// ---- something else instead ----
+// ---- replaced operations -------
 
 bool rowdot_zero(struct plan *plan)
 {

@@ -12,7 +12,7 @@
 #include "common/clock.h"
 #include "common/limits.h"
 
-// ---- what is served ----------------------------------------------------------------------------
+// ---- valid requests ----------------------------------------------------------------------------
 
 START_TEST(test_echo)
 {
@@ -107,7 +107,7 @@ START_TEST(test_replies_in_any_order)
 }
 END_TEST
 
-// ---- what is not -------------------------------------------------------------------------------
+// ---- invalid input -----------------------------------------------------------------------------
 
 static const struct {
     const char *data;

@@ -89,7 +89,7 @@ START_TEST(flops_of_all_ranks_are_those_of_the_case)
 }
 END_TEST
 
-// ---- the other ways ----
+// ---- other algorithms ----
 
 // A team of all ranks attends whole sequences, as one process does.
 START_TEST(dealt_sequences_are_one_slice)

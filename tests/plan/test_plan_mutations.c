@@ -146,7 +146,7 @@ START_TEST(without_a_mutation_all_is_well)
 }
 END_TEST
 
-// ---- the means of changing a plan ----
+// ---- changes of a plan ---------------
 
 // Field by field: padding between fields may differ.
 static bool same_region(const struct region *a, const struct region *b)

@@ -166,7 +166,7 @@ START_TEST(empty_shards_take_part)
 }
 END_TEST
 
-// ---- what a ring passes on ----
+// ---- contents of the messages ----
 
 // Whether the definition lets a query of one rank see a key of another.
 static bool sees(const struct cp_case *c, int rank, int source)

@@ -25,7 +25,7 @@ run() { # OPTIONS...
     status=$?
 }
 
-# ---- those that come along ----
+# ---- the guests of the package ----
 
 for options in "--world-size 1" "--world-size 3" "--world-size 3 --dtype fp32 --mask none --kv-heads 2" \
     "--world-size 3 --format sbhd --sharding contiguous --dtype fp16 --window-left 11 --seqlen 97" \
@@ -62,7 +62,7 @@ tap_has "a backend that PyTorch has no kernel of" "$out" "UNIMPLEMENTED: rank 0 
 run --implementation context_parallel --world-size 2
 tap_has "context_parallel reports its requirements" "$out" "UNIMPLEMENTED: rank 0 of 2: PyTorch's context_parallel needs GPUs"
 
-# ---- right ones ----
+# ---- right guests ----
 
 right() { # MODEL OPTIONS...
     model=$1

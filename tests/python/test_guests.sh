@@ -33,7 +33,7 @@ YAML
 daemon_start --config "$scratch/settings.yaml" --backend cpu --devices 2 --log-level warning \
     --guest again="python3 '$top/examples/guests/numpy_attention.py'"
 
-# ---- what there is ----
+# ---- the list of guests ----
 
 described=$("$submit" describe)
 tap_has "describe lists a guest" "$described" "guest          numpy: 1 rank; bshd, mask none or causal"
@@ -47,7 +47,7 @@ run --implementation numpy
 tap_has "so is another number of ranks" "$status $out" \
     "world_size is 2 with implementation numpy; accepted is 1 there"
 
-# ---- a right one ----
+# ---- a right guest ----
 
 numpy="--implementation numpy --world-size 1 --seqlen 70 --heads 4"
 for options in "" "--dtype fp16 --mask none" "--dtype fp32 --kv-heads 2" "--training false" \

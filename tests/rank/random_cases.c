@@ -60,7 +60,7 @@ uint64_t random_digest(const struct cp_case *c)
     return random_run(c) == RANDOM_BREAKS_OFF ? 0 : world_digest(reports, c->world_size);
 }
 
-// ---- a smaller one ----
+// ---- a smaller case ----
 
 static bool ends_alike(const struct cp_case *c, void *context)
 {

@@ -17,7 +17,7 @@
 
 static struct error error;
 
-// ---- all together ----
+// ---- one collective ----
 
 static void assert_right(const struct collective *c)
 {
@@ -38,7 +38,7 @@ static void assert_right(const struct collective *c)
     scene_destroy(s);
 }
 
-// ---- all are right ----
+// ---- right results ----
 
 START_TEST(every_operation_and_algorithm_is_right)
 {
@@ -185,7 +185,7 @@ START_TEST(random_jobs_are_right)
 }
 END_TEST
 
-// ---- what is done wrong shows ----
+// ---- deliberate errors -----------
 
 enum wrong {
     WRONG_REDUCTION_LOST,

@@ -96,7 +96,7 @@ static float other_number(const struct met *m, bool least)
     return NAN;
 }
 
-// ---- what is computed ---------------------------------------------------------------------------
+// ---- computation --------------------------------------------------------------------------------
 
 static void ieee_compare(const struct collective *c, int *zeros, int *nans)
 {
@@ -159,7 +159,7 @@ START_TEST(all_are_right)
 }
 END_TEST
 
-// ---- what is judged -----------------------------------------------------------------------------
+// ---- judgement ----------------------------------------------------------------------------------
 
 static int64_t wrong_count(const struct scene *s, int64_t *first)
 {

@@ -68,7 +68,7 @@ static void sketch_wait(struct sketch *s, int32_t other)
     s->ops[s->plan.op_count - 1].wait_count++;
 }
 
-// ---- notes ----
+// ---- record of calls ----
 
 struct event {
     char what; // 'R' run, 'S' start, 'D' done

@@ -196,7 +196,7 @@ static void assert_right(const struct linear *l)
     scene_destroy(s);
 }
 
-// ---- all are right ----
+// ---- right results ----
 
 START_TEST(every_layer_is_right)
 {
@@ -263,7 +263,7 @@ START_TEST(random_jobs_are_right)
 }
 END_TEST
 
-// ---- what is done wrong is noticed and named ----
+// ---- deliberate errors --------------------------
 
 enum wrong {
     WRONG_BIAS_OF_ALL,

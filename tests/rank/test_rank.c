@@ -40,7 +40,7 @@ static uint64_t digest_of(const struct cp_case *c)
     return world_digest(reports, c->world_size);
 }
 
-// ---- the ways of communication ----
+// ---- communication ----------------
 
 static const enum case_comm comms[] = {COMM_P2P, COMM_ALL_GATHER, COMM_A2A, COMM_A2A_P2P};
 #define COMMS ((int)(sizeof(comms) / sizeof(*comms)))

@@ -329,7 +329,7 @@ START_TEST(reports_the_awaited_peer)
 }
 END_TEST
 
-// ---- surroundings ----
+// ---- environment of the process ----
 
 static int program_status(char *const arguments[])
 {

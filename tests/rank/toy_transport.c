@@ -252,7 +252,7 @@ static void toy_destroy(struct transport *base)
 static const struct transport_ops toy_ops = {"toy",           toy_start,     toy_progress,
                                              toy_waiting_for, toy_lost_peer, toy_destroy};
 
-// ---- a world of it -----------------------------------------------------------------------------
+// ---- all ranks ---------------------------------------------------------------------------------
 
 static void *toy_share(int world_size)
 {

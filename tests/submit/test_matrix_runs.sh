@@ -134,7 +134,7 @@ different=yes
 [ "$(ids "$scratch/one.jsonl")" = "$(ids "$scratch/plain.jsonl")" ] && different=no
 tap_is "--shuffle: seeds give different orders" "$different" yes
 
-# ---- again ----
+# ---- retries ----
 
 run "$scratch/flaky.yaml" -j 1
 tap_is "without --retry a flaky case fails" "$status $(summary)" "1 2 cases: 1 passed, 1 failed"

@@ -775,7 +775,7 @@ else
     tap_skip "what is drawn on terminals" "no script command"
 fi
 
-# ---- the truth of the help ----
+# ---- the help -----------------
 
 run --help
 commands=$(sed -n '/^  cpattn-submit/d; s/^  \([a-z]*\)  *[a-z].*/\1/p' "$scratch/out")

@@ -210,7 +210,7 @@ kill -INT "$watcher"
 wait "$watcher"
 tap_is "watch --follow: ends with Ctrl-C" "$? $(grep -c ': idle' "$scratch/followed" | sed 's/[1-9][0-9]*/some/')" "0 some"
 
-# ---- what goes wrong ----
+# ---- errors -------------
 
 kill -TERM "$daemon"
 wait "$daemon"

@@ -228,7 +228,7 @@ void symbols_fini(struct symbols *s)
     }
 }
 
-// ---- what the definition says ----
+// ---- the definition --------------
 
 // Checks one query and head: its rows of O and LSE, and D.
 struct query {

@@ -199,7 +199,7 @@ static int measure(struct session *s, const struct job_spec *asked)
     return command_interrupted() ? command_exit(STATUS_CANCELLED) : exit_status;
 }
 
-// ---- what came of them ------------------------------------------------------------------------
+// ---- series -----------------------------------------------------------------------------------
 
 // What all cases have in common.
 struct series {

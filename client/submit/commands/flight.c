@@ -309,7 +309,7 @@ static void tick(struct air *air)
         stop(air);
 }
 
-// ---- all of it --------------------------------------------------------------------------------
+// ---- the run ----------------------------------------------------------------------------------
 
 // The next answer of any daemon; NULL: none yet. The library does not wait if no case is in flight.
 // All daemons are asked before one is waited for.

@@ -22,7 +22,7 @@ struct matrix_flight {
     struct outcome held; // of the first try, while the case is tried again; else not run
 };
 
-// ---- what is submitted ------------------------------------------------------------------------
+// ---- submitted cases --------------------------------------------------------------------------
 
 static bool take_again(struct matrix_run *run, int *number)
 {
@@ -70,7 +70,7 @@ static const struct job_spec *load_case(void *context, int number)
     return &run->submitted;
 }
 
-// ---- what is answered -------------------------------------------------------------------------
+// ---- answered cases ---------------------------------------------------------------------------
 
 // The text that the report shows of a case that did not pass.
 static void keep_detail(struct outcome *outcome, const struct job_spec *spec,
@@ -253,7 +253,7 @@ static void answered(void *context, int number, enum cpattn_status status,
     cpattn_result_destroy(result);
 }
 
-// ---- in between -------------------------------------------------------------------------------
+// ---- the status line --------------------------------------------------------------------------
 
 // The cases in flight, as "cp_1_0/bf16/w2, cp_1_0/bf16/w4 and 2 more".
 static void flying_text(const struct matrix_run *run, char *text, size_t size)
@@ -294,7 +294,7 @@ static bool tick(void *context, const char *lost, bool others)
     return run->stopped;
 }
 
-// ---- what is known before ---------------------------------------------------------------------
+// ---- recorded verdicts ------------------------------------------------------------------------
 
 enum status matrix_run_fate(const struct matrix_case *made, struct outcome *outcome)
 {
@@ -382,7 +382,7 @@ static void settle_all(struct matrix_run *run)
     }
 }
 
-// ---- all of it --------------------------------------------------------------------------------
+// ---- the run ----------------------------------------------------------------------------------
 
 // SplitMix64, http://xoshiro.di.unimi.it/splitmix64.c.
 static uint64_t draw(uint64_t *state)

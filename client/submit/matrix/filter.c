@@ -71,7 +71,7 @@ void filter_fini(struct filter *filter)
     *filter = (struct filter){0};
 }
 
-// ---- deciding ---------------------------------------------------------------------------------
+// ---- evaluation -------------------------------------------------------------------------------
 
 static struct number field_number(const struct job_spec *spec, const struct case_field *field)
 {

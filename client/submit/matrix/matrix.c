@@ -231,7 +231,7 @@ static enum status read_axes(struct matrix *m, const struct yaml_node *root, uin
     return status ? status : check_overlap(m, axes, defaults, error);
 }
 
-// ---- what filters can name --------------------------------------------------------------------
+// ---- names for filters ------------------------------------------------------------------------
 
 // A rule may name a model that the axes leave out.
 static enum status names_create(struct matrix *m, struct error *error)
@@ -252,7 +252,7 @@ static enum status names_create(struct matrix *m, struct error *error)
     return STATUS_OK;
 }
 
-// ---- the whole --------------------------------------------------------------------------------
+// ---- the file ---------------------------------------------------------------------------------
 
 static enum status unknown_kind(const struct yaml_node *root, const char *name, struct error *error)
 {

@@ -28,7 +28,7 @@ static enum status no_memory(struct maker *maker)
     return error_set(maker->error, STATUS_RESOURCE_EXHAUSTED, "not enough memory for the matrix");
 }
 
-// ---- what the command line says ---------------------------------------------------------------
+// ---- the command line -------------------------------------------------------------------------
 
 static const char *set_value(const char *set)
 {

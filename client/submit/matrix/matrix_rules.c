@@ -31,7 +31,7 @@ static enum status read_when(const struct matrix_scope *scope, const struct yaml
     return filter_add_yaml(filter, scope->kind, when, scope->names, scope->name_count, error);
 }
 
-// ---- set --------------------------------------------------------------------------------------
+// ---- assignments ------------------------------------------------------------------------------
 
 static enum status read_change(struct matrix_rules *r, const struct yaml_node *node,
                                const struct matrix_scope *scope, struct error *error)
@@ -146,7 +146,7 @@ static enum status read_subsets(struct matrix_rules *r, const struct yaml_node *
     return status;
 }
 
-// ---- all of them ------------------------------------------------------------------------------
+// ---- all rules --------------------------------------------------------------------------------
 
 enum status matrix_rules_read(struct matrix_rules *r, const struct yaml_node *root,
                               const struct matrix_scope *scope, struct error *error)

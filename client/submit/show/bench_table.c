@@ -4,7 +4,7 @@
 #include "common/duration.h"
 #include "common/plural.h"
 
-// ---- one case ---------------------------------------------------------------------------------
+// ---- table of one case ------------------------------------------------------------------------
 
 static void value_cell(struct table *table, enum bench_series series, double value)
 {
@@ -140,7 +140,7 @@ enum status bench_table_print(FILE *out, const struct bench_shown *shown, struct
     return status;
 }
 
-// ---- several ----------------------------------------------------------------------------------
+// ---- table of several cases -------------------------------------------------------------------
 
 // " >ALGORITHM_GB/s >BUS_GB/s"
 static void rate_columns(const struct job_spec *spec, char *text, size_t size)

@@ -92,7 +92,7 @@ static double plot_bottom(const struct picture *p)
     return row_y(p->lanes.rows, STREAM_COMPUTE) - RANK_GAP;
 }
 
-// ---- what an operation is ---------------------------------------------------------------------
+// ---- labels of operations ---------------------------------------------------------------------
 
 static const char *op_class(const struct op *op)
 {
@@ -301,7 +301,7 @@ static void put_messages(const struct picture *p, const struct plan *plan)
     }
 }
 
-// ---- around the lanes -------------------------------------------------------------------------
+// ---- axis, names and phases -------------------------------------------------------------------
 
 static const char style[] =
     "<style>"
@@ -522,7 +522,7 @@ static void put_sums(const struct picture *p)
         put_sums_of(p, row, y + (row + 1) * ROW_HEIGHT);
 }
 
-// ---- the whole --------------------------------------------------------------------------------
+// ---- the picture ------------------------------------------------------------------------------
 
 static double panel_height(const struct picture *p)
 {

@@ -71,7 +71,7 @@ static void users_count(struct top *t, const struct cpattn_daemon_status *s)
     }
 }
 
-// ---- what comes in -----------------------------------------------------------------------------
+// ---- events ------------------------------------------------------------------------------------
 
 void top_event(struct top *t, const struct cpattn_event *e)
 {
@@ -126,7 +126,7 @@ static double rate_over(const struct top *t, uint64_t time_ns)
     return (double)(t->rates[last].done - t->rates[first].done) / seconds;
 }
 
-// ---- the head ----------------------------------------------------------------------------------
+// ---- the header --------------------------------------------------------------------------------
 
 static int compare_times(const void *a, const void *b)
 {

@@ -248,7 +248,7 @@ static void put_times(FILE *out, const struct report_page *page)
     put_bars(out, &bars, "cases by the time they ran");
 }
 
-// ---- the first of an order --------------------------------------------------------------------
+// ---- the largest by time or memory ------------------------------------------------------------
 
 typedef double rank_fn(const struct outcome *o);
 

@@ -254,7 +254,7 @@ void agents_hang_up(struct sim *s, int host)
     agent_look(s, host);
 }
 
-// ---- news -----------------------------------------------------------------------------------
+// ---- events ---------------------------------------------------------------------------------
 
 static bool message_arrives(struct sim *s, struct news *n)
 {

@@ -223,7 +223,7 @@ void judge_action(struct sim *s, const struct action *a)
     }
 }
 
-// ---- what is heard --------------------------------------------------------------------------
+// ---- events ---------------------------------------------------------------------------------
 
 static void crew_forget(struct crew *c, uint64_t ranks)
 {

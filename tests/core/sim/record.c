@@ -6,7 +6,7 @@
 #define POISON_KILLS  2
 #define POISON_NS     (3600 * S)
 
-// ---- what is known -----------------------------------------------------------------------------
+// ---- records -----------------------------------------------------------------------------------
 
 int record_instances(const struct sim *s, int world_size)
 {

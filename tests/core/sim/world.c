@@ -14,7 +14,7 @@
 #define SIM_QUIET_NS_MAX (600 * S) // within which its last job is answered
 #define SIM_FOREVER_NS   (UINT64_C(100000) * S)
 
-// ---- news --------------------------------------------------------------------------------------
+// ---- events ------------------------------------------------------------------------------------
 
 struct news *sim_post(struct sim *s, uint64_t delay_ns, enum news_kind kind)
 {
