@@ -9,7 +9,7 @@ import math
 import sys
 from typing import Any, Iterable, Optional
 
-from cpattn import _arrays
+from cpattn import _arrays, _map
 from cpattn._library import (
     TENSORS,
     Array,
@@ -24,6 +24,7 @@ from cpattn.case import Case
 INPUTS = ("q", "k", "v", "do", "bias", "sink")
 RESULTS = ("out", "lse", "dq", "dk", "dv", "dbias", "dsink", "max_logit")
 KEY_SIDE = ("k", "v", "dk", "dv")
+MAPPED = ("out", "lse", "dq", "dk", "dv")
 BIASES = ("bias", "dbias")
 OF_HEADS = ("sink", "dsink", "max_logit")
 PADDING = 2
@@ -452,6 +453,26 @@ class Check:
             return verdict_of(self._library, handle, self.case.command())
         finally:
             self._library.cpattn_check_verdict_destroy(handle)
+
+    def map(self, tensor: str, value: Any, tile: Optional[int] = None) -> str:
+        """Where out, lse, dq, dk or dv is wrong: a text with the error by head and by `tile` positions,
+        at least 64 by default. Needs numpy.
+
+            print(check.map("out", out, tile=128))
+        """
+        _known(tensor, MAPPED, "result with tokens")
+        verdict = self.verify(**{tensor: value})
+        limits = [f.rmse_limit for f in verdict.figures if math.isfinite(f.rmse_limit)]
+        expected = self.expected(tensor, "torch" if hasattr(value, "detach") else "numpy")
+        return _map.drawn(
+            tensor,
+            (value, expected),
+            self._dtype(tensor),
+            self._layout(tensor),
+            self.tokens("k" if tensor in KEY_SIDE else "q"),
+            max(limits, default=1.0),
+            tile,
+        )
 
     def insist(self, **results: Any) -> Verdict:
         """As verify(), but raises VerdictError if the verdict is a fail."""

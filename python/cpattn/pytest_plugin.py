@@ -7,6 +7,8 @@
 
     pytest --cpattn-matrix cases.yaml -k bf16 -n 4
 
+A ring under test runs as `torchrun --nproc-per-node 4 -m pytest ...`: each rank judges its own part.
+
 A test with the fixture `cpattn_case` or `cpattn_check` runs once for each case of the file, under the
 id of the case. A failed verdict is reported with its figures and without a traceback.
 """
@@ -15,13 +17,14 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from typing import Any
+from typing import Any, Union
 
 import pytest
 
 from cpattn import _submit
-from cpattn.case import Case
+from cpattn.case import Case, Job
 from cpattn.check import Check, VerdictError
+from cpattn.job_check import JobCheck
 
 # Fields that only a daemon uses.
 _OF_DAEMONS = ("verify", "explore_seed")
@@ -81,23 +84,33 @@ def pytest_generate_tests(metafunc: Any) -> None:
     if "cpattn_case" not in metafunc.fixturenames or cases is None:
         return  # the fixture reports the missing matrix
     metafunc.parametrize(
-        "cpattn_case", [c["case"] for c in cases], ids=[c["id"] for c in cases], indirect=True
+        "cpattn_case",
+        [c.get("case") or c["job"] for c in cases],
+        ids=[c["id"] for c in cases],
+        indirect=True,
     )
 
 
 @pytest.fixture
 def cpattn_case(request: Any) -> Case:
-    """The case of this test."""
+    """The case of this test, or the job of a matrix of another kind."""
     if not hasattr(request, "param"):
         pytest.skip("no --cpattn-matrix is given")
     fields = {k: v for k, v in request.param.items() if k not in _OF_DAEMONS}
-    return Case(**fields)
+    return Job(**fields) if "kind" in fields else Case(**fields)
 
 
 @pytest.fixture
-def cpattn_check(cpattn_case: Case) -> Check:
-    """The judge of this test's case, for the rank in $RANK, which torchrun sets, or rank 0."""
-    return Check(cpattn_case, rank=int(os.environ.get("RANK", "0")))
+def cpattn_check(cpattn_case: Case) -> Union[Check, JobCheck]:
+    """The judge of this test's case or job, for the rank in $RANK, which torchrun sets, or rank 0.
+
+    Under torchrun a case of another number of ranks is skipped.
+    """
+    started, wanted = os.environ.get("WORLD_SIZE"), cpattn_case["world_size"]
+    if started is not None and started != wanted:
+        pytest.skip(f"the case has {wanted} ranks, and torchrun has started {started}")
+    rank = int(os.environ.get("RANK", "0"))
+    return JobCheck(cpattn_case, rank) if isinstance(cpattn_case, Job) else Check(cpattn_case, rank)
 
 
 @pytest.hookimpl(hookwrapper=True)

@@ -202,6 +202,28 @@ def test_mistakes_are_told(mistake, text):
         mistake(make())
 
 
+@pytest.mark.parametrize("format", ["bshd", "sbhd", "thd"])
+def test_a_map_shows_head_and_tile(format):
+    check = make(format=format, **({"lengths_q": "100,100"} if format == "thd" else {}))
+    results = {t: check.expected(t, "numpy") for t in ("out", "dk", "lse")}
+
+    def signs(tensor, value):  # of each head of each sequence
+        lines = [line.split() for line in check.map(tensor, value, tile=32).splitlines()]
+        return ["".join(words[2:]) for words in lines if words[0] == "head"]
+
+    assert signs("out", results["out"]) == ["...."] * 8
+    assert signs("dk", results["dk"]) == ["...."] * 4
+    assert signs("lse", results["lse"]) == ["...."] * 8
+    row = {"bshd": (1, 40), "sbhd": (40, 1), "thd": (140,)}[format]
+    results["out"][(*row, 2)] = store(load(results["out"][(*row, 2)]) * 3, "bf16")
+    wrong = [(i, line) for i, line in enumerate(signs("out", results["out"])) if line != "...."]
+    assert len(wrong) == 1 and wrong[0][0] == 4 + 2 and wrong[0][1].replace(wrong[0][1][1], "x") == ".x.."
+    results["lse"][..., -1] = numpy.nan
+    assert signs("lse", results["lse"])[-1] == "...#"
+    with pytest.raises(TypeError, match="dsink is no result with tokens"):
+        check.map("dsink", results["out"])
+
+
 def test_a_failing_case_is_reduced():
     def fails(case):
         check = cpattn.Check(case)

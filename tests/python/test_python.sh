@@ -50,4 +50,28 @@ tap_is "a failure has no traceback" "$(grep -c 'VerdictError(' "$scratch/out")" 
 status=$(run $plugin --cpattn-matrix "$scratch/absent.yaml" test_kernel.py)
 tap_is "a missing matrix is a usage error" "$status" 4
 tap_has "missing matrix: the message" "$(cat "$scratch/out")" absent.yaml
+
+# A matrix of another kind, and a rank of torchrun.
+cat >"$scratch/sums.yaml" <<'YAML'
+kind: collective
+defaults: {operation: broadcast, count: 100, dtype: int32}
+axes: {world_size: [2, 3]}
+YAML
+cat >"$scratch/test_sum.py" <<'PY'
+def test_sum(cpattn_check, cpattn_case):
+    assert cpattn_check.rank == 1 and cpattn_case.kind == "collective"
+    receive = cpattn_check.empty("receive", "numpy")
+    receive[:] = type(cpattn_check)(cpattn_case, 0).input("send", "numpy")
+    cpattn_check.insist(receive=receive)
+    receive[7] += 1
+    assert not cpattn_check.verify(receive=receive)
+PY
+RANK=1 WORLD_SIZE=2
+export RANK WORLD_SIZE
+# shellcheck disable=SC2086
+status=$(run $plugin --cpattn-matrix "$scratch/sums.yaml" test_sum.py -rs)
+tap_is "collectives are tests, too" "$status" 0
+tap_has "a case of another number of ranks is skipped" "$(cat "$scratch/out")" \
+    "the case has 3 ranks, and torchrun has started 2"
+tap_has "the others are run" "$(tail -n 1 "$scratch/out")" "1 passed, 1 skipped"
 tap_done

@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where a result is wrong: its error by head and tile of positions, as text."""
+from __future__ import annotations
+
+import math
+from typing import Any, Optional
+
+COLUMNS_MAX = 24
+_LEGEND = "'.': within the limit of rmse; a digit: that many powers of ten above; '#': not finite; ' ': no tokens"
+
+
+def _numbers(value: Any, dtype: str) -> Any:
+    """An array of numpy in fp32."""
+    import numpy
+
+    if hasattr(value, "detach"):
+        return value.detach().float().cpu().numpy()
+    array = numpy.asarray(value)
+    if dtype == "bf16" and array.dtype == numpy.uint16:
+        return (array.astype(numpy.uint32) << 16).view(numpy.float32)
+    return array.astype(numpy.float32)
+
+
+def _rows(array: Any, lse_of: Optional[str]) -> Any:
+    """[rows, heads, dim]; `lse_of`: of LSE the layout of the other tensors, whose rows it follows."""
+    if lse_of is not None:
+        array = array.swapaxes(-1, -2)[..., None]
+    if lse_of == "sbhd":
+        array = array.swapaxes(0, 1)
+    return array.reshape(-1, *array.shape[-2:])
+
+
+def _sign(wrong: Any, whole: float, limit: float) -> str:
+    import numpy
+
+    if wrong.size == 0:
+        return " "
+    if not numpy.isfinite(wrong).all():
+        return "#"
+    above = math.sqrt(float((wrong.astype(numpy.float64) ** 2).mean())) / max(whole * limit, 1e-300)
+    return "." if above <= 1 else str(min(9, int(math.log10(above))))
+
+
+def drawn(
+    tensor: str,
+    arrays: tuple,
+    dtype: str,
+    layout: str,
+    places: list,
+    limit: float,
+    tile: Optional[int],
+) -> str:
+    """The map of a result, the first of the arrays, and its expected values, the second; `places` are
+    the sequence and position of the rows."""
+    import numpy
+
+    lse_of = layout if tensor == "lse" else None
+    got, expected = (_rows(_numbers(x, dtype), lse_of) for x in arrays)
+    finite = expected[numpy.isfinite(expected)]
+    whole = math.sqrt(float((finite.astype(numpy.float64) ** 2).mean())) if finite.size else 0.0
+    with numpy.errstate(invalid="ignore"):
+        wrong = numpy.where(got == expected, 0, got - expected)  # infinities may agree
+    at = numpy.array(places, dtype=numpy.int64).reshape(-1, 2)
+    last = int(at[:, 1].max(initial=0))
+    if tile is None:
+        tile = 64 * max(1, -(-(last + 1) // (64 * COLUMNS_MAX)))
+    lines = [f"{tensor}: error by head (rows) and {tile} positions (columns)"]
+    for sequence in sorted(set(at[:, 0].tolist())):
+        here = at[:, 0] == sequence
+        firsts = range(0, int(at[here, 1].max()) + 1, tile)
+        lines.append(f"sequence {sequence:<4}" + "".join(f"{first:>7}" for first in firsts))
+        for head in range(got.shape[1]):
+            signs = (
+                _sign(wrong[here & (at[:, 1] // tile == first // tile), head], whole, limit)
+                for first in firsts
+            )
+            lines.append(f"    head {head:<4}" + "".join(f"{sign:>7}" for sign in signs))
+    return "\n".join([*lines, _LEGEND])
