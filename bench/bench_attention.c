@@ -227,7 +227,7 @@ int main(int argc, char **argv)
 {
     int rounds = argc > 1 ? atoi(argv[1]) : ROUNDS_DEFAULT;
     if (argc > 2 || rounds < 1 || rounds > 1000) {
-        fprintf(stderr, "usage: bench_attention [ROUNDS]   (1 to 1000, %d unless told)\n",
+        fprintf(stderr, "usage: bench_attention [ROUNDS]   (1 to 1000, default %d)\n",
                 ROUNDS_DEFAULT);
         return 2;
     }

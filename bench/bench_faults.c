@@ -97,9 +97,12 @@ static void daemon_end(struct bench *b)
 
 // ---- requests ----------------------------------------------------------------------------------
 
-// A case of 16 tokens; a case that takes longer than the deadline but is admitted; a case of some
-// seconds.
-enum size { SMALL, MEDIUM, LARGE };
+// Sizes of cases.
+enum size {
+    SMALL,  // 16 tokens
+    MEDIUM, // is admitted, and takes longer than the deadline
+    LARGE,  // takes some seconds
+};
 
 static uint32_t case_send(struct bench *b, enum size size, int timeout_ms)
 {

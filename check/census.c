@@ -9,8 +9,8 @@
 #include "judge/cpu/verify.h"
 #include "plan/bias.h"
 
-// A gap of up to so many tokens between two of the check's tokens is computed too: cheaper than a
-// new start.
+// Longest gap between two tokens of the check that is computed with them. A new start would cost
+// more.
 #define GAP_MAX 63
 
 // Numbers kept for each query.
@@ -86,7 +86,7 @@ static enum status statistics_alloc(struct census *x, struct error *error)
                      "no memory for the statistics of %lld queries", (long long)tokens);
 }
 
-// Whether queries of other ranks add to lines of the bias.
+// True if queries of other ranks add to lines of the bias.
 static bool bias_is_shared(const struct cp_case *c)
 {
     return !bias_has_queries(c) || !bias_has_batch(c);
@@ -153,7 +153,7 @@ static void statistics_put(struct census *x, const struct position_range *s)
 
 // ---- expected sums ------------------------------------------------------------------------------
 
-// What the walk knows of a token. Consecutive tokens with equal properties make a piece.
+// A token of the walk. Consecutive tokens with equal properties make a piece.
 struct token {
     int64_t row;  // -1: not a token of the check
     int64_t line; // of the bias; -1: none is wanted
@@ -258,7 +258,7 @@ static enum status piece_visit(const struct walk *w, const struct position_range
     return status;
 }
 
-// Whether all tokens of a piece must add to the same sums.
+// True if all tokens of a piece must add to the same sums.
 static bool is_exact(const struct census *x)
 {
     return x->wants_sums && (x->bias || x->check->sums == CPATTN_SUMS_OWN);

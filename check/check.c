@@ -15,7 +15,7 @@ _Static_assert((int)CPATTN_QUERIES == (int)SIDE_Q && (int)CPATTN_KEYS == (int)SI
 
 // ---- life ---------------------------------------------------------------------------------------
 
-// Through text, which libraries of different versions understand.
+// Copies the case as text, which libraries of different versions understand.
 static enum status case_copy(const struct cpattn_case *from, struct cp_case *to,
                              struct error *error)
 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // libcpattn-check: judges results of the caller's own attention, collective or linear layer, in the
-// caller's process. It needs no daemon and no GPU. First attention; jobs of other kinds are below.
+// caller's process. It needs no daemon and no GPU. Attention comes first, other jobs at the end.
 //
 //     struct cpattn_error error;
 //     struct cpattn_case *c = cpattn_case_create();
@@ -217,11 +217,11 @@ CPATTN_API void cpattn_check_job_destroy(struct cpattn_check_job *job);
 // Selects the memory of tensors in later calls, as cpattn_check_device() does: the CUDA device
 // `device`, or the host for -1, which is the default. On a device inputs are drawn and results are
 // judged there; a call waits for the work on `stream` (a cudaStream_t; NULL: the default stream)
-// from before it begins, and its own work is complete when it returns. Inputs of a layer that are
-// judged need device memory for one more, and a result of an odd address for its digest. Results of
-// a layer that fails are copied to the host to look for the mistake. UNIMPLEMENTED:
-// libcpattn-check-cuda.so cannot be loaded; UNAVAILABLE: there is no such device. On failure
-// tensors are in host memory.
+// from before it begins, and its own work is complete when it returns. An input of a layer
+// that is judged needs device memory for a second copy; so does a result at an odd address, for its
+// digest. Results of a layer that fails are copied to the host to look for the mistake. On failure
+// later calls use host memory. UNIMPLEMENTED: libcpattn-check-cuda.so cannot be loaded;
+// UNAVAILABLE: there is no such device.
 CPATTN_API enum cpattn_status cpattn_check_job_device(struct cpattn_check_job *job, int device,
                                                       void *stream,
                                                       struct cpattn_error *error) CPATTN_MUST_CHECK;

@@ -26,8 +26,8 @@ struct device_array {
 struct job_work {
     const struct collective_judge *collective;
     const struct linear_tools *linear;
-    void *queue; // of both
-    int before;  // the previous current device
+    void *queue; // the stream of both
+    int before;  // the device that was current before jobs_begin()
 };
 
 struct check_device {

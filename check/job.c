@@ -33,7 +33,7 @@ static enum status refuse_kind(const char *name, struct error *error)
                      known);
 }
 
-// Through text, which libraries of different versions understand.
+// Copies the spec as text, which libraries of different versions understand.
 static enum status spec_copy(const struct cpattn_case *from, struct job_spec *spec,
                              struct error *error)
 {
@@ -57,7 +57,7 @@ static enum status job_make(const struct cpattn_case *c, int rank, struct cpattn
     job->rank = rank;
     if (!job->judge)
         return refuse_kind(cpattn_case_kind(c), error);
-    if (known != CPATTN_OK) // a field that the kind does not have, too
+    if (known != CPATTN_OK) // also if the kind does not have the field
         return error_set(error, (enum status)known, "%s", unknown.text);
     enum status status = spec_copy(c, &job->spec, error);
     int size = status == STATUS_OK ? job_spec_needs(&job->spec).world_size : 1;
@@ -196,7 +196,7 @@ enum cpattn_status cpattn_check_job_fill(const struct cpattn_check_job *job, con
 // ---- the verdict --------------------------------------------------------------------------------
 
 struct taken {
-    const void *tensors[JOB_TENSORS_MAX]; // NULL also where a rank has nothing of it
+    const void *tensors[JOB_TENSORS_MAX]; // NULL: not given, or empty on this rank
     bool named[JOB_TENSORS_MAX];
     struct figures figures[JOB_TENSORS_MAX];
 };

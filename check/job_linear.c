@@ -45,7 +45,7 @@ static enum status elements_compare(const struct job_place *place, const char *a
     return status;
 }
 
-// An input has to be as it was.
+// Compares an input with its drawn elements: it must be unchanged.
 static enum status input_compare(struct job_place *place, const struct linear *l, int rank,
                                  int index, const char *data, struct figures *f,
                                  struct error *error)

@@ -53,7 +53,7 @@ static void raw_send(const void *data, size_t size)
     (void)ignored;
 }
 
-// Sends a passing report of so many bytes.
+// Sends a passing report of the given size.
 static void report_send(uint32_t generation, size_t bytes)
 {
     static struct rank_report report;

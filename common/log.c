@@ -107,13 +107,13 @@ static size_t prefix_write(enum log_level level, char text[PREFIX_MAX])
            (size_t)snprintf(text + length, PREFIX_MAX - length, ".%03ldZ ", now.tv_nsec / 1000000);
 }
 
-// Bytes of the character of UTF-8 that the text begins with and that may stand in a line: 2 to 4.
-// 0: it is ASCII, a control character (U+0080 to U+009F), or none.
+// Length of the UTF-8 character at the start of the text, if a line may contain it: 2 to 4 bytes.
+// 0: ASCII, a control character (U+0080 to U+009F), or no character.
 static size_t character_bytes(const unsigned char *text, size_t length)
 {
     static const struct {
         unsigned char first, last; // of the lead bytes
-        unsigned char least, most; // of the byte behind it
+        unsigned char least, most; // of the second byte
         size_t bytes;
     } forms[] = {
         {0xc2, 0xc2, 0xa0, 0xbf, 2}, {0xc3, 0xdf, 0x80, 0xbf, 2}, {0xe0, 0xe0, 0xa0, 0xbf, 3},

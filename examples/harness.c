@@ -196,7 +196,7 @@ static void fill(struct sweep *sweep)
     for (int i = 0; i < sweep->count && sweep->in_flight < IN_FLIGHT_MAX && !interrupted; i++) {
         struct test *test = &sweep->tests[i];
         if (test->state == WAITS && !test->request && !submit(sweep, test)) {
-            nanosleep(&tick, NULL); // systemd starts it anew after a second
+            nanosleep(&tick, NULL); // systemd restarts the daemon after a second
             return;
         }
     }

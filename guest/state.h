@@ -11,7 +11,7 @@ struct cpattn_guest_job {
     const struct plan_run *run; // a job of another kind
     struct engine *engine;      // the own engine, which has the device
     const struct cpattn_guest_place *place;
-    // Of both.
+    // Of any kind of job.
     uint64_t number;
     struct transport *control;
     struct progress *progress;

@@ -351,7 +351,7 @@ static enum status foreign_forward(struct attention_provider *p, const struct pr
     return status;
 }
 
-// What backward reads, packed, unless the provider takes it as it is.
+// The operands of backward, packed, unless the provider accepts their layout.
 static void backward_inputs(const struct foreign *f, const struct call *call, const struct group *g,
                             const struct attention_backward *args, const struct tensors *t)
 {

@@ -22,8 +22,9 @@ bool collective_reduces(const struct collective *c)
 
 // Size from which the bandwidth of a ring outweighs its many steps.
 #define RING_BYTES_MIN   65536
-// So many ranks, the devices of a host, reach each other at full bandwidth at once: direct takes
-// fewer exchanges of the same bytes. The choice does not depend on the hosts, so that the bits of
+// Largest number of ranks for which AUTO chooses direct, which has fewer exchanges of the same
+// bytes than a ring. The devices of a host, of which there are usually as many, reach each other at
+// full bandwidth at the same time. The choice does not depend on the hosts, so that the bits of
 // sums do not.
 #define DIRECT_RANKS_MAX 8
 

@@ -48,7 +48,7 @@ struct wire_order {
 struct wire_watch {
     uint64_t stream;  // of the previous answer; 0: none
     uint64_t after;   // its last event
-    int32_t recent;   // 0..EVENTS_KEPT; without a stream: begin with so many that are past
+    int32_t recent;   // 0..EVENTS_KEPT; without a stream: number of past events to begin with
     uint64_t wait_ns; // up to WATCH_WAIT_MAX_NS
     uint64_t kinds;   // bit mask of 1 << enum wire_event_kind; 0: all
 };

@@ -8,7 +8,7 @@
 #include "judge/totals.h"
 #include "plan/bias.h"
 
-// At most so many consecutive rows are put with one call.
+// Bytes of the staging memory, which bounds the consecutive rows that one call delivers.
 #define STAGING_BYTES ((int64_t)1 << 20)
 
 struct delivery {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The CUDA part of libcpattn-check: inputs drawn into device memory, results judged there. Arrays
-// of any strides are brought into the order of a rank's tensors on the device; what is in that
-// order already is judged where it lies.
+// The CUDA part of libcpattn-check: inputs drawn into device memory, results judged there. The
+// judge reads tensors in the order of a rank. Arrays in that order are judged in place, others are
+// copied into it on the device.
 #include "config.h"
 
 #include <stdlib.h>
@@ -27,8 +27,8 @@ struct device_judge {
     struct device_arena memory;
     struct arena host;
     cudaEvent_t begun, events[2];
-    void *given[INPUTS];  // of the caller's: whole tensors, see judge/source.h
-    uint64_t given_count; // which of them these are
+    void *given[INPUTS];  // copies of the caller's inputs, whole tensors: judge/source.h
+    uint64_t given_count; // the check's count of given inputs when these were copied
 };
 
 // ---- the device ---------------------------------------------------------------------------------

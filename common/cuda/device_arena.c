@@ -7,7 +7,7 @@
 #include <time.h>
 
 #define MIB          ((size_t)1 << 20)
-// The allocation grows in these steps, and at least by half of what it was.
+// The allocation grows in these steps, and at least by half of its size.
 #define STEP_BYTES   (32 * MIB)
 // How long to wait for memory that other processes hold: the driver needs some hundred milliseconds
 // to end the ranks of a pool.

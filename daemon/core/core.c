@@ -427,7 +427,7 @@ void core_limit(struct core *core, uint64_t now_ns, const struct core_limits *li
     core->config.memory_max = limits->memory_max;
     core->users.limits = limits->user;
     LIST_FOREACH (node, &core->modes[MODE_IDLE])
-        pool_wait_anew(core, pool_entry(node));
+        pool_restart_idle_timer(core, pool_entry(node));
     settle_end(core);
 }
 

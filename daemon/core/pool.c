@@ -64,7 +64,7 @@ static void pool_move(struct core *core, struct pool *pool, enum pool_mode mode,
     timers_set(&core->timers, core->config.queue_max + pool->index, timer_ns);
     // The twin leads now, so its idle timeout starts.
     if (mode == MODE_STOPPING && pool->twin && pool->twin->mode == MODE_IDLE)
-        pool_wait_anew(core, pool->twin);
+        pool_restart_idle_timer(core, pool->twin);
 }
 
 static void pool_lease(struct core *core, struct pool *pool)
@@ -225,7 +225,7 @@ static void pool_rest(struct core *core, struct pool *pool)
     pool_move(core, pool, MODE_IDLE, pool_idle_until(core, pool));
 }
 
-void pool_wait_anew(struct core *core, struct pool *pool)
+void pool_restart_idle_timer(struct core *core, struct pool *pool)
 {
     timers_set(&core->timers, core->config.queue_max + pool->index, pool_idle_until(core, pool));
 }

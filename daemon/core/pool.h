@@ -55,6 +55,6 @@ void pool_handle(struct core *core, struct pool *pool, const struct pool_event *
 void pool_end_job(struct core *core, struct job *job, enum job_event_kind kind);
 
 // Restarts the idle timeout of an idle pool.
-void pool_wait_anew(struct core *core, struct pool *pool);
+void pool_restart_idle_timer(struct core *core, struct pool *pool);
 
 #endif

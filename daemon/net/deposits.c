@@ -44,8 +44,9 @@ struct deposits {
     int fd;
     struct acceptor acceptor;
     struct list list; // of struct deposit
-    int count, taken; // on the list; segments of requests
-    int most;         // of both together
+    int count;        // deposits on the list
+    int taken;        // segments that requests have taken over
+    int most;         // upper bound of count + taken
 };
 
 static const struct segments no_segments = {.given_fd = -1, .wanted_fd = -1};

@@ -85,7 +85,7 @@ static bool connection_is_out(const struct connection *c)
     return c->strikes >= CONNECTION_STRIKES_MAX;
 }
 
-// A connection that is ending is read whatever its limits, so that its end is noticed.
+// A connection that is ending is read even if it is at its limits, so that its end is noticed.
 static bool connection_may_ask(const struct server *s, const struct connection *c)
 {
     bool within = s->held < s->requests_max && c->held < CONNECTION_REQUESTS_MAX &&

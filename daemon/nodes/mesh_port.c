@@ -19,7 +19,7 @@
 #define HELLO_MAGIC         UINT32_C(0x43504d53) // "CPMS"
 // The answer of the listening side to a valid hello.
 #define ACCEPTED            'y'
-// Lines of the log per second about connections that are no rank's.
+// Log lines per second about connections that do not belong to a rank.
 #define STRANGERS_LINES_MAX 10
 
 // The hello of the connecting side.
@@ -33,20 +33,20 @@ struct hello {
 struct meeting {
     struct list node;
     struct node_start start;
-    int lacks; // sockets
+    int sockets_missing;
 };
 
-// A connection without a completed hello. An outgoing one has a meeting, until that is closed.
+// A connection without a completed hello.
 struct call {
     struct mesh_port *port;
     struct list node;
     int fd;
     ev_io watcher;
     ev_timer late;
-    struct meeting *meeting; // NULL: an incoming connection
+    struct meeting *meeting; // outgoing: the pool; NULL: an incoming connection
     struct hello hello;
     size_t got; // received bytes of the hello
-    bool said;  // outgoing: the hello is sent
+    bool sent;  // outgoing: the hello is sent
 };
 
 struct mesh_port {
@@ -152,7 +152,7 @@ static void connected(struct mesh_port *p, struct meeting *m, int rank, int peer
 {
     int pool = m->start.at.pool;
     uint32_t generation = m->start.at.generation;
-    if (--m->lacks == 0)
+    if (--m->sockets_missing == 0)
         meeting_drop(p, m);
     p->handler.connected(p->handler.context, pool, generation, rank, peer, fd);
 }
@@ -253,14 +253,14 @@ static void on_dialled(struct ev_loop *loop, ev_io *watcher, int events)
     int number = 0;
     socklen_t size = sizeof(number);
     char answer = 0;
-    if (!c->said) {
+    if (!c->sent) {
         if (getsockopt(c->fd, SOL_SOCKET, SO_ERROR, &number, &size) != 0 || number != 0 ||
             send(c->fd, &c->hello, sizeof(c->hello), MSG_DONTWAIT | MSG_NOSIGNAL) !=
                 (ssize_t)sizeof(c->hello)) {
             dial_fail(c, number ? number : errno);
             return;
         }
-        c->said = true;
+        c->sent = true;
         ev_io_stop(loop, &c->watcher);
         ev_io_set(&c->watcher, c->fd, EV_READ);
         ev_io_start(loop, &c->watcher);
@@ -374,10 +374,10 @@ void mesh_port_meet(struct mesh_port *p, const struct node_start *start,
     m->start = *start;
     for (int rank = 0; rank < start->world_size; rank++)
         here += start->hosts[rank] == start->host;
-    m->lacks = here * (start->world_size - here);
+    m->sockets_missing = here * (start->world_size - here);
     list_init(&m->node);
     list_push_back(&p->meetings, &m->node);
-    if (m->lacks == 0) {
+    if (m->sockets_missing == 0) {
         meeting_drop(p, m);
         return;
     }

@@ -18,7 +18,7 @@
 // Maximum number of connections that have not sent a hello, or whose pool is not known yet; beyond
 // it the oldest is closed.
 #define MESH_STRANGERS_MAX 2048
-// Time limit of both.
+// Time limit for the hello, and for the pool to become known.
 #define MESH_STRANGER_S    5.
 
 struct mesh_port;

@@ -19,14 +19,14 @@
 // X(name, number, minimum and maximum bytes of the body)
 #define NODE_MESSAGE_LIST(X)                                                                       \
     X(HELLO, 1, sizeof(struct node_hello),                                                         \
-      sizeof(struct node_hello)) /* agent, first: who it is */                                     \
+      sizeof(struct node_hello)) /* agent, first: its identity */                                  \
     X(WELCOME, 2, 0, 0)          /* daemon: it may stay */                                         \
-    X(REFUSED, 3, sizeof(struct node_fault), sizeof(struct node_fault)) /* daemon: and why */      \
+    X(REFUSED, 3, sizeof(struct node_fault), sizeof(struct node_fault)) /* daemon: the reason */   \
     X(BEAT, 4, 0, 0)                                                    /* both, each second */    \
     X(START, 5, sizeof(struct node_start),                                                         \
       sizeof(struct node_start)) /* daemon: ranks of a pool */                                     \
     X(FRAME, 6, sizeof(struct node_frame), sizeof(struct node_frame) + CHANNEL_PAYLOAD_MAX)        \
-    /* both: a frame of a rank's channel, its payload behind it */                                 \
+    /* both: a frame of a rank's channel, followed by its payload */                               \
     X(SIGNAL, 7, sizeof(struct node_order), sizeof(struct node_order))       /* daemon */          \
     X(KILL, 8, sizeof(struct node_order), sizeof(struct node_order))         /* daemon */          \
     X(STOP, 9, sizeof(struct node_order), sizeof(struct node_order))         /* daemon */          \

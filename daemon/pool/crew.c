@@ -449,7 +449,7 @@ static enum status job_send(const struct rank_process *r, uint64_t job,
     return status;
 }
 
-// What it wrote during earlier jobs says nothing about this one.
+// Forgets the output of earlier jobs, which says nothing about this one.
 static void rank_begins(struct rank_process *r)
 {
     r->reported = false;

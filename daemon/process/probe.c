@@ -119,8 +119,8 @@ static bool program_reap(struct running *p, int *status)
     return reaped != 0;
 }
 
-// After the end of its streams the program has a short time to end; then it is left behind, as is
-// one that a driver holds in the kernel.
+// Waits a short time for the end of the program after the end of its streams, then kills it. A
+// program that does not end even then, because a driver holds it in the kernel, is left behind.
 static int program_end(struct running *p)
 {
     char text[PROC_TEXT_MAX];

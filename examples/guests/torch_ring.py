@@ -12,7 +12,7 @@ import cpattn.guest
 
 
 def pass_on(tensors, tokens, group):
-    """Sends tensors to the next rank and returns those of the rank before, of so many tokens."""
+    """Sends tensors to the next rank and returns those of the previous rank, which have `tokens` tokens."""
     if group.size() == 1:
         return tensors
     send_to, receive_from = (group.rank() + 1) % group.size(), (group.rank() - 1) % group.size()

@@ -40,8 +40,7 @@ struct block {
     int head, heads;    // first query head and how many, all of one key head
     int kv_head;
     int64_t keys_begin, keys_end;   // keys that any of the queries sees; none if begin >= end
-    int64_t inner_begin, inner_end; // keys that all queries see, or all of the above if a cut is
-                                    // not worth it
+    int64_t inner_begin, inner_end; // keys that all queries see; all keys if cutting does not pay
 };
 
 struct tile {

@@ -110,10 +110,10 @@ class JobCheck:
         return self.empty(name, library, device)
 
     def verify(self, **tensors: Any) -> Verdict:
-        """Judges results; inputs among them must be as they were. Nothing is said of a tensor that is
-        not named. They lie in host memory or all on one CUDA device, where the work on PyTorch's current
-        stream is finished first. `digest` of the verdict is that of results that must be the same on all ranks to the
-        last bit: compare it with those of the other ranks."""
+        """Judges the named tensors. Inputs among them must be unchanged; tensors that are not named are not
+        judged. All tensors are in host memory, or all on one CUDA device; the call waits for the work on
+        PyTorch's current stream. `digest` of the verdict covers the results that must have the same bits on all
+        ranks: compare it with the digests of the other ranks."""
         held = {name: self._view(name, value) for name, value in tensors.items()}
         devices = {view.device for name, view in held.items() if self.tensors[name].bytes > 0}
         if len(devices) > 1:

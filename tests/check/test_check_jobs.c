@@ -136,7 +136,7 @@ static void expect_wrong(const char *tensor, const char *words)
 static const char *const reduce_fields[] = {"operation", "all_reduce", "count", "500", NULL};
 static const char *const gather_fields[] = {"operation", "all_gather", "count", "100", NULL};
 
-// Each rank's elements so many times.
+// Adds the elements of all ranks, those of rank r `times[r]` times.
 static void reduce(const double times[RANKS])
 {
     for (int r = 0; r < RANKS; r++)

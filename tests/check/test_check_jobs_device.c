@@ -266,7 +266,7 @@ static const char *const row[] = {"layer",        "row", "world_size",  "2",    
                                   "tokens",       "24",  "in_features", "40",    "bias",  "false",
                                   "out_features", "20",  "training",    "false", NULL};
 
-// y as the whole layer has it: the inputs of both ranks.
+// y of the whole layer, from the inputs of both ranks.
 static void row_compute(void)
 {
     struct cpattn_case *c = cpattn_case_create_kind("linear");

@@ -26,7 +26,7 @@ int main(void)
 
 // ---- the allocator of this process -------------------------------------------------------------
 
-// Exported, so that libraries use these, too.
+// Exported, so that libraries use these functions, too.
 #pragma GCC visibility push(default)
 void *malloc(size_t size);
 void *calloc(size_t count, size_t size);
@@ -230,7 +230,7 @@ static const struct {
 
 START_TEST(test_life)
 {
-    ck_assert_int_eq(lives[_i].live(), STATUS_OK); // what is allocated once for all
+    ck_assert_int_eq(lives[_i].live(), STATUS_OK); // makes the allocations that are never freed
     long failures = 0;
     for (long n = 0;; n++) {
         strcpy(error.text, "none");

@@ -232,7 +232,7 @@ START_TEST(accounts_stay_near_the_level)
     users_run(&users, late);
     ck_assert_uint_eq(late->used_ns, 1000);
     ck_assert_uint_eq(users.level_ns, 2000);
-    // Who comes anew begins at the level, and is nothing to remember when it goes at once.
+    // A new user begins at the level. No account of it remains if it leaves at once.
     ck_assert_uint_eq(users_queue(&users, 3)->used_ns, 2000);
     users_leave(&users, users_find(&users, 3), 0, false);
     ck_assert_ptr_null(users_find(&users, 3));

@@ -146,7 +146,7 @@ START_TEST(a_job_that_waits_beside_idle_devices_stays_first)
 }
 END_TEST
 
-// Its devices are out of use: what waits behind it is kept from starving all the same.
+// The devices of the first job are out of use. The jobs after it must not starve.
 START_TEST(a_job_without_a_possible_pool_does_not_stay_first)
 {
     begin_with_queue(32);

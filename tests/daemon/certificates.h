@@ -51,9 +51,8 @@ struct tls_client_options {
     int version_max; // as the library writes it: TLS1_2_VERSION; 0: the newest
 };
 
-// Shakes hands over a connected socket, which it takes over. True when all went well, which with
-// TLS 1.3 says nothing of what the server thinks of our certificate; tls_client_close() in any
-// case.
+// Takes over a connected socket and does the handshake. With TLS 1.3 it succeeds before the server
+// has checked the client's certificate. Call tls_client_close() in any case.
 bool tls_client_open(struct tls_client *t, int fd, const struct tls_client_options *options);
 
 // The same without a handshake; tls_client_step() starts or continues it, and returns whether it is

@@ -68,7 +68,7 @@ void hosts_start(void);
 // Sends SIGTERM to both; false with a message if something is left.
 bool hosts_end(void);
 int descriptors_count(void);                  // of daemon and agent
-int children_list(pid_t *pids);               // of both, each in order of start
+int children_list(pid_t *pids);               // of daemon and agent, each in order of start
 void ranks_end(const pid_t *pids, int count); // kills them and waits until they are reaped
 // Waits until they sleep: the daemon reports a pool as idle before its ranks have passed
 // FAULT(IDLE).

@@ -205,9 +205,8 @@ END_TEST
 
 // ---- ranks that are lost -----------------------------------------------------------------------
 
-// Runs a long case with two small ones queued behind it, has `harm` done to rank 1 of 2, and
-// returns the answer to the long one. The small ones must pass all the same, and another one after
-// them.
+// Runs a long case with two small ones queued after it, has `harm` done to rank 1 of 2, and
+// returns the answer to the long one. The small ones must pass, and another one after them.
 static struct wire_reply harm_in_flight(int signal, uint64_t timeout_ns, uint64_t run_timeout_ns)
 {
     struct wire_request victim = daemon_request_long(2);

@@ -206,7 +206,7 @@ END_TEST
 START_TEST(test_the_starter_dies)
 {
     start(NULL);
-    kill(children_starter(d.pid), SIGKILL); // nothing is under way
+    kill(children_starter(d.pid), SIGKILL); // while it is idle
     run_and_pass(&d, 2);
     ck_assert(daemon_logged(&d, "starter_lost"));
     kill(children_starter(d.pid), SIGSTOP);
@@ -217,12 +217,12 @@ START_TEST(test_the_starter_dies)
     struct wire_request status = daemon_request(METHOD_STATUS);
     struct wire_reply answered = daemon_call(&d, &status); // after the first order
     wire_reply_fini(&answered);
-    kill(children_starter(d.pid), SIGKILL); // a rank is
+    kill(children_starter(d.pid), SIGKILL); // while it creates a rank
     struct wire_reply reply = daemon_call_end(&call);
     expect_pass(&reply);
     ck_assert(daemon_logged(&d, "pool_start_failed world=16"));
     ck_assert(daemon_logged(&d, "the process that starts ranks has ended"));
-    while (daemon_child_count(&d) != WORLD + 2) // nor one that nobody knows
+    while (daemon_child_count(&d) != WORLD + 2) // no unknown child remains
         usleep(500);
     ck_assert_int_eq(daemon_stop(&d), 0);
 }

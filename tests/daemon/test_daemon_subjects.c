@@ -67,7 +67,7 @@ START_TEST(requests_belong_to_a_subject)
     daemon_await_running(&d, 1);
     ck_assert(daemon_logged(&d, "admitted id="));
     ck_assert(daemon_logged(&d, " subject=\"CN=a client\" case="));
-    // Who is of the same subject sees all of it; others see who it is.
+    // A client of the same subject sees the whole request, other clients only its user.
     struct wire_open_request open = listed(&again);
     expect_text(open.user, "subject=\"CN=a client\"");
     expect_text(open.user, "address=127.0.0.1:");

@@ -86,7 +86,7 @@ static void submit(void)
     }
 }
 
-// Made once more: as it was, or as another's, or of another case.
+// Repeats a request: unchanged, as another user's, or with another case.
 static void submit_again(void)
 {
     unsigned which = take(), how = take();
@@ -219,7 +219,7 @@ static void rank_exited(int pool, int rank)
 
 enum deed { DEED_READY, DEED_REPORT, DEED_EXIT };
 
-// All ranks of a pool, one after the other, as long as it is the same.
+// Applies the deed to all ranks of a pool, one after the other, until the pool has new ranks.
 static void ranks_all(int pool, enum deed deed)
 {
     struct crew *crew = &w.crews[pool];

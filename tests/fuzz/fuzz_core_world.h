@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The world of fuzz_core: what clients and ranks know of a pool core, and whether what it does is
-// what it may do. A promise that is broken ends the process.
+// The world of fuzz_core: the clients and ranks of a pool core, and checks of its actions. A broken
+// promise ends the process.
 #ifndef CPATTN_TESTS_FUZZ_FUZZ_CORE_WORLD_H
 #define CPATTN_TESTS_FUZZ_FUZZ_CORE_WORLD_H
 

@@ -267,7 +267,7 @@ START_TEST(this_process_may_use_amx)
 END_TEST
 
 // Asks in a new process, because this one has already asked.
-static int asked_anew(const char *setting)
+static int asked_again(const char *setting)
 {
     pid_t child = fork();
     ck_assert_int_ge(child, 0);
@@ -284,8 +284,8 @@ static int asked_anew(const char *setting)
 
 START_TEST(the_environment_disables_amx)
 {
-    ck_assert_int_eq(asked_anew("no"), 0);
-    ck_assert_int_ge(asked_anew("yes"), amx_usable());
+    ck_assert_int_eq(asked_again("no"), 0);
+    ck_assert_int_ge(asked_again("yes"), amx_usable());
 }
 END_TEST
 

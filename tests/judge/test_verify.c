@@ -74,7 +74,7 @@ static void scatter(const struct cp_case *c, enum shard_side side, float *tensor
                 (float)values[p * dim + i];
 }
 
-// The sums over the queries of a sequence and head; the bias is one of every query.
+// Fills the sums over the queries of a sequence and head. The bias has a row for each query.
 static void desk_fill_sums(struct desk *d, int s, int h, const double *dbias, double dsink,
                            double max_logit)
 {

@@ -175,7 +175,7 @@ START_TEST(repeats_are_identical)
 }
 END_TEST
 
-// A query without keys leaves (O, LSE) as they are, whatever they are, and its gradient too.
+// A query without keys changes neither its (O, LSE), whatever their values, nor its gradient.
 START_TEST(rows_that_see_nothing_stay)
 {
     static const struct scene_sample sample = {20, 5, BOTTOM_RIGHT, FREE, FREE, 2, 2,

@@ -185,7 +185,7 @@ START_TEST(max_of_any_count)
 }
 END_TEST
 
-// One rounding of each product and sum, or one of both together.
+// True if the result is rounded after each product and sum, or once after both.
 static bool near(float got, double expected)
 {
     return fabs(got - expected) <= 3e-7 * (1 + fabs(expected));

@@ -24,7 +24,7 @@ static struct linear usual(void)
     return l;
 }
 
-// Only an mlp has intermediate results.
+// Clears the fields of intermediate results, which only an mlp has.
 static struct linear of_layer(struct linear l, enum linear_layer layer)
 {
     l.layer = layer;

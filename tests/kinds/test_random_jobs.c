@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// One set of random jobs of both kinds, on 1 to 8 ranks of one daemon: each passes, in the order of
-// its plan and in legal orders drawn from seeds, and has the same bits when all of them come again
-// in another order, with cases of attention in between.
+// One set of random jobs of both kinds, on 1 to 8 ranks of one daemon. Each passes, in the order of
+// its plan and in legal orders drawn from seeds. All jobs are run again in another order, with
+// cases of attention in between, and must have the same bits.
 //
 //     test_random_jobs             $CPATTN_RANDOM_JOBS jobs (80) from $CPATTN_TEST_SEED (1)
 //     test_random_jobs --print     their cpattn-submit commands; nothing is run

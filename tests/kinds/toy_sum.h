@@ -10,7 +10,7 @@
 struct toy_sum {
     int32_t world_size;
     int32_t count;  // elements of each vector, 64-bit integers
-    int32_t rounds; // how often the sum is made anew
+    int32_t rounds; // number of times that the sum is computed
     int32_t wrong;  // a rank that adds 1 too much to the last element, or -1
     uint64_t seed;  // of the vectors
 };

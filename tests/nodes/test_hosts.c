@@ -173,8 +173,8 @@ START_TEST(test_agent_is_killed)
 }
 END_TEST
 
-// A case with this limit waits behind another when the host of both is lost. False: the limit
-// passed before that.
+// Loses the host of two cases while the second one, with this time limit, waits for the first.
+// False: the limit passed before.
 static bool waits_in_vain(uint64_t timeout_ns)
 {
     struct call call = long_begin();

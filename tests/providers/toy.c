@@ -292,7 +292,7 @@ static int toy_prepare(void *state, const struct cpattn_attention *a,
 }
 
 #ifdef TOY_MOODS
-// Whether there is a file with the object's name and this behind it.
+// True if there is a file whose name is the object's name followed by `mood`.
 static int is_in_mood(const char *mood)
 {
     Dl_info own;

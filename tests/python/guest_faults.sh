@@ -14,7 +14,7 @@ faults_of() { # IMPLEMENTATION
     faults="--implementation $1 --batch 2 --heads 8 --head-dim 32 --seqlen-q 40 --seqlen-kv 0 --mask none"
 }
 
-fault() { # MODEL OPTIONS...: runs it, and a case of which nothing is wrong behind it; sets told and code
+fault() { # MODEL OPTIONS...: runs the wrong model, then a right case; sets told and code
     model=$1
     shift
     # shellcheck disable=SC2086
@@ -38,7 +38,7 @@ faults_harmless() { # MODEL...
     done
 }
 
-# Mistakes in what attend() returns, and an exception, which leave the rank as it is.
+# Mistakes in the results of attend(), and an exception. The rank survives them.
 faults_in_results() { # WRONG-DTYPE RIGHT-DTYPE
     fault raises --world-size 1
     tap_has "raises: type, message and frames" "$told" "UNKNOWN: rank 0 of 1: ValueError: the ring is broken \

@@ -1,9 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# TransformerEngine's whole matrix through the daemon, and one in CPATTN_TEST_PART (4 unless set) of the 960 cases that
-# it has with what its backends skip; then one in CPATTN_TEST_PART of its 450 cases over two daemons, interrupted by signals and resumed. Lengths are
-# divided by CPATTN_TE_SCALE, 128 unless set; 16 is the thorough setting and takes many minutes. Prints TAP, one test
-# for each model.
+# TransformerEngine's matrix through the daemon: its 450 cases; then one in CPATTN_TEST_PART (4 unless set) of the 960
+# cases that include those its backends skip; then one in CPATTN_TEST_PART of the 450 over two daemons, interrupted by
+# signals and resumed. Lengths are divided by CPATTN_TE_SCALE, 128 unless set; 16 is the thorough setting and takes many
+# minutes. Prints TAP, one test for each model.
 set -u
 : "${top_srcdir:=.}" "${top_builddir:=build}"
 # shellcheck source=tests/support/tap.sh
@@ -39,7 +39,7 @@ tap_is "with what is skipped: exit status" "$?$(cat "$scratch/err")" 0
 cases=$(((960 + part - 1) / part))
 tap_has "with what is skipped: all passed" "$(tail -n 1 "$scratch/skipped")" "$cases cases: $cases passed"
 
-# A line of the progress is "12/450 pass  flash.cp_1_0/bf16/...": the model ends at the first slash behind it.
+# A line of the progress is "12/450 pass  flash.cp_1_0/bf16/...": the name of the model ends at the first slash.
 sed -n 's|^ *[0-9]*/[0-9]* \([a-z ]*[a-z]\)  *\([a-z]*\.[a-z0-9_]*\)/.*|\2 \1|p' "$scratch/out" "$scratch/skipped" |
     sort | uniq -c >"$scratch/models"
 cut -c9- "$scratch/models" | cut -d' ' -f1 | uniq >"$scratch/names"
@@ -56,7 +56,7 @@ cases=$(te --list --shard "1/$part" | wc -l)
 all=$((cases + (1278 + part - 1) / part))
 te_part() { te --shard "1/$part" "$@"; }
 lines() { if [ -f "$1" ]; then wc -l <"$1"; else echo 0; fi; }
-# Sends a signal when the record has so many answers, and waits for the end; a second one at once for TWICE.
+# Sends the signal when the record has ANSWERS lines, and waits for the end. SIGNAL with a 2 after it is sent twice.
 interrupted() { # SIGNAL ANSWERS OPTIONS...
     signal=$1 answers=$2
     shift 2

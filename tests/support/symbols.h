@@ -66,22 +66,30 @@ void tensor_store(struct symbols *s, const struct tensor *t, int64_t row, int he
 void tensor_add(struct symbols *s, const struct tensor *t, int64_t row, int head, int i,
                 uint64_t value);
 
-// One symbol for all that a row holds for a head.
+// One symbol for the whole row of a head.
 uint64_t tensor_row(struct symbols *s, const struct tensor *t, int64_t row, int head);
 
-// What a visible pair adds to an element of O, to LSE and to the largest logit, from the symbols of
-// its rows; D; what a row adds to the gradient of a sink, a pair to element i of dQ, dK or dV or to
-// that of the bias (i = 0). With a bias `q` is symbol_biased() everywhere.
-uint64_t symbol_biased(uint64_t q, uint64_t bias);
-struct pair_symbols {
-    uint64_t q, k, v, d_out, lse, d;
-};
+// A hash of two symbols, which depends on their order.
 uint64_t symbol_mix(uint64_t a, uint64_t b);
+
+// The symbol of a query with the bias of the pair. With a bias it stands for `q` below.
+uint64_t symbol_biased(uint64_t q, uint64_t bias);
+
+// Contributions of a visible pair, from the symbols of its query and key: to an element of O, to
+// LSE, to the largest logit.
 uint64_t symbol_out(uint64_t q, uint64_t k, uint64_t v_element);
 uint64_t symbol_lse(uint64_t q, uint64_t k);
 uint64_t symbol_max(uint64_t q, uint64_t k);
+
+// D of a row, and the contribution of a row to the gradient of a sink.
 uint64_t symbol_row_dot(uint64_t d_out, uint64_t out);
 uint64_t symbol_sink_gradient(uint64_t sink, uint64_t lse, uint64_t d);
+
+// The contribution of a visible pair to element i of dQ, dK or dV, or to the gradient of the bias
+// (i = 0).
+struct pair_symbols {
+    uint64_t q, k, v, d_out, lse, d;
+};
 uint64_t symbol_gradient(enum symbol which, const struct pair_symbols *p, int i);
 
 #endif

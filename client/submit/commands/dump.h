@@ -22,8 +22,8 @@ enum cpattn_status dump_run(struct cpattn_client *client, const struct cp_case *
 
 // Runs a case once more and writes DIRECTORY/NAME.safetensors with all its tensors, and
 // DIRECTORY/NAME.svg with a picture of the errors; creates the directory if there is none.
-// Characters that a file name cannot have become '_'. Tells on stderr what it has written, or why
-// not. True if everything was written.
+// Characters that a file name cannot contain become '_'. Prints to stderr the names of the files,
+// or the error. True if everything was written.
 bool dump_fail(struct cpattn_client *client, const struct cp_case *c, uint64_t timeout_ns,
                const char *directory, const char *name);
 

@@ -19,7 +19,7 @@ struct matrix_outputs {
 int matrix_outputs_open(struct matrix_outputs *outputs, const struct matrix_options *options,
                         const struct record *resumed);
 
-// Asks the daemon what it is, for the report.
+// Asks the daemon for its description, for the report.
 void matrix_outputs_describe(struct matrix_outputs *outputs, struct cpattn_client *client);
 
 // Prints and writes the reports of a finished run. Returns the exit status, after a complaint if it

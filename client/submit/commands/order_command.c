@@ -18,8 +18,8 @@ struct order_options {
     const char *socket;
     bool wants_device, has_device;
     int device;
-    const char *host; // of the device, so many bytes; 0: the daemon's own
-    int host_bytes;
+    const char *host; // [host_bytes], of the device
+    int host_bytes;   // 0: the daemon's own host
 };
 
 // "3", or "node2:3" of another host.

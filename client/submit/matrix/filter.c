@@ -497,7 +497,7 @@ static bool parse_bound(const char *text, double *bound)
     return true;
 }
 
-// `sign` begins with < or >; `value` stands behind it and behind an '='.
+// `sign` begins with < or >, perhaps followed by '='; `value` is the text after these.
 static enum status text_add_bound(struct filter_condition *condition, const char *key, char sign,
                                   bool inclusive, const char *value, struct error *error)
 {

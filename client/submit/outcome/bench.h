@@ -54,8 +54,8 @@ struct bench_summary {
 enum status bench_sum(const struct bench *bench, enum bench_series series,
                       struct bench_summary *summary, struct error *error) MUST_CHECK;
 
-// The rates of a job of another kind, by the median time of a run: what they are, and their values.
-// Returns how many; 0 when memory is short.
+// The rates of a job of another kind by the median time of a run: their names and values. Returns
+// their number; 0 when memory is short.
 int bench_rates(const struct bench *bench, const struct job_spec *spec,
                 struct job_rate rates[JOB_RATES_MAX], double values[JOB_RATES_MAX]);
 

@@ -38,9 +38,9 @@ struct outcome {
     bool blind;          // case_blind(): the case asks for what cannot show; the caller's
     uint64_t timeout_ns; // that the request was given, to ask again; 0: the usual; the caller's
     char *sentence;      // owned; why it failed, was excluded or could not run; NULL for a pass
-    char *first;         // owned; what the first try said, of a pass that took another; or NULL
-    char *diagnosis;     // owned; of a fail, the one that explains most; or NULL
-    char *detail;        // owned; what there is to say of its cause, or NULL
+    char *first;         // owned; the error of the first try, if a later one passed; or NULL
+    char *diagnosis;     // owned; of a fail, the diagnosis that explains most; or NULL
+    char *detail;        // owned; the cause in words, or NULL
 };
 
 // "pass", "fail", "error", "excluded", "unverified", "not run".

@@ -16,7 +16,7 @@ void screen_size(int *columns, int *rows);
 
 void screen_draw(const struct frame *f);
 
-// Waits for a key up to so many milliseconds. 0: there was none; SCREEN_RESIZED: draw again.
+// Waits for a key, at most the given milliseconds. 0: no key; SCREEN_RESIZED: draw again.
 enum {
     SCREEN_RESIZED = 0x110000,
     SCREEN_UP,

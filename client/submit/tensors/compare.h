@@ -7,8 +7,8 @@
 
 #include "client/submit/tensors/tensors.h"
 
-// Two results that are as exact as a pass asks for (1.5 times the twin's error each) differ by at
-// most so many times the twin's error.
+// Largest difference of two results that both pass, as a multiple of the twin's error: each may err
+// by 1.5 times the twin's error.
 #define COMPARE_TWINS_MAX 3.0
 
 struct comparison {

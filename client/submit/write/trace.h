@@ -25,8 +25,8 @@ void trace_predicted(struct trace *trace, struct plan *const *plans,
                      const struct timeline *timeline);
 
 // Adds what was measured of each rank of an answer: its operations, if the case had
-// operation_times, and its phases, one behind the other as they were run. Time 0 is when the first
-// rank began its plan. Plans and timeline are those of the prediction.
+// operation_times, and its phases in the order of execution. Time 0 is when the first rank began
+// its plan. Plans and timeline are those of the prediction.
 void trace_measured(struct trace *trace, const struct cpattn_result *result,
                     struct plan *const *plans, const struct timeline *timeline);
 

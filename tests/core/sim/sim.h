@@ -110,7 +110,7 @@ struct crew {
 struct sim_user {
     uint64_t used_ns;   // device time, from the level on; see turns.c
     uint64_t waited_ns; // start of the wait of its jobs
-    uint64_t lapsed_ns; // when what it has used of its device time will have lapsed
+    uint64_t lapsed_ns; // time when all of its used device time has lapsed
 };
 
 // The state of a pool between its crews.
@@ -172,7 +172,7 @@ struct sim {
     uint64_t admitted, refused, errors;
     int answered; // jobs whose answers are remembered
 
-    struct news current; // the event that the core is told of
+    struct news current; // the event that is reported to the core
     int failed_size;     // the world size of the start that failed in it, and is reaped; else 0
     struct sim_totals *totals;
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The promises about spares: a pool stands by for each that is up, as far as there is room; it
-// leads when the other is lost; until then it delays no job.
+// The promises about spares: each pool that is up has a standby pool if the limits permit; the
+// standby pool leads when the other is lost; until then it delays no job.
 #include "tests/core/sim/record.h"
 
 // Ranks that are up, with a pool for each world size that has none and for which a job waits.
