@@ -59,6 +59,11 @@ tap_is "one case: one value" "$? $(cat "$scratch/err")" \
 run --seqlen 1k,2k,3k --repeat 3 --compare "$scratch/all.jsonl"
 tap_is "--compare: ratio of times" "$status $(sed 1d "$scratch/out" | awk '{printf "%s ", $NF}')" "0 1.000 1.000 - "
 sed 's/"run":{"median":[0-9]*/"run":{"median":6500000/' "$scratch/all.jsonl" >"$scratch/fast.jsonl"
+tap_is "--compare: a case that the earlier bench does not have is named" \
+    "$(printf '%s' "$err" | grep -c "all.jsonl has no bench of case --seqlen-q 3072 --seqlen-kv 3072")" 1
+run --seqlen 1k,2k --repeat 3 --provider other --compare "$scratch/all.jsonl"
+tap_is "--compare: with another provider or implementation" "$status $(sed 1d "$scratch/out" | awk '{printf "%s ", $NF}')" \
+    "0 1.000 1.000 "
 run --seqlen 1k --repeat 3 --compare "$scratch/fast.jsonl"
 tap_is "--compare: exit status if slower than allowed" "$status" 1
 tap_has "--compare: message if slower than allowed" "$err" "s1024 d128 causal unverified: forward and backward take 1.308 times"

@@ -244,6 +244,9 @@ static double earlier_ns(const struct series *series, const struct job_spec *spe
     job_spec_command(spec, command, sizeof(command));
     const struct bench_entry *entry =
         series->earlier ? bench_record_find(series->earlier, command) : NULL;
+    if (series->earlier && !entry)
+        command_complain("%s has no bench of %s", series->options->compare,
+                         command + strlen("cpattn-submit "));
     return entry ? entry->device_ns : 0;
 }
 

@@ -90,10 +90,45 @@ enum status bench_record_load(const char *path, struct bench_record **record, st
     return STATUS_OK;
 }
 
+// Removes who computes from a command line: the option with this name and its value.
+static void option_remove(char *command, const char *option)
+{
+    char *at = strstr(command, option);
+    if (!at)
+        return;
+    char *behind = at + strlen(option) + strcspn(at + strlen(option), " ");
+    memmove(at, behind, strlen(behind) + 1);
+}
+
+static char *work_of(const char *command)
+{
+    char *work = strdup(command);
+    if (!work)
+        return NULL;
+    option_remove(work, " --implementation ");
+    option_remove(work, " --provider ");
+    option_remove(work, " --provider-fallback ");
+    return work;
+}
+
+static const struct bench_entry *find_work(const struct bench_record *record, const char *command)
+{
+    const struct bench_entry *found = NULL;
+    char *wanted = work_of(command);
+    for (int i = record->count - 1; i >= 0 && wanted && !found; i--) {
+        char *work = work_of(record->entries[i].command);
+        if (work && strcmp(work, wanted) == 0)
+            found = &record->entries[i];
+        free(work);
+    }
+    free(wanted);
+    return found;
+}
+
 const struct bench_entry *bench_record_find(const struct bench_record *record, const char *command)
 {
     for (int i = record->count - 1; i >= 0; i--)
         if (strcmp(record->entries[i].command, command) == 0)
             return &record->entries[i];
-    return NULL;
+    return find_work(record, command);
 }

@@ -22,7 +22,8 @@ enum status bench_record_load(const char *path, struct bench_record **record,
                               struct error *error) MUST_CHECK;
 void bench_record_destroy(struct bench_record *record); // accepts NULL
 
-// Returns NULL if the record has no line for this case.
+// Returns the last line of this case, else of the same case by another implementation or provider.
+// NULL: there is none.
 const struct bench_entry *bench_record_find(const struct bench_record *record, const char *command);
 
 #endif
