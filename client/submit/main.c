@@ -58,6 +58,12 @@ static int unknown_command(const char *name)
 {
     char hint[NEAREST_WORD_MAX + 32];
     struct nearest nearest;
+    if (name[0] == '-') {
+        command_complain("options follow the command: cpattn-submit COMMAND %.40s; cpattn-submit "
+                         "--help lists the commands",
+                         name);
+        return COMMAND_USAGE;
+    }
     nearest_init(&nearest, name);
     for (size_t i = 0; i < COMMANDS; i++)
         nearest_offer(&nearest, commands[i].name);

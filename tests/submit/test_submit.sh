@@ -39,6 +39,8 @@ peeks() { # PATH...
 
 refuses 64 "unknown command 'cse' (did you mean 'case'?); cpattn-submit --help lists them" cse
 refuses 64 "unknown command 'x'; cpattn-submit --help lists them" x
+refuses 64 "options follow the command: cpattn-submit COMMAND --socket; cpattn-submit --help lists the commands" \
+    --socket /x status
 refuses 64 "unknown option '--hedas' (did you mean --heads?); cpattn-submit case --help lists them" \
     case --hedas 3
 refuses 64 "option '--hea' could be --heads, --head-dim-qk, --head-dim-v or --head-dim" case --hea 3
