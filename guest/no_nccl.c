@@ -4,10 +4,12 @@
 #include "transport/nccl.h"
 
 enum status transport_nccl_create(struct transport *control, cudaStream_t stream,
-                                  struct transport **t, struct error *error)
+                                  struct nccl_options options, struct transport **t,
+                                  struct error *error)
 {
     (void)control;
     (void)stream;
+    (void)options;
     (void)t;
     return error_set(error, STATUS_UNIMPLEMENTED, "a guest has no NCCL of the library's");
 }

@@ -175,8 +175,6 @@ static enum status job_do(void *context, struct error *error)
     uint64_t start_ns = clock_now_ns();
     enum status status = memory_fill(w, error);
     timings->inputs_ns = clock_now_ns() - start_ns;
-    w->run.library =
-        w->c->algorithm == ALGORITHM_NCCL && !rank_task_is_guest(w->task) ? w->c : NULL;
     w->run.library_send = w->send;
     w->run.library_receive = w->receive;
     w->tensors[COLLECTIVE_SEND] = w->send;
@@ -225,8 +223,11 @@ static enum status run(const struct rank_task *task, struct error *error)
         if (rank_task_is_guest(task))
             plan_keep_tensors(w.plan);
         task->report->operations = w.plan->op_count;
-        w.run = (struct plan_run){
-            .plan = w.plan, .iterations = w.c->iterations, .spare_bytes = spare_bytes(&w)};
+        bool calls_nccl = w.c->algorithm == ALGORITHM_NCCL && !rank_task_is_guest(task);
+        w.run = (struct plan_run){.plan = w.plan,
+                                  .iterations = w.c->iterations,
+                                  .library = calls_nccl ? w.c : NULL,
+                                  .spare_bytes = spare_bytes(&w)};
         status = rank_task_plan(task, &w.run, job_do, &w, error);
     }
     if (engine->ops->release)

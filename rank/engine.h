@@ -21,8 +21,8 @@ struct plan_run {
     const struct plan *plan;
     uint64_t job;
     int32_t iterations; // at least 1
-    // The library's own call for this collective, which replaces the plan's operations, with send
-    // and receive in the engine's memory; NULL: none.
+    // The library's own call for this collective, which replaces the plan's operations; NULL: none.
+    // Send and receive are in the engine's memory; they are set before plan_execute().
     const struct collective *library;
     const void *library_send;
     void *library_receive;

@@ -26,7 +26,7 @@ struct nccl_transport {
     cudaStream_t stream;
     cudaEvent_t last; // after the newest exchange
     ncclComm_t comm;  // NULL in a world of one rank
-    bool failed;
+    bool blocking, failed;
 };
 
 static struct nccl_transport *self(const struct transport *t)
@@ -300,11 +300,15 @@ static int nccl_lost_peer(const struct transport *t)
 // ---- life ----
 
 // A failed communicator may wait for its peers forever. The process ends soon, and the driver
-// cleans up.
+// cleans up. A blocking one, whose work is done, leaves without its peers.
 static void comm_leave(struct nccl_transport *n)
 {
     if (!n->comm || n->failed)
         return;
+    if (n->blocking) {
+        (void)ncclCommAbort(n->comm);
+        return;
+    }
     ncclResult_t result = call_settle(n, ncclCommFinalize(n->comm), FAREWELL_NS);
     if (result == ncclSuccess)
         (void)ncclCommDestroy(n->comm);
@@ -358,14 +362,16 @@ static enum status id_share(struct nccl_transport *n, ncclUniqueId *id, struct e
     return exchange_wait(n->control, TAG_ID, messages, count, error);
 }
 
-static enum status comm_join(struct nccl_transport *n, struct error *error)
+static enum status comm_join(struct nccl_transport *n, int channels, struct error *error)
 {
     ncclUniqueId id;
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     enum status status = id_share(n, &id, error);
     if (status != STATUS_OK)
         return status;
-    config.blocking = 0;
+    config.blocking = n->blocking;
+    if (channels > 0)
+        config.maxCTAs = channels;
     ncclResult_t result =
         ncclCommInitRankConfig(&n->comm, n->base.world_size, id, n->base.rank, &config);
     result = call_settle(n, result, UINT64_MAX);
@@ -398,7 +404,8 @@ static enum status peers_connect(struct nccl_transport *n, struct error *error)
 }
 
 enum status transport_nccl_create(struct transport *control, cudaStream_t stream,
-                                  struct transport **t, struct error *error)
+                                  struct nccl_options options, struct transport **t,
+                                  struct error *error)
 {
     struct nccl_transport *n = calloc(1, sizeof(*n));
     if (!n)
@@ -407,12 +414,13 @@ enum status transport_nccl_create(struct transport *control, cudaStream_t stream
         .ops = &nccl_ops, .rank = control->rank, .world_size = control->world_size};
     n->control = control;
     n->stream = stream;
+    n->blocking = options.blocking;
     enum status status = STATUS_OK;
     cudaError_t result = cudaEventCreateWithFlags(&n->last, cudaEventDisableTiming);
     if (result != cudaSuccess)
         status = cuda_failed(n, result, "an event", error);
     if (status == STATUS_OK && control->world_size > 1) {
-        status = comm_join(n, error);
+        status = comm_join(n, options.channels, error);
         if (status == STATUS_OK)
             status = peers_connect(n, error);
     }

@@ -405,6 +405,8 @@ static void cuda_destroy(struct engine *e)
     window_fini(&cuda->window);
     if (cuda->peer)
         cuda->peer->ops->destroy(cuda->peer);
+    if (cuda->library)
+        cuda->library->ops->destroy(cuda->library);
     if (cuda->transport)
         cuda->transport->ops->destroy(cuda->transport);
     events_fini(&cuda->times);

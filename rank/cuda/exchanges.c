@@ -11,7 +11,7 @@
 
 // Channels of NCCL if copy engines carry the plans, and NCCL the exchanges of the verdict. Each
 // channel takes time to connect.
-#define NCCL_CHANNELS "4"
+#define NCCL_CHANNELS 4
 
 static bool wants(const char *transport)
 {
@@ -33,7 +33,14 @@ static enum status peer_open(struct cuda *cuda, struct transport *control, struc
     return status;
 }
 
-// Both are open: takes the faster one, on all ranks the same.
+static enum status nccl_open(struct cuda *cuda, struct transport *control, int channels,
+                             struct error *error)
+{
+    struct nccl_options options = {.channels = channels};
+    return transport_nccl_create(control, cuda->comm, options, &cuda->transport, error);
+}
+
+// Both are open: takes the faster one, on all ranks the same. NCCL then gets all its channels.
 static enum status peer_choose(struct cuda *cuda, struct transport *control, struct error *error)
 {
     struct choice choice = {0};
@@ -48,7 +55,9 @@ static enum status peer_choose(struct cuda *cuda, struct transport *control, str
     status = transport_peer_trim(cuda->peer, error);
     cuda->peer->ops->destroy(cuda->peer);
     cuda->peer = NULL;
-    return status;
+    cuda->transport->ops->destroy(cuda->transport);
+    cuda->transport = NULL;
+    return status == STATUS_OK ? nccl_open(cuda, control, 0, error) : status;
 }
 
 // Large windows are kept between cases like a large arena, and only if all ranks may keep theirs.
@@ -65,10 +74,8 @@ enum status cuda_exchanges_open(struct cuda *cuda, const struct engine_setup *se
                                 struct error *error)
 {
     enum status status = peer_open(cuda, setup->control, error);
-    if (cuda->peer)
-        (void)setenv("NCCL_MAX_P2P_NCHANNELS", NCCL_CHANNELS, 0);
     if (status == STATUS_OK)
-        status = transport_nccl_create(setup->control, cuda->comm, &cuda->transport, error);
+        status = nccl_open(cuda, setup->control, cuda->peer ? NCCL_CHANNELS : 0, error);
     if (status == STATUS_OK && setup->control->world_size > 1)
         snprintf(cuda->base.exchange, sizeof(cuda->base.exchange), "NCCL");
     if (status == STATUS_OK && cuda->peer)
@@ -78,4 +85,12 @@ enum status cuda_exchanges_open(struct cuda *cuda, const struct engine_setup *se
                                       cuda->comm, setup->progress - setup->control->rank,
                                       &cuda->executor, error);
     return status;
+}
+
+enum status cuda_library_open(struct cuda *cuda, struct transport *control, struct error *error)
+{
+    struct nccl_options options = {.blocking = true};
+    if (cuda->library || control->world_size == 1)
+        return STATUS_OK;
+    return transport_nccl_create(control, cuda->comm, options, &cuda->library, error);
 }

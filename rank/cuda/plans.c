@@ -85,7 +85,10 @@ enum status cuda_plan_reserve(struct engine *e, struct plan_run *run, bool *lack
     struct cuda *cuda = engine_cuda_self(e);
     struct error broken;
     bool all = true;
-    enum status own = host_reserve(run, error);
+    enum status own = run->library ? cuda_library_open(cuda, run->control, error) : STATUS_OK;
+    if (own != STATUS_OK)
+        return own;
+    own = host_reserve(run, error);
     if (own == STATUS_OK)
         own = device_reserve(cuda, run, error);
     if (own != STATUS_OK && own != STATUS_RESOURCE_EXHAUSTED)
@@ -129,6 +132,11 @@ static enum nccl_reduction reduction_of(enum collective_reduction reduction)
     return reductions[reduction];
 }
 
+static struct transport *library_of(const struct cuda *cuda)
+{
+    return cuda->library ? cuda->library : cuda->transport;
+}
+
 // Operations with their own call in NCCL.
 static bool operation_of(enum collective_operation operation, enum nccl_operation *found)
 {
@@ -164,7 +172,8 @@ static enum status messages_put(struct cuda *cuda, const struct plan_run *run, s
         send = send ? send + out : NULL;
         receive = receive ? receive + in : NULL;
     }
-    return cuda->transport->ops->start(cuda->transport, run->job, messages, count, error);
+    struct transport *library = library_of(cuda);
+    return library->ops->start(library, run->job, messages, count, error);
 }
 
 static enum status call_put(struct cuda *cuda, const struct plan_run *run, struct error *error)
@@ -178,7 +187,7 @@ static enum status call_put(struct cuda *cuda, const struct plan_run *run, struc
                              .root = c->root};
     if (!operation_of(c->operation, &call.operation))
         return messages_put(cuda, run, error);
-    return transport_nccl_call(cuda->transport, &call, error);
+    return transport_nccl_call(library_of(cuda), &call, error);
 }
 
 // ---- a run --------------------------------------------------------------------------------------
