@@ -3,13 +3,12 @@
 // of NCCL.
 #include "transport/nccl.h"
 
-enum status transport_nccl_create(struct transport *control, cudaStream_t stream,
-                                  struct nccl_options options, struct transport **t,
-                                  struct error *error)
+enum status transport_nccl_create(struct transport *control, cudaStream_t stream, int channels,
+                                  struct transport **t, struct error *error)
 {
     (void)control;
     (void)stream;
-    (void)options;
+    (void)channels;
     (void)t;
     return error_set(error, STATUS_UNIMPLEMENTED, "a guest has no NCCL of the library's");
 }

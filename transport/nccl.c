@@ -10,9 +10,6 @@
 #include "common/clock.h"
 #include "common/limits.h"
 
-// Time limit for the peers when a process ends its communicator.
-#define FAREWELL_NS NS_PER_S
-
 // Names the exchange of the id on the control transport; cases have job numbers from 1.
 #define TAG_ID 1
 
@@ -26,7 +23,7 @@ struct nccl_transport {
     cudaStream_t stream;
     cudaEvent_t last; // after the newest exchange
     ncclComm_t comm;  // NULL in a world of one rank
-    bool blocking, failed;
+    bool failed;
 };
 
 static struct nccl_transport *self(const struct transport *t)
@@ -56,23 +53,6 @@ static enum status nccl_failed(struct nccl_transport *n, ncclResult_t result, co
     n->failed = true;
     return error_set(error, STATUS_INTERNAL, "%s: NCCL reports %s%s%s", what,
                      ncclGetErrorString(result), last && *last ? ": " : "", last ? last : "");
-}
-
-// ---- asynchronous calls --------------------
-
-// Waits for the result of the last call: a communicator takes no other call before that.
-static ncclResult_t call_settle(const struct nccl_transport *n, ncclResult_t result,
-                                uint64_t limit_ns)
-{
-    uint64_t start_ns = clock_now_ns();
-    while (result == ncclInProgress && clock_now_ns() - start_ns < limit_ns) {
-        ncclResult_t query = ncclCommGetAsyncError(n->comm, &result);
-        if (query != ncclSuccess)
-            return query;
-        if (result == ncclInProgress)
-            sched_yield();
-    }
-    return result;
 }
 
 // ---- an exchange ----
@@ -122,17 +102,12 @@ static enum status own_copy(struct nccl_transport *n, const struct message *mess
     return STATUS_OK;
 }
 
-static bool goes(ncclResult_t result)
-{
-    return result == ncclSuccess || result == ncclInProgress;
-}
-
 static ncclResult_t message_put(const struct nccl_transport *n, const struct message *m)
 {
     ncclResult_t result = ncclSuccess;
     if (m->send_bytes > 0)
         result = ncclSend(m->send, m->send_bytes, ncclInt8, m->peer, n->comm, n->stream);
-    if (goes(result) && m->receive_bytes > 0)
+    if (result == ncclSuccess && m->receive_bytes > 0)
         result = ncclRecv(m->receive, m->receive_bytes, ncclInt8, m->peer, n->comm, n->stream);
     return result;
 }
@@ -144,13 +119,13 @@ static enum status group_put(struct nccl_transport *n, const struct message *mes
     ncclResult_t result = ncclGroupStart();
     if (result != ncclSuccess)
         return nccl_failed(n, result, "an exchange", error);
-    for (int i = 0; i < count && goes(result); i++)
+    for (int i = 0; i < count && result == ncclSuccess; i++)
         if (messages[i].peer != n->base.rank)
             result = message_put(n, &messages[i]);
     // The group must be closed even after an error.
     ncclResult_t end = ncclGroupEnd();
-    if (goes(result))
-        result = call_settle(n, end, UINT64_MAX);
+    if (result == ncclSuccess)
+        result = end;
     return result == ncclSuccess ? STATUS_OK : nccl_failed(n, result, "an exchange", error);
 }
 
@@ -274,7 +249,7 @@ enum status transport_nccl_call(struct transport *t, const struct nccl_call *cal
     ncclResult_t result = ncclSuccess;
     cudaError_t recorded = cudaSuccess;
     if (n->comm)
-        result = call_settle(n, call_put(n, call), UINT64_MAX);
+        result = call_put(n, call);
     else
         recorded = call_alone(n, call);
     if (result != ncclSuccess)
@@ -299,19 +274,12 @@ static int nccl_lost_peer(const struct transport *t)
 
 // ---- life ----
 
-// A failed communicator may wait for its peers forever. The process ends soon, and the driver
-// cleans up. A blocking one, whose work is done, leaves without its peers.
+// Leaves without the peers, whose processes may have ended. A failed communicator may wait for them
+// forever: the process ends soon, and the driver cleans up.
 static void comm_leave(struct nccl_transport *n)
 {
-    if (!n->comm || n->failed)
-        return;
-    if (n->blocking) {
+    if (n->comm && !n->failed)
         (void)ncclCommAbort(n->comm);
-        return;
-    }
-    ncclResult_t result = call_settle(n, ncclCommFinalize(n->comm), FAREWELL_NS);
-    if (result == ncclSuccess)
-        (void)ncclCommDestroy(n->comm);
 }
 
 static void nccl_destroy(struct transport *t)
@@ -369,12 +337,10 @@ static enum status comm_join(struct nccl_transport *n, int channels, struct erro
     enum status status = id_share(n, &id, error);
     if (status != STATUS_OK)
         return status;
-    config.blocking = n->blocking;
     if (channels > 0)
         config.maxCTAs = channels;
     ncclResult_t result =
         ncclCommInitRankConfig(&n->comm, n->base.world_size, id, n->base.rank, &config);
-    result = call_settle(n, result, UINT64_MAX);
     return result == ncclSuccess ? STATUS_OK : nccl_failed(n, result, "joining the pool", error);
 }
 
@@ -403,9 +369,8 @@ static enum status peers_connect(struct nccl_transport *n, struct error *error)
     return status == STATUS_OK ? status : error_prefix(error, "the first exchange");
 }
 
-enum status transport_nccl_create(struct transport *control, cudaStream_t stream,
-                                  struct nccl_options options, struct transport **t,
-                                  struct error *error)
+enum status transport_nccl_create(struct transport *control, cudaStream_t stream, int channels,
+                                  struct transport **t, struct error *error)
 {
     struct nccl_transport *n = calloc(1, sizeof(*n));
     if (!n)
@@ -414,13 +379,12 @@ enum status transport_nccl_create(struct transport *control, cudaStream_t stream
         .ops = &nccl_ops, .rank = control->rank, .world_size = control->world_size};
     n->control = control;
     n->stream = stream;
-    n->blocking = options.blocking;
     enum status status = STATUS_OK;
     cudaError_t result = cudaEventCreateWithFlags(&n->last, cudaEventDisableTiming);
     if (result != cudaSuccess)
         status = cuda_failed(n, result, "an event", error);
     if (status == STATUS_OK && control->world_size > 1) {
-        status = comm_join(n, options.channels, error);
+        status = comm_join(n, channels, error);
         if (status == STATUS_OK)
             status = peers_connect(n, error);
     }

@@ -10,23 +10,17 @@
 #define CPATTN_TRANSPORT_NCCL_H
 
 #include <cuda_runtime_api.h>
-#include <stdbool.h>
 
 #include "transport/transport.h"
 
-struct nccl_options {
-    int channels;  // at most, between two ranks; each takes time to connect. 0: as NCCL chooses
-    bool blocking; // calls return when NCCL has accepted them, without a thread in the background
-};
-
 // Connects the ranks of `control`, each with the current device of its process, and runs a first
-// exchange between every two ranks, so that connections exist for later ones. All ranks must call
-// it. `control` (no exchange in progress) sends NCCL's id; it and `stream` are borrowed for the
-// life of the transport. A world of one rank does not use NCCL. INTERNAL with NCCL's message;
+// exchange between every two ranks, so that connections exist for later ones. At most `channels`
+// channels connect two ranks, each of which takes time; 0: as many as NCCL chooses. All ranks must
+// call it. `control` (no exchange in progress) sends NCCL's id; it and `stream` are borrowed for
+// the life of the transport. A world of one rank does not use NCCL. INTERNAL with NCCL's message;
 // errors of `control` are returned.
-enum status transport_nccl_create(struct transport *control, cudaStream_t stream,
-                                  struct nccl_options options, struct transport **t,
-                                  struct error *error) MUST_CHECK;
+enum status transport_nccl_create(struct transport *control, cudaStream_t stream, int channels,
+                                  struct transport **t, struct error *error) MUST_CHECK;
 
 // A collective of the library among all ranks of the transport, which make the same call. Elements
 // are counted as in NCCL.

@@ -36,8 +36,7 @@ static enum status peer_open(struct cuda *cuda, struct transport *control, struc
 static enum status nccl_open(struct cuda *cuda, struct transport *control, int channels,
                              struct error *error)
 {
-    struct nccl_options options = {.channels = channels};
-    return transport_nccl_create(control, cuda->comm, options, &cuda->transport, error);
+    return transport_nccl_create(control, cuda->comm, channels, &cuda->transport, error);
 }
 
 // Both are open: takes the faster one, on all ranks the same. NCCL then gets all its channels.
@@ -89,8 +88,7 @@ enum status cuda_exchanges_open(struct cuda *cuda, const struct engine_setup *se
 
 enum status cuda_library_open(struct cuda *cuda, struct transport *control, struct error *error)
 {
-    struct nccl_options options = {.blocking = true};
     if (cuda->library || control->world_size == 1)
         return STATUS_OK;
-    return transport_nccl_create(control, cuda->comm, options, &cuda->library, error);
+    return transport_nccl_create(control, cuda->comm, 0, &cuda->library, error);
 }
