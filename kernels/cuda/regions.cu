@@ -149,3 +149,62 @@ void regions_cuda_add(struct attention_backend *backend, const float *source, fl
     else
         launch<vec<float, 1>, add_floats>(backend, backend->queue.stream, &copy, 1);
 }
+
+// ---- fills --------------------------------------------------------------------------------------
+
+struct fill_list {
+    int count;
+    struct region_fill fills[REGION_FILLS_MAX];
+    int64_t first_block[REGION_FILLS_MAX];
+};
+
+template <class Unit>
+static __device__ __forceinline__ void fill_part(const struct region_fill &f, int64_t block)
+{
+    constexpr int WIDTH = sizeof(Unit) / sizeof(float);
+    Unit unit;
+    for (int i = 0; i < WIDTH; i++)
+        unit.at[i] = f.value;
+    int64_t first = block * (THREADS * UNROLL) + threadIdx.x;
+#pragma unroll
+    for (int k = 0; k < UNROLL; k++)
+        if (first + k * THREADS < f.count / WIDTH)
+            ((Unit *)f.destination)[first + k * THREADS] = unit;
+}
+
+static __host__ __device__ bool is_wide(const struct region_fill &f)
+{
+    return (uintptr_t)f.destination % 16 == 0 && f.count % 4 == 0;
+}
+
+__global__ __launch_bounds__(THREADS) void fill_kernel(const __grid_constant__ fill_list list)
+{
+    int n = 0;
+    while (n + 1 < list.count && list.first_block[n + 1] <= blockIdx.x)
+        n++;
+    int64_t block = blockIdx.x - list.first_block[n];
+    if (is_wide(list.fills[n]))
+        fill_part<vec<float, 4>>(list.fills[n], block);
+    else
+        fill_part<vec<float, 1>>(list.fills[n], block);
+}
+
+void regions_cuda_fill(struct attention_backend *backend, const struct region_fill *fills,
+                       int count)
+{
+    struct fill_list list;
+    int64_t blocks = 0;
+    list.count = 0;
+    for (int i = 0; i < count; i++) {
+        if (fills[i].count <= 0)
+            continue;
+        int64_t units = is_wide(fills[i]) ? fills[i].count / 4 : fills[i].count;
+        list.fills[list.count] = fills[i];
+        list.first_block[list.count++] = blocks;
+        blocks += (units + THREADS * UNROLL - 1) / (THREADS * UNROLL);
+    }
+    if (blocks == 0)
+        return;
+    fill_kernel<<<(unsigned)blocks, THREADS, 0, backend->queue.stream>>>(list);
+    cuda_launched(backend, "fills of regions");
+}

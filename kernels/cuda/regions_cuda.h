@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies of regions in several pieces (plan/plan.h) in device memory, with one launch for many
-// regions.
+// Copies of regions in several pieces (plan/plan.h) in device memory, and fills, with one launch
+// for many regions.
 #ifndef CPATTN_KERNELS_CUDA_REGIONS_CUDA_H
 #define CPATTN_KERNELS_CUDA_REGIONS_CUDA_H
 
@@ -28,6 +28,19 @@ void regions_cuda_copy(struct attention_backend *backend, cudaStream_t stream,
 // other in the source, `stride` floats apart in the destination.
 void regions_cuda_add(struct attention_backend *backend, const float *source, float *destination,
                       int64_t rows, int64_t count, int64_t stride);
+
+#define REGION_FILLS_MAX 8
+
+// `count` floats; none if it is not positive.
+struct region_fill {
+    float *destination;
+    int64_t count;
+    float value;
+};
+
+// Enqueues up to REGION_FILLS_MAX fills on the backend's stream, without an order among them.
+void regions_cuda_fill(struct attention_backend *backend, const struct region_fill *fills,
+                       int count);
 
 #ifdef __cplusplus
 }

@@ -173,12 +173,23 @@ static __device__ void tile_steps(const struct backward_tile *tile,
     }
 }
 
+// Clears counters, which nothing here reads.
+static __device__ void counters_clear(unsigned *counters, uint64_t count)
+{
+    uint64_t block = (uint64_t)blockIdx.y * gridDim.x + blockIdx.x;
+    uint64_t step = (uint64_t)gridDim.x * gridDim.y * blockDim.x;
+    for (uint64_t i = block * blockDim.x + threadIdx.x; i < count; i += step)
+        counters[i] = 0;
+}
+
 // A warp goes over all tiles for one block of queries, in their order or against it; in the second
 // row of the grid over those of the tail.
 static __global__ void count_turns(const struct backward_tile *tiles, int32_t tile_count,
                                    int32_t tail_count, const struct backward_fragment *fragments,
-                                   int32_t block_count, bool reversed, int32_t *turns)
+                                   int32_t block_count, bool reversed, int32_t *turns,
+                                   unsigned *counters, uint64_t counter_count)
 {
+    counters_clear(counters, counter_count);
     bool backwards = reversed && blockIdx.y == 0;
     if (blockIdx.y > 0) {
         tiles += tile_count;
@@ -216,9 +227,14 @@ static struct order order_of(const struct backward_worklist *list, int32_t heads
             (size_t)list->tile_count * (size_t)kv_heads * BACKWARD_WARPS, (size_t)list->steps};
 }
 
+static size_t counters_count(const struct order &order)
+{
+    return order.taken + order.keys + 1;
+}
+
 static size_t counters_bytes(const struct order &order)
 {
-    return (order.taken + order.keys + 1) * sizeof(unsigned);
+    return counters_count(order) * sizeof(unsigned);
 }
 
 // Numbers of the list that outlive it.
@@ -238,19 +254,17 @@ static void order_begin(struct attention_backend *backend, const struct backward
                         char *scratch, struct backward_params *p)
 {
     const struct order *order = &x->order;
-    size_t bytes = counters_bytes(*order);
     unsigned *counters = (unsigned *)scratch;
     p->taken = counters;
     p->taken_keys = counters + order->taken;
     p->tickets = counters + order->taken + order->keys;
-    int32_t *turns = (int32_t *)(scratch + scratch_bytes(bytes));
+    int32_t *turns = (int32_t *)(scratch + scratch_bytes(counters_bytes(*order)));
     p->turns = turns;
-    cuda_note(backend, cudaMemsetAsync(counters, 0, bytes, backend->queue.stream),
-              "clearing the turns");
     int32_t warps = TURN_THREADS / 32;
     dim3 grid((unsigned)((x->block_count + warps - 1) / warps), p->tail_count > 0 ? 2 : 1);
     count_turns<<<grid, TURN_THREADS, 0, backend->queue.stream>>>(
-        p->tiles, p->tile_count, p->tail_count, p->fragments, x->block_count, p->reversed, turns);
+        p->tiles, p->tile_count, p->tail_count, p->fragments, x->block_count, p->reversed, turns,
+        counters, counters_count(*order));
     cuda_launched(backend, "counting turns");
 }
 

@@ -44,6 +44,7 @@ struct cuda_executor {
     int exchanged; // the last recorded point of the stream of exchanges
     bool exchanging; // the last interval of exchanges is open
     int op_max;
+    int32_t filled; // number of operations before which all fills are enqueued
     struct parcels parcels;
     struct timeline *times;
     struct exploration exploration;
@@ -153,6 +154,32 @@ static enum status exchange_put(struct cuda_executor *x, int32_t index, cudaStre
 
 // ---- operations ----
 
+// Whether an operation is a fill that may be enqueued with the fill before it.
+static bool fill_follows(const struct cuda_executor *x, int32_t index)
+{
+    const struct op *op = &x->plan->ops[index];
+    return index < x->plan->op_count && op->kind == OP_FILL && op->wait_count == 0 &&
+           !x->plan->c.operation_times;
+}
+
+// Fills that follow each other at once are one launch.
+static void fills_put(struct cuda_executor *x, int32_t index)
+{
+    struct region_fill fills[REGION_FILLS_MAX];
+    int count = 0;
+    if (index < x->filled)
+        return;
+    do {
+        const struct op *op = &x->plan->ops[index++];
+        const struct region *r = &op->operand[UNARY_DESTINATION];
+        fills[count++] = (struct region_fill){.destination = region_memory(x->e->buffers, r),
+                                              .count = region_total(r) / (int64_t)sizeof(float),
+                                              .value = op->value};
+    } while (count < REGION_FILLS_MAX && fill_follows(x, index));
+    x->filled = index;
+    regions_cuda_fill(x->backend, fills, count);
+}
+
 static enum status compute_put(struct cuda_executor *x, const struct op *op, cudaStream_t stream,
                                struct error *error)
 {
@@ -165,6 +192,10 @@ static enum status compute_put(struct cuda_executor *x, const struct op *op, cud
         FAULT(BACKWARD);
     if (result != cudaSuccess)
         return cuda_failed(x, result, op, error);
+    if (op->kind == OP_FILL) {
+        fills_put(x, (int32_t)(op - x->plan->ops));
+        return STATUS_OK;
+    }
     if (op->kind != OP_ADD || to->rows <= 1)
         return operations_run(&x->operations, op, error);
     regions_cuda_add(x->backend, region_memory(x->e->buffers, &op->operand[UNARY_SOURCE]),
@@ -314,6 +345,7 @@ static enum status plan_take(struct cuda_executor *x, struct error *error)
     events_reset(&x->events);
     x->exploration = exploration_of(x->plan);
     x->times->stamped = stamps_all(x);
+    x->filled = 0;
     memset(x->awaited, 0, (size_t)x->plan->op_count * sizeof(*x->awaited));
     for (int32_t i = 0; i < x->plan->op_count; i++)
         x->ended[i] = POINT_NONE;

@@ -259,6 +259,20 @@ void regions_cuda_copy(struct attention_backend *backend, cudaStream_t stream,
         fake_push(stream, copy_run, &copies[i], sizeof(copies[i]));
 }
 
+static void region_fill_run(void *arguments)
+{
+    struct region_fill *f = arguments;
+    for (int64_t i = 0; i < f->count; i++)
+        f->destination[i] = f->value;
+}
+
+void regions_cuda_fill(struct attention_backend *backend, const struct region_fill *fills,
+                       int count)
+{
+    for (int i = 0; i < count; i++)
+        fake_push(fake_of(backend)->stream, region_fill_run, &fills[i], sizeof(fills[i]));
+}
+
 struct stamp_call {
     uint64_t *time;
     uint32_t *mark, value;

@@ -9,6 +9,7 @@
 #include "judge/cuda/digest_cuda.h"
 #include "judge/digest_word.h"
 #include "kernels/cuda/internal.h"
+#include "kernels/cuda/regions_cuda.h"
 #include "kernels/dtype.h"
 #include "tests/cuda/harness.h"
 
@@ -192,6 +193,32 @@ static void fill(void)
         backend_cpu.fill(harness_cpu, expected, values[i % 4], count);
         compare_bytes(twin_fetch(&x), expected, x.bytes, "fill");
         twin_destroy(&x);
+    }
+}
+
+// Several fills of one launch, of all sizes, aligned or not.
+static void fill_several(void)
+{
+    for (int i = 0; i < SIZES; i++) {
+        struct twin x[REGION_FILLS_MAX];
+        struct region_fill fills[REGION_FILLS_MAX];
+        for (int k = 0; k < REGION_FILLS_MAX; k++) {
+            int64_t count = size_at((i + 5 * k) % SIZE_COUNT);
+            x[k] = twin_create((size_t)count * sizeof(float), (size_t)((i + k) % 4) * 4);
+            fills[k] = (struct region_fill){floats(x[k].device), count, k ? (float)k : -INFINITY};
+            for (int64_t at = 0; at < count; at++)
+                floats(x[k].host)[at] = fills[k].value;
+        }
+        regions_cuda_fill(harness_cuda, fills, 1 + i % REGION_FILLS_MAX);
+        for (int k = 0; k < REGION_FILLS_MAX; k++) {
+            char *expected = malloc(x[k].bytes + 1);
+            memcpy(expected, x[k].host, x[k].bytes);
+            if (k <= i % REGION_FILLS_MAX)
+                compare_bytes(twin_fetch(&x[k]), expected, x[k].bytes, "fills");
+            else
+                free(expected);
+            twin_destroy(&x[k]);
+        }
     }
 }
 
@@ -532,6 +559,7 @@ static const struct harness_test tests[] = {
     {"add", add},
     {"max", max},
     {"fill", fill},
+    {"fill_several", fill_several},
     {"convert_sizes", convert_sizes},
     {"convert_values", convert_values},
     {"row_dot", row_dot},
