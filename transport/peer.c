@@ -238,7 +238,8 @@ enum status transport_peer_announce(struct transport *t, const struct peer_landi
         status = places_keep(p, landings, error);
     if (status != STATUS_OK)
         return status;
-    p->direct = p->kernels && all[TOLD_EXCHANGE] <= (int64_t)PEER_DIRECT_BYTES;
+    size_t most = landings->captured ? PEER_DIRECT_CAPTURED_BYTES : PEER_DIRECT_BYTES;
+    p->direct = p->kernels && all[TOLD_EXCHANGE] <= (int64_t)most;
     p->keep_bytes = (size_t)all[TOLD_KEEP];
     if ((size_t)all[TOLD_WINDOW] <= p->window_bytes)
         return STATUS_OK;

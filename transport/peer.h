@@ -43,6 +43,7 @@ struct peer_landings {
     int send_count[WORLD_SIZE_MAX]; // number of messages that this rank sends to each peer
     size_t window_bytes;            // that this rank needs
     size_t exchange_bytes; // that this rank sends in its largest exchange, its own included
+    bool captured;         // the exchanges will be captured; on all ranks the same
     size_t keep_bytes;     // of a window that this rank may keep between cases
 };
 

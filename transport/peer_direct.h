@@ -10,7 +10,10 @@
 #include "transport/peer_exchange.h"
 
 // Up to these bytes sent by a rank, in the largest exchange of a plan, kernels make its exchanges.
-#define PEER_DIRECT_BYTES ((size_t)8 << 20)
+// Above that they take more from the attention beside them than they save; in a graph they save
+// more.
+#define PEER_DIRECT_BYTES          ((size_t)3 << 20)
+#define PEER_DIRECT_CAPTURED_BYTES ((size_t)16 << 20)
 
 // Enqueues an exchange whose messages have been checked; traffic[world_size] sums them up.
 cudaError_t peer_direct_put(struct peer_transport *p, const struct message *messages, int count,

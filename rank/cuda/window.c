@@ -141,6 +141,7 @@ static void landings_count(struct window *w, const struct plan *plan)
         w->told.send_count[t->peer] += region_total(&t->send) > 0;
     }
     w->told.window_bytes = w->bytes;
+    w->told.captured = plan->c.graph;
     w->told.exchange_bytes = exchange_bytes_max(plan);
 }
 
