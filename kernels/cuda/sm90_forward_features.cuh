@@ -23,12 +23,6 @@ __device__ __forceinline__ int bits_most(const float (&scores)[S::N / 2], int ha
     return most;
 }
 
-static __device__ __forceinline__ int quad_most(int x)
-{
-    x = max(x, __shfl_xor_sync(0xffffffffu, x, 1));
-    return max(x, __shfl_xor_sync(0xffffffffu, x, 2));
-}
-
 // ---- softcap ------------------------------------------------------------------------------------
 
 // cap_reach_of() of scores: numbers below 0 have the largest bits of all where these have no sign.

@@ -60,7 +60,7 @@ template <int TERMS> struct logit_series {
     }
 };
 
-// The largest score of a row.
+// The largest score of a row that a thread has.
 template <class S>
 __device__ __forceinline__ float row_most(const float (&scores)[S::N / 2], int half)
 {
@@ -70,14 +70,16 @@ __device__ __forceinline__ float row_most(const float (&scores)[S::N / 2], int h
 #pragma unroll
         for (int i = 0; i < 2; i++)
             most[i] = fmaxf(most[i], scores[4 * n + 2 * half + i]);
-    return quad_max(fmaxf(most[0], most[1]));
+    return fmaxf(most[0], most[1]);
 }
 
 // Raises the rows' maxima as the scores call for. Returns whether some lane's may have grown; then
 // `out` is to be multiplied by `shrink`.
 //
-// Maxima of bits take half of the instructions. Where all scores of a row are below 0 the one found
-// is not the largest, which matters where the maximum so far is below 0, too.
+// A thread looks at what it has of a row, and only when some thread finds a maximum to raise do the
+// four of a row exchange theirs. Maxima of bits take half of the instructions. Where all scores of
+// a thread are below 0 the one found is not the largest, which matters where the maximum so far is
+// below 0, too.
 template <class S, class Logit>
 __device__ __forceinline__ bool maxima_raise(struct sm90_state<S> &state, const Logit &logit,
                                              float shrink[2])
@@ -86,7 +88,7 @@ __device__ __forceinline__ bool maxima_raise(struct sm90_state<S> &state, const 
     bool grown = false, unsure = false;
 #pragma unroll
     for (int half = 0; half < 2; half++) {
-        int most = quad_most(bits_most<S>(state.scores, half));
+        int most = bits_most<S>(state.scores, half);
         float least = S::MAX ? fminf(state.max[half] + MAX_SLACK, state.seen[half])
                              : state.max[half] + MAX_SLACK;
         max[half] = logit(__int_as_float(most));
@@ -105,7 +107,7 @@ __device__ __forceinline__ bool maxima_raise(struct sm90_state<S> &state, const 
     if (grown) {
 #pragma unroll
         for (int half = 0; half < 2; half++) {
-            float after = fmaxf(state.max[half], max[half]);
+            float after = fmaxf(state.max[half], quad_max(max[half]));
             shrink[half] = fast_exp2(state.max[half] - after);
             state.max[half] = after;
             state.sum[half] *= shrink[half];

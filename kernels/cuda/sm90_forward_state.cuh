@@ -14,7 +14,7 @@ template <class S> struct sm90_state {
     uint32_t weights[S::N / 16][4];
     float max[2];  // of the row, base 2; that which `out` and `sum` are relative to
     float sum[2];  // of this thread's columns
-    float seen[2]; // largest logit of the row, base 2, with MAX
+    float seen[2]; // largest logit that this thread had of the row, base 2, with MAX
 };
 
 // ---- merge --------------------------------------------------------------------------------------
