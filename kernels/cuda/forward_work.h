@@ -59,6 +59,12 @@ forward_place(const struct forward_work &work)
 }
 #endif
 
+// What a block of keys takes, of a tile with rows for so many groups of warps ([0] for one), and a
+// tile beside its blocks. All 0: nothing is known.
+struct forward_times {
+    int32_t group[WORK_GROUPS_MOST], tile;
+};
+
 // Kernels for head dimensions up to these, one file each.
 struct forward_instance {
     int32_t d_qk, d_v;
@@ -70,6 +76,7 @@ struct forward_instance {
     // with a positive factor.
     cudaError_t (*launch)(const struct forward_work &work, enum case_dtype dtype, bool plain,
                           cudaStream_t stream);
+    struct forward_times times;
 };
 extern const struct forward_instance forward_64, forward_128, forward_192_128, forward_256;
 extern const struct forward_instance forward_fp32_64, forward_fp32_128, forward_fp32_256;

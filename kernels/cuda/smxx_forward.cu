@@ -14,8 +14,12 @@ extern "C" {
 #include "kernels/dtype.h"
 }
 
-#define TAIL_TILES 4 // of each multiprocessor, in the last section
-#define BIAS_UNIT  8 // elements of 16 bits that are copied at once
+#define TAIL_TILES  4 // of each multiprocessor, in the last section
+#define BIAS_UNIT   8 // elements of 16 bits that are copied at once
+// So many thread blocks for each multiprocessor are even enough as they are.
+#define ROUNDS_MOST 12
+// Small tiles at the end are taken where that ends earlier by one part in so many.
+#define GAIN_PARTS  100
 
 static const double LOG2_E = 1.4426950408889634;
 
@@ -181,16 +185,16 @@ static enum status instance_find(struct attention_backend *backend, const struct
                                  backend->queue.device);
 }
 
-static enum status work_make(struct attention_backend *backend, const struct attention_op *op,
-                             struct forward_prepared *x, struct error *error)
+// Cuts the operation with the last `last` queries in small tiles.
+static enum status list_make(struct attention_backend *backend, const struct attention_op *op,
+                             struct forward_prepared *x, int64_t last, struct error *error)
 {
     struct worklist *list = &x->list;
-    enum status status = instance_find(backend, op, &x->instance, error);
-    if (status == STATUS_OK) {
-        struct work_cut cut = x->instance->cut;
-        cut.unit = op->bias ? BIAS_UNIT : 0;
-        status = worklist_build(list, &op->shape, op->slices, op->slice_count, cut, error);
-    }
+    struct work_cut cut = x->instance->cut;
+    cut.unit = op->bias ? BIAS_UNIT : 0;
+    cut.part = WORK_GROUP_ROWS;
+    cut.last = last;
+    enum status status = worklist_build(list, &op->shape, op->slices, op->slice_count, cut, error);
     if (status != STATUS_OK || list->tile_count == 0)
         return status;
     if ((int64_t)list->tile_count * op->shape.heads > INT_MAX)
@@ -199,6 +203,56 @@ static enum status work_make(struct attention_backend *backend, const struct att
                          op->shape.heads);
     work_set(backend, op, x);
     return STATUS_OK;
+}
+
+static int64_t list_time(const struct forward_prepared *x)
+{
+    const struct forward_work *work = &x->work;
+    struct work_load load = {work->multiprocessors, work->heads, work->section, work->sections};
+    memcpy(load.group_time, x->instance->times.group, sizeof(load.group_time));
+    load.tile_time = x->instance->times.tile;
+    return worklist_time(&x->list, &load);
+}
+
+// Takes the end in small tiles where the last round has few thread blocks and that ends earlier.
+static enum status list_improve(struct attention_backend *backend, const struct attention_op *op,
+                                struct forward_prepared *x, struct error *error)
+{
+    const int32_t processors = x->work.multiprocessors, heads = x->work.heads;
+    const int64_t blocks = (int64_t)x->list.tile_count * heads, over = blocks % processors;
+    if (x->instance->times.tile == 0 || blocks <= processors ||
+        blocks > (int64_t)ROUNDS_MOST * processors || over == 0 || over > processors / 2)
+        return STATUS_OK;
+    int64_t least = list_time(x);
+    least -= least / GAIN_PARTS;
+    // As many large tiles of each head fewer as make the last round, or nearly.
+    for (int64_t n = over / heads + (over < heads); n <= over / heads + 1; n++) {
+        struct forward_prepared trial = *x;
+        trial.list = (struct worklist){};
+        enum status status = list_make(backend, op, &trial, n * x->instance->cut.rows, error);
+        int64_t time = status == STATUS_OK ? list_time(&trial) : -1;
+        struct worklist worse = trial.list;
+        if (time >= 0 && time < least) {
+            least = time;
+            worse = x->list;
+            *x = trial;
+        }
+        worklist_fini(&worse);
+        if (status != STATUS_OK)
+            return status;
+    }
+    return STATUS_OK;
+}
+
+static enum status work_make(struct attention_backend *backend, const struct attention_op *op,
+                             struct forward_prepared *x, struct error *error)
+{
+    enum status status = instance_find(backend, op, &x->instance, error);
+    if (status == STATUS_OK)
+        status = list_make(backend, op, x, 0, error);
+    if (status == STATUS_OK && x->list.tile_count > 0)
+        status = list_improve(backend, op, x, error);
+    return status;
 }
 
 enum status forward_prepare_cuda(struct attention_backend *backend, const struct attention_op *op,

@@ -98,14 +98,20 @@ static enum status tile_add(const struct build *b, const struct interval *q,
     return STATUS_OK;
 }
 
-// The first tile gets what is left over: where the mask is causal, that sees the fewest keys.
-static enum status interval_cut(const struct build *b, const struct interval *q,
-                                const int32_t *covering)
+// Rows of the next tile, with `rows` left in its interval. The first one gets what is left over:
+// where the mask is causal, that sees the fewest keys.
+static int64_t tile_rows(const struct build *b, int64_t rows, int64_t rows_behind)
 {
-    int64_t rows = (q->end - q->begin) % b->cut.rows;
-    if (rows == 0)
-        rows = b->cut.rows;
-    for (int64_t at = q->begin; at < q->end; at += rows, rows = b->cut.rows) {
+    int64_t most = rows + rows_behind <= b->cut.last ? b->cut.part : b->cut.rows;
+    return rows % most > 0 ? rows % most : most;
+}
+
+// `behind`: rows of the intervals that follow.
+static enum status interval_cut(const struct build *b, const struct interval *q,
+                                const int32_t *covering, int64_t behind)
+{
+    for (int64_t at = q->begin, rows; at < q->end; at += rows) {
+        rows = tile_rows(b, q->end - at, behind);
         enum status status = tile_add(b, q, covering, at, rows);
         if (status != STATUS_OK)
             return status;
@@ -115,9 +121,13 @@ static enum status interval_cut(const struct build *b, const struct interval *q,
 
 static enum status tiles_cut(const struct build *b, const struct intervals *intervals)
 {
+    int64_t behind = 0;
+    for (int32_t i = 0; i < intervals->count; i++)
+        behind += intervals->all[i].end - intervals->all[i].begin;
     for (int32_t i = 0; i < intervals->count; i++) {
         const struct interval *q = &intervals->all[i];
-        enum status status = interval_cut(b, q, intervals->slices + q->covering);
+        behind -= q->end - q->begin;
+        enum status status = interval_cut(b, q, intervals->slices + q->covering, behind);
         if (status != STATUS_OK)
             return status;
     }
@@ -223,6 +233,48 @@ void worklist_order(struct worklist *list, int64_t row_step, int64_t keys_near, 
         keys = 0;
     }
     tiles_sort(list, first, list->tile_count, compare_tiles);
+}
+
+// ---- time ---------------------------------------------------------------------------------------
+
+// When each processor is done, as a heap: the first of them in front. The next thread block goes to
+// that one.
+static void clocks_put(int64_t *clocks, int32_t count, int64_t time)
+{
+    int64_t when = clocks[0] + time;
+    int32_t at = 0;
+    for (int32_t child = 1; child < count; child = 2 * at + 1) {
+        child += child + 1 < count && clocks[child + 1] < clocks[child];
+        if (clocks[child] >= when)
+            break;
+        clocks[at] = clocks[child];
+        at = child;
+    }
+    clocks[at] = when;
+}
+
+static int64_t tile_time(const struct work_tile *tile, const struct work_load *load)
+{
+    int32_t groups = (tile->rows + WORK_GROUP_ROWS - 1) / WORK_GROUP_ROWS;
+    return (int64_t)tile->blocks * load->group_time[groups - 1] + load->tile_time;
+}
+
+int64_t worklist_time(const struct worklist *list, const struct work_load *load)
+{
+    int64_t end = 0, *clocks = calloc((size_t)load->processors, sizeof(*clocks));
+    if (!clocks)
+        return -1;
+    for (int32_t i = 0; i < load->sections; i++) {
+        int32_t left = load->heads - i * load->section;
+        int32_t heads = i < load->sections - 1 ? load->section : left;
+        for (int32_t t = 0; t < list->tile_count; t++)
+            for (int32_t head = 0; head < heads; head++)
+                clocks_put(clocks, load->processors, tile_time(&list->tiles[t], load));
+    }
+    for (int32_t i = 0; i < load->processors; i++)
+        end = clocks[i] > end ? clocks[i] : end;
+    free(clocks);
+    return end;
 }
 
 void worklist_fini(struct worklist *list)

@@ -32,6 +32,10 @@ struct work_tile {
     int32_t blocks; // of keys in all fragments: what the tile costs
 };
 
+// Rows of a group of warps, and such groups of a tile at most.
+#define WORK_GROUP_ROWS  64
+#define WORK_GROUPS_MOST 3
+
 struct worklist {
     struct work_tile *tiles; // the most expensive first, until worklist_order()
     struct work_fragment *fragments;
@@ -42,8 +46,12 @@ struct worklist {
 // Queries of a tile and keys of a block, at most. Each fragment begins a new block. With a `unit`
 // above 0 that is at a column of the bias that is a multiple of it, so that blocks can be copied as
 // a whole: up to unit - 1 keys that no row of the tile sees come first, if the slice has them.
+//
+// The last `last` queries are in tiles of `part` queries, so that the thread blocks that come last
+// are shorter; 0: none are.
 struct work_cut {
-    int32_t rows, keys, unit;
+    int32_t rows, keys, unit, part;
+    int64_t last;
 };
 
 // Cuts the slices. Rows that see nothing need not be in any tile. The memory is the list's:
@@ -59,6 +67,18 @@ enum status worklist_build(struct worklist *list, const struct attention_shape *
 // fill up what long tiles leave.
 void worklist_order(struct worklist *list, int64_t row_step, int64_t keys_near,
                     int64_t blocks_last);
+
+// How a device goes over a list: thread blocks come as struct forward_work says.
+struct work_load {
+    int32_t processors; // each works on one thread block at a time
+    int32_t heads, section, sections;
+    // What a block of keys takes, of a tile with rows for so many groups of 64: [0] for one.
+    int32_t group_time[WORK_GROUPS_MOST];
+    int32_t tile_time; // what a tile takes beside its blocks
+};
+
+// When the last processor is done. -1: no memory to tell.
+int64_t worklist_time(const struct worklist *list, const struct work_load *load);
 
 void worklist_fini(struct worklist *list);
 

@@ -94,11 +94,13 @@ static void tally_list(const struct drawn_slices *scene, const struct worklist *
     }
 }
 
-static void check_scene(const struct drawn_slices *scene, int unit, struct worklist *list)
+static void check_scene(const struct drawn_slices *scene, int unit, int last, struct worklist *list)
 {
     static struct pair_tally wanted, found;
     struct work_cut cut = CUT;
     cut.unit = unit;
+    cut.part = 3;
+    cut.last = last;
     memset(&wanted, 0, sizeof(wanted));
     memset(&found, 0, sizeof(found));
     struct error error;
@@ -115,7 +117,7 @@ START_TEST(covers_what_is_visible)
     for (uint64_t seed = 1; seed <= 400; seed++) {
         struct drawn_slices scene;
         slices_draw(&scene, seed);
-        check_scene(&scene, _i * 8, &list);
+        check_scene(&scene, _i % 2 * 8, _i / 2 * (int)(seed % 40), &list);
     }
     worklist_fini(&list);
 }
@@ -129,7 +131,7 @@ START_TEST(empty_slices_make_no_tile)
     scene.slices[1] = (struct slice){.kv_len = 5, .right = SLICE_UNBOUNDED};
     // No query sees a key that lies behind all of them.
     scene.slices[2] = (struct slice){.q_len = 5, .kv_len = 5, .offset = 5, .left = SLICE_UNBOUNDED};
-    check_scene(&scene, 0, &list);
+    check_scene(&scene, 0, 0, &list);
     ck_assert_int_eq(list.tile_count, 0);
     worklist_fini(&list);
 }
@@ -146,7 +148,7 @@ START_TEST(one_tile_for_many_slices)
                                          .kv_len = 20,
                                          .left = SLICE_UNBOUNDED,
                                          .right = SLICE_UNBOUNDED};
-    check_scene(&scene, 0, &list);
+    check_scene(&scene, 0, 0, &list);
     ck_assert_int_eq(list.tile_count, 1);
     ck_assert_int_eq(list.fragment_count, 3);
     worklist_fini(&list);
@@ -243,16 +245,68 @@ START_TEST(first_tile_is_short)
 }
 END_TEST
 
+// The last queries are in small tiles, from the first tile on behind which no more are; they come
+// behind those that take as long.
+START_TEST(last_tiles_are_small)
+{
+    struct worklist list = {0};
+    struct attention_shape shape = {.row_step = 1};
+    struct slice slices[2] = {{.q_len = 20, .kv_len = 8},
+                              {.q_row = 20, .q_len = 20, .kv_row = 8, .kv_len = 8}};
+    struct error error;
+    for (int i = 0; i < 2; i++)
+        slices[i].left = slices[i].right = SLICE_UNBOUNDED;
+    const struct work_cut cut = {.rows = 8, .keys = 8, .part = 3, .last = 13};
+    ck_assert_int_eq(worklist_build(&list, &shape, slices, 2, cut, &error), STATUS_OK);
+    worklist_order(&list, 1, 1 << 20, 0);
+    const int q_rows[] = {4, 12, 24, 0, 20, 34, 37, 32}, rows[] = {8, 8, 8, 4, 4, 3, 3, 2};
+    ck_assert_int_eq(list.tile_count, 8);
+    for (int t = 0; t < 8; t++) {
+        ck_assert_int_eq(list.tiles[t].q_row, q_rows[t]);
+        ck_assert_int_eq(list.tiles[t].rows, rows[t]);
+    }
+    worklist_fini(&list);
+}
+END_TEST
+
+// Two processors take five tiles of two blocks, of three heads each, in two sections; small tiles
+// take less.
+START_TEST(time_of_the_last_processor)
+{
+    struct worklist list = {0};
+    struct attention_shape shape = {.row_step = 1};
+    struct slice slice = {
+        .q_len = 5 * 192, .kv_len = 16, .left = SLICE_UNBOUNDED, .right = SLICE_UNBOUNDED};
+    const struct work_load load = {.processors = 2,
+                                   .heads = 3,
+                                   .section = 2,
+                                   .sections = 2,
+                                   .group_time = {10, 15, 20},
+                                   .tile_time = 7};
+    struct work_cut cut = {.rows = 192, .keys = 8, .part = 64};
+    struct error error;
+    ck_assert_int_eq(worklist_build(&list, &shape, &slice, 1, cut, &error), STATUS_OK);
+    ck_assert_int_eq(worklist_time(&list, &load), 8 * 47);
+    cut.last = 192;
+    ck_assert_int_eq(worklist_build(&list, &shape, &slice, 1, cut, &error), STATUS_OK);
+    // The last head: four large tiles, then three small ones.
+    ck_assert_int_eq(worklist_time(&list, &load), 4 * 47 + 3 * 27 + 2 * 47 + 2 * 27);
+    worklist_fini(&list);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("worklist");
     TCase *tcase = tcase_create("worklist");
-    tcase_add_loop_test(tcase, covers_what_is_visible, 0, 2);
+    tcase_add_loop_test(tcase, covers_what_is_visible, 0, 4);
     tcase_add_test(tcase, empty_slices_make_no_tile);
     tcase_add_test(tcase, one_tile_for_many_slices);
     tcase_add_test(tcase, long_sequences);
     tcase_add_loop_test(tcase, sequences_near_each_other, 0, 2);
     tcase_add_test(tcase, first_tile_is_short);
+    tcase_add_test(tcase, last_tiles_are_small);
+    tcase_add_test(tcase, time_of_the_last_processor);
     suite_add_tcase(suite, tcase);
     return runner_run(suite);
 }
