@@ -577,25 +577,12 @@ static cudaError_t sm90_launch(const struct forward_work &work, enum case_dtype 
                                : sm90_launch_instance<TRAITS<__half>>(args, stream);
 }
 
-// Groups share the tensor cores, and few of them leave these idle.
-constexpr struct forward_times sm90_times(int groups)
-{
-    return groups == 3   ? forward_times{{37, 51, 64}, 150}
-           : groups == 2 ? forward_times{{44, 64, 64}, 150}
-                         : forward_times{};
-}
-
 template <template <typename> class TRAITS>
 constexpr struct forward_instance sm90_instance_of(int64_t section_bytes)
 {
     typedef TRAITS<__half> S;
-    return {S::DQK,
-            S::DV,
-            {S::ROWS, S::N},
-            S::SHARED_BYTES,
-            section_bytes,
-            sm90_launch<TRAITS>,
-            sm90_times(S::GROUPS)};
+    return {S::DQK,  S::DV, {S::ROWS, S::N}, S::SHARED_BYTES, section_bytes, sm90_launch<TRAITS>,
+            S::TIMES};
 }
 
 #endif
