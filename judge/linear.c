@@ -99,13 +99,13 @@ static void element_judge(const struct linear_view *v, const struct triple *righ
     f->first_bad_expected = right->value[index];
 }
 
-// The longest sum in fp32, and the number of independent roundings.
+// The number of terms of the longest sums in fp32: over features, then over tokens.
 static double terms_of(const struct linear *l)
 {
     struct linear_sizes s = linear_sizes(l);
     int64_t most = s.in > s.out ? s.in : s.out;
     most = most > s.middle ? most : s.middle;
-    return (double)(most > l->tokens && l->training ? most + l->tokens : most);
+    return (double)(l->training ? most + l->tokens : most);
 }
 
 // The additional RMS error of sums in fp32 and of functions of them.

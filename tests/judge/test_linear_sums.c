@@ -170,6 +170,39 @@ START_TEST(factors_of_an_mlp_are_noticed)
 }
 END_TEST
 
+// ---- long sums ----------------------------------------------------------------------------------
+
+// The gradient of few weights from many tokens, added one by one in fp32.
+START_TEST(sums_over_tokens_are_long)
+{
+    enum { MANY = 4000, FEW = 8 };
+    static float x[MANY * FEW], dy[MANY * FEW], dw[FEW * FEW];
+    struct linear l = {.world_size = 1,
+                       .layer = LINEAR_COLUMN,
+                       .tokens = MANY,
+                       .in_features = FEW,
+                       .out_features = FEW,
+                       .dtype = DTYPE_FP32,
+                       .training = true,
+                       .chunks = 1,
+                       .iterations = 1,
+                       .seed = 3};
+    const void *tensors[LINEAR_TENSORS] = {[LINEAR_DW1] = dw};
+    struct figures figures[LINEAR_TENSORS];
+    struct error error;
+    memset(figures, 0, sizeof(figures));
+    linear_fill(&l, 0, LINEAR_X, x);
+    linear_fill(&l, 0, LINEAR_DY, dy);
+    for (int i = 0; i < MANY * FEW * FEW; i++)
+        dw[i % (FEW * FEW)] +=
+            dy[i / (FEW * FEW) * FEW + i % (FEW * FEW) / FEW] * x[i / (FEW * FEW) * FEW + i % FEW];
+    ck_assert_int_eq(linear_judge(&l, 0, tensors, figures, &error), STATUS_OK);
+    const struct figures *f = &figures[LINEAR_DW1];
+    ck_assert_int_eq(f->judged, FEW * FEW);
+    ck_assert_msg(!f->broken, "broken %#x, rmse %g of %g", f->broken, f->rmse_rel, f->rmse_limit);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("linear_sums");
@@ -177,6 +210,7 @@ int main(void)
     tcase_add_loop_test(tcase, sums_are_judged, 0, sizeof(tries) / sizeof(*tries));
     tcase_add_loop_test(tcase, factors_of_an_mlp_are_noticed, 0,
                         sizeof(factors) / sizeof(*factors));
+    tcase_add_test(tcase, sums_over_tokens_are_long);
     suite_add_tcase(suite, tcase);
     return runner_run(suite);
 }
