@@ -463,13 +463,15 @@ static void bad_find(struct search *s)
     }
 }
 
-// A factor shows in the slope alone, and what it leaves is as small as the error of right results.
+// A small factor shows in the slope alone. What it leaves is as small as the error of right
+// results, or next to nothing.
 static void try_factor(const struct search *s, struct hypothesis *best, double *most)
 {
     const struct figures *f = s->figures;
     double error2 = f->rmse_rel * f->rmse_rel, slope2 = f->slope * f->slope;
-    if (best->mistake != MISTAKE_NONE || !(f->broken & RULE_SLOPE) ||
-        !(error2 - slope2 <= f->rmse_limit * f->rmse_limit))
+    bool honest = (f->broken & RULE_SLOPE) && error2 - slope2 <= f->rmse_limit * f->rmse_limit;
+    bool all = f->judged >= BAD_MIN && slope2 >= EXPLAINED_MIN * error2 && slope2 > 0;
+    if (best->mistake != MISTAKE_NONE || !(honest || all))
         return;
     best->mistake = MISTAKE_FACTOR;
     *most = fmin(1, slope2 / error2);
