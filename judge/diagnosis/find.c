@@ -113,6 +113,8 @@ void diagnosis_find(const struct diagnosis_input *input, struct finding *result)
             if (result->kind == DIAGNOSIS_NONE)
                 narrow_find(&t, result);
             if (result->kind == DIAGNOSIS_NONE)
+                narrow_lse_find(&t, result);
+            if (result->kind == DIAGNOSIS_NONE)
                 describe(&t, result);
         }
     }

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gradients that are summed in 16 bits. Each addition rounds to a step of the current sum. The
+// Gradients that are summed in 16 bits, and LSE of weights that are rounded before they are summed.
+//
+// Gradients: Each addition rounds to a step of the current sum. The
 // error depends on the last bits of every part, so it cannot be computed again. But the variance of
 // each element's error can be computed without a fit, and differs from that of an error in
 // proportion to the element or its row. The diagnosis needs two conditions: with this variance,
@@ -259,4 +261,71 @@ void narrow_find(struct trial *t, struct finding *result)
         memcpy(result->diagnosis.text, x.text, sizeof(result->diagnosis.text));
     }
     free(x.last);
+}
+
+// ---- LSE ----------------------------------------------------------------------------------------
+
+// Kernels round a weight against the maximum of a row so far, so the error of their sum cannot be
+// computed again unless the first keys have the maximum. Its size in each row follows from the
+// weights. Errors have both signs, which those of missing keys have not.
+#define LSE_ROWS 8
+#define LSE_LEAST                                                                                  \
+    0.1                   // of the mean of squared errors, in variances without the largest weight,
+                          // which is exact if it is the maximum against which weights are rounded
+#define LSE_MOST      2.0 // the same with it
+#define LSE_LARGEST   5.0 // error, in deviations
+#define LSE_ONE_SIDED 3.5 // sum of errors, in deviations
+
+// The RMS rounding error of a number, as a fraction of it.
+static double rounding_of(enum case_dtype dtype)
+{
+    return 0.204 * (dtype == DTYPE_FP16 ? 0x1p-10 : 0x1p-7);
+}
+
+// Squares of the weights of a row, whose sum is 1, and of the largest one.
+static double weights_squares(const struct panel *p, int row, double *largest)
+{
+    double squares = 0;
+    *largest = 0;
+    for (int64_t key = 0; key < p->keys; key++) {
+        double square = p->p[row * p->columns + key] * p->p[row * p->columns + key];
+        squares += square;
+        *largest = fmax(*largest, square);
+    }
+    return squares;
+}
+
+void narrow_lse_find(struct trial *t, struct finding *result)
+{
+    double sum = 0, squares = 0, most = 0, largest = 0, rounding = rounding_of(t->c->dtype);
+    int rows = 0;
+    if (t->in->tensor != TENSOR_LSE || t->c->dtype == DTYPE_FP32 || trial_over(t))
+        return;
+    for (int i = 0; i < t->panel_count; i++) {
+        struct panel *p = &t->panels[i];
+        struct variant right = variant_none(p);
+        variant_lse(p, &right, t->lse_tried + t->panel_first[i]);
+        for (int row = 0; row < p->rows; row++) {
+            int at = t->panel_first[i] + row;
+            double top, all = weights_squares(p, row, &top), deviation = rounding * sqrt(all);
+            if (!(deviation > 0) || !isfinite(t->right[at]))
+                continue;
+            double error = (t->got[at] - t->right[at]) / deviation;
+            sum += error;
+            squares += error * error;
+            most += all - top > 0 ? error * error * all / (all - top) : 0;
+            largest = fmax(largest, fabs(error));
+            rows++;
+        }
+    }
+    double mean = squares / (rows > 0 ? rows : 1);
+    if (rows < LSE_ROWS || !(most > LSE_LEAST * rows) || !(mean < LSE_MOST) ||
+        largest > LSE_LARGEST || fabs(sum) > LSE_ONE_SIDED * sqrt(squares))
+        return;
+    *result = (struct finding){.kind = DIAGNOSIS_ROUNDED,
+                               .diagnosis = {.tensor = TENSOR_LSE, .explained = fmin(1, 1 / mean)}};
+    snprintf(result->diagnosis.text, sizeof(result->diagnosis.text),
+             "the errors of lse are those of weights that are rounded to %s before they are added "
+             "up to the denominator, and of nothing else",
+             case_choice_name(case_dtype_choices, (int)t->c->dtype));
 }

@@ -70,8 +70,9 @@ class Ring:
             top = s.max(2, initial=-numpy.inf)
             p = numpy.exp(s - numpy.where(numpy.isinf(top), 0, top)[..., None])
             with numpy.errstate(divide="ignore"):
-                part = numpy.where(numpy.isinf(top), -numpy.inf, top + numpy.log(p.sum(2)))
-            o = rounded(p, self.dtype) @ v / numpy.maximum(p.sum(2), 1e-30)[..., None]
+                total = (rounded(p, self.dtype) if wrong == "rounded weights summed" else p).sum(2)
+                part = numpy.where(numpy.isinf(top), -numpy.inf, top + numpy.log(total))
+            o = rounded(p, self.dtype) @ v / numpy.maximum(total, 1e-30)[..., None]
             new = numpy.logaddexp(lse, part)
             fix = numpy.where(numpy.isinf(new), 0, new)
             weight = numpy.exp(part - fix)
@@ -124,6 +125,7 @@ MISTAKES = {
     "scaled q rounded": ({}, "Q is rounded to bf16 after it is multiplied by the scale and log2(e)"),
     "scale of other ranks": ({}, "the softmax scale of keys of other ranks is 1.0"),
     "logits rounded": ({}, "the logits are rounded to bf16"),
+    "rounded weights summed": ({}, "rounded to bf16 before they are added up to the denominator"),
     "stale keys and values": ({}, "ring step 2 attends a stale slot"),
     "stale values": ({}, "values (not the keys)"),
     "sink scaled": (SINK, "the sink is multiplied by the scale of the softmax"),
@@ -149,6 +151,14 @@ def test_a_mistake_is_named(wrong):
     failed = [verdict for verdict in ring.verdicts(ring.results(wrong)) if not verdict]
     said = [verdict.diagnosis.text for verdict in failed if verdict.diagnosis]
     assert any(word in text for word in words.split("|") for text in said), (said, str(failed))
+
+
+def test_rounded_weights_that_are_summed_show_in_lse_alone():
+    """A ring may merge partial results by such an LSE."""
+    ring = Ring(world_size=3)
+    found = list(ring.verdicts(ring.results("rounded weights summed")))
+    assert not any(found)
+    assert {f.tensor for verdict in found for f in verdict.figures if f.broken} == {"lse"}
 
 
 @pytest.mark.parametrize("seed", range(40))
