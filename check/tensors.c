@@ -6,7 +6,7 @@
 #include "check/state.h"
 #include "plan/bias.h"
 
-// What a row of a tensor belongs to, and the type of its elements.
+// Properties of a tensor: the owner of a row, its role, the elements of a row and head.
 enum rows_of { ROWS_TOKENS, ROWS_BIAS, ROWS_ONE };
 enum kind { KIND_INPUT, KIND_RESULT, KIND_GRADIENT };
 enum width { WIDTH_QK, WIDTH_V, WIDTH_ONE, WIDTH_KEYS };

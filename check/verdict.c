@@ -30,7 +30,7 @@ __attribute__((format(printf, 2, 3))) static void text_add(struct cpattn_check_v
     va_end(arguments);
 }
 
-// Of a tensor of another kind of job.
+// The figures of a tensor of a job of another kind, in words.
 static void job_text(struct cpattn_check_verdict *v, const struct cpattn_figures *f)
 {
     text_add(v, "%s %s: %lld of %lld elements outside", f->broken ? "FAIL" : "pass", f->tensor,

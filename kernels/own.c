@@ -2,7 +2,7 @@
 // The backends' own kernels behind the contract of a provider.
 #include "kernels/provider.h"
 
-// What is prepared is the backend's; NULL: it prepares nothing.
+// The backend's prepared work; NULL: the backend prepares nothing.
 static struct attention_work *work_of(const struct prepared_op *prepared)
 {
     return (struct attention_work *)(uintptr_t)prepared;

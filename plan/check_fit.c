@@ -134,7 +134,7 @@ static bool is_linear(const struct plan *plan)
     return plan->linear.world_size > 0;
 }
 
-// Of linear layers.
+// Bytes of a buffer of a linear layer, by its role.
 static int64_t linear_role_bytes(const struct plan *plan, enum buffer_role role)
 {
     if (role < BUFFER_LINEAR || role >= BUFFER_SCRATCH)

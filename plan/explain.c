@@ -168,7 +168,7 @@ static void explain_transfers(const struct plan *plan, const struct op *op, FILE
     }
 }
 
-// Of linear layers: operands and what comes out, with the sizes of it.
+// An operation of a linear layer: its operands and its result with their sizes.
 static void explain_matrix(const struct plan *plan, const struct op *op, FILE *out)
 {
     char flops[TEXT_MAX];

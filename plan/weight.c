@@ -52,8 +52,8 @@ static bool wants_shift(const struct cp_case *c)
            c->head_dim_qk > 1;
 }
 
-// Without a shift. A power of two, so that the estimates change in steps and no case is near an
-// edge.
+// The logits without their shift. The number of keys is rounded to a power of two, so that the
+// estimates change in steps and no case is near an edge.
 static struct logits logits_of(const struct cp_case *c)
 {
     struct logits l = {.keys = M_LN2 * ilogb(weight_keys(c)),

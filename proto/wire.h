@@ -222,7 +222,7 @@ const char *event_kind_name(enum wire_event_kind kind);
 enum device_state { DEVICE_ENABLED = 1, DEVICE_DRAINED, DEVICE_STUCK };
 const char *device_state_name(enum device_state state);
 
-// What an event of its kind does not have is 0 or "".
+// An event. Members that its kind does not have are 0 or "".
 struct wire_event {
     uint64_t number;  // from 1
     uint64_t time_ns; // since the beginning of 1970

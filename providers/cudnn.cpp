@@ -220,7 +220,7 @@ int cudnn_open(void **state, char *reason, uint64_t size)
     });
 }
 
-// What this file does not ask cuDNN for.
+// Refuses attention for which this file has no cuDNN graph, with the reason.
 int cudnn_supports(void *state, const cpattn_attention *a, char *reason, uint64_t size)
 {
     (void)state;

@@ -73,8 +73,8 @@ static void check_status(enum status status, const struct error *error)
 
 // ---- inputs -------------------------------------------------------------------------------------
 
-// Normal numbers on the host, repeated to fill a tensor; each tensor begins at another one. Their
-// count is prime, so that rows do not repeat.
+// Count of normal numbers on the host. They are repeated to fill a tensor, and each tensor begins
+// with another one. The count is prime, so that rows do not repeat.
 #define NUMBERS 1048573
 
 static void *normal_numbers(enum case_dtype dtype)

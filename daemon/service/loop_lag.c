@@ -6,7 +6,7 @@
 
 #include "common/clock.h"
 
-// Of 2^k..2^(k+1) ns there are 8 buckets; what is below 8 ns has one each.
+// Buckets from 2^k to 2^(k+1) ns. Each time below 8 ns has a bucket of its own.
 #define STEPS      8
 #define STEPS_LOG2 3
 

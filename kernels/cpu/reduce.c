@@ -13,7 +13,8 @@ static inline float quiet(float x)
     return x == x ? x : NAN;
 }
 
-// Of two equal numbers only zeros differ in bits: -0 where `any` and one is -0, or both are.
+// Either of two equal numbers. Only zeros can differ in bits: the result is -0 if both are, or if
+// one is and `any` is set.
 static inline float equal_one(float a, float b, bool any)
 {
     union {

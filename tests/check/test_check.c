@@ -246,8 +246,8 @@ static bool same_figures(const struct figures *a, const struct figures *b)
            a->te_mismatches == b->te_mismatches && a->remark == b->remark;
 }
 
-// Of a bias whose gradient all ranks add up the daemon's ranks deliver and judge a share each,
-// where a check judges all of it.
+// True for a gradient of a bias that all ranks add up: each of the daemon's ranks judges a share, a
+// check judges all of it.
 static bool is_share(const struct cp_case *c, const struct figures *f)
 {
     return f->tensor == TENSOR_DBIAS && bias_is_whole(c) && c->world_size > 1;

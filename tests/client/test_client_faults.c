@@ -421,7 +421,7 @@ static void assert_torture(const char *label, enum cpattn_status expected)
         enum cpattn_status status = live(label);
         all_granted = until_failure >= 0;
         until_failure = -1;
-        // Of a failure, at most the states of the ranks are missing.
+        // Without memory a failure may lack the states of the ranks, but nothing else.
         bool told = status == CPATTN_RESOURCE_EXHAUSTED || (status == expected && !result);
         ck_assert_msg(all_granted ? status == expected && result : told, "%d: %s", n, error.text);
         cpattn_result_destroy(result);

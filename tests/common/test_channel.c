@@ -88,7 +88,7 @@ START_TEST(sending_never_waits)
     ck_assert_int_gt(sent, 0);
     ck_assert_int_eq(status, STATUS_RESOURCE_EXHAUSTED);
     ck_assert_ptr_nonnull(strstr(error.text, "CASE"));
-    // What was queued is whole.
+    // The queued frames are complete.
     for (int i = 0; i < sent; i++)
         ck_assert_int_eq(channel_recv(ends[1], &frame, payload, &error), STATUS_OK);
 }

@@ -108,7 +108,7 @@ START_TEST(every_outcome_is_stored)
     struct action answer = expect_answer(slot, CAUSE_RANK_EXITED, 2);
     expect_kill(ranks);
     expect_admission(submit_again(&request), ADMISSION_ANSWERED, answer.answer_index);
-    // Also while nothing new is taken.
+    // Also while the core drains.
     core_drain(f.core, f.now_ns);
     expect_admission(submit_again(&request), ADMISSION_ANSWERED, answer.answer_index);
 }
@@ -228,7 +228,7 @@ START_TEST(no_user_takes_the_whole_queue)
         ck_assert_int_eq(submit_as((uint32_t)i, &slots[i]), STATUS_OK);
     ck_assert_int_eq(submit_as(9, &slots[0]), STATUS_RESOURCE_EXHAUSTED);
     ck_assert_msg(strstr(f.error.text, "the queue is full"), "%s", f.error.text);
-    // What is answered makes room for its own user.
+    // An answered job makes room for a job of the same user.
     run_finish(ranks, run);
     expect_run(ranks, slots[1]);
     ck_assert_int_eq(submit_as(2, &slots[0]), STATUS_RESOURCE_EXHAUSTED);
@@ -285,7 +285,7 @@ START_TEST(abandoned_jobs_are_dropped_from_the_queue)
     ranks_report(ranks, run.job);
     struct action answer = expect_answer(slots[0], CAUSE_NONE, -1);
     expect_run(ranks, slots[2]);
-    // What ran is remembered, what did not may come again.
+    // The answer of a job that ran is stored. A job that did not run may be submitted again.
     expect_admission(submit_again(&requests[0]), ADMISSION_ANSWERED, answer.answer_index);
     ck_assert_int_eq(submit_request(&requests[1], &slots[1]), STATUS_OK);
 }

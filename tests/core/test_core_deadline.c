@@ -96,7 +96,7 @@ START_TEST(earlier_jobs_count)
            "the case takes at least 1.00 s here and the 2 requests of this user waiting before it "
            "3.00 s, which "
            "its time limit of 4.00 s does not allow; ask for --timeout 4s or more");
-    // What runs counts no more: how much of it is left is not known.
+    // A running job does not count, because the rest of its time is not known.
     struct ranks ranks = {busy.pool, 4, busy.generation};
     run_finish(ranks, busy);
     expect_run(ranks, first);
@@ -156,7 +156,7 @@ START_TEST(earlier_jobs_count_up_to_their_deadlines)
 }
 END_TEST
 
-// What leaves the queue by another way than running does not count either.
+// A job that leaves the queue without running does not count either.
 START_TEST(jobs_that_leave_do_not_count)
 {
     occupy();

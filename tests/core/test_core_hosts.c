@@ -277,7 +277,7 @@ START_TEST(shared_devices_are_assigned_on_each_host)
 }
 END_TEST
 
-// As large as it gets: a world size starts on as few hosts as divide it.
+// The largest configuration. A world size starts on the smallest number of hosts that divides it.
 START_TEST(sixty_four_hosts_of_eight_devices)
 {
     static const int world_sizes[] = {1, 8, 9, 48, 64};

@@ -216,7 +216,8 @@ START_TEST(accounts_are_kept_and_evicted)
 }
 END_TEST
 
-// What was used beyond the window is forgiven, and what was missed beyond it is lost.
+// An account is never further than the window from the level: use beyond it is forgiven, and unused
+// time beyond it is lost.
 START_TEST(accounts_stay_near_the_level)
 {
     struct users users;

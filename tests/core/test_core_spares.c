@@ -250,7 +250,7 @@ START_TEST(a_spare_that_has_worked_restarts_at_once)
 }
 END_TEST
 
-// Of two pools on the same devices each has an end of its own to tell, whoever leads by then.
+// Each of two pools on the same devices reports its own last failure, whichever leads.
 START_TEST(each_pool_has_its_own_last_failure)
 {
     struct wire_pool pools[POOLS_MAX];

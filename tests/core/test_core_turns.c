@@ -100,7 +100,7 @@ START_TEST(device_time_counts_devices)
 }
 END_TEST
 
-// Who comes back has not saved up the time of its absence.
+// A user does not save up device time while it has no jobs.
 START_TEST(a_pause_gives_no_credit)
 {
     begin_with_queue(32);
@@ -271,7 +271,7 @@ START_TEST(device_time_is_limited)
     expect_none();
     pass(1);
     run = expect_run(four, slot);
-    // What is used while it runs counts at once, and does not cut it short.
+    // The used time of a running job counts at once, and does not end the job.
     pass(30 * S);
     expect_none();
     run_finish(four, run);

@@ -329,7 +329,7 @@ static void sleepers_are_found(void)
     world_destroy(w);
 }
 
-// So long that the diagnosis needs the statistics of the device.
+// The sequences are so long that the diagnosis needs the statistics of the device.
 static void mistakes_are_named(void)
 {
     struct rank_report reports[DEVICES_USED_MAX];

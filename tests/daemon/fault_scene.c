@@ -162,7 +162,7 @@ static void wrapper_write(void)
     chmod(scene.wrapper, 0700);
 }
 
-// What sanitizers map would count.
+// Not with sanitizers, because their mappings would count.
 static bool limits_memory(void)
 {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)

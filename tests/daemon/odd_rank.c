@@ -253,7 +253,7 @@ static void odd_memory(uint64_t job)
     _exit((own == MAP_FAILED ? 0 : 1) | (shared == MAP_FAILED ? 0 : 2));
 }
 
-// As a library that asks again for ever.
+// Allocates without end, as a library that repeats a failed allocation.
 static void odd_hoard(uint64_t job)
 {
     (void)job;
@@ -272,7 +272,7 @@ static void odd_file(uint64_t job)
     _exit(0);
 }
 
-// What a process of another user must not be able to do; passes when it cannot.
+// Tries what a process of another user must not be able to do; passes if nothing succeeds.
 static void odd_pry(uint64_t job)
 {
     const char *secret = getenv("NCCL_TEST_SECRET");

@@ -42,7 +42,7 @@ START_TEST(answers_are_stored_at_their_index)
 }
 END_TEST
 
-// Wherever the ring stands.
+// For several positions of the ring.
 START_TEST(the_oldest_answers_are_freed_first)
 {
     uint32_t first = (uint32_t)_i * 1000;

@@ -223,7 +223,7 @@ START_TEST(certificates_are_read_again_on_sighup)
     while (!daemon_logged(&d, "action=kept_as_it_was"))
         usleep(10000);
     expect(&(struct tls_client_options){.trusted = &stranger, .own = &client}, "", STATUS_OK);
-    // Nor does an endless file.
+    // Neither does a file without an end.
     ck_assert_int_eq(mkfifo(server.key_file, 0600), 0);
     kill(d.pid, SIGHUP);
     while (!daemon_logged(&d, "is no regular file, and only those are read again"))

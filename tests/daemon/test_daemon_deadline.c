@@ -159,7 +159,7 @@ START_TEST(no_random_case_beats_its_bound)
 }
 END_TEST
 
-// Where almost all work is counted.
+// Cases in which the bound counts almost all work.
 static const struct {
     int world_size, heads, kv_heads, dim;
     int64_t length, window;

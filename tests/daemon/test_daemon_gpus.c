@@ -46,7 +46,7 @@ static void program_write(const char *probe)
 
 #define FOUR "for i in 0 1 2 5; do echo \"device $i sm_90 143771 MiB NVIDIA H200\"; done; exit 0"
 
-// Without spares, which would be recorded, too.
+// Starts without spares, because their starts would also be recorded.
 static void start_sharing(const char *ranks, const char *probe, const char *backend,
                           const char *devices)
 {
@@ -223,7 +223,8 @@ START_TEST(ranks_get_the_variables_of_nccl)
 }
 END_TEST
 
-// As CUDA: as many devices as CUDA_VISIBLE_DEVICES names, counted from 0, but of MIG instances one.
+// A probe that counts devices as CUDA does: those that CUDA_VISIBLE_DEVICES names, from 0; of MIG
+// instances only the first.
 #define VISIBLE                                                                                    \
     "i=0; for name in $(echo \"$CUDA_VISIBLE_DEVICES\" | tr , ' '); do "                           \
     "case $name$i in MIG-*[1-9]) break; esac; "                                                    \

@@ -157,7 +157,7 @@ static void become(uint32_t rights)
             ck_assert_int_eq(prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE, right, 0, 0), 0);
 }
 
-// As a unit gives capabilities to a daemon that is not root. Ranks must not get them.
+// The daemon is not root and has capabilities from its unit. Ranks must not get them.
 START_TEST(test_a_daemon_with_capabilities_alone)
 {
     become(1U << CAP_SETUID | 1U << CAP_SETGID | 1U << CAP_KILL);

@@ -29,7 +29,7 @@ static void start(const char *rank_program)
 {
     static char program[4096];
     runner_build(program, sizeof(program), rank_program);
-    // Without the filter, which refuses that ranks trace each other.
+    // The filter is off, because with it ranks cannot trace each other.
     const char *const arguments[] = {
         "--rank-program", program,         "--devices", "4", "--kill-timeout",
         KILL_TIMEOUT,     "--rank-filter", "off",       NULL};

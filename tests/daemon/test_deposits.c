@@ -227,7 +227,8 @@ START_TEST(descriptors_are_checked)
     run_and_pass(&d, 2);
     daemon_await_running(&d, 0);
     ck_assert_int_eq(daemon_rank_count(&d), 2);
-    // What came has been closed: the pool that runs takes some, and no connection is left.
+    // All received descriptors are closed: only the running pool has some, and no connection is
+    // left.
     struct wire_request request = daemon_request(METHOD_RUN);
     int socket = connect_beside(), fd = fd_good();
     ck_assert_uint_eq(hand_in(socket, &request.id, DEPOSIT_GIVEN, &fd, 1).status, STATUS_OK);

@@ -144,8 +144,9 @@ static void limit_set(rlim_t soft)
     ck_assert_int_eq(prlimit(d.pid, RLIMIT_NOFILE, &limit, NULL), 0);
 }
 
-// Who is connected is served, and the pool that is there works; who comes waits in the kernel; a
-// pool that would have to be started is refused with the reason. Afterwards all is as before.
+// Without free descriptors connected clients are served and the running pool works. New clients
+// wait in the kernel's queue. A case that needs a new pool is refused with the reason. With
+// descriptors everything works again.
 START_TEST(test_no_descriptors)
 {
     struct rlimit before;

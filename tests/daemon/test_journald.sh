@@ -12,7 +12,7 @@ if [ ! -x $journald ] || [ ! -s /etc/machine-id ] || ! unshare --mount mount -t 
     echo "1..0 # SKIP no systemd-journald, or no right to mount"
     exit 0
 fi
-# What is mounted and started in the namespaces ends with them.
+# Mounts and processes of the namespaces end with them.
 if [ "${1:-}" != inside ]; then
     exec unshare --mount --pid --fork --kill-child --mount-proc sh "$0" inside
 fi

@@ -47,7 +47,7 @@ START_TEST(one_round_in_a_hundred_is_left_out)
 }
 END_TEST
 
-// Whatever the time, what is told is not less than it was, and at most an eighth more.
+// The reported time is not less than the actual time, and at most an eighth more.
 START_TEST(times_of_any_size_are_reported)
 {
     for (uint64_t ns = 1; ns < 400 * S; ns += 1 + ns / 37) {

@@ -27,7 +27,7 @@ tap_is "each setting is there once" "$(sed -n 's/^#*\([a-z-]*\):.*/\1/p' "$file"
 tap_is "the file sets nothing" "$(grep -v '^#' "$file" | grep -v '^$')" ""
 tap_is "every path is filled in" "$(grep '@' "$file")" ""
 
-# What the daemon says of a file of settings, which ends when it cannot make its socket.
+# Prints the messages of the daemon about a settings file. The daemon ends because it cannot make its socket.
 told() {
     "$top_builddir/cpattnd" --config "$1" --backend cpu --socket "$scratch/none/socket" 2>&1 |
         grep "$1"

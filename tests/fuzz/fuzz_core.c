@@ -379,7 +379,7 @@ static void begin(void)
     require(w.core);
 }
 
-// What is left to do for the crew comes to pass.
+// Reports the remaining events of the crew.
 static void crew_finish(int pool)
 {
     const struct crew *crew = &w.crews[pool];
@@ -431,7 +431,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         event();
     if (!w.exited)
         end();
-    // Those that were stuck end after all.
+    // Stuck ranks end at last.
     for (int pool = 0; pool < w.pools; pool++)
         if (w.crews[pool].up)
             ranks_all(pool, DEED_EXIT);

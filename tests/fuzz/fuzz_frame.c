@@ -56,7 +56,7 @@ static void read_on(struct reader *r, const uint8_t *data, size_t size)
         r->at += r->greeted ? frame.bytes : FRAME_GREETING_BYTES;
         r->greeted = true;
     }
-    // What is kept of a partial one is bounded.
+    // The stored bytes of a partial frame are bounded.
     require(r->broken || size - r->at < FRAME_BYTES_MAX);
 }
 

@@ -30,7 +30,7 @@ static void require_survives(const struct wire_request *request)
     free(second);
 }
 
-// What is seen before decoding is what decoding gives.
+// wire_peek_request() finds the same values as decoding.
 static void require_peek_agrees(const uint8_t *data, size_t size,
                                 const struct wire_request *request)
 {
@@ -43,8 +43,8 @@ static void require_peek_agrees(const uint8_t *data, size_t size,
     require(memcmp(&token, &request->token, sizeof(token)) == 0);
 }
 
-// What the daemon makes of a job's text: a spec that can be looked at from all sides, or a
-// sentence.
+// The daemon's parser turns the text of a job into a spec that all functions of its kind accept, or
+// into an error with a sentence.
 static void require_parses(const struct job_text *text)
 {
     struct job_spec spec, loaded;

@@ -231,7 +231,8 @@ static void worst_add(struct worst *w, double got, double expected)
     w->magnitude = fmax(w->magnitude, fabs(expected));
 }
 
-// Where all terms cancel (of one key dS is zero), what is left of them is measured with `other`.
+// The error relative to the magnitude of the tensor. If all terms cancel (dS of a single key is
+// zero), relative to `other`.
 static double worst_relative(const struct worst *w, double other)
 {
     double magnitude = w->magnitude > 1e-3 * other ? w->magnitude : other;

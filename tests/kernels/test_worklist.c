@@ -225,7 +225,7 @@ START_TEST(sequences_near_each_other)
 }
 END_TEST
 
-// What is left over of a sequence comes first, where it sees little.
+// The tile of the remaining rows of a sequence is the first one, which sees the fewest keys.
 START_TEST(first_tile_is_short)
 {
     struct worklist list = {0};

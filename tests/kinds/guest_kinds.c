@@ -149,7 +149,8 @@ static int times_of(int rank)
     return rank == 1 && makes("missing") ? 0 : rank == 1 && makes("twice") ? 2 : 1;
 }
 
-// As C's fmin(), and as a comparison that loses the least number where a NaN comes after it.
+// The minimum as C's fmin() defines it; or, for the guest `compares`, by a comparison, which loses
+// the minimum when a NaN follows.
 static float least(float a, float b)
 {
     if (makes("compares"))

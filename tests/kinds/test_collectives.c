@@ -78,7 +78,7 @@ START_TEST(integers_have_the_same_bits_with_every_algorithm)
 }
 END_TEST
 
-// Nor do minima and maxima of zeros of either sign and NaN.
+// Minima and maxima do not depend on it either, with zeros of either sign and NaN.
 START_TEST(minima_have_the_same_bits_with_every_algorithm)
 {
     static const int worlds[] = {2, 3, 8};

@@ -9,7 +9,7 @@
 
 static struct error error;
 
-// Of the plan's buffers, with their guards.
+// Bytes of the plan's buffers with their guards.
 static int64_t plan_bytes(const struct plan *plan)
 {
     int64_t bytes = 0;
@@ -42,7 +42,7 @@ START_TEST(collectives_fit)
 }
 END_TEST
 
-// Of large counts, which leave no slack.
+// Collectives with large counts, so that constant terms of the bound do not matter.
 START_TEST(collectives_of_every_algorithm_fit)
 {
     static const int worlds[] = {2, 3, 7, 8, 9, 64};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a deliberate error is to be called.
+// The diagnoses that are right for a deliberate error.
 #ifndef CPATTN_TESTS_MUTATIONS_DIAGNOSES_H
 #define CPATTN_TESTS_MUTATIONS_DIAGNOSES_H
 

@@ -157,7 +157,7 @@ bool a2a_drop_member(struct plan *plan)
     return edit_drop_all(plan, adds_part_of_member_1);
 }
 
-// Of dK and of dV each; they are added in turn.
+// There is one such operation for dK and one for dV; they alternate.
 static bool adds_home(const struct plan *plan, const struct op *op)
 {
     return op->kind == OP_ADD && edit_begins(plan, &op->operand[UNARY_SOURCE], "home");

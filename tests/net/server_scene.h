@@ -39,7 +39,8 @@ extern int allocations_left;
 void scene_setup(void);
 void scene_teardown(void);
 
-// Without and with a limit for each user; all connections belong to one user.
+// Starts the server; server_begin_shared() with a limit for each user. All connections belong to
+// one user.
 void server_begin(int requests_max, int clients_max);
 void server_begin_shared(int requests_max, int clients_max, int user_clients_max);
 

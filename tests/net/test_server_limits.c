@@ -227,7 +227,7 @@ END_TEST
 
 // ---- fairness ----------------------------------------------------------------------------------
 
-// As many requests as a socket takes at once, unread.
+// Sends as many requests as the socket takes without a reader.
 static void client_fill(int fd, int count)
 {
     static uint8_t bytes[14 * 1000];

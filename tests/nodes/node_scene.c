@@ -268,7 +268,7 @@ void ranks_await(int count)
         }
 }
 
-// Of arguments that are cut by NULs: which rank of how many.
+// True if the arguments of the process, which end with NUL, are those of this rank.
 static bool rank_is(pid_t pid, int rank)
 {
     char path[64], text[4096], wanted[32];

@@ -68,7 +68,8 @@ static void same_on(int world_size, int nodes, enum case_comm comm)
     ck_assert_uint_eq(digest_of(request, nodes), one);
 }
 
-// As many key heads as ranks: groups are all ranks of a host.
+// Checks the choice of comm=auto with as many key heads as ranks, so that a group is all ranks of a
+// host.
 static void auto_is(enum case_comm comm, int world_size, int nodes)
 {
     struct wire_request request = hosts_request(world_size, nodes);

@@ -160,7 +160,8 @@ START_TEST(test_certificate_is_renewed)
 }
 END_TEST
 
-// What one connection sends to `port`, with a relay in between, until the daemon answers twice.
+// True if a connection to `port` contains the secret in clear. Relays the connection until the
+// daemon has answered twice.
 static bool has_in_clear(int listener, int port, const char *secret)
 {
     struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where tokens lie, from the words of plan/shard.h and token by token: no code is shared with what
-// is tested.
+// The places of tokens in memory, computed token by token from the text of plan/shard.h. Shares no
+// code with plan/.
 #ifndef CPATTN_TESTS_PLAN_LAYOUT_H
 #define CPATTN_TESTS_PLAN_LAYOUT_H
 

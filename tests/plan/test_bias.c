@@ -104,7 +104,7 @@ START_TEST(no_bias_has_no_dimension)
 }
 END_TEST
 
-// What a row of the bias stands for; -1: nothing yet.
+// The sequence and position of a row of the bias; -1: not known yet.
 struct meaning {
     int64_t sequence, position;
 };

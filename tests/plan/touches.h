@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an operation reads and writes, from the words of plan/plan.h and kernels/attention.h: no
-// code is shared with what is tested.
+// The bytes that an operation reads and writes, computed from the text of plan/plan.h and
+// kernels/attention.h. Shares no code with plan/.
 #ifndef CPATTN_TESTS_PLAN_TOUCHES_H
 #define CPATTN_TESTS_PLAN_TOUCHES_H
 

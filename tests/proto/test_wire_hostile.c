@@ -113,7 +113,7 @@ START_TEST(diagnoses_are_refused)
 }
 END_TEST
 
-// As long as its array, and with a control character.
+// A text as long as its array, without room for a NUL, and a text with a control character.
 START_TEST(texts_of_diagnoses_are_refused)
 {
     char text[DIAGNOSIS_TEXT_MAX + 1];

@@ -391,7 +391,7 @@ START_TEST(lists_are_refused)
 }
 END_TEST
 
-// As many entries as fit in a request, none of which is kept.
+// A list with as many entries as fit in a request is refused before it is stored.
 START_TEST(lists_of_a_whole_request_are_counted_first)
 {
     static int64_t many[REQUEST_BYTES_MAX - 256];

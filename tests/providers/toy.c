@@ -177,7 +177,7 @@ static int toy_forward(void *state, void *prepared, const struct cpattn_attentio
 
 // ---- backward -----------------------------------------------------------------------------------
 
-// Where a row's LSE and delta are, and the rows of gradients.
+// Index of the LSE and delta of a row, and of its row of gradients.
 static int64_t value_index(const struct pair *p)
 {
 #ifdef TOY_MERGES
@@ -227,7 +227,8 @@ static void pair_backward(const struct pair *p, const struct cpattn_backward *ar
     }
 }
 
-// Those that do not merge store, and this kernel sums up in what it stores.
+// A provider that does not merge overwrites the gradients. This kernel sums up in them, so it
+// clears them first.
 static void gradients_clear(const struct cpattn_attention *a, const struct cpattn_backward *args)
 {
 #ifndef TOY_MERGES

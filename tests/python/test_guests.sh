@@ -92,7 +92,7 @@ tap_has "lse of one" "$told" "rank 1 of 2: delivers no lse, which other ranks do
 fault "closes descriptors" --world-size 1
 tap_has "closes descriptors" "$code $told" "rank 0 of 1"
 
-# Whoever does not wait for the start is told so; nothing of that is in what later cases are told.
+# A case that does not wait for the start is answered with that reason. Later cases do not get its message.
 faults_of slow
 # shellcheck disable=SC2086
 run $faults --world-size 1 --timeout 1s

@@ -42,7 +42,7 @@ cp "$top_builddir"/wheel/cpattn-*.whl "$scratch/" || { cat "$scratch/out"; exit 
 block python 1 >"$scratch/kernel.py"
 block python 2 >"$scratch/judge.py"
 
-# Without a network numpy is the machine's own, and nothing else of its packages.
+# There is no network: the environment uses numpy of the machine, and no other package.
 tap_is "it installs into an empty environment" "$(bare "$(block sh 1 | sed 's/ numpy$//')")" 0
 site=$(cd "$scratch" && judge/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
 ln -s "$numpy/numpy" "$site/numpy"

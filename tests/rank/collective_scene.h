@@ -20,10 +20,10 @@ struct scene {
     int twice; // a rank that does its first reduction twice, or -1
 };
 
-// Of 37 elements, on two ranks.
+// The default collective with 37 elements, on two ranks.
 struct collective scene_usual(void);
 
-// Whether the kind's check admits it.
+// True if the check of the kind admits it.
 bool scene_is_possible(const struct collective *c);
 
 // One line that identifies it.

@@ -290,7 +290,7 @@ START_TEST(wrong_results_are_noticed)
         c.count = 200 + random_below(200);
         c.root = random_below(c.world_size);
         c.in_place = random_below(2);
-        // What is added twice leaves minima and maxima as they are.
+        // Minima and maxima do not change when a rank is added twice.
         bool idempotent = c.reduction == REDUCTION_MIN || c.reduction == REDUCTION_MAX;
         enum wrong wrong = (enum wrong)random_below(WRONGS);
         int rank = random_below(c.world_size);

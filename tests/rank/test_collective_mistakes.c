@@ -53,7 +53,7 @@ static void none(struct scene *s)
     (void)s;
 }
 
-// Of a direct reduce_scatter: the parts are added in the order of the other ranks.
+// In a direct reduce_scatter the parts are added in the order of the other ranks.
 static void drop_rank_2(struct scene *s)
 {
     op_at(s, RANK, OP_REDUCE, 1)->operand[UNARY_DESTINATION].bytes = 0;
@@ -244,7 +244,7 @@ START_TEST(every_error_is_noticed_and_named)
         struct collective run = m.of.world_size ? m.of : m.c;
         bool whole = elements[e] == ELEMENT_INT32 || elements[e] == ELEMENT_INT64;
         m.c.dtype = run.dtype = elements[e];
-        // Whole numbers that are averaged are drawn smaller.
+        // Integers for averages are drawn from a smaller range.
         if (whole && (m.c.reduction == REDUCTION_AVG) != (run.reduction == REDUCTION_AVG))
             continue;
         struct scene *s = scene_create(&run);
@@ -256,7 +256,6 @@ START_TEST(every_error_is_noticed_and_named)
 }
 END_TEST
 
-// What is right has no mistake.
 START_TEST(right_results_have_no_diagnosis)
 {
     struct collective c = asked(COLLECTIVE_ALL_REDUCE, ALGORITHM_RING);
@@ -275,7 +274,7 @@ START_TEST(right_results_have_no_diagnosis)
     ck_assert_int_eq(collective_diagnose(&c, RANK, &sample, SCENE_MEMORY, &figures, &diagnosis),
                      MISTAKE_NONE);
     ck_assert_str_eq(diagnosis.text, "");
-    // Nor is a single element that is off.
+    // A single wrong element has no diagnosis either.
     sample.got[7].real += 1;
     ck_assert_int_eq(collective_diagnose(&c, RANK, &sample, SCENE_MEMORY, &figures, &diagnosis),
                      MISTAKE_NONE);

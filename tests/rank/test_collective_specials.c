@@ -51,7 +51,7 @@ static uint32_t sign_bit(const struct collective *c)
     return c->dtype == ELEMENT_FP32 ? 0x80000000u : 0x8000u;
 }
 
-// What the ranks have of an index.
+// The elements of all ranks at an index.
 struct met {
     float x[WORLD_SIZE_MAX];
     int count, nans;

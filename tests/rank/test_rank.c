@@ -259,7 +259,7 @@ START_TEST(cases_do_not_affect_later_ones)
         assert_passes(&other);
         ck_assert_uint_eq(digest_of(&c), digest);
     }
-    // Nor does a case so large that its memory is freed.
+    // A case so large that its memory is freed does not change them either.
     model_case(&other, 1, 2, DTYPE_FP32);
     other.seqlen_q = other.seqlen_kv = 16;
     other.batch = 600;
@@ -267,11 +267,11 @@ START_TEST(cases_do_not_affect_later_ones)
     other.training = false;
     assert_passes(&other);
     ck_assert_uint_eq(digest_of(&c), digest);
-    // Nor whether there is a verdict.
+    // The verdict does not change the bits.
     c.verify = VERIFY_OFF;
     ck_assert_uint_eq(digest_of(&c), digest);
     c.verify = VERIFY_AUTO;
-    // Nor a fresh world.
+    // A new world does not change them.
     world_close_all();
     ck_assert_uint_eq(digest_of(&c), digest);
     // Another case has other bits.

@@ -52,7 +52,7 @@ START_TEST(words_come_in_any_order)
     ck_assert_uint_eq(digest_sum(words, sizeof(words)), sum);
     ck_assert_uint_eq(digest_join(DIGEST_START, sum, sizeof(words)),
                       digest_add(DIGEST_START, words, sizeof(words)));
-    // What is left over counts as a word filled up with zeros.
+    // The last bytes count as a word filled up with zeros.
     words[8] &= 0xffffff;
     ck_assert_uint_eq(digest_sum(words, sizeof(words) - 5), digest_sum(words, sizeof(words)));
 }
@@ -118,7 +118,7 @@ START_TEST(impossible_sizes_are_refused)
 }
 END_TEST
 
-// What is refused or admitted beforehand by its size must be what it then takes.
+// The memory by which a case is admitted or refused must be the memory that it uses.
 START_TEST(memory_is_within_its_bound)
 {
     for (uint64_t seed = 0; seed < 600; seed++) {

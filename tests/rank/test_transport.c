@@ -322,7 +322,7 @@ START_TEST(a_lost_peer_is_named)
     char in[64];
     struct message expected = {1, NULL, 0, in, 9}, sent = {1, "lost", 4, NULL, 0};
     mesh_init(&m, 3);
-    // What it sent before it went still arrives.
+    // A message that it sent before its end still arrives.
     ck_assert_int_eq(
         exchange(m.ranks[1], 1, &(struct message){0, "last word", 9, NULL, 0}, 1, &error),
         STATUS_OK);

@@ -15,7 +15,7 @@ if ! command -v bash >/dev/null 2>&1; then
     exit 0
 fi
 
-# What is offered for the last word of a line.
+# Prints the completions of the last word of a line.
 cat >"$scratch/offer" <<'END'
 . "$top_srcdir/client/completion/cpattn.bash"
 COMP_WORDS=("$@") COMP_CWORD=$(($# - 1))

@@ -217,7 +217,7 @@ END_TEST
 
 // ---- exclusion, subsets, filters --------------------------------------------------------------
 
-// What a `when:` excludes from eight cases.
+// The cases that a `when:` excludes from eight.
 static const struct {
     const char *when, *excluded;
 } conditions[] = {

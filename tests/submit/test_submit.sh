@@ -266,7 +266,7 @@ run case --repeat 3 --json
 tap_is "repeats in JSON: an object each" "$("$peek" json outcome <"$scratch/out" | tr '\n' ' ')" \
     "pass pass pass "
 
-# What is not verified is neither a pass nor a fail, in words as in the exit status.
+# A case that is not verified neither passes nor fails, in its text and in the exit status.
 run case --verify false
 tap_is "unverified: exit status and outcome" "$status $(head -n 1 "$scratch/out")" \
     "0 unverified bf16 bshd p2p w2 b2 h8 s512 d128 causal unverified"
@@ -760,7 +760,7 @@ if command -v script >/dev/null 2>&1; then
     tap_has "progress in a file has a line for each case" "$(terminal dumb matrix "$demonstration")" \
         "16/16 pass  cp_2_1/fp16/w4"
     tap_lacks "NO_COLOR: no colour" "$(NO_COLOR=1 terminal xterm case)" "$escape"
-    # Without curses it says so, and --once has the picture.
+    # Without curses it prints that reason; --once prints the picture.
     drawn=$(printf q | TERM=xterm script -qec "$fake top" /dev/null)
     case $drawn in
     *"no curses"*) tap_skip "top on the whole screen" "no curses" ;;

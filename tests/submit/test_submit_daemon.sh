@@ -362,7 +362,7 @@ daemon_start --backend cpu --devices 2
 
 # ---- the end of the daemon ----
 
-# What was in flight is in the log: admitted, and not answered.
+# The log shows the requests that were in flight: admitted, and not answered.
 run case --seqlen 64
 # shellcheck disable=SC2086
 "$submit" $long >"$scratch/long" 2>&1 &

@@ -83,7 +83,7 @@ tap_is "a case: exit status" "$?" 0
 tap_has "a case: predicted and measured lanes" "$(check "$scratch/case.json")" \
     "rank 0, predicted; rank 0, measured; rank 1, predicted; rank 1, measured|"
 tap_has "a case: its phases" "$(check "$scratch/case.json")" " backward=2 compare=2 "
-# Of two ranks; each has measured the first 13 of its operations, the second began 1 us later.
+# A trace of two ranks. Each has measured its first 13 operations; the second rank began 1 us later.
 cat >"$scratch/measured.py" <<'END'
 import json, sys
 events = json.load(open(sys.argv[1]))["traceEvents"]

@@ -10,7 +10,7 @@ static int64_t entry(const struct cp_case *c, enum case_list list, int sequence)
     return c->list_count[list] == 0 ? -1 : c->list_values[skipped + sequence];
 }
 
-// Without lists of keys the lists of queries hold.
+// True if the lists of queries apply to the keys, because there are no lists of keys.
 static bool follows(const struct cp_case *c)
 {
     return c->seqlen_kv == c->seqlen_q && c->list_count[LIST_LENGTHS_KV] == 0;

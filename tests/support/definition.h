@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a case means, straight from the words of its fields and without any code that is tested.
+// The meaning of a case, from the text of its fields. Uses no code that is tested.
 #ifndef CPATTN_TESTS_SUPPORT_DEFINITION_H
 #define CPATTN_TESTS_SUPPORT_DEFINITION_H
 

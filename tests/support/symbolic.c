@@ -43,7 +43,7 @@ static int key_head(const struct cp_case *c, const struct op *op, int head)
 typedef void pair_fn(struct world *w, int rank, const struct op *op, int64_t q_row, int64_t kv_row,
                      int head, int64_t bias);
 
-// Of a query and the slice's first key.
+// Index in the bias of a query and the first key of the slice.
 static int64_t bias_index(const struct cp_case *c, const struct op *op, const struct slice *s,
                           int head, int64_t i)
 {

@@ -178,7 +178,7 @@ static int compare_times(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-// Of the first `count` runs.
+// Prints the times and digests of the first `count` runs.
 static void print_repeats(const struct runs *runs, int count)
 {
     char least[DURATION_TEXT_MAX], median[DURATION_TEXT_MAX], most[DURATION_TEXT_MAX],

@@ -395,7 +395,7 @@ static double put_sample(const struct picture *p, const char *class, const char 
     return x + 28 + text_width(text) * LABEL_CHARACTER + 16;
 }
 
-// What the FLOPs of a plan are, and its other operations.
+// The names of the work that a plan counts in FLOPs, and of its other operations.
 struct work_names {
     const char *flops, *backward; // NULL: there are none
     const char *other;

@@ -135,7 +135,7 @@ static void print_use(FILE *out, const struct cp_case *c, const struct cpattn_re
     terminal_wrap(out, "      ", line);
 }
 
-// Of how many ranks the stderr is shown if no rank is known to be the cause.
+// Number of ranks whose stderr is shown if no rank is known to be the cause.
 #define STDERRS_SHOWN 8
 
 // ---- failures ---------------------------------------------------------------------------------

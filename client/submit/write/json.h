@@ -14,7 +14,7 @@
 // be NULL.
 bool json_answer(FILE *out, const char *id, const struct cp_case *c, const struct outcome *outcome,
                  const struct cpattn_result *result);
-// Of a job of any kind.
+// The same for a job of any kind.
 bool json_job(FILE *out, const char *id, const struct job_spec *spec, const struct outcome *outcome,
               const struct cpattn_result *result);
 // `spec`: the job as timed; `verified`: the outcome of the verified run before.

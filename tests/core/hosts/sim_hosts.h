@@ -42,20 +42,20 @@ enum news_kind {
     NEWS_NOT_STARTED, // of a host
     NEWS_END,         // of the connection
     NEWS_HELLO,       // an agent with nothing alive
-    // To an agent.
+    // Messages to an agent.
     NEWS_START,
     NEWS_RUN,
     NEWS_KILL,
-    // Of a process.
+    // Events of a process.
     NEWS_IS_READY,
     NEWS_IS_DONE,
     NEWS_DIES,
     NEWS_IS_GONE,
-    // Of a host.
+    // Events of a host.
     NEWS_TROUBLE,
     NEWS_WAKE, // from what it suffers
     NEWS_SILENCE,
-    // Else.
+    // Other events.
     NEWS_SUBMIT,
     NEWS_CANCEL,
     NEWS_TIME,

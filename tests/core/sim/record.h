@@ -14,10 +14,10 @@ uint64_t record_all(int world_size); // bit mask of its ranks
 bool record_rests(const struct berth *berth, uint64_t now_ns);
 // Whether it uses its devices, perhaps after being killed.
 bool record_leases(const struct crew *crew);
-// Of the crews of a world size and instance that are up and not killed, the one that was started
-// first, or NULL.
+// The crew of a world size and instance that was started first, among those that are up and not
+// killed; or NULL.
 struct crew *record_leader(const struct sim *s, int world_size, int instance);
-// Whether there is another such crew that is older.
+// True if another such crew is older.
 bool record_stands_by(const struct sim *s, const struct crew *crew);
 // Crews of a world size and instance that are up; killed ones among them.
 int record_crews(const struct sim *s, int world_size, int instance);
@@ -34,9 +34,9 @@ uint64_t record_unusable(const struct sim *s); // these, and those taken out of 
 // No pool of the world size can be had because of stuck ranks on the devices of each.
 bool record_unserved(const struct sim *s, int world_size);
 uint64_t record_leased(const struct sim *s); // devices
-// Without those of its killed twin: a pool that is up takes them over.
+// Leased devices, without those of the killed twin: a pool that is up takes them over.
 uint64_t record_leased_for(const struct sim *s, int world_size, int instance);
-// Whether there is memory for the job beside the running ones; a single job may have all.
+// True if the job fits into memory beside the running jobs; a single job may use all memory.
 bool record_memory_fits(const struct sim *s, const struct sim_job *job);
 int record_alive(const struct sim *s); // ranks, without those that are stuck
 // When, from now, a new job of the world size and user begins to run at the best: its pools have

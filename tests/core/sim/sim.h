@@ -243,7 +243,7 @@ void sim_fail(const struct sim *s, const char *format, ...)
 struct news *sim_post(struct sim *s, uint64_t delay_ns, enum news_kind kind);
 struct news *sim_post_rank(struct sim *s, uint64_t delay_ns, enum news_kind kind, int slot,
                            int rank);
-// Of a rank of the crew in the slot, now.
+// An event of a rank of the crew in the slot, at the present time.
 struct news sim_rank_news(const struct sim *s, enum news_kind kind, int slot, int rank);
 // Passes the event to the core; false if the service would not report it.
 bool sim_tell(struct sim *s, struct news *n);
@@ -258,7 +258,8 @@ void record_news(struct sim *s, const struct news *news);
 void judge_submission(struct sim *s, const struct core_request *request, enum status status,
                       const struct admission *admission, const struct sim_job *known);
 void judge_action(struct sim *s, const struct action *action);
-// Whose turn it is (turns.c). Before an event; when a job was admitted, before it counts; a RUN.
+// The turns of users (turns.c). Charge before each event; turns_admitted() before the admitted job
+// counts; turns_run() at a RUN.
 void turns_draw_limits(struct sim *s);
 void turns_charge(struct sim *s);
 void turns_admitted(struct sim *s, uint32_t user);
