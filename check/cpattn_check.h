@@ -150,7 +150,8 @@ CPATTN_API enum cpattn_status cpattn_check_fill(const struct cpattn_check *check
 // thd: sequence by sequence with padding). The inputs are copied to host memory and to the device
 // that judges. cpattn_check_fill() then returns the check's part of them. Every rank's check needs
 // the same inputs. The caller must choose inputs with which mistakes become visible. Bias and sinks
-// stay drawn. If no input has memory, inputs are drawn again.
+// stay drawn. INVALID_ARGUMENT: an input is not finite outside of padding; the sentence has the
+// place. If no input has memory, inputs are drawn again.
 CPATTN_API enum cpattn_status cpattn_check_give(struct cpattn_check *check,
                                                 const struct cpattn_array *inputs, int count,
                                                 struct cpattn_error *error) CPATTN_MUST_CHECK;

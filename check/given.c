@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The caller's inputs instead of drawn ones.
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "check/device.h"
+#include "judge/dtype.h"
 #include "judge/source.h"
 
 #define GIVEN 4 // q, k, v and dO, which come first in every list
@@ -58,6 +60,43 @@ static enum status tensor_take(struct given *g, const struct cpattn_check *check
     return STATUS_OK;
 }
 
+// The reference of an input that is not finite would be no number either. Padding may hold
+// anything.
+static enum status row_check(const struct cp_case *c, enum cpattn_tensor tensor, const void *data,
+                             int64_t row, struct cpattn_shape s, const int64_t place[2],
+                             struct error *error)
+{
+    float values[HEAD_DIM_MAX];
+    for (int head = 0; head < s.heads; head++) {
+        dtype_read(c->dtype, data, (row * s.heads + head) * s.dim, s.dim, values);
+        for (int dim = 0; dim < s.dim; dim++)
+            if (!isfinite(values[dim]))
+                return error_set(error, STATUS_INVALID_ARGUMENT,
+                                 "%s is %g at sequence %lld, position %lld, head %d, dim %d; "
+                                 "accepted are finite numbers",
+                                 cpattn_tensor_name(tensor), (double)values[dim],
+                                 (long long)place[0], (long long)place[1], head, dim);
+    }
+    return STATUS_OK;
+}
+
+static enum status tensor_is_finite(const struct given *g, const struct cpattn_check *check,
+                                    enum cpattn_tensor tensor, struct error *error)
+{
+    const struct cp_case *c = &g->c;
+    enum shard_side side = tensor_side(tensor);
+    struct cpattn_shape s = cpattn_check_whole(check, tensor);
+    enum status status = STATUS_OK;
+    for (int32_t sequence = 0; sequence < c->batch; sequence++) {
+        int64_t first = whole_row_first(c, side, sequence), step = whole_row_step(c);
+        int64_t length = case_length(c, side, sequence);
+        for (int64_t i = 0; i < length && status == STATUS_OK; i++)
+            status = row_check(c, tensor, g->tensors[tensor], first + i * step, s,
+                               (int64_t[]){sequence, i}, error);
+    }
+    return status;
+}
+
 static enum status given_make(const struct cpattn_check *check, const struct cpattn_array *inputs,
                               struct given **given, struct error *error)
 {
@@ -71,6 +110,9 @@ static enum status given_make(const struct cpattn_check *check, const struct cpa
     for (int t = 0; t < GIVEN && status == STATUS_OK; t++)
         if (inputs[t].data)
             status = tensor_take(g, check, (enum cpattn_tensor)t, &inputs[t], error);
+    for (int t = 0; t < GIVEN && status == STATUS_OK; t++)
+        if (inputs[t].data)
+            status = tensor_is_finite(g, check, (enum cpattn_tensor)t, error);
     for (int t = 0; t < GIVEN; t++)
         tensors[t] = g->tensors[t];
     if (status == STATUS_OK)

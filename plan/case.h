@@ -235,9 +235,10 @@ int case_get(const struct cp_case *c, const struct case_field *field, char *text
 
 // Name of a choice's value; "?": the value is not one of the choices.
 const char *case_choice_name(const struct case_choice *choices, int value);
-extern const struct case_choice case_dtype_choices[], case_format_choices[], case_comm_choices[],
-    case_sharding_choices[], case_mask_choices[], case_softmax_choices[], case_bias_choices[],
-    case_implementation_aliases[], case_verify_choices[], case_inputs_choices[];
+extern const struct case_choice case_dtype_choices[], case_dtype_aliases[], case_format_choices[],
+    case_comm_choices[], case_sharding_choices[], case_mask_choices[], case_softmax_choices[],
+    case_bias_choices[], case_implementation_aliases[], case_verify_choices[],
+    case_inputs_choices[];
 
 // One line that distinguishes a case from similar ones, such as "cp_1_0 bf16 bshd p2p w2 b2 h12
 // s512 d128 causal". Two numbers if query and key side differ ("h32/4"). Returns the length as

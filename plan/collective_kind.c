@@ -13,6 +13,11 @@ static const struct case_choice operations[] = {{"all_reduce", COLLECTIVE_ALL_RE
                                                 {"reduce", COLLECTIVE_REDUCE},
                                                 {"send_receive", COLLECTIVE_SEND_RECEIVE},
                                                 {NULL, 0}};
+// As NCCL writes them.
+static const struct case_choice operation_aliases[] = {
+    {"allreduce", COLLECTIVE_ALL_REDUCE},         {"allgather", COLLECTIVE_ALL_GATHER},
+    {"reducescatter", COLLECTIVE_REDUCE_SCATTER}, {"alltoall", COLLECTIVE_ALL_TO_ALL},
+    {"sendrecv", COLLECTIVE_SEND_RECEIVE},        {NULL, 0}};
 static const struct case_choice reductions[] = {{"sum", REDUCTION_SUM}, {"prod", REDUCTION_PROD},
                                                 {"min", REDUCTION_MIN}, {"max", REDUCTION_MAX},
                                                 {"avg", REDUCTION_AVG}, {NULL, 0}};
@@ -23,6 +28,8 @@ static const struct case_choice elements[] = {{"fp32", ELEMENT_FP32},
                                               {"int64", ELEMENT_INT64},
                                               {"uint8", ELEMENT_UINT8},
                                               {NULL, 0}};
+static const struct case_choice element_aliases[] = {
+    {"float32", ELEMENT_FP32}, {"float16", ELEMENT_FP16}, {"bfloat16", ELEMENT_BF16}, {NULL, 0}};
 static const struct case_choice algorithms[] = {{"auto", ALGORITHM_AUTO},
                                                 {"ring", ALGORITHM_RING},
                                                 {"tree", ALGORITHM_TREE},
@@ -33,13 +40,15 @@ static const struct case_choice algorithms[] = {{"auto", ALGORITHM_AUTO},
 
 #define S struct collective
 static const struct case_field fields[] = {
-    MEMBER_CHOICE(S, operation, operations, "the operation"),
+    MEMBER_FIELD(S, operation, FIELD_CHOICE, .choices = operations, .aliases = operation_aliases,
+                 .help = "the operation"),
     MEMBER_INT(S, world_size, 1, WORLD_SIZE_MAX, "ranks"),
     MEMBER_INT(S, count, 0, COLLECTIVE_COUNT_MAX,
                "number of elements; cpattn-submit(1) defines it"),
     MEMBER_INT(S, size, 0, COLLECTIVE_SIZE_MAX,
                "bytes in place of count, as in nccl-tests; 0: use count"),
-    MEMBER_CHOICE(S, dtype, elements, "element type"),
+    MEMBER_FIELD(S, dtype, FIELD_CHOICE, .choices = elements, .aliases = element_aliases,
+                 .help = "element type"),
     MEMBER_CHOICE(S, reduction, reductions, "how all_reduce, reduce_scatter and reduce reduce"),
     MEMBER_CHOICE(S, algorithm, algorithms, "exchange pattern"),
     MEMBER_INT(S, root, 0, WORLD_SIZE_MAX - 1, "rank that broadcasts, or that gets the reduction"),

@@ -9,7 +9,7 @@
 const struct case_choice case_dtype_choices[] = {
     {"bf16", DTYPE_BF16}, {"fp16", DTYPE_FP16}, {"fp32", DTYPE_FP32}, {NULL, 0}};
 // PyTorch's and numpy's words.
-static const struct case_choice dtype_aliases[] = {
+const struct case_choice case_dtype_aliases[] = {
     {"bfloat16", DTYPE_BF16}, {"float16", DTYPE_FP16}, {"float32", DTYPE_FP32}, {NULL, 0}};
 const struct case_choice case_format_choices[] = {
     {"bshd", FORMAT_BSHD}, {"sbhd", FORMAT_SBHD}, {"thd", FORMAT_THD}, {NULL, 0}};
@@ -85,7 +85,8 @@ static const struct case_field field_table[] = {
     CHOICE(sharding, case_sharding_choices, "how a sequence is split over the ranks"),
     INT(nodes, 0, HOSTS_MAX, "hosts over which the ranks are spread evenly, 0: any"),
     INT(ranks_per_node, 0, WORLD_SIZE_MAX, "ranks on each host, 0: any"),
-    ALIASED(dtype, "element type of inputs and results"),
+    ENTRY(dtype, FIELD_CHOICE, .choices = case_dtype_choices, .aliases = case_dtype_aliases,
+          .help = "element type of inputs and results"),
     CHOICE(format, case_format_choices, "memory layout"),
     INT(batch, 1, BATCH_MAX, "sequences"),
     INT(heads, 1, HEADS_MAX, "query heads (a multiple of kv_heads)"),

@@ -411,6 +411,8 @@ def test_each_rank_has_its_part_of_given_inputs():
         (lambda g: g.pop("v"), "the case has 4"),
         (lambda g: g.update(q=g["q"][:, 1:]), "should have"),
         (lambda g: g.update(bias=g["q"]), "bias"),
+        (lambda g: g["k"].__setitem__((1, 40, 0, 7), 0x7FC0), "k is nan at sequence 1, position 40, head 0, dim 7"),
+        (lambda g: g["do"].__setitem__((0, 99, 3, 31), 0xFF80), "do is -inf at sequence 0, position 99, head 3"),
     ],
 )
 def test_inputs_that_cannot_be_given(change, text):
@@ -418,6 +420,17 @@ def test_inputs_that_cannot_be_given(change, text):
     given = own_inputs(check)
     change(given)
     with pytest.raises((cpattn.CpattnError, ValueError, TypeError), match=text):
+        check.give(**given)
+
+
+def test_padding_of_given_inputs_may_hold_anything():
+    check = make(format="sbhd", lengths_q="100,60")
+    given = own_inputs(check)
+    for tensor in given.values():
+        tensor[60:, 1] = 0x7FC0
+    check.give(**given)
+    given["q"][59, 1, 0, 0] = 0x7FC0
+    with pytest.raises(cpattn.CpattnError, match="q is nan at sequence 1, position 59, head 0, dim 0"):
         check.give(**given)
 
 
