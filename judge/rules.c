@@ -27,6 +27,11 @@
 #define FP64_EXCESS_FP16 4
 #define FP64_EXCESS_BF16 32
 
+#define FP16_LARGEST 65504.0
+
+// The largest of many products of vectors, in their RMS.
+#define PRODUCT_LARGEST 16
+
 // Number of deviations in the limit of a slope; and the unit, as a fraction of the reference, above
 // which the limit of the RMS is used instead.
 #define SLOPE_DEVIATIONS 3
@@ -135,6 +140,7 @@ struct rules rules_of(const struct cp_case *c, enum report_tensor tensor)
                       .element = 4,
                       .step = c->dtype == DTYPE_BF16 ? 0x1p-7 : 0x1p-10,
                       .least = c->dtype == DTYPE_FP16 ? 0x1p-24 : FLT_MIN,
+                      .largest = c->dtype == DTYPE_FP16 ? FP16_LARGEST : FLT_MAX,
                       .rounding = 0.1, // the mean rounding error over all magnitudes is 0.21 steps
                       .narrow = c->dtype == DTYPE_BF16   ? 0x1p-7
                                 : c->dtype == DTYPE_FP16 ? 0x1p-10
@@ -154,6 +160,7 @@ struct rules rules_of(const struct cp_case *c, enum report_tensor tensor)
     if (c->dtype == DTYPE_FP32 || is_absolute(tensor) || tensor == TENSOR_DSINK) {
         r.step = 0x1p-23;
         r.least = FLT_MIN;
+        r.largest = FLT_MAX;
     }
     r.absolute = is_absolute(tensor);
     if (r.absolute)
@@ -180,8 +187,16 @@ double rules_product_squares(const struct cp_case *c)
     return (c->head_dim_v - 1) * product * product;
 }
 
+// About the largest dS of a case: the fast reference rounds it to the dtype.
+static double gradient_largest(const struct cp_case *c)
+{
+    return c->training ? PRODUCT_LARGEST * sqrt(rules_product_squares(c)) : 0;
+}
+
 bool rules_want_fp64(const struct cp_case *c)
 {
+    if (c->dtype == DTYPE_FP16 && c->source && gradient_largest(c) > FP16_LARGEST)
+        return true;
     return logit_excess(c) > (c->dtype == DTYPE_FP16 ? FP64_EXCESS_FP16 : FP64_EXCESS_BF16);
 }
 

@@ -19,7 +19,10 @@
 // - element: error <= 4 [5] times the largest of the twin's largest error in the chunk, 4 units,
 //   and a step of the dtype at the element.
 // - zero: results of a query that sees no key, or of a key that no query sees, are exactly zero.
-// - nonfinite: finite where the reference is, else the same infinity. Padding is exactly zero.
+// - nonfinite: finite where the reference is, else the same infinity. A reference that is, with
+// four
+//   [five] steps more, larger than the largest number of the dtype may also be an infinity. Padding
+//   is exactly zero.
 //
 // - alike weights: with bf16 and fp16 the weights of rows whose logits deviate by less than 1/16,
 // or
@@ -54,6 +57,7 @@ struct rules {
     double rms, slope, row, element; // the limits above
     double step;                     // between neighbours at 1 in the dtype of the tensor
     double least;                    // between neighbours around 0
+    double largest;                  // finite number
     double rounding;                 // of a step, at least: the unit
     double narrow;                   // step in the dtype of the case
     double noise;                    // the unit, at least
@@ -103,6 +107,19 @@ struct rules_sums {
 RULES_INLINE bool rules_te(const struct rules *r, double got, double reference)
 {
     return r->te == 0 || fabs(got - reference) <= r->te + r->te * fabs(got);
+}
+
+// True if an element that is not finite is right, or the reference is not finite and equal.
+RULES_INLINE bool rules_infinite(const struct rules *r, double got, double reference)
+{
+    bool overflows = fabs(reference) * (1 + r->element * r->step) >= r->largest;
+    return got == reference || (isinf(got) && (got > 0) == (reference > 0) && overflows);
+}
+
+// The twin's error; where the twin overflows on its way, that of rounding the reference.
+RULES_INLINE double rules_twin(const struct rules *r, double twin, double reference)
+{
+    return isfinite(twin) ? twin - reference : 0.3 * r->step * reference;
 }
 
 // Limit of the error of a LSE or a largest logit, without the term of the keys; then that term.

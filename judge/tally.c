@@ -22,11 +22,11 @@ void tally_init(struct tally *t, struct rules rules, enum report_tensor tensor, 
 // The unit of error of a row that must be zero.
 #define UNIT_ZERO (-1)
 
-// Counts an element that is not finite where it should be. The expected value of the first one is
-// kept.
+// Counts an element that is not finite where it should be finite. The expected value of the first
+// one is kept.
 static float element_odd(struct tally *t, double got, double reference)
 {
-    if (got == reference)
+    if (rules_infinite(&t->rules, got, reference))
         return 0;
     if (t->sums.nonfinite++ == 0)
         t->refused_expected = reference;
@@ -144,9 +144,10 @@ JUDGE_CLONES static bool row_add(struct tally *t, const float *got, const struct
         twin_largest = larger_of(size_of(twin), twin_largest);
     }
     double all_squares = sum_of(squares), all_references = sum_of(references);
-    if (!isfinite(all_squares + all_references))
+    double all_twins = sum_of(twins);
+    if (!isfinite(all_squares + all_references + all_twins))
         return false;
-    *row = (struct row_twin){sum_of(twins), sum_of(twin_products)};
+    *row = (struct row_twin){all_twins, sum_of(twin_products)};
     s->elements += count;
     s->te_mismatches += count;
     for (int j = 0; j < LANES; j++)
@@ -182,7 +183,7 @@ static double row_add_odd(struct tally *t, const float *got, const struct tally_
             continue;
         }
         s->empty += e->sparse && reference == 0 && e->twin[i] == 0;
-        double twin = e->twin[i] - reference;
+        double twin = rules_twin(&t->rules, e->twin[i], reference);
         row->squares += twin * twin;
         row->product += twin * reference;
         s->twin_largest = fmax(s->twin_largest, fabs(twin));

@@ -278,7 +278,7 @@ static __device__ __forceinline__ void element_add(const ROWS &rows, const rules
 {
     double got = rows.got(p.got + k), expected = rows.expected(p.expected + k);
     if (!isfinite(got) || !isfinite(expected)) {
-        s.nonfinite += got != expected;
+        s.nonfinite += !rules_infinite(&r, got, expected);
         return;
     }
     double error = got - expected;
@@ -297,7 +297,7 @@ static __device__ __forceinline__ void element_add(const ROWS &rows, const rules
         row.twin += all * all;
         return;
     }
-    double rounded = rows.twin(p.expected + k), twin = rounded - expected;
+    double rounded = rows.twin(p.expected + k), twin = rules_twin(&r, rounded, expected);
     s.empty += rows.sparse() && expected == 0 && rounded == 0;
     row.twin += twin * twin;
     row.product += twin * expected;
@@ -364,7 +364,7 @@ element_again(const ROWS &rows, const rules &r, const struct rules_units &units,
               int64_t k, double unit, block_worst &w)
 {
     double got = rows.got(p.got + k), expected = rows.expected(p.expected + k);
-    bool bad = got != expected;
+    bool bad = !rules_infinite(&r, got, expected);
     if (isfinite(got) && isfinite(expected) && rows.must_be_zero(p)) {
         bad = got != 0;
     } else if (isfinite(got) && isfinite(expected)) {

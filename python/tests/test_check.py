@@ -392,6 +392,38 @@ def test_inputs_of_ones_own(format):
         assert whole.verify(**attention(whole, *drawn)) and not whole.verify(**results)
 
 
+def test_what_does_not_fit_in_fp16_is_infinite():
+    """A key that 64 queries see, which give its value a gradient of 1000 each."""
+    check = make("fp16", seqlen_q=64, seqlen_kv=1, mask="none")
+    given = own_inputs(check)
+    given["do"][..., :3] = 2000
+    given["do"][..., 3:] = 0.1
+    check.give(**given)
+    with numpy.errstate(over="ignore"):
+        results = attention(check, *check.inputs("numpy"), causal=False)
+    assert numpy.isinf(results["dv"][..., :3]).all() and numpy.isfinite(results["dv"][..., 3:]).all()
+    verdict = check.verify(**results)
+    assert verdict, str(verdict)
+    for column, wrong in ((0, -numpy.inf), (3, numpy.inf), (3, results["dv"][0, 0, 0, 3] * 3)):
+        changed = {**results, "dv": results["dv"].copy()}
+        changed["dv"][0, 0, 0, column] = wrong
+        assert not check.verify(**changed)
+
+
+def test_gradients_that_overflow_in_fp16_have_a_finite_reference():
+    """dS does not fit in fp16, dq and dk do: a kernel that keeps dS in fp32 is right."""
+    check = make("fp16", seqlen=24)
+    given = own_inputs(check)
+    given.update(v=given["v"] * numpy.float16(1000), do=given["do"] * numpy.float16(1000))
+    given.update(q=given["q"] * numpy.float16(1e-3), k=given["k"] * numpy.float16(1e-3))
+    check.give(**given)
+    results = attention(check, *check.inputs("numpy"))
+    assert all(numpy.isfinite(x).all() for x in results.values())
+    verdict = check.verify(**results)
+    assert verdict, str(verdict)
+    assert not check.verify(**{**results, "dq": results["dq"] * numpy.float16(1.1)})
+
+
 def test_each_rank_has_its_part_of_given_inputs():
     whole = make(batch=1)
     given = own_inputs(whole)
