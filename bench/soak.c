@@ -35,7 +35,7 @@
 // If an iteration takes longer than this, the clients of the soak are late.
 #define STALL_US   (2000 * MS_US)
 
-// Whether a periodic event is due. The period varies a little, so that periods do not align.
+// True if a periodic event is due. The period varies a little, so that periods do not align.
 static bool due(int64_t *next_us, int64_t now_us, int64_t every_us)
 {
     if (now_us < *next_us)

@@ -126,7 +126,7 @@ static void ask_other(struct client *c, enum soak_kind kind, const struct reques
     ask_send(c, a, kind, &request);
 }
 
-// Whether the daemon must still remember it: it forgets after ANSWERED_IDS_MAX answers, some of
+// True if the daemon must still remember it: it forgets after ANSWERED_IDS_MAX answers, some of
 // which went to clients that have gone.
 static bool known_holds(const struct known *known)
 {

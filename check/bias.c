@@ -6,7 +6,7 @@
 #include "check/state.h"
 #include "plan/bias.h"
 
-// Whether sequences share the rows. Then a row belongs to a position.
+// True if sequences share the rows. Then a row belongs to a position.
 static bool of_positions(const struct cp_case *c)
 {
     return bias_has_queries(c) && !bias_has_batch(c);

@@ -85,7 +85,7 @@ enum case_dtype tensor_dtype(const struct cp_case *c, enum cpattn_tensor tensor)
     return tensors[tensor].width == WIDTH_ONE ? DTYPE_FP32 : c->dtype;
 }
 
-// Whether the case has the tensor.
+// True if the case has the tensor.
 static bool has_feature(const struct cp_case *c, enum cpattn_tensor tensor)
 {
     if (tensors[tensor].rows == ROWS_BIAS)
@@ -185,7 +185,7 @@ static int64_t magnitude(int64_t stride)
     return stride == INT64_MIN ? INT64_MAX : llabs(stride);
 }
 
-// Whether elements of different rows and heads cannot overlap: each stride is larger than the
+// True if elements of different rows and heads cannot overlap: each stride is larger than the
 // extent of all smaller strides.
 static bool extents_fit(struct extent extents[3], int64_t dim)
 {

@@ -77,7 +77,7 @@ static bool waits(struct progress_view view, int world_size)
     return view.waiting_for >= 0 && view.waiting_for < world_size;
 }
 
-// Whether `a` is behind `b`.
+// True if `a` comes after `b`.
 static bool behind(struct progress_view a, struct progress_view b)
 {
     return a.phase != b.phase ? a.phase < b.phase : a.step < b.step;

@@ -64,7 +64,7 @@ struct figures {
     int64_t mismatches; // elements outside the element rule
     int64_t nonfinite;
     double rmse_rel;      // RMS of the error / RMS of the reference
-    double rmse_limit;    // what it may be
+    double rmse_limit;    // largest accepted value
     double max_abs;       // largest absolute error
     double worst_element; // largest error of an element / its limit
     double worst_row_rel; // RMS of the error of the worst row in units of the twin's (a row is the

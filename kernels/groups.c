@@ -51,7 +51,7 @@ static bool rectangles_meet(const struct cpattn_rectangle *a, const struct cpatt
            rows_meet(a->kv_row, a->kv_len, b->kv_row, b->kv_len, step);
 }
 
-// Whether the rectangle goes on as those of a dense group do.
+// True if the rectangle continues a dense group.
 static bool continues(const struct group *g, const struct cpattn_rectangle *r)
 {
     const struct cpattn_rectangle *first = &g->rectangles[0], *last = &g->rectangles[g->count - 1];

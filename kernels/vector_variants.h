@@ -8,6 +8,6 @@
 #ifdef __x86_64__
 extern const struct vector_ops vector_avx512, vector_avx2;
 #endif
-extern const struct vector_ops vector_plain; // what the compiler makes of 16-byte vectors anywhere
+extern const struct vector_ops vector_plain; // 16-byte vectors of the compiler, for any machine
 
 #endif

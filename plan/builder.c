@@ -185,7 +185,7 @@ void builder_step(struct builder *b, enum plan_phase phase, int step)
 
 // ---- hazards ----
 
-// Whether a piece of `r` touches [begin, end) of its buffer.
+// True if a piece of `r` touches [begin, end) of its buffer.
 static bool piece_touches(const struct region *r, int64_t begin, int64_t end)
 {
     int64_t first = 0; // the first piece that may reach `begin`
@@ -223,7 +223,7 @@ static bool overlap(const struct region *a, const struct region *b)
     return u < a->rows && u * a->stride < ahead + b->bytes;
 }
 
-// Whether `a` contains `b`. May be false although it does.
+// True only if `a` contains `b`; may be false even then.
 static bool covers(const struct region *a, const struct region *b)
 {
     if (a->buffer != b->buffer || a->offset > b->offset ||

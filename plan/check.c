@@ -40,7 +40,7 @@ struct examined {
 
 // ---- order ----
 
-// Whether operation a is complete before operation b starts; a < b.
+// True if operation a is complete before operation b starts; a < b.
 static bool ordered(const struct examined *x, int32_t a, int32_t b)
 {
     return x->before[b].op[x->plan->ops[a].stream] >= a;
@@ -462,7 +462,7 @@ static enum status check_messages(struct plan *const *plans, const struct op *co
     }
 }
 
-// Whether the n-th exchanges of the ranks match. *more: at least one rank has an n-th exchange.
+// True if the n-th exchanges of the ranks match. *more: at least one rank has an n-th exchange.
 static enum status check_exchange(struct plan *const *plans, int world_size, int n, int32_t *from,
                                   bool *more, struct error *error)
 {

@@ -269,7 +269,7 @@ static bool slices_inside(const struct plan *plan, const struct op *op, int64_t 
     return op->slice_count > 0;
 }
 
-// Whether the query heads are heads of the case, and the key heads exactly those that they use.
+// True if the query heads are heads of the case, and the key heads exactly those that they use.
 static bool heads_fit(const struct cp_case *c, const struct heads *h)
 {
     int group = c->heads / c->kv_heads;

@@ -240,7 +240,7 @@ static void usual_init(struct job_spec *usual, const struct job_spec *spec)
         spec->kind->finish(usual->bytes);
 }
 
-// Whether a field differs from its default. Fills `value`.
+// True if a field differs from its default. Fills `value`.
 static bool is_special(const struct job_spec *spec, const struct case_field *field,
                        char value[JOB_FIELD_VALUE_MAX])
 {

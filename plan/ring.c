@@ -144,7 +144,7 @@ void ring_forward(const struct ring *r)
 
 // ---- sums ----
 
-// Whether the team adds to the sum of that source. True for its own keys, whose sum it gets anyway.
+// True if the team adds to the sum of that source. True for its own keys, whose sum it gets anyway.
 static bool adds(const struct ring *r, int team, int source)
 {
     return team == source || sight_has(&r->adders, team, source);

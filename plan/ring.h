@@ -22,7 +22,7 @@
 struct ring {
     struct part *part;
     int size, index, place;     // number of teams; the own team; the rank's place in its team
-    struct sight sight;         // whose keys each team sees
+    struct sight sight;         // the teams whose keys each team sees
     struct sight adders;        // to whose dK, dV each team adds
     int32_t kv;                 // buffer of the own team's keys and values
     int32_t slot[2];            // buffers of other teams' keys and values

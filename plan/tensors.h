@@ -24,7 +24,7 @@ struct region tensor_whole(struct builder *b, const char *name, const char *suff
 
 struct tensors {
     int64_t q_rows, kv_rows;
-    struct region q, d_out, out, lse, dq; // those of the backward only when training
+    struct region q, d_out, out, lse, dq; // d_out and dq only with training
     struct pair kv, dkv;
     // fp32 [heads of the case]; empty where the case has none. The partial ones are this rank's
     // part, summed up (maximised) over the ranks by tensors_reduce().

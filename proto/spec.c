@@ -45,14 +45,14 @@ static void encode_verify(const struct cp_case *c, Cpattn__V1__Case *spec)
 
 // ---- reading ------------------------------------------------------------------------------------
 
-// Whether a field was not sent, or sent as zero, for fields where zero is invalid.
+// True if a field was not sent or is zero. For fields in which zero is invalid.
 static bool is_missing(const ProtobufCMessage *spec, const struct map_field *map)
 {
     bool zero_is_none = map->kind == MAP_ENUM || (map->kind == MAP_INT && map->min > 0);
     return !map_given(spec, map->name) || (zero_is_none && map_is_zero(spec, map->name));
 }
 
-// Whether a missing field keeps the default of case_init(). The window of a causal mask ends at the
+// True if a missing field keeps the default of case_init(). The window of a causal mask ends at the
 // diagonal for every window_right.
 static bool is_usual_when_missing(const struct case_field *field, const struct cp_case *c)
 {

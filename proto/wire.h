@@ -97,7 +97,7 @@ struct wire_rank_state {
     int32_t phase, step, waiting_for; // from the progress word; waiting_for -1: nobody
     char state;                // of the process as in /proc ('R', 'S', 'T', 'Z'), 'X' when gone
     char fate[96];             // "killed by signal 9", "exited with 1", "aborted sibling", ""
-    char text[ERROR_TEXT_MAX]; // what the rank itself reported, or ""
+    char text[ERROR_TEXT_MAX]; // the message of the rank, or ""
     char stderr_tail[STDERR_TAIL_BYTES + 1]; // printable ASCII
 };
 struct wire_failure {
@@ -115,7 +115,7 @@ struct wire_device {
 struct wire_provider {
     char name[PROVIDER_NAME_MAX];
     char file[256];    // its end is cut off
-    char about[256];   // what it says of itself, or ""
+    char about[256];   // its description of itself, or ""
     char trouble[256]; // why it could not be opened at the daemon's start, or ""
 };
 
@@ -128,7 +128,7 @@ struct wire_guest {
 struct wire_description {
     char version[32];  // of the daemon, "0.1.0"
     char backend[16];  // "cpu", "cuda"
-    int32_t devices;   // that pools share: cores, or the GPUs below
+    int32_t devices;   // number that pools share: cores, or the GPUs below
     int32_t gpu_count; // 0 with "cpu"
     struct wire_device gpus[DEVICES_MAX];
     int32_t provider_count;
@@ -181,14 +181,14 @@ struct wire_host {
 
 struct wire_open_request {
     char id[33];                                  // hexadecimal; "" where it is another user's
-    char user[384];                               // who asked, as in the log
+    char user[384];                               // sender of the request, as in the log
     char implementation[IMPLEMENTATION_NAME_MAX]; // "": the daemon's own
     char case_text[256];
     char phase[16]; // of the rank that holds the others up, or ""
     int32_t world_size, step;
     bool running;
     uint64_t age_ns, run_ns; // since it was admitted; since its ranks have it, or 0
-    int32_t rank_count;      // whose places follow: 0, or all
+    int32_t rank_count;      // number of places that follow: 0, or all ranks
     int32_t rank_phases[WORLD_SIZE_MAX], rank_steps[WORLD_SIZE_MAX]; // enum report_phase
 };
 
@@ -244,9 +244,9 @@ struct wire_event {
 };
 
 struct wire_events {
-    uint64_t stream;         // which life of the daemon
+    uint64_t stream;         // changes when the daemon restarts
     uint64_t last;           // for wire_watch.after
-    uint64_t lost;           // that are forgotten
+    uint64_t lost;           // number of forgotten events
     int32_t count;           // 0..EVENTS_REPLY_MAX
     struct wire_event *list; // owned
 };
@@ -256,7 +256,7 @@ struct wire_reply {
     struct request_id id;
     enum status status;
     char message[ERROR_TEXT_MAX]; // one sentence; "" when OK
-    enum wire_method method;      // which of these is filled; 0: none
+    enum wire_method method;      // selects the filled member; 0: none
     struct wire_result result;    // METHOD_RUN with STATUS_OK
     struct wire_failure failure;  // METHOD_RUN that failed with the ranks' states (world_size > 0)
     struct wire_description description;

@@ -62,7 +62,7 @@ static enum status rows_fetch(const struct delivery *d, const struct rows *r,
     return STATUS_OK;
 }
 
-// Whether the rows are consecutive both on the rank and in the whole tensor.
+// True if the rows are consecutive both on the rank and in the whole tensor.
 static enum status span_put(const struct delivery *d, const struct rows *r, const struct span *span,
                             char *staging)
 {

@@ -24,7 +24,7 @@ struct size;
 // of guests (an implementation other than 0) are on the first host alone.
 int hosts_instances(const struct core_config *config, int implementation, int world_size,
                     int nodes);
-// Whether too few hosts have devices enough for the ranks of the size that are on each.
+// True if too few hosts have enough devices for the ranks that the size has on each host.
 bool hosts_share_devices(const struct core_config *config, const struct size *size);
 // The place of an instance while no host is lost.
 struct place hosts_place(const struct core_config *config, const struct size *size, int instance);
@@ -42,7 +42,7 @@ struct core_seat hosts_seat(const struct core *core, const struct pool *pool, in
 // The ranks of the pool on a host, which must be one of its hosts.
 uint64_t hosts_ranks_on(const struct pool *pool, int host);
 
-// Whether pools of the size are possible once their devices are free. A pool that is spread over
+// True if pools of the size are possible once their devices are free. A pool that is spread over
 // hosts may move for that.
 bool hosts_can_serve(const struct core *core, const struct size *size);
 

@@ -12,7 +12,7 @@ struct device_rates {
     double attention; // operations in the dtypes of cases
     double reference; // operations in fp64
     double drawn;     // elements of the inputs
-    int devices;      // that work at the same time
+    int devices;      // number that work at the same time
 };
 
 // Bounds of the described machine; `cores`: number of cores for ranks if it has no GPUs. With

@@ -17,7 +17,7 @@ struct listen_config {
     char token_file[PATH_MAX];
     char tls_certificate[PATH_MAX], tls_key[PATH_MAX], tls_clients[PATH_MAX];
     bool tls_13;                  // TLS 1.3 only
-    struct subject_list subjects; // which are served; empty: all
+    struct subject_list subjects; // subjects that are served; empty: all
 };
 
 // Parses a URL; returns false and changes nothing if the text is none.

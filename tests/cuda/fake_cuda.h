@@ -19,7 +19,7 @@ struct transport *fake_transport(int rank, int world_size);
 // Runs the first item of a random queue; false if none can run.
 bool fake_step(uint64_t *random);
 
-// Whether all queues are empty.
+// True if all queues are empty.
 bool fake_is_idle(void);
 
 // The time: the number of items that were tried.

@@ -69,7 +69,7 @@ void fake_graph_take(struct fake_graph *g, struct fake_stream *s, struct item *i
     g->parts[g->part_count++] = (struct part){item, stream};
 }
 
-// Whether the last item of a stream is waited for.
+// True if another stream waits for the last item of a stream.
 static bool comes_back(const struct fake_graph *g, int stream)
 {
     const struct fake_event *last = NULL;

@@ -31,7 +31,7 @@ struct item {
 
 struct fake_stream {
     struct item *head, *tail;
-    struct transport *transport; // whose exchanges are here, or NULL
+    struct transport *transport; // transport of the exchanges, or NULL
     bool held;
     struct fake_graph *capture; // NULL: items run
 };

@@ -192,7 +192,7 @@ static uint64_t seed_choose(void)
     return text ? strtoull(text, NULL, 0) : (uint64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
-// Whether the tests can run; if not, `reason` has the cause.
+// True if the tests can run; if not, `reason` has the cause.
 static bool backends_create(struct error *reason)
 {
     if (backend_cuda.create(&harness_cuda, reason) != STATUS_OK)

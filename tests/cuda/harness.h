@@ -55,7 +55,7 @@ void harness_finish(void);
 struct twin {
     char *host, *device;
     size_t bytes;
-    char *guarded; // what was allocated
+    char *guarded; // the whole allocation
 };
 
 // `skew`: the device's address modulo 256.

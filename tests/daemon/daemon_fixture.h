@@ -47,7 +47,7 @@ int daemon_run(const char *const *arguments, char *text, size_t size);
 // Checks that cpattnd refuses this command line with this text.
 void daemon_refuses(const char *const *arguments, const char *text);
 
-// Whether the log holds this text.
+// True if the log holds this text.
 bool daemon_logged(const struct daemon *d, const char *text);
 
 // ---- requests ---------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ static void connect_and_close(const char *path, int flags)
     struct sockaddr_un name = {.sun_family = AF_UNIX};
     snprintf(name.sun_path, sizeof(name.sun_path), "%s", path);
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | flags, 0);
-    // Whether it succeeds is all the same here.
+    // It may succeed or fail.
     if (connect(fd, (struct sockaddr *)&name, sizeof(name)) != 0)
         usleep(1000);
     close(fd);

@@ -89,7 +89,7 @@ void warm_up(void); // a case passes
 void nothing_more(void);
 // Waits until there are as many descriptors and children as before the first cell.
 void baseline_await(void);
-// Whether daemon and agent are running.
+// True if daemon and agent are running.
 void alive_check(void);
 
 // The cells of a test program: some points with all kinds.

@@ -41,7 +41,7 @@ static void request_encode(const struct wire_request *request, uint8_t *bytes, s
 
 // ---- connections -------------------------------------------------------------------------------
 
-// Whether the daemon has closed the connection; discards received bytes.
+// True if the daemon has closed the connection; discards received bytes.
 static bool connection_ended(int fd, int patience_ms)
 {
     char bytes[256];

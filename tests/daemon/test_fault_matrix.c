@@ -40,7 +40,7 @@ static int expected(const struct cell *cell)
     }
 }
 
-// Whether the second case may meet the fault instead.
+// True if the second case may meet the fault instead.
 static bool reaches_second(const struct cell *cell)
 {
     return cell->point == FAULT_REPORTED || cell->point == FAULT_IDLE ||

@@ -57,7 +57,7 @@ static bool status_take(struct wire_reply *reply)
     return false;
 }
 
-// Whether there are one idle pool and one idle spare.
+// True if there are one idle pool and one idle spare.
 static bool both_are_idle(void)
 {
     struct wire_reply reply;

@@ -48,7 +48,7 @@ static bool plans_checked(const struct cp_case *c, struct error *error)
     return status == STATUS_OK;
 }
 
-// Whether the current mutation changes the plan of any rank.
+// True if the current mutation changes the plan of any rank.
 static bool plans_change(const struct cp_case *c)
 {
     struct plans p;
@@ -244,7 +244,7 @@ START_TEST(every_mutation_is_expected_somewhere)
 }
 END_TEST
 
-// Whether a missing wait changes results depends on the order: some explored orders must show it.
+// A missing wait changes results only in some orders. Some explored orders must show it.
 #define ORDERS 20
 
 // The first of the orders in which the case fails; 0: none.
@@ -310,7 +310,7 @@ static int64_t judged(int world_size, int tensor, bool padding)
     return elements;
 }
 
-// Whether every element of every tensor was judged, padding included.
+// True if every element of every tensor was judged, padding included.
 static bool all_judged(const struct cp_case *c)
 {
     int64_t tokens = 0, padding = 0;

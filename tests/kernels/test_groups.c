@@ -9,7 +9,7 @@
 #include "tests/support/generate.h"
 #include "tests/support/runner.h"
 
-// Whether the mask of a rectangle in a group is that of the slice, pair by pair.
+// True if the mask of a rectangle in a group is that of the slice, pair by pair.
 static bool masks_agree(const struct slice *s, const struct group *g)
 {
     for (int64_t i = 0; i < s->q_len; i++) {

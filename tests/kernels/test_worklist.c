@@ -31,7 +31,7 @@ static bool tally_fragment(const struct drawn_slices *scene, const struct work_t
     return first && last;
 }
 
-// Whether the rows that a fragment takes for stored end where those of some slice do.
+// True if the rows that a fragment stores end where the rows of some slice end.
 static bool stored_is_right(const struct drawn_slices *scene, const struct work_fragment *fragment)
 {
     int64_t step = scene->shape.row_step;
@@ -44,7 +44,7 @@ static bool stored_is_right(const struct drawn_slices *scene, const struct work_
     return false;
 }
 
-// Whether a fragment begins at a unit of columns of the bias, unless some slice's keys begin less
+// True if a fragment begins at a unit of columns of the bias, unless some slice's keys begin less
 // than a unit before it.
 static bool begins_at_unit(const struct drawn_slices *scene, const struct work_fragment *fragment,
                            int unit)

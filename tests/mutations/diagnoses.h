@@ -7,7 +7,7 @@
 
 #include "judge/diagnosis.h"
 
-// Whether the kind of diagnosis is correct for the mutation, which must be known.
+// True if the kind of diagnosis is correct for the mutation, which must be known.
 bool diagnosis_expected(const char *mutation, enum diagnosis_kind kind);
 
 #endif

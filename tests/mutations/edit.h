@@ -11,12 +11,12 @@
 
 typedef bool match_fn(const struct plan *plan, const struct op *op);
 
-// Whether a region is not empty and its buffer has this name, ignoring a dot and what follows it.
+// True if a region is not empty and its buffer has this name, ignoring a dot and what follows it.
 bool edit_is(const struct plan *plan, const struct region *r, const char *name);
 // The same for a prefix of the name.
 bool edit_begins(const struct plan *plan, const struct region *r, const char *name);
 
-// Whether keys and values travel around a ring.
+// True if keys and values travel around a ring.
 bool edit_is_ring(const struct plan *plan);
 int edit_ring_size(const struct plan *plan);
 

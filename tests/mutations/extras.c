@@ -154,7 +154,7 @@ bool lse_unstarted(struct plan *plan)
     return edit_drop_all(plan, starts_lse);
 }
 
-// Whether query i, or key j, of a sequence has any visible pair.
+// True if query i, or key j, of a sequence has any visible pair.
 static bool query_sees(const struct cp_case *c, int32_t sequence, int64_t i)
 {
     struct case_band band = case_band(c, sequence);

@@ -74,7 +74,7 @@ void client_ask(int fd, uint8_t number, const char *text);
 // The next reply has this number and text.
 void client_expect(int fd, uint8_t number, const char *text);
 
-// Whether the connection has ended and nothing is left to read.
+// True if the connection has ended and nothing is left to read.
 bool client_closed(int fd);
 
 // A new client gets an answer.

@@ -38,7 +38,7 @@ bool scene_begin(bool cables);
 bool scene_end(void);
 
 void daemon_begin(void);
-void daemon_reap(void); // that was killed
+void daemon_reap(void); // reaps a killed daemon
 void agent_begin(int node);
 void agent_reap(int node);
 void cable_set(int node, bool whole);

@@ -496,7 +496,7 @@ END_TEST
 
 // ---- regions in pieces ----
 
-// Whether two of the operation's receives have a byte in common, byte by byte.
+// True if two of the operation's receives have a byte in common, byte by byte.
 static bool receives_overlap(const struct plan *plan, const struct op *op)
 {
     bool overlap = false;

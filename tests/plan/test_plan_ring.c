@@ -168,7 +168,7 @@ END_TEST
 
 // ---- contents of the messages ----
 
-// Whether the definition lets a query of one rank see a key of another.
+// True if the definition lets a query of one rank see a key of another.
 static bool sees(const struct cp_case *c, int rank, int source)
 {
     struct span q[64], kv[64];

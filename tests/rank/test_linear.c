@@ -93,7 +93,7 @@ static void scene_destroy(struct scene *s)
 
 // ---- execution ----
 
-// Whether an operation makes the rank's part of a sum.
+// True if an operation makes the rank's part of a sum.
 static bool makes_part(const struct plan *plan, const struct op *op)
 {
     return op->kind == OP_PRODUCT &&

@@ -9,7 +9,7 @@
 int64_t definition_length(const struct cp_case *c, enum shard_side side, int sequence);
 int64_t definition_occupied(const struct cp_case *c, enum shard_side side, int sequence);
 
-// Whether query i of a sequence sees key j; positions of padding are allowed.
+// True if query i of a sequence sees key j; positions of padding are allowed.
 bool definition_visible(const struct cp_case *c, int sequence, int64_t i, int64_t j);
 
 #endif

@@ -57,7 +57,7 @@ enum status world_run(const struct cp_case *c, struct rank_report *reports,
                       struct error *error) MUST_CHECK;
 void world_close_all(void);
 
-// Whether all ranks pass, and a digest of all their digests.
+// True if all ranks pass; a digest of the digests of all ranks.
 bool world_passed(const struct rank_report *reports, int world_size);
 uint64_t world_digest(const struct rank_report *reports, int world_size);
 

@@ -216,7 +216,7 @@ static void settle_held(struct outcome *outcome, struct outcome *held)
     *held = (struct outcome){.kind = OUTCOME_NOT_RUN};
 }
 
-// Whether two runs have to give the same bits.
+// True if two runs must give the same bits.
 static bool repeats_bits(const struct job_spec *spec)
 {
     return spec->kind != &job_kind_attention || spec->attention.deterministic;

@@ -185,7 +185,7 @@ static void apply_sets(const struct matrix_list *list, struct job_spec *spec)
         (void)!job_spec_set(spec, list->sets[i], set_value(list->sets[i]), NULL);
 }
 
-// Whether a condition holds, which sees the kv_heads that the case has so far.
+// True if a condition holds for the case with its present kv_heads.
 static bool change_applies(const struct matrix_change *change, const struct job_spec *spec,
                            const char *const *labels)
 {

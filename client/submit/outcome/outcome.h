@@ -36,7 +36,7 @@ struct outcome {
     bool sampled;                     // not every element was judged
     bool remarked;                    // a tensor has a remark
     bool blind;          // case_blind(): the case asks for what cannot show; the caller's
-    uint64_t timeout_ns; // that the request was given, to ask again; 0: the usual; the caller's
+    uint64_t timeout_ns; // of the request, for a retry; 0: the default. Set by the caller
     char *sentence;      // owned; why it failed, was excluded or could not run; NULL for a pass
     char *first;         // owned; the error of the first try, if a later one passed; or NULL
     char *diagnosis;     // owned; of a fail, the diagnosis that explains most; or NULL

@@ -12,7 +12,7 @@ struct bench_shown {
     const struct job_spec *spec; // as it was timed
     const struct bench *bench;
     const struct outcome *verified;
-    int warmup, repeat; // that were asked for
+    int warmup, repeat; // as requested
     int64_t sent;      // bytes that a rank sends to others in a run, the most of all ranks; 0: none
     double earlier_ns; // forward and backward of an earlier bench; 0: there is none
 };

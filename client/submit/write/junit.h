@@ -18,7 +18,7 @@ struct junit_suite {
     const struct matrix_list *list;
     const struct outcome *outcomes; // [list->count]
     uint64_t elapsed_ns;
-    const char *host; // that the cases were submitted from; NULL: not told
+    const char *host; // from which the cases were submitted; NULL: unknown
     const struct junit_property *properties;
     int property_count;
 };

@@ -85,7 +85,7 @@ struct host {
     uint32_t agent_line;     // as the agent knows it
     bool hello;              // the agent has knocked, and the daemon has not opened yet
     uint64_t up_ns, down_ns; // when the last message of each direction arrives
-    struct backlog up, down; // that arrive when it is well again
+    struct backlog up, down; // messages that arrive when the host is well again
 };
 
 struct process {
@@ -194,7 +194,7 @@ void judge_submission(struct sim *s, const struct core_request *request, enum st
                       const struct admission *admission);
 void judge_action(struct sim *s, const struct action *action);
 void judge_settled(struct sim *s);
-// Whether the present hosts, or all hosts, have enough devices for it.
+// True if the present hosts, or all hosts, have enough devices for the job.
 bool judge_can_serve(const struct sim *s, int world_size, int nodes, int ranks_per_node, bool now);
 
 void sim_play(uint64_t seed, enum breach breach, struct totals *totals);

@@ -26,7 +26,7 @@ static bool user_is_at_limit(const struct sim *s, uint32_t user)
     return s->config.user_queue_max > 0 && live >= s->config.user_queue_max;
 }
 
-// Whether the job cannot end in time. The core uses a formula; the best possible schedule must be
+// True if the job cannot end in time. The core uses a formula; the best possible schedule must be
 // too late, too.
 static bool is_hopeless(const struct sim *s, const struct core_request *r)
 {
@@ -203,7 +203,7 @@ static bool keeps_a_place(struct sim *s, const struct sim_job *waiting, uint64_t
     return rests;
 }
 
-// Whether its user may run it beside the user's running and earlier jobs.
+// True if the user of the job may run it beside the user's running and earlier jobs.
 static bool may_go(const struct sim *s, int job)
 {
     int most = s->config.user.running_max, before = 0;

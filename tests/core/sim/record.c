@@ -35,7 +35,7 @@ static struct berth *berth_of(struct sim *s, const struct crew *crew)
     return &s->berths[crew->world_size][crew->instance];
 }
 
-// Whether a pool without ranks may not be started yet.
+// True if a pool without ranks may not be started yet.
 bool record_rests(const struct berth *berth, uint64_t now_ns)
 {
     return now_ns < berth->rests_ns;

@@ -10,9 +10,9 @@ int record_instances(const struct sim *s, int world_size);
 uint64_t record_devices(const struct sim *s, int world_size, int instance);
 uint64_t record_all(int world_size); // bit mask of its ranks
 
-// Whether a pool without ranks may not be started yet.
+// True if a pool without ranks may not be started yet.
 bool record_rests(const struct berth *berth, uint64_t now_ns);
-// Whether it uses its devices, perhaps after being killed.
+// True if the pool uses its devices, also if it is killed and not yet reaped.
 bool record_leases(const struct crew *crew);
 // The crew of a world size and instance that was started first, among those that are up and not
 // killed; or NULL.
@@ -24,7 +24,7 @@ int record_crews(const struct sim *s, int world_size, int instance);
 int record_killed(const struct sim *s, int world_size, int instance);
 // Pools of a world size and instance that could be started for a job but for devices and room.
 int record_startable(const struct sim *s, int world_size, int instance, uint64_t now_ns);
-// Whether none of them pauses, or not all of them.
+// True if a pool may be started: no failed start for a job, and not all spares, make it wait.
 bool record_may_start(const struct sim *s, int world_size, int instance, uint64_t now_ns);
 // The device that a rank of a crew sits on, and those of the ranks that are not reaped.
 int record_device(const struct sim *s, const struct crew *crew, int rank);

@@ -158,7 +158,7 @@ struct sim {
     int by_slot[SIM_QUEUE_MAX]; // the living job in it, or -1
     int live, queued;
     struct sim_user users[SIM_USERS];
-    struct user_limits user_limits; // which are in force every other time
+    struct user_limits user_limits; // each change of settings lifts them or puts them in force
     uint64_t level_ns, charged_ns;  // where accounts begin; until when they are written up
     int kept;                       // the waiting job that keeps its turn, or -1
     int first;                      // the waiting job whose turn comes first, or -1
@@ -269,7 +269,7 @@ uint64_t turns_wait_ns(const struct sim *s, uint32_t user);
 bool turns_may_run(const struct sim *s, uint32_t user);
 // The first in turn of the waiting jobs that their users may run, or -1.
 int turns_first(const struct sim *s);
-// Whether the turn of one waiting job comes before that of another.
+// True if the turn of one waiting job comes before that of another.
 bool turns_before(const struct sim *s, int job, int other);
 void judge_turns_settled(struct sim *s);
 // The rules for spares (standby.c); the crew of a START is not yet recorded.
