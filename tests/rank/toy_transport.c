@@ -249,8 +249,14 @@ static void toy_destroy(struct transport *base)
     free(t);
 }
 
-static const struct transport_ops toy_ops = {"toy",           toy_start,     toy_progress,
-                                             toy_waiting_for, toy_lost_peer, toy_destroy};
+static const struct transport_ops toy_ops = {
+    .name = "toy",
+    .start = toy_start,
+    .progress = toy_progress,
+    .waiting_for = toy_waiting_for,
+    .lost_peer = toy_lost_peer,
+    .destroy = toy_destroy,
+};
 
 // ---- all ranks ---------------------------------------------------------------------------------
 
@@ -267,7 +273,7 @@ static enum status toy_create(void *shared, int rank, int world_size, const int 
     struct toy *t = shared ? calloc(1, sizeof(*t)) : NULL;
     if (!t)
         return error_set(error, STATUS_RESOURCE_EXHAUSTED, "no memory for the transport");
-    t->base = (struct transport){&toy_ops, rank, world_size};
+    t->base = (struct transport){.ops = &toy_ops, .rank = rank, .world_size = world_size};
     t->rings = shared;
     t->lost = -1;
     memcpy(t->fds, peer_fds, sizeof(*peer_fds) * (size_t)world_size);
