@@ -44,7 +44,7 @@
 // Limit of the error of a sink's gradient, in units.
 #define SINK_UNITS 5
 
-// Noise of a term of a sink's gradient in fp32, in half steps of it.
+// Noise of a term of a sink's gradient in fp32, in half steps of it, with logits of the usual size.
 #define SINK_NOISE 16
 
 // In so short a row all elements may cancel; in fp32 the remainder is noise of terms around 1.
@@ -292,7 +292,7 @@ double rules_sink_unit(const struct rules *r, const struct rules_sink *s)
 {
     double queries = s->queries > 1 ? (double)s->queries : 1;
     double chance = fmin(1, RULES_ROWS_FEW / queries) * r->narrow * sqrt(s->term_squares);
-    double noise = 0x1p-24 * sqrt(s->term_squares) * (SINK_NOISE + sqrt(queries));
+    double noise = 0x1p-24 * sqrt(s->term_squares) * (SINK_NOISE * r->excess + sqrt(queries));
     return sqrt(s->twin_squares) + chance + noise + 0x1p-22 * fabs(s->reference) + FLT_MIN;
 }
 
