@@ -188,7 +188,7 @@ static enum status judging_init(struct judging *g, enum shard_side side,
         int last = g->count;
         g->judged[last] = (struct judged){.tensor = tensor, .array = &results[t]};
         status = judged_init(&g->judged[last], g->check, error);
-        g->count = last + 1; // a failed one, too: judging_fini() frees what it has
+        g->count = last + 1; // also if it failed: judging_fini() frees its memory
     }
     return status;
 }

@@ -31,7 +31,7 @@ void attend_memory_fini(struct attend_memory *a);
 
 // Hands the descriptors to the daemon that serves `address`, for the request with this id. The
 // daemon keeps them while the connection lives. UNIMPLEMENTED: the address is one on a network;
-// UNAVAILABLE: the daemon takes no descriptors, or none any more; or what it says.
+// UNAVAILABLE: the daemon accepts no descriptors, or no more of them; else the daemon's status.
 enum status attend_memory_hand_in(struct attend_memory *a, const char *address,
                                   const struct request_id *id, struct error *error) MUST_CHECK;
 

@@ -32,7 +32,7 @@ void cpattn_case_destroy(struct cpattn_case *c)
     free(c);
 }
 
-// ---- jobs of other kinds, whose fields are the daemon's to know ----
+// ---- jobs of other kinds: the daemon knows their fields ----
 
 static bool is_printable(const char *text)
 {

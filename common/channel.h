@@ -67,7 +67,7 @@ struct channel_hello {
 void channel_hello_fill(struct channel_hello *hello, int pid, int rank);
 
 // Checks the first message of a rank. DATA_LOSS: it is no HELLO of this rank; FAILED_PRECONDITION:
-// it is of another build, whose payloads would be misread.
+// it is of another build with other payloads.
 enum status channel_hello_check(const struct channel_frame *frame, const void *payload, int rank,
                                 struct error *error) MUST_CHECK;
 

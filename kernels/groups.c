@@ -23,7 +23,7 @@ static bool list_grow(void **list, int32_t count, int32_t *room, size_t size)
 }
 
 // Positions a band is measured from; -1: nothing is hidden on that side. A causal rectangle of one
-// key hides nothing, and stays causal all the same, so that it goes with longer ones. False for a
+// key hides nothing; it counts as causal, so that it is grouped with longer ones. False for a
 // slice whose first query sees nothing, or whose first key nobody sees: plans have none.
 static bool band_of(const struct slice *s, int64_t *left, int64_t *right)
 {

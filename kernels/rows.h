@@ -29,7 +29,7 @@ static inline size_t packed_rows_bytes(const struct packed_rows *rows)
     return (size_t)rows->run_count * sizeof(*rows->runs);
 }
 
-// The queries of slices, of which none has another's. runs[slice_count] are the caller's.
+// The queries of slices, which must not share any. The caller owns runs[slice_count].
 void packed_rows_of_slices(struct packed_rows *rows, struct row_run *runs,
                            const struct slice *slices, int32_t slice_count, int64_t row_step);
 

@@ -3,7 +3,7 @@
 // ordered and what is defined.
 //
 // Deadlock needs no search. Waits point backwards in the plan, streams run in plan order, and the
-// n-th exchanges of all ranks fit to each other. Take the smallest n whose exchange is not complete
+// n-th exchanges of all ranks match. Take the smallest n whose exchange is not complete
 // on some rank. On every rank, the operations that the n-th exchange waits for stand before it, and
 // depend only on exchanges below n. So all its ranks start it, and it completes.
 #include <stdlib.h>

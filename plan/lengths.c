@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The lists of a case and what they say of its sequences.
+// The lists of a case, and the lengths of its sequences.
 #include "plan/lengths.h"
 
 #include <string.h>

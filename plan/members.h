@@ -40,7 +40,7 @@ const struct case_field *members_find(const struct case_field *fields, const cha
 enum status members_check(const void *record, const struct case_field *fields,
                           struct error *error) MUST_CHECK;
 
-// Sets one member from text, as case_set() does. INVALID_ARGUMENT with what is accepted; the record
+// Sets one member from text, as case_set() does. INVALID_ARGUMENT says what is accepted; the record
 // is untouched then.
 enum status members_set(void *record, const struct case_field *field, const char *value,
                         struct error *error) MUST_CHECK;

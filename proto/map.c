@@ -40,8 +40,8 @@ static size_t member_offset(const ProtobufCMessage *message, const char *name)
     return field ? field->offset : 0;
 }
 
-// A field that tells nothing from zero is the only one of a oneof, whose member says which field it
-// has: its number, or 0.
+// A field in which unset differs from zero is alone in a oneof. The member of the oneof holds the
+// number of the field, or 0 if it is unset.
 static uint32_t *oneof_member(const ProtobufCMessage *message, const char *name, uint32_t *number)
 {
     const ProtobufCFieldDescriptor *field = descriptor_of(message, name);

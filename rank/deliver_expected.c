@@ -173,7 +173,7 @@ static enum status blocks(struct expectation *x, int32_t sequence, int head_firs
     return status;
 }
 
-// ---- keys, and what is summed up over queries ----
+// ---- keys, and sums over queries ----
 
 // Keeps LSE and delta of queries for the keys, and adds the terms of these queries to the sums.
 static enum status statistics_block(struct expectation *x, int32_t sequence, int head,

@@ -6,7 +6,7 @@
 #include "common/plural.h"
 #include "rank/swap.h"
 
-// ---- attention, whose jobs are cases ----
+// ---- attention ----
 
 static enum status attention_run(const struct rank_task *task, struct error *error)
 {

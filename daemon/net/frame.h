@@ -45,7 +45,7 @@ struct frame {
 extern const uint8_t frame_greeting[FRAME_GREETING_BYTES];
 
 // Checks that the stream begins with the greeting of a REQ socket. With FRAME_BROKEN `fault` is
-// half a sentence on what is wrong.
+// half a sentence that names the mistake.
 enum frame_result frame_greeting_read(const uint8_t *data, size_t size, const char **fault);
 
 // Reads the frame at the beginning of `data`. Bytes that cannot become a frame of at most

@@ -53,7 +53,7 @@ struct crew_task {
     uint64_t left_ns;                  // until its time limit
 };
 
-// Sends a case to every rank, and forgets what they wrote to stderr before. Calls `failed` for a
+// Sends a case to every rank, and forgets their earlier stderr output. Calls `failed` for a
 // rank that cannot take it.
 void crew_run(struct crew *crew, uint64_t job, const struct crew_task *task);
 

@@ -35,7 +35,7 @@ struct guests {
 bool guests_same(const struct guests *a, const struct guests *b);
 
 // Adds the guest of "NAME=COMMAND", or replaces the one of that name. The command is cut into words
-// as a shell does it, without running anything. INVALID_ARGUMENT with what is accepted.
+// as a shell does it, without running anything. INVALID_ARGUMENT says what is accepted.
 enum status guests_add_text(struct guests *guests, const char *text,
                             struct error *error) MUST_CHECK;
 

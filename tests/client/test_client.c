@@ -431,7 +431,7 @@ static void *run_many(void *arg)
         if (cpattn_case_set(c, "seed", seed, NULL) != CPATTN_OK ||
             cpattn_run(client, c, 0, &mine, NULL) != CPATTN_OK)
             break;
-        *passed += mine->digest == (uint64_t)i; // one's own answer, not another's
+        *passed += mine->digest == (uint64_t)i; // the answer to its own request
         cpattn_result_destroy(mine);
     }
     cpattn_case_destroy(c);

@@ -284,14 +284,15 @@ START_TEST(after_a_lost_connection_the_idle_ones_are_not_used)
     struct cpattn_request *request = hold(c, 1);
     struct cpattn_request *other = hold(c, 2);
     ck_assert_int_eq(cpattn_cancel(request, &error), CPATTN_OK);
-    ck_assert(
-        cpattn_wait(request, UINT64_MAX)); // its connection is idle, and so is that of the cancel
+    ck_assert(cpattn_wait(
+        request,
+        UINT64_MAX)); // both connections are idle: that of the request and that of the cancel
     int connections = fake_connections(client);
     ck_assert_int_eq(fake_connections(client), connections);
     ck_assert_int_eq(run("oversized"), CPATTN_UNAVAILABLE);
     ck_assert_int_eq(fake_connections(client), connections + 1);
     ck_assert_int_eq(fake_connections(client), connections + 1);
-    ck_assert_int_eq(fake_held(client), 1); // what is in flight elsewhere goes on
+    ck_assert_int_eq(fake_held(client), 1); // a request on another connection continues
     cpattn_request_destroy(request);
     cpattn_request_destroy(other);
     cpattn_case_destroy(c);

@@ -84,7 +84,7 @@ struct cpattn_client *command_connect(const char *socket, const struct command_r
 struct cpattn_case *command_library_case(const struct cp_case *c);
 struct cpattn_case *command_library_job(const struct job_spec *spec);
 
-// Submits a case and waits for the answer, like cpattn_run(). On a terminal it tells what it waits
+// Submits a case and waits for the answer, like cpattn_run(). On a terminal it shows what it waits
 // for if that takes long. Cancels the case on an interrupt, after command_catch_interrupts().
 enum cpattn_status command_run(struct cpattn_client *client, const struct cpattn_case *c,
                                uint64_t timeout_ns, struct cpattn_result **result,

@@ -27,7 +27,7 @@ enum cpattn_status dump_run(struct cpattn_client *client, const struct cp_case *
 bool dump_fail(struct cpattn_client *client, const struct cp_case *c, uint64_t timeout_ns,
                const char *directory, const char *name);
 
-// Writes the picture of the errors of tensors that have results and what is expected, if `path` is
+// Writes the picture of the errors of tensors that have results and expected results, if `path` is
 // not NULL, and prints the map of the worst tensor to `out`, if that is not NULL.
 enum status dump_picture(const struct cp_case *c, const struct tensors *t, const char *path,
                          FILE *out, struct error *error) MUST_CHECK;

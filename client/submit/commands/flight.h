@@ -30,7 +30,7 @@ struct flight {
     void (*answered)(void *context, int number, enum cpattn_status status,
                      struct cpattn_result *result, const char *text);
     // Ten times a second. `lost` is NULL, or why a daemon cannot be submitted to now; `others`:
-    // another can. True: submit nothing more, cancel what is on its way.
+    // another can. True: submit nothing more, cancel the submitted cases.
     bool (*tick)(void *context, const char *lost, bool others);
 };
 

@@ -47,7 +47,7 @@ struct cpattn_client *options_connect(const struct options_asking *asking, int *
 
 // A command about one case, or about the several of a sweep.
 struct options_case {
-    struct cp_case c; // of a sweep: without what it sets, see options_point()
+    struct cp_case c; // of a sweep: without the fields of the sweep, see options_point()
     bool sweeps;      // whether options of the case may have several values; the caller's
     struct options_asking asking;
     struct options_fields fields;

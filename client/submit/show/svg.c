@@ -231,7 +231,7 @@ static void put_critical(const struct picture *p, int row)
     }
 }
 
-// An arrow between the lanes of a rank, where an operation starts as what it waited for ends.
+// An arrow between the lanes of a rank, if an operation starts when the one it waited for ends.
 static void put_wait(const struct picture *p, const struct plan *plan, const struct op *op)
 {
     const struct timeline_span *span = &p->timeline->ranks[plan->rank].spans[op - plan->ops];

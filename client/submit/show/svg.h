@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The timeline of a case as a picture (SVG 1.1): for each rank a lane of what it computes and one
-// of what it exchanges, with what waits for what. Pure but for the stream.
+// The timeline of a case as a picture (SVG 1.1): for each rank a lane of computation and a lane of
+// exchanges, with arrows for waits. Pure except for the stream.
 #ifndef CPATTN_CLIENT_SUBMIT_SHOW_SVG_H
 #define CPATTN_CLIENT_SUBMIT_SHOW_SVG_H
 

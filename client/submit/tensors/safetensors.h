@@ -33,7 +33,7 @@ struct safetensors {
 };
 
 // Reads a header (without the 8 bytes before it) that `data_bytes` bytes of elements follow.
-// INVALID_ARGUMENT with what is wrong; RESOURCE_EXHAUSTED. safetensors_fini().
+// INVALID_ARGUMENT names the mistake; RESOURCE_EXHAUSTED. safetensors_fini().
 enum status safetensors_parse(const char *header, size_t bytes, uint64_t data_bytes,
                               struct safetensors *s, struct error *error) MUST_CHECK;
 
