@@ -104,10 +104,10 @@ END_TEST
 // Number of segments of every sum; 0: what its size asks for.
 static int segments_wanted;
 
-int __real_layout_segments(const struct layout *l, int64_t elements); // NOLINT
-int __wrap_layout_segments(const struct layout *l, int64_t elements); // NOLINT
+int __real_layout_segments(const struct layout *l, int64_t elements);
+int __wrap_layout_segments(const struct layout *l, int64_t elements);
 
-int __wrap_layout_segments(const struct layout *l, int64_t elements) // NOLINT
+int __wrap_layout_segments(const struct layout *l, int64_t elements)
 {
     return segments_wanted ? segments_wanted : __real_layout_segments(l, elements);
 }
