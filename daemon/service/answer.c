@@ -98,6 +98,20 @@ static bool several_work(const struct crew *crew)
     return crew->guest && working > 1;
 }
 
+// Of a pool that starts: the one rank that is behind; -1: several are.
+static int late_find(const struct crew *crew)
+{
+    int silent = 0, silent_last = -1, late = 0, late_last = -1;
+    for (int rank = 0; rank < crew->world_size; rank++) {
+        const struct rank_process *r = &crew->ranks[rank];
+        silent += !r->said_hello;
+        silent_last = r->said_hello ? silent_last : rank;
+        late += !r->said_ready;
+        late_last = r->said_ready ? late_last : rank;
+    }
+    return silent == 1 ? silent_last : silent == 0 && late == 1 ? late_last : -1;
+}
+
 // Finds the rank that the others wait for; -1: it cannot be known. A stopped or dead process is the
 // culprit without further evidence: its last progress word may name a peer that has already done
 // its part.
@@ -109,11 +123,9 @@ static int culprit_find(const struct action *action, const struct crew *crew)
         if (process_halted(crew->ranks[rank].state))
             return rank;
     }
-    for (int rank = 0; rank < crew->world_size; rank++) {
-        if (action->cause == CAUSE_DEADLINE_STARTING && !crew->ranks[rank].said_ready)
-            return rank;
-    }
-    if (action->cause == CAUSE_DEADLINE_RUNNING && several_work(crew))
+    if (action->cause == CAUSE_DEADLINE_STARTING)
+        return late_find(crew);
+    if (several_work(crew))
         return -1;
     // A rank that has finished the case but not reported waits for nobody, and nobody waits for it.
     int culprit = progress_culprit(crew->snapshot, crew->world_size);
@@ -145,20 +157,23 @@ static struct progress_view view_of_job(const struct progress *word, uint64_t jo
     return view;
 }
 
-static void rank_describe(const struct rank_process *r, const struct action *action, bool culprit,
+// `culprit`: of the case, or -1.
+static void rank_describe(const struct rank_process *r, const struct action *action, int culprit,
                           struct wire_rank_state *state)
 {
+    bool late = action->cause == CAUSE_DEADLINE_RUNNING || action->cause == CAUSE_DEADLINE_STARTING;
+    bool accused = r->rank == culprit || (late && culprit < 0);
     struct progress_view view = view_of_job(&r->crew->snapshot[r->rank], action->job);
     if (view.waiting_for >= r->crew->world_size)
         view.waiting_for = -1;
     state->rank = r->rank;
-    state->culprit = culprit;
+    state->culprit = r->rank == culprit;
     state->phase = view.phase;
     state->step = view.step;
     state->waiting_for = view.waiting_for;
     state->state = r->state;
     _Static_assert(sizeof(state->fate) == RANK_END_TEXT_MAX, "it fits the wire");
-    fate_tell(r, culprit, action->cause, state->fate);
+    fate_tell(r, accused, action->cause, state->fate);
     if (r->failure.status != STATUS_OK)
         memcpy(state->text, r->failure.text, sizeof(state->text));
     bytering_tail(&r->stderr_text.ring, state->stderr_tail, sizeof(state->stderr_tail));
@@ -172,7 +187,7 @@ static void ranks_describe(const struct action *action, struct crew *crew, int c
         return; // the answer then has only the message
     failure->world_size = crew->world_size;
     for (int rank = 0; rank < crew->world_size; rank++)
-        rank_describe(&crew->ranks[rank], action, rank == culprit, &failure->ranks[rank]);
+        rank_describe(&crew->ranks[rank], action, culprit, &failure->ranks[rank]);
 }
 
 // ---- the sentence ------------------------------------------------------------------------------

@@ -23,6 +23,7 @@ struct change {
     bool exchanged;    // left and right
     bool counted_on;   // from the sequences before
     bool other_corner; // top left for bottom right and the other way round
+    bool made_causal;  // a case without a mask
     enum variant_where where;
     double sinks, ghosts; // are added
     double sink_factor;   // 0: 1
@@ -43,6 +44,9 @@ static const struct change changes[] = {
     {DIAGNOSIS_MASK, "the mask is ignored: keys behind the diagonal are seen", .no_right = true},
     {DIAGNOSIS_MASK, "the mask is ignored in the keys of other ranks", .no_right = true,
      .where = WHERE_REMOTE},
+    {DIAGNOSIS_MASK, "a causal mask is applied, which the case does not have", .made_causal = true},
+    {DIAGNOSIS_MASK, "a causal mask of the other corner is applied, and the case has none",
+     .made_causal = true, .other_corner = true},
     {DIAGNOSIS_WINDOW, "the window is one key narrower on the left", .left = -1},
     {DIAGNOSIS_WINDOW, "the window is one key wider on the left", .left = 1},
     {DIAGNOSIS_WINDOW, "the window is ignored on its left", .no_left = true},
@@ -117,6 +121,9 @@ static bool applies(const struct trial *t, const struct change *x)
     bool causal = c->mask == MASK_CAUSAL || c->mask == MASK_CAUSAL_BOTTOM_RIGHT;
     switch (x->kind) {
     case DIAGNOSIS_MASK:
+        if (x->made_causal)
+            return band.right >= SLICE_UNBOUNDED &&
+                   (!x->other_corner || t->panels[0].queries != t->panels[0].keys);
         return causal;
     case DIAGNOSIS_WINDOW:
         if (x->exchanged && (band.left >= SLICE_UNBOUNDED || band.left == band.right))
@@ -145,6 +152,8 @@ static struct variant changed(const struct panel *p, const void *with)
     struct variant t = variant_none(p);
     t.band.left = x->no_left ? SLICE_UNBOUNDED : t.band.left + x->left;
     t.band.right = x->no_right ? SLICE_UNBOUNDED : t.band.right + x->right;
+    if (x->made_causal)
+        t.band.right = 0;
     if (x->other_corner)
         t.band.shift = t.band.shift != 0 ? 0 : p->queries - p->keys;
     if (x->exchanged) {

@@ -354,6 +354,12 @@ def test_a_fail_names_the_mistake(wrong, said):
     assert right.diagnosis is None and "diagnosis" not in str(right)
 
 
+def test_a_mask_that_the_case_does_not_have_is_named():
+    check = make(mask="none")
+    verdict = check.verify(**attention(check, *check.inputs("numpy"), causal=True))
+    assert "a causal mask is applied, which the case does not have" in str(verdict.diagnosis), str(verdict)
+
+
 def test_a_fail_of_named_tokens_names_the_mistake():
     whole = make(batch=1)
     out = attention(whole, *whole.inputs("numpy"), scale=1.05)["out"]

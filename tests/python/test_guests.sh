@@ -148,6 +148,9 @@ tap_has "a missing program is reported at the start" \
     "guest 'x': cannot execute /nowhere/program"
 tap_has "an invalid name is reported at the start" \
     "$("$top_builddir/cpattnd" --socket "$scratch/other" --guest "a b=true" 2>&1)" "expected NAME=COMMAND"
+run --implementation stranger --world-size 2 --timeout 900ms
+tap_is "no rank is accused while several start" "$(printf '%s' "$out" | grep -c 'stopped by the daemon') $(
+    printf '%s' "$out" | grep -c '<- cause')" "2 0"
 kill -TERM "$daemon"
 wait "$daemon"
 tap_is "the daemon ends with status 0" "$?" 0
