@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Host time of a repeated case: the time to launch its plan on the streams, and the duration of the
-// case beside the work of the device. Medians of the slowest rank. Ranks are processes with
-// sessions, without a daemon.
+// case beside the work of the device; then the device's times. Medians of the slowest rank. Ranks
+// are processes with sessions, without a daemon.
 //
 // Arguments: ranks [2], repeats [40], then NAME=VALUE for every case. With
 // CPATTN_TEST_RANKS_PER_GPU=N each device serves N ranks.

@@ -115,6 +115,12 @@ static enum status layout_set(struct window *w, const struct plan *plan, struct 
 
 // ---- where messages land ------------------------------------------------------------------------
 
+// Packing and unpacking make a copy within the rank with a side in several pieces.
+static bool is_exchanged(const struct plan *plan, const struct transfer *t)
+{
+    return t->peer != plan->rank || (t->send.rows <= 1 && t->receive.rows <= 1);
+}
+
 // Bytes sent in the largest exchange.
 static size_t exchange_bytes_max(const struct plan *plan)
 {
@@ -122,8 +128,10 @@ static size_t exchange_bytes_max(const struct plan *plan)
     for (int32_t i = 0; i < plan->op_count; i++) {
         const struct op *op = &plan->ops[i];
         int64_t bytes = 0;
-        for (int32_t k = 0; k < op->transfer_count; k++)
-            bytes += region_total(&plan->transfers[op->transfer_first + k].send);
+        for (int32_t k = 0; k < op->transfer_count; k++) {
+            const struct transfer *t = &plan->transfers[op->transfer_first + k];
+            bytes += is_exchanged(plan, t) ? region_total(&t->send) : 0;
+        }
         most = bytes > most ? bytes : most;
     }
     return (size_t)most;
