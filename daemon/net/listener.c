@@ -49,9 +49,10 @@ static enum status lock_take(struct listener *l, struct error *error)
         int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
         if (fd < 0)
             return error_set(error, STATUS_UNAVAILABLE,
-                             "cannot create %s: %s; make the directory writable, or choose another "
-                             "path with --socket",
-                             path, strerror(errno));
+                             "cannot create %s: %s; %s, or choose another path with --socket", path,
+                             strerror(errno),
+                             errno == ENOENT ? "create the directory"
+                                             : "make the directory writable");
         if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
             enum status status = errno == EWOULDBLOCK
                                      ? lock_refused(l, fd, error)

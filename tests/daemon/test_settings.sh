@@ -32,6 +32,8 @@ told() {
     "$top_builddir/cpattnd" --config "$1" --backend cpu --socket "$scratch/none/socket" 2>&1 |
         grep "$1"
 }
+tap_has "a socket in a folder that does not exist" "$("$top_builddir/cpattnd" --backend cpu --socket "$scratch/none/socket" 2>&1)" \
+    "$scratch/none/socket.lock: No such file or directory; create the directory, or choose another path with --socket"
 tap_is "the file is valid" "$(told "$file")" ""
 # This machine need not have the user of the example.
 sed -n 's/^#*\([a-z-]*:.*\)/\1/p' "$file" | sed 's/^rank-user: .*/rank-user: 65534/' >"$scratch/lines"
