@@ -68,6 +68,9 @@ static const struct sm90_backward_kernel *kernel_biased(const struct attention_b
     if (shape->softcap == 0 && d <= SM90_BACKWARD_NARROW)
         return bf16 ? sm90_biased_bf16(d, shape->deterministic)
                     : sm90_biased_fp16(d, shape->deterministic);
+    if (shape->softcap == 0)
+        return bf16 ? sm90_wide_biased_bf16(shape->d_qk, shape->d_v)
+                    : sm90_wide_biased_fp16(shape->d_qk, shape->d_v);
     if (d <= SM90_GENERAL_ABOVE)
         return NULL;
     return bf16 ? sm90_general_bf16(shape->d_qk, shape->d_v)
@@ -138,24 +141,24 @@ static cudaError_t maps_make(const struct attention_backward *args,
 }
 
 // A map of the bias or its gradient, if there can be one.
-static cudaError_t bias_map(const void *address, enum case_dtype dtype, int64_t stride,
-                            int32_t rows, CUtensorMap *map, bool *mapped)
+static cudaError_t bias_map(const struct sm90_matrix *matrix, int32_t columns, int32_t rows,
+                            CUtensorMap *map, bool *mapped)
 {
-    const struct sm90_matrix matrix = {address, dtype, stride};
-    *mapped = sm90_matrix_fits(&matrix);
-    return *mapped ? sm90_matrix_map(&matrix, rows, map) : cudaSuccess;
+    *mapped = columns > 0 && sm90_matrix_fits(matrix);
+    return *mapped ? sm90_matrix_map(matrix, columns, rows, map) : cudaSuccess;
 }
 
 static cudaError_t bias_maps_make(const struct sm90_backward_kernel *kernel, enum case_dtype dtype,
                                   struct sm90_backward_params *p)
 {
     const struct backward_params *all = &p->all;
-    cudaError_t error = bias_map(all->bias, dtype, all->bias_query_stride, kernel->q_rows, &p->bias,
-                                 &p->bias_mapped);
+    const struct sm90_matrix bias = {all->bias, dtype, all->bias_query_stride},
+                             dbias = {all->dbias, DTYPE_FP32, all->bias_query_stride};
+    cudaError_t error =
+        bias_map(&bias, kernel->bias_columns, kernel->q_rows, &p->bias, &p->bias_mapped);
     if (error != cudaSuccess)
         return error;
-    return bias_map(all->dbias, DTYPE_FP32, all->bias_query_stride, kernel->q_rows, &p->dbias,
-                    &p->dbias_mapped);
+    return bias_map(&dbias, PANEL_FLOATS, kernel->q_rows, &p->dbias, &p->dbias_mapped);
 }
 
 cudaError_t sm90_backward_ready(const struct sm90_backward_kernel *kernel)

@@ -6,7 +6,16 @@
 #include "kernels/cuda/sm90_backward_load.cuh"
 
 // Four 8 x 8 matrices; lane 8 i + r gives the address of row r of matrix i, and gets pairs of their
-// columns.
+// rows,
+static __device__ __forceinline__ void matrices_load_rows(uint32_t address, uint32_t (&pairs)[4])
+{
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(pairs[0]), "=r"(pairs[1]), "=r"(pairs[2]), "=r"(pairs[3])
+                 : "r"(address)
+                 : "memory");
+}
+
+// or of their columns.
 static __device__ __forceinline__ void matrices_load(uint32_t address, uint32_t (&pairs)[4])
 {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"

@@ -12,9 +12,10 @@ struct sm90_backward_params;
 struct sm90_backward_kernel {
     void (*run)(struct sm90_backward_params);
     int32_t q_rows, kv_rows;
-    int32_t d;        // largest
-    int32_t dq_rows;  // of what a warpgroup has of a block's dQ, 64 wide
-    int32_t key_rows; // of what leaves at a time of dK and dV, 32 wide
+    int32_t d;            // largest
+    int32_t dq_rows;      // of what a warpgroup has of a block's dQ, 64 wide
+    int32_t key_rows;     // of what leaves at a time of dK and dV, 32 wide
+    int32_t bias_columns; // of a box of the bias; 0: it comes without boxes
     int32_t shared_bytes;
 };
 
@@ -40,7 +41,11 @@ const struct sm90_backward_kernel *sm90_wide_fp16(int d_qk, int d_v);
 const struct sm90_backward_kernel *sm90_wide_capped_bf16(int d_qk, int d_v);
 const struct sm90_backward_kernel *sm90_wide_capped_fp16(int d_qk, int d_v);
 
-// By type, with bias, and softcap where there is one, for head dimensions above SM90_GENERAL_ABOVE.
+// The same with bias.
+const struct sm90_backward_kernel *sm90_wide_biased_bf16(int d_qk, int d_v);
+const struct sm90_backward_kernel *sm90_wide_biased_fp16(int d_qk, int d_v);
+
+// By type, with bias and softcap, for head dimensions above SM90_GENERAL_ABOVE.
 // dbias is added to in any order.
 #define SM90_GENERAL_ABOVE 64
 const struct sm90_backward_kernel *sm90_general_bf16(int d_qk, int d_v);

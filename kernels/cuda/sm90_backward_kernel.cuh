@@ -84,16 +84,6 @@ __device__ __forceinline__ uint32_t ds_place(int group, int stage, uint32_t shar
            panel_offset(0, lane % 8 + lane / 16 * 8, thread / WARP_LANES * 2 + lane / 8 % 2);
 }
 
-// Four 8 x 8 matrices; lane 8 i + r gives the address of row r of matrix i, in which this lane's
-// pair of it is a column's.
-static __device__ __forceinline__ void matrices_store(uint32_t address, const uint32_t (&pairs)[4])
-{
-    asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};"
-                 :
-                 : "r"(address), "r"(pairs[0]), "r"(pairs[1]), "r"(pairs[2]), "r"(pairs[3])
-                 : "memory");
-}
-
 // ---- consumers ----------------------------------------------------------------------------------
 
 // Writes a thread's part of dQ, elements x queries, to shared memory, queries x elements.
@@ -208,13 +198,14 @@ __device__ __forceinline__ void weights_pack(const float (&x)[4], int i,
     packed[i / 8][i / 4 % 2 * 2 + 1] = pack<T>(x[2], x[3]);
 }
 
-// The same with a cap: P' to 16 bits, and in its place P' times the slope of the cap. What all
-// queries see, within the reach;
-template <typename T, class C, enum cap_reach REACH>
-__device__ __forceinline__ void p_make_within(float factor, float cap, uint32_t lse,
+// The same with a cap: P' to 16 bits, and in its place P' times the slope of the cap. Within the
+// reach;
+template <typename T, class C, enum cap_reach REACH, bool MASKED>
+__device__ __forceinline__ void p_make_within(const struct sm90_step *step, float cap, uint32_t lse,
                                               float (&s)[C::SCORES],
                                               uint32_t (&p16)[C::SCORES / 8][4])
 {
+    const scores_seen<C> seen(step);
     float4 four;
 #pragma unroll
     for (int i = 0; i < C::SCORES; i += 4) {
@@ -222,8 +213,10 @@ __device__ __forceinline__ void p_make_within(float factor, float cap, uint32_t 
         float weights[4];
 #pragma unroll
         for (int k = 0; k < 4; k++) {
-            float t = cap_tanh<REACH>(s[i + k] * factor);
+            float t = cap_tanh_enlarged<REACH>(s[i + k]);
             weights[k] = fast_exp2(fmaf(t, cap, k % 2 ? -l.y : -l.x));
+            if (MASKED && !seen(i + k))
+                weights[k] = 0;
             s[i + k] = weights[k] * fmaf(-t, t, 1);
         }
         weights_pack<T>(weights, i, p16);
@@ -236,16 +229,20 @@ __device__ __forceinline__ void
 p_make_capped(const struct backward_params &p, const struct sm90_step *step, int stage,
               uint32_t shared, float (&s)[C::SCORES], uint32_t (&p16)[C::SCORES / 8][4])
 {
-    const float factor = p.product_factor, cap = p.cap_factor;
+    const float cap = p.cap_factor;
     const uint32_t lse = lse_place<C>(stage, shared);
     const bool masked = step->keys != 0;
-    enum cap_reach reach = masked ? CAP_FAR : cap_reach_of(s, factor);
-    if (reach == CAP_CLOSE) {
-        p_make_within<T, C, CAP_CLOSE>(factor, cap, lse, s, p16);
+    enum cap_reach reach = cap_enlarge(s, p.product_factor);
+    if (!masked && reach == CAP_CLOSE) {
+        p_make_within<T, C, CAP_CLOSE, false>(step, cap, lse, s, p16);
         return;
     }
-    if (reach == CAP_NEAR) {
-        p_make_within<T, C, CAP_NEAR>(factor, cap, lse, s, p16);
+    if (!masked && reach == CAP_NEAR) {
+        p_make_within<T, C, CAP_NEAR, false>(step, cap, lse, s, p16);
+        return;
+    }
+    if (reach != CAP_FAR) {
+        p_make_within<T, C, CAP_NEAR, true>(step, cap, lse, s, p16);
         return;
     }
     const scores_seen<C> seen(step);
@@ -256,7 +253,7 @@ p_make_capped(const struct backward_params &p, const struct sm90_step *step, int
         float weights[4];
 #pragma unroll
         for (int k = 0; k < 4; k++) {
-            float slope, t = cap_tanh_far(s[i + k] * factor, &slope);
+            float slope, t = cap_tanh_far(s[i + k] * (1 / CAP_FOLD), &slope);
             weights[k] = fast_exp2(fmaf(t, cap, k % 2 ? -l.y : -l.x));
             if (masked && !seen(i + k))
                 weights[k] = 0;
@@ -527,7 +524,7 @@ __global__ void __launch_bounds__(SM90_BACKWARD_THREADS, 1)
         if (warp == 0)
             vectors_load<C>(p, work, shared);
         else if (warp == 1)
-            numbers_load<T, C>(p, work, memory, shared);
+            numbers_load<T, C>(p, work, memory, shared, step_ignore);
         else if (C::ORDERED)
             dq_add_ordered<C>(p, warp - 2, work.steps, memory, shared);
         else
@@ -547,7 +544,14 @@ typedef sm90_backward_config<128, 64, 2, true> sm90_backward_128_ordered;
 
 template <typename T, class C> constexpr struct sm90_backward_kernel sm90_backward_instance()
 {
-    return {sm90_backward_run<T, C>, C::Q_ROWS, KV_ROWS, C::D, C::DQ_ROWS, GROUP_KEYS, C::BYTES};
+    return {sm90_backward_run<T, C>,
+            C::Q_ROWS,
+            KV_ROWS,
+            C::D,
+            C::DQ_ROWS,
+            GROUP_KEYS,
+            C::BIAS_BOX,
+            C::BYTES};
 }
 
 template <typename T> const struct sm90_backward_kernel *sm90_backward_16(int d, bool ordered)

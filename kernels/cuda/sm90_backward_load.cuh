@@ -149,11 +149,20 @@ __device__ __forceinline__ void bias_fetch(const struct sm90_backward_params &p,
 {
     if (threadIdx.x % WARP_LANES != 0)
         return;
-    for (int x = 0; x < C::TILE; x += PANEL)
+    for (int x = 0; x < C::TILE; x += C::BIAS_BOX)
         tensor_fetch_2d(&p.bias, box.column + x, box.row);
-    if (C::DBIAS && p.dbias_mapped && !p.all.dbias_once)
+    if (p.dbias_mapped && !p.all.dbias_once)
         for (int x = 0; x < C::TILE; x += PANEL_FLOATS)
             tensor_fetch_2d(&p.dbias, box.column + x, box.row);
+}
+
+// Bytes from the beginning of a block of the bias to a chunk of a query, as boxes leave it: one box
+// behind the other, in rows of 128 or 64 bytes swizzled.
+template <class C> __device__ __forceinline__ uint32_t bias_offset(unsigned row, unsigned chunk)
+{
+    constexpr unsigned BYTES = C::BIAS_BOX * 2, CHUNKS = BYTES / CHUNK_BYTES;
+    const unsigned turn = BYTES == 128 || BYTES == 64 ? row * BYTES / 128 % CHUNKS : 0;
+    return chunk / CHUNKS * C::BIAS_PANEL + row * BYTES + ((chunk % CHUNKS) ^ turn) * CHUNK_BYTES;
 }
 
 // The bias of a block of queries, from `first` on, as a warp: 0 where a query does not see the key,
@@ -165,8 +174,8 @@ __device__ __forceinline__ void bias_load(const struct sm90_backward_params &par
                                           int rows, int number, uint32_t shared)
 {
     const struct backward_params &p = params.all;
-    constexpr int CHUNKS = KV_ROWS / CHUNK_ELEMENTS, AT_ONCE = WARP_LANES / CHUNKS;
-    const int lane = (int)threadIdx.x % WARP_LANES, chunk = lane % CHUNKS;
+    constexpr int CHUNKS = C::TILE / CHUNK_ELEMENTS;
+    const int lane = (int)threadIdx.x % WARP_LANES;
     const int64_t stride = p.bias_query_stride,
                   at = head * p.bias_head_stride + f->bias + first * stride;
     const uint32_t to = shared + C::BIAS, full = shared + C::BIAS_FULL;
@@ -182,16 +191,18 @@ __device__ __forceinline__ void bias_load(const struct sm90_backward_params &par
         shared_fence(); // behind what threads copied to the same place
         barrier_expect(full, C::BIAS_BYTES);
         barrier_arrive_times(full, 2 * WARP_LANES - 1);
-        tensor_load_2d(to, &params.bias, box.column, box.row, full);
-        tensor_load_2d(to + C::BIAS_PANEL, &params.bias, box.column + PANEL, box.row, full);
+        for (int i = 0; i < C::TILE / C::BIAS_BOX; i++)
+            tensor_load_2d(to + i * C::BIAS_PANEL, &params.bias, box.column + i * C::BIAS_BOX,
+                           box.row, full);
         return;
     }
-    const int low = f->low + first, high = f->high + first, key = chunk * CHUNK_ELEMENTS;
-    const uint16_t *from = (const uint16_t *)p.bias + at + lane / CHUNKS * stride + key;
+    const int low = f->low + first, high = f->high + first;
 #pragma unroll 1
-    for (int row = lane / CHUNKS; row < C::Q_ROWS; row += AT_ONCE, from += AT_ONCE * stride) {
-        int begin = low + row - key, end = min(high + row + 1, work.rows) - key;
-        bias_chunk_load(to + panel_offset(C::BIAS_PANEL, row, chunk), from, begin,
+    for (int i = lane; i < C::Q_ROWS * CHUNKS; i += WARP_LANES) {
+        const int row = i / CHUNKS, chunk = i % CHUNKS, key = chunk * CHUNK_ELEMENTS;
+        const int begin = low + row - key, end = min(high + row + 1, work.rows) - key;
+        bias_chunk_load(to + bias_offset<C>(row, chunk),
+                        (const uint16_t *)p.bias + at + row * stride + key, begin,
                         row < rows ? end : 0);
     }
     asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(full) : "memory");
@@ -265,6 +276,12 @@ step_write(const struct sm90_backward_params &params, const struct sm90_work &wo
     }
 }
 
+// What numbers_load() does behind a step where there is nothing to do.
+static __device__ __forceinline__ void step_ignore(const struct backward_fragment *, int, int, int,
+                                                   int)
+{
+}
+
 // Where LSE and D of a query are, of 32.
 template <class C> __device__ __forceinline__ int numbers_place(int query)
 {
@@ -275,11 +292,12 @@ template <class C> __device__ __forceinline__ int numbers_place(int query)
 // The warp that loads the numbers of all steps: LSE in base 2, +inf for -inf and where there is no
 // row, so that all P are 0; D times early_scale(), unless dbias is made of it. They are read, and
 // the step is written, before the stage is free: the stage before was, so nobody needs the step
-// that lies there. A barrier for each place of the ring tells those who need no vectors.
-template <typename T, class C>
+// that lies there. A barrier for each place of the ring tells those who need no vectors. Behind
+// each step it calls behind(fragment, head, first, rows, number).
+template <typename T, class C, class F>
 __device__ __forceinline__ void numbers_load(const struct sm90_backward_params &p,
                                              const struct sm90_work &work, char *memory,
-                                             uint32_t shared)
+                                             uint32_t shared, F behind)
 {
     constexpr int COUNT = (C::Q_ROWS + WARP_LANES - 1) / WARP_LANES;
     const struct backward_params &all = p.all;
@@ -313,6 +331,7 @@ __device__ __forceinline__ void numbers_load(const struct sm90_backward_params &
             }
         }
         barrier_arrive(shared + C::FULL + number % C::STAGES * 8);
+        behind(f, head, first, rows, number);
     });
 }
 

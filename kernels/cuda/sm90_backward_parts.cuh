@@ -86,6 +86,18 @@ static __device__ __forceinline__ void bulk_wait(void)
     asm volatile("cp.async.bulk.wait_group 0;" : : : "memory");
 }
 
+// ---- matrices -----------------------------------------------------------------------------------
+
+// Four 8 x 8 matrices; lane 8 i + r gives the address of row r of matrix i, in which this lane's
+// pair of it is a column's.
+static __device__ __forceinline__ void matrices_store(uint32_t address, const uint32_t (&pairs)[4])
+{
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};"
+                 :
+                 : "r"(address), "r"(pairs[0]), "r"(pairs[1]), "r"(pairs[2]), "r"(pairs[3])
+                 : "memory");
+}
+
 // ---- products -----------------------------------------------------------------------------------
 
 // Step i, of 16 elements of the summed dimension, of operand_rows() with panels of PANEL bytes and

@@ -65,7 +65,8 @@ struct sm90_backward_config {
     static constexpr int K = 0, V = K + KV_BYTES, Q = V + KV_BYTES, DO = Q + STAGES * Q_BYTES;
     static constexpr int DS = DO + STAGES * Q_BYTES, DQ = DS + DS_STAGES * DS_BYTES;
     // The bias, panels of 64 keys, and its gradient on its way to memory, panels of 32.
-    static constexpr int BIAS_PANEL = Q_ROWS * PANEL * 2, BIAS_BYTES = GENERAL ? 2 * BIAS_PANEL : 0;
+    static constexpr int BIAS_BOX = BIASED_ ? PANEL : 0, BIAS_PANEL = Q_ROWS * PANEL * 2;
+    static constexpr int BIAS_BYTES = 2 * Q_ROWS * BIAS_BOX * 2;
     static constexpr int DBIAS_PANEL = Q_ROWS * PANEL_FLOATS * 4;
     static constexpr int DBIAS_BYTES = DBIAS ? 4 * DBIAS_PANEL : 0;
     static constexpr int BIAS = DQ + 2 * DQ_STAGES * DQ_BYTES, DBIAS_AT = BIAS + BIAS_BYTES;

@@ -84,7 +84,8 @@ static cudaError_t bias_map(const struct forward_work &work, enum case_dtype dty
 {
     const struct sm90_matrix bias = {work.bias, dtype, work.bias_query_stride};
     args->bias_mapped = sm90_matrix_fits(&bias);
-    return args->bias_mapped ? sm90_matrix_map(&bias, rows, &args->bias) : cudaSuccess;
+    return args->bias_mapped ? sm90_matrix_map(&bias, SM90_PANEL_COLUMNS, rows, &args->bias)
+                             : cudaSuccess;
 }
 
 cudaError_t sm90_forward_args(const struct forward_work &work, enum case_dtype dtype, int rows,

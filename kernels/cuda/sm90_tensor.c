@@ -73,7 +73,8 @@ bool sm90_matrix_fits(const struct sm90_matrix *matrix)
            matrix->stride * dtype_bytes(matrix->dtype) % 16 == 0;
 }
 
-cudaError_t sm90_matrix_map(const struct sm90_matrix *matrix, int32_t box_rows, CUtensorMap *map)
+cudaError_t sm90_matrix_map(const struct sm90_matrix *matrix, int32_t box_columns, int32_t box_rows,
+                            CUtensorMap *map)
 {
     PFN_cuTensorMapEncodeTiled_v12000 encode = encoder();
     if (!encode)
@@ -81,11 +82,13 @@ cudaError_t sm90_matrix_map(const struct sm90_matrix *matrix, int32_t box_rows, 
     const cuuint64_t bytes = (cuuint64_t)dtype_bytes(matrix->dtype);
     const cuuint64_t extents[] = {(cuuint64_t)matrix->stride, SM90_MATRIX_MOST};
     const cuuint64_t strides[] = {(cuuint64_t)matrix->stride * bytes};
-    const cuuint32_t box[] = {128 / (cuuint32_t)bytes, (cuuint32_t)box_rows}, every[] = {1, 1};
-    CUresult result =
-        encode(map, map_type(matrix->dtype), 2, (void *)(uintptr_t)matrix->address, extents,
-               strides, box, every, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
-               CU_TENSOR_MAP_L2_PROMOTION_NONE, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+    const cuuint32_t box[] = {(cuuint32_t)box_columns, (cuuint32_t)box_rows}, every[] = {1, 1};
+    const CUtensorMapSwizzle swizzle = box[0] * bytes == 128  ? CU_TENSOR_MAP_SWIZZLE_128B
+                                       : box[0] * bytes == 64 ? CU_TENSOR_MAP_SWIZZLE_64B
+                                                              : CU_TENSOR_MAP_SWIZZLE_NONE;
+    CUresult result = encode(map, map_type(matrix->dtype), 2, (void *)(uintptr_t)matrix->address,
+                             extents, strides, box, every, CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle,
+                             CU_TENSOR_MAP_L2_PROMOTION_NONE, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
     return result == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue;
 }
 

@@ -43,10 +43,11 @@ struct sm90_matrix {
 // Whether there can be a map: the matrix and its rows begin at multiples of 16 bytes.
 bool sm90_matrix_fits(const struct sm90_matrix *matrix);
 
-// A map with the dimensions column and row, and boxes of 64 columns, 32 of fp32, and `box_rows`
-// rows, 1..256, in swizzled rows of 128 bytes. A copy of a box that does not begin at a multiple of
-// 16 bytes is an illegal instruction.
-cudaError_t sm90_matrix_map(const struct sm90_matrix *matrix, int32_t box_rows, CUtensorMap *map);
+// A map with the dimensions column and row, and boxes of so many columns, together a multiple of 16
+// bytes, and rows, 1..256: swizzled where a row of a box is 128 or 64 bytes. A copy of a box that
+// does not begin at a multiple of 16 bytes is an illegal instruction.
+cudaError_t sm90_matrix_map(const struct sm90_matrix *matrix, int32_t box_columns, int32_t box_rows,
+                            CUtensorMap *map);
 
 // The rows that slices name on one side, as positions and residues of their row step.
 struct sm90_extent {

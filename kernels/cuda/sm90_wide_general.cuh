@@ -82,7 +82,7 @@ wide_p_capped(const struct backward_params &p, const struct sm90_step *step, int
     }
 }
 
-// ---- bias, and softcap where there is one -------------------------------------------------------
+// ---- bias and softcap ---------------------------------------------------------------------------
 
 // The bias of a thread's scores, in base 2; 0 where there is none.
 template <typename T, class C>
@@ -113,16 +113,6 @@ __device__ __forceinline__ void wide_bias_load(const struct backward_params &p,
     }
 }
 
-// S to P, where all is seen and nothing capped, in place.
-template <class C>
-__device__ __forceinline__ void wide_p_biased(float factor, const float (&lse)[2],
-                                              float (&s)[C::SCORES], const float (&bias)[C::SCORES])
-{
-#pragma unroll
-    for (int i = 0; i < C::SCORES; i++)
-        s[i] = fast_exp2(fmaf(s[i], factor, bias[i] - lse[i / 2 % 2]));
-}
-
 // S to P, and the bias to the slope of the cap, in place. tanh' is 1 - tanh^2 without its
 // cancellation.
 template <class C>
@@ -133,26 +123,16 @@ wide_p_general(const struct backward_params &p, const struct sm90_step *step, in
     float lse[2];
     wide_numbers(lse_at, lse);
     const wide_mask<C> mask(step, group);
-    bool capped = p.cap_factor != 0;
-    if (mask.all && !capped) {
-        wide_p_biased<C>(p.product_factor, lse, s, bias);
-#pragma unroll
-        for (int i = 0; i < C::SCORES; i++)
-            bias[i] = 1;
-        return;
-    }
 #pragma unroll
     for (int i = 0; i < C::SCORES; i++) {
         int h = i / 2 % 2, x = i / 4 * 8 + i % 2;
-        float logit = s[i] * p.product_factor, slope = 1;
-        if (capped) {
-            float e = fast_exp2(fabsf(logit) * -2.885390081777927f);
-            float half = __fdividef(1, 1 + e), tanh = (1 - e) * half;
-            float z = logit * logit;
-            float series = fmaf(z, fmaf(z, fmaf(z, -17 / 315.0f, 2 / 15.0f), -1 / 3.0f), 1);
-            slope = 4 * e * half * half;
-            logit = (z < 0.0625f ? logit * series : copysignf(tanh, logit)) * p.cap_factor;
-        }
+        float logit = s[i] * p.product_factor;
+        float e = fast_exp2(fabsf(logit) * -2.885390081777927f);
+        float half = __fdividef(1, 1 + e), tanh = (1 - e) * half;
+        float z = logit * logit;
+        float series = fmaf(z, fmaf(z, fmaf(z, -17 / 315.0f, 2 / 15.0f), -1 / 3.0f), 1);
+        float slope = 4 * e * half * half;
+        logit = (z < 0.0625f ? logit * series : copysignf(tanh, logit)) * p.cap_factor;
         logit = mask.visible(h, x) ? logit + bias[i] : -INFINITY;
         s[i] = fast_exp2(logit - lse[h]);
         bias[i] = slope;
@@ -188,8 +168,13 @@ __device__ __forceinline__ void wide_dbias_fours(bool once, float *to, int64_t s
         }
     constexpr int LAST = C::SCORES / 8 * 8;
 #pragma unroll
-    for (int i = LAST; i < C::SCORES; i += 2)
-        add_pair(to + (i - LAST) / 2 * 8 * stride + LAST * 2, gradient[i], gradient[i + 1]);
+    for (int i = LAST; i < C::SCORES; i += 2) {
+        float *where = to + (i - LAST) / 2 * 8 * stride + LAST * 2;
+        if (once)
+            *(float2 *)where = make_float2(gradient[i], gradient[i + 1]);
+        else
+            add_pair(where, gradient[i], gradient[i + 1]);
+    }
 }
 
 // Adds to dbias, where the queries share it: first over the rows of a warp.

@@ -48,6 +48,53 @@ __device__ __forceinline__ void wide_p_make(float factor, const struct sm90_step
         s[i] = fast_exp2(fmaf(s[i], factor, -lse[i / 2 % 2]));
 }
 
+// The same with a bias, which lies in shared memory.
+template <typename T, class C>
+__device__ __forceinline__ void wide_p_biased(float factor, const struct sm90_step *step, int group,
+                                              unsigned number, uint32_t lse_at, uint32_t shared,
+                                              float (&s)[C::SCORES])
+{
+    // This lane's row of four matrices: two blocks of 8 keys, of each both of queries.
+    const unsigned thread = (unsigned)thread_number() % GROUP_THREADS, lane = thread % WARP_LANES;
+    const unsigned row = thread / WARP_LANES * 16 + lane % 16;
+    float lse[2];
+    wide_numbers(lse_at, lse);
+    if (step->keys != 0)
+        wide_hide<C>(step, group, factor < 0 ? INFINITY : -INFINITY, s);
+    barrier_wait(shared + C::BIAS_FULL, number & 1);
+#pragma unroll
+    for (int i = 0; i < C::SCORES; i += 8) {
+        // Behind the last key of an odd number of blocks there is nothing: the last one again.
+        const unsigned block = group * C::KEYS / 8 + i / 4;
+        const unsigned other = i + 8 <= C::SCORES ? lane / 16 : 0;
+        uint32_t pairs[4];
+        matrices_load_rows(shared + C::BIAS + bias_offset<C>(row, block + other), pairs);
+#pragma unroll
+        for (int k = 0; k < 8 && i + k < C::SCORES; k += 2) {
+            const float2 b = pair_floats<T>(pairs[k / 2]);
+            const float l = lse[k / 2 % 2];
+            s[i + k] = fast_exp2(fmaf(s[i + k], factor, fmaf(b.x, LOG2_E, -l)));
+            s[i + k + 1] = fast_exp2(fmaf(s[i + k + 1], factor, fmaf(b.y, LOG2_E, -l)));
+        }
+    }
+    warp_arrive(shared + C::BIAS_EMPTY);
+}
+
+// dP to what the gradient of a bias gets, in place, and that times the scale to dS.
+template <typename T, class C>
+__device__ __forceinline__ void wide_ds_biased(float scale, uint32_t delta_at,
+                                               const float (&p)[C::SCORES], float (&dp)[C::SCORES],
+                                               float (&ds)[C::SCORES])
+{
+    float delta[2];
+    wide_numbers(delta_at, delta);
+#pragma unroll
+    for (int i = 0; i < C::SCORES; i++) {
+        dp[i] = p[i] * (dp[i] - delta[i / 2 % 2]);
+        ds[i] = dp[i] * scale;
+    }
+}
+
 // dP to dS, in place.
 template <typename T, class C>
 __device__ __forceinline__ void wide_ds_make(float scale, uint32_t delta_at,
@@ -142,11 +189,12 @@ static __device__ __forceinline__ void gradients_settle(float (&gradients)[COUNT
         registers_settle(gradients[i]);
 }
 
-// dQ of a step, panel by panel, and dK, which runs while dQ is handed over.
-template <typename T, class C, class R>
+// dQ of a step, panel by panel, and dK, which runs while dQ is handed over. Calls meanwhile() once
+// products are at work.
+template <typename T, class C, class R, class F>
 __device__ __forceinline__ void wide_dq_step(const struct backward_params &p, unsigned number,
                                              int group, uint32_t q, uint32_t shared,
-                                             float (&dk)[R::DK][C::GRADIENT])
+                                             float (&dk)[R::DK][C::GRADIENT], F meanwhile)
 {
     constexpr int AT_ONCE = wide_pass<C, R>::PANELS;
     int barrier = WIDE_BARRIER_OUT + group + (C::ALTERNATING && p.taken && number % 2 ? 2 : 0);
@@ -161,6 +209,8 @@ __device__ __forceinline__ void wide_dq_step(const struct backward_params &p, un
         for (int i = panel; i < (last ? R::DK : panel + AT_ONCE); i++)
             wide_keys_begin<T, C>(dk[i], q + (R::dk_first + i) * C::Q_PANEL, shared + C::DS);
         product_commit();
+        if (panel == 0)
+            meanwhile();
         product_wait<1>();
         registers_settle(dq);
         unsigned pass = number * (R::DQ / AT_ONCE) + panel / AT_ONCE;
@@ -183,20 +233,23 @@ wide_step(const struct backward_params &p, unsigned number, int group, char *mem
     uint32_t d_out = shared + C::DO + d_out_stage * C::DO_BYTES;
     uint32_t keys = shared + group * C::KEYS * 128,
              numbers = shared + C::LSE + stage * C::Q_ROWS * 4;
+    float dp[C::SCORES];
     {
         // Of the bias, until P is there, and then of the slopes of the cap.
-        float s[C::SCORES], dp[C::SCORES], bias[C::GENERAL || C::CAPPED ? C::SCORES : 1];
+        float s[C::SCORES], bias[C::BOTH || C::CAPPED ? C::SCORES : 1];
         barrier_wait(shared + C::FULL + stage * 8, number / C::STAGES & 1);
         product_begin();
         wide_scores_begin<T, C, C::QK_PANELS>(q, keys + C::K, s);
         barrier_wait(shared + C::DO_FULL + d_out_stage * 8, number / C::DO_STAGES & 1);
         product_begin();
         wide_scores_begin<T, C, C::V_PANELS>(d_out, keys + C::V, dp);
-        if constexpr (C::GENERAL)
+        if constexpr (C::BOTH)
             wide_bias_load<T, C>(p, step, group, bias);
         product_wait<1>();
         registers_settle(s);
-        if constexpr (C::GENERAL)
+        if constexpr (C::BIASED)
+            wide_p_biased<T, C>(p.product_factor, step, group, number, numbers, shared, s);
+        else if constexpr (C::BOTH)
             wide_p_general<C>(p, step, group, numbers, s, bias);
         else if constexpr (C::CAPPED)
             wide_p_capped<C>(p, step, group, numbers, s, bias);
@@ -217,17 +270,27 @@ wide_step(const struct backward_params &p, unsigned number, int group, char *mem
         for (int i = 0; i < R::DV; i++)
             wide_keys_begin<T, C>(dv[i], d_out + (R::dv_first + i) * C::Q_PANEL, shared + C::P);
         product_commit();
-        if constexpr (C::GENERAL)
-            wide_ds_general<T, C>(p, step, group, numbers + (C::DELTA - C::LSE), s, bias, dp);
-        else
-            wide_ds_make<T, C>(p.scale, numbers + (C::DELTA - C::LSE), s, dp);
-        wide_store<T, C>(dp, group, shared + C::DS);
+        if constexpr (C::BIASED) {
+            float ds[C::SCORES];
+            wide_ds_biased<T, C>(early_scale<T>(p), numbers + (C::DELTA - C::LSE), s, dp, ds);
+            wide_store<T, C>(ds, group, shared + C::DS);
+        } else {
+            if constexpr (C::BOTH)
+                wide_ds_general<T, C>(p, step, group, numbers + (C::DELTA - C::LSE), s, bias, dp);
+            else
+                wide_ds_make<T, C>(p.scale, numbers + (C::DELTA - C::LSE), s, dp);
+            wide_store<T, C>(dp, group, shared + C::DS);
+        }
     }
     product_wait<0>();
     gradients_settle(dv);
     threads_sync(WIDE_BARRIER_DS, CONSUMER_THREADS);
     warp_arrive(shared + C::DO_EMPTY + d_out_stage * 8);
-    wide_dq_step<T, C, R>(p, number, group, q, shared, dk);
+    wide_dq_step<T, C, R>(p, number, group, q, shared, dk, [&] {
+        if constexpr (C::BIASED)
+            if (p.dbias)
+                wide_dbias_add<C>(p, step, group, dp);
+    });
     gradients_settle(dk);
     warp_arrive(shared + C::EMPTY + stage * 8);
 }
@@ -278,6 +341,8 @@ __device__ __forceinline__ void wide_begin(const struct sm90_backward_params &p,
         barrier_init(shared + C::OUT_EMPTY, 1);
         barrier_init(shared + C::OUT_EMPTY + 8, 1);
         barrier_init(shared + C::P_EMPTY, 1);
+        barrier_init(shared + C::BIAS_FULL, 2 * WARP_LANES);
+        barrier_init(shared + C::BIAS_EMPTY, warps);
         barrier_init(shared + C::KV_FULL, 2);
         barrier_init_fence();
     }
@@ -301,7 +366,7 @@ __global__ void __launch_bounds__(SM90_BACKWARD_THREADS, 1)
         if (warp == 0)
             wide_vectors_load<C>(p, work, shared);
         else if (warp == 1)
-            numbers_load<T, C>(p, work, memory, shared);
+            wide_numbers_load<T, C>(p, work, memory, shared);
         else if (C::ALTERNATING && p.all.taken)
             wide_dq_add_ordered<C>(p, warp - 2, work.steps, memory, shared);
         else if (warp == 2)
@@ -321,13 +386,14 @@ __global__ void __launch_bounds__(SM90_BACKWARD_THREADS, 1)
 
 template <typename T, class C> constexpr struct sm90_backward_kernel sm90_wide_instance()
 {
-    return {sm90_wide_run<T, C>, C::Q_ROWS, C::TILE, C::DQK, C::Q_ROWS, C::TILE, C::BYTES};
+    return {sm90_wide_run<T, C>, C::Q_ROWS, C::TILE,     C::DQK,
+            C::Q_ROWS,           C::TILE,   C::BIAS_BOX, C::BYTES};
 }
 
 template <typename T> const struct sm90_backward_kernel *sm90_wide_16(int d_qk, int d_v)
 {
-    typedef sm90_wide_config<192, 128, 96, 2, 2, false, false> narrow;
-    typedef sm90_wide_config<256, 256, 80, 1, 1, true, false> wide;
+    typedef sm90_wide_config<192, 128, 96, 2, 2, false, WIDE_BARE> narrow;
+    typedef sm90_wide_config<256, 256, 80, 1, 1, true, WIDE_BARE> wide;
     static const struct sm90_backward_kernel instances[] = {sm90_wide_instance<T, narrow>(),
                                                             sm90_wide_instance<T, wide>()};
     return &instances[d_qk > narrow::DQK || d_v > narrow::DV];
@@ -335,8 +401,18 @@ template <typename T> const struct sm90_backward_kernel *sm90_wide_16(int d_qk, 
 
 template <typename T> const struct sm90_backward_kernel *sm90_wide_capped_16(int d_qk, int d_v)
 {
-    typedef sm90_wide_config<192, 128, 96, 2, 2, false, false, true> narrow;
-    typedef sm90_wide_config<256, 256, 80, 1, 1, true, false, true> wide;
+    typedef sm90_wide_config<192, 128, 96, 2, 2, false, WIDE_CAPPED> narrow;
+    typedef sm90_wide_config<256, 256, 80, 1, 1, true, WIDE_CAPPED> wide;
+    static const struct sm90_backward_kernel instances[] = {sm90_wide_instance<T, narrow>(),
+                                                            sm90_wide_instance<T, wide>()};
+    return &instances[d_qk > narrow::DQK || d_v > narrow::DV];
+}
+
+// At 256 tiles are smaller, so that there is room for a bias.
+template <typename T> const struct sm90_backward_kernel *sm90_wide_biased_16(int d_qk, int d_v)
+{
+    typedef sm90_wide_config<192, 128, 96, 2, 2, false, WIDE_BIASED, 32> narrow;
+    typedef sm90_wide_config<256, 256, 64, 1, 1, false, WIDE_BIASED, 64> wide;
     static const struct sm90_backward_kernel instances[] = {sm90_wide_instance<T, narrow>(),
                                                             sm90_wide_instance<T, wide>()};
     return &instances[d_qk > narrow::DQK || d_v > narrow::DV];
@@ -345,9 +421,9 @@ template <typename T> const struct sm90_backward_kernel *sm90_wide_capped_16(int
 // Registers for bias and slopes of the cap make tiles smaller.
 template <typename T> const struct sm90_backward_kernel *sm90_general_16(int d_qk, int d_v)
 {
-    typedef sm90_wide_config<128, 128, 112, 2, 1, false, true> square;
-    typedef sm90_wide_config<192, 128, 80, 2, 2, false, true> narrow;
-    typedef sm90_wide_config<256, 256, 64, 1, 1, false, true> wide;
+    typedef sm90_wide_config<128, 128, 112, 2, 1, false, WIDE_BOTH> square;
+    typedef sm90_wide_config<192, 128, 80, 2, 2, false, WIDE_BOTH> narrow;
+    typedef sm90_wide_config<256, 256, 64, 1, 1, false, WIDE_BOTH> wide;
     static const struct sm90_backward_kernel instances[] = {sm90_wide_instance<T, square>(),
                                                             sm90_wide_instance<T, narrow>(),
                                                             sm90_wide_instance<T, wide>()};

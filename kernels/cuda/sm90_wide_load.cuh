@@ -6,14 +6,18 @@
 
 #include "kernels/cuda/sm90_backward_load.cuh"
 
+// Softcap, bias, bias and softcap.
+enum wide_features { WIDE_BARE, WIDE_CAPPED, WIDE_BIASED, WIDE_BOTH };
+
 // Head dimensions up to DQK and DV, multiples of 64; tiles of KEYS keys; blocks of 64 queries, dO
 // of them in DO_STAGES stages. A warpgroup computes so many panels of dQ at once, if it has them.
-// OUT_OVER_P: dQ leaves from where P was. GENERAL: with bias, and softcap where there is one;
-// CAPPED: with softcap alone.
+// OUT_OVER_P: dQ leaves from where P was. A bias comes in boxes of BIAS_BOX columns.
 template <int DQK_, int DV_, int KEYS_, int DO_STAGES_, int DQ_AT_ONCE_, bool OUT_OVER_P_,
-          bool GENERAL_, bool CAPPED_ = false>
+          enum wide_features FEATURES, int BIAS_BOX_ = 0>
 struct sm90_wide_config {
-    static constexpr bool OUT_OVER_P = OUT_OVER_P_, GENERAL = GENERAL_, CAPPED = CAPPED_;
+    static constexpr bool OUT_OVER_P = OUT_OVER_P_, CAPPED = FEATURES == WIDE_CAPPED;
+    static constexpr bool BIASED = FEATURES == WIDE_BIASED, BOTH = FEATURES == WIDE_BOTH;
+    static constexpr bool GENERAL = BIASED || BOTH;
     // Where turns are kept, a warp adds dQ of every other step, rather than of a warpgroup.
     static constexpr bool ALTERNATING = !OUT_OVER_P;
     static constexpr bool BY_FOURS = false;
@@ -38,14 +42,20 @@ struct sm90_wide_config {
     static constexpr int OUT_FIRST = DQ_AT_ONCE < HALF ? DQ_AT_ONCE : HALF;
     static constexpr int OUT_SECOND = DQ_AT_ONCE < QK_PANELS - HALF ? DQ_AT_ONCE : QK_PANELS - HALF;
     static constexpr int OUT = OUT_OVER_P ? P : P + P_BYTES;
-    static constexpr int LSE = OUT + 2 * (OUT_FIRST + OUT_SECOND) * OUT_PANEL;
+    // The bias.
+    static constexpr int BIAS_BOX = BIAS_BOX_, BIAS_PANEL = Q_ROWS * BIAS_BOX * 2;
+    static constexpr int BIAS_BYTES = BIASED ? Q_ROWS * TILE * 2 : 0;
+    static constexpr int BIAS = OUT + 2 * (OUT_FIRST + OUT_SECOND) * OUT_PANEL;
+    static_assert(!BIASED || TILE % (BIASED ? BIAS_BOX : 1) == 0, "boxes fill it");
+    static constexpr int LSE = BIAS + BIAS_BYTES;
     static constexpr int DELTA = LSE + STAGES * Q_ROWS * 4;
     static constexpr int STEP = DELTA + STAGES * Q_ROWS * 4;
     static constexpr int FULL = STEP + STEPS * (int)sizeof(struct sm90_step);
     static constexpr int EMPTY = FULL + STAGES * 8, KV_FULL = EMPTY + STAGES * 8;
     static constexpr int DO_FULL = KV_FULL + 8, DO_EMPTY = DO_FULL + DO_STAGES * 8;
     static constexpr int OUT_EMPTY = DO_EMPTY + DO_STAGES * 8;
-    static constexpr int P_EMPTY = OUT_EMPTY + 2 * 8, TOLD = P_EMPTY + 8;
+    static constexpr int P_EMPTY = OUT_EMPTY + 2 * 8, BIAS_FULL = P_EMPTY + 8;
+    static constexpr int BIAS_EMPTY = BIAS_FULL + 8, TOLD = BIAS_EMPTY + 8;
     static constexpr int UNIT = (TOLD + STEPS * 8 + 15) / 16 * 16;
     static constexpr int BYTES = UNIT + (int)sizeof(struct backward_unit);
     static_assert(KV_PANEL % 1024 == 0 && KEYS % 8 == 0, "panels and halves begin where the "
@@ -122,6 +132,22 @@ wide_bias_fetch(const struct backward_params &p, const struct sm90_work &work,
         wide_rows_fetch<C>(p.dbias + at, stride * 4, C::TILE * 4);
 }
 
+// The warp that loads the numbers of all steps, and the bias.
+template <typename T, class C>
+__device__ __forceinline__ void wide_numbers_load(const struct sm90_backward_params &p,
+                                                  const struct sm90_work &work, char *memory,
+                                                  uint32_t shared)
+{
+    if constexpr (C::BIASED)
+        numbers_load<T, C>(
+            p, work, memory, shared,
+            [&](const struct backward_fragment *f, int head, int first, int rows, int number) {
+                bias_load<C>(p, work, f, head, first, rows, number, shared);
+            });
+    else
+        numbers_load<T, C>(p, work, memory, shared, step_ignore);
+}
+
 // The warp that loads K, V, and Q and dO of all steps.
 template <class C>
 __device__ __forceinline__ void wide_vectors_load(const struct sm90_backward_params &p,
@@ -147,7 +173,7 @@ __device__ __forceinline__ void wide_vectors_load(const struct sm90_backward_par
                                           shared + C::DO_FULL + d_out_stage * 8);
         if constexpr (!C::GENERAL && !C::CAPPED)
             gradients_fetch<C, C::TILE, C::QK_PANELS, C::V_PANELS>(p, work, number);
-        if constexpr (C::GENERAL)
+        if constexpr (C::BOTH)
             wide_bias_fetch<C>(all, work, f, head, block);
     });
 }

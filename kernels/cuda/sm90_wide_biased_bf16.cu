@@ -1,0 +1,7 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/cuda/sm90_wide_kernel.cuh"
+
+const struct sm90_backward_kernel *sm90_wide_biased_bf16(int d_qk, int d_v)
+{
+    return sm90_wide_biased_16<__nv_bfloat16>(d_qk, d_v);
+}
