@@ -306,8 +306,7 @@ int job_spec_command(const struct job_spec *spec, char *text, size_t size)
 uint32_t job_frame_fill(struct job_frame *frame, const struct job_spec *spec)
 {
     size_t bytes = job_spec_bytes(spec);
-    memset(frame->kind, 0, sizeof frame->kind);
-    frame->left_ns = 0;
+    memset(frame, 0, offsetof(struct job_frame, spec));
     memcpy(frame->kind, spec->kind->name, strlen(spec->kind->name));
     memcpy(frame->spec, spec->bytes, bytes);
     return (uint32_t)(offsetof(struct job_frame, spec) + bytes);
