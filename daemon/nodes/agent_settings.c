@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "common/option_names.h"
 #include "daemon/settings/choices.h"
 #include "daemon/settings/host_list.h"
 #include "daemon/settings/rank_programs.h"
@@ -214,6 +215,10 @@ enum status agent_settings_read(struct agent_settings *s, int argc, char **argv,
         s->name[0] = '\0';
     argp_program_version_hook = version_print;
     argp_err_exit_status = USAGE_STATUS;
+    enum status status =
+        option_names_check(&(struct option_names){&argp, "cpattn-agent", NULL}, argc, argv, error);
+    if (status != STATUS_OK)
+        return status;
     argp_parse(&argp, argc, argv, 0, NULL, s);
     if (!s->daemon_text[0])
         return error_set(error, STATUS_INVALID_ARGUMENT,
@@ -225,7 +230,7 @@ enum status agent_settings_read(struct agent_settings *s, int argc, char **argv,
     if (!s->name[0])
         return error_set(error, STATUS_INVALID_ARGUMENT,
                          "--name: name this host as the daemon's hosts have it");
-    enum status status = tls_check(s, error);
+    status = tls_check(s, error);
     return status == STATUS_OK
                ? rank_programs_find(s->host.rank_program, s->host.cuda_rank_program, error)
                : status;

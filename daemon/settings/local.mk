@@ -2,6 +2,7 @@
 # How the daemon is set up.
 settings_sources =
 settings_sources += daemon/settings/choices.c daemon/settings/choices.h
+settings_sources += daemon/settings/difference.c
 settings_sources += daemon/settings/guests.c
 settings_sources += daemon/settings/guests.h
 settings_sources += daemon/settings/host_list.c daemon/settings/host_list.h

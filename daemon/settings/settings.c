@@ -12,6 +12,7 @@
 
 #include "common/duration.h"
 #include "common/limits.h"
+#include "common/option_names.h"
 #include "daemon/settings/plain_file.h"
 #include "daemon/settings/rank_programs.h"
 #include "daemon/settings/values.h"
@@ -395,7 +396,7 @@ static void version_print(FILE *stream, struct argp_state *state)
             HAVE_TLS ? "yes" : "no, built without");
 }
 
-static void line_read(struct line *line, int argc, char **argv)
+static enum status line_read(struct line *line, int argc, char **argv, struct error *error)
 {
     struct argp_option options[SETTINGS + 3] = {0};
     for (int i = 0; i < SETTINGS; i++)
@@ -422,7 +423,11 @@ static void line_read(struct line *line, int argc, char **argv)
                "with verdicts. Stays in the foreground; SIGTERM finishes the admitted cases."};
     argp_program_version_hook = version_print;
     argp_err_exit_status = USAGE_STATUS;
-    argp_parse(&argp, argc, argv, 0, NULL, line);
+    enum status status =
+        option_names_check(&(struct option_names){&argp, "cpattnd", NULL}, argc, argv, error);
+    if (status == STATUS_OK)
+        argp_parse(&argp, argc, argv, 0, NULL, line);
+    return status;
 }
 
 static enum status line_apply(const struct line *line, struct settings *config, struct error *error)
@@ -519,8 +524,9 @@ enum status settings_read(struct settings *config, int argc, char **argv, struct
                                 .log_level = LOG_LEVEL_INFO,
                                 .argc = argc,
                                 .argv = argv};
-    line_read(&line, argc, argv);
-    enum status status = line.file ? file_apply(line.file, config, error) : STATUS_OK;
+    enum status status = line_read(&line, argc, argv, error);
+    if (status == STATUS_OK && line.file)
+        status = file_apply(line.file, config, error);
     if (status == STATUS_OK)
         status = line_apply(&line, config, error);
     if (status == STATUS_OK)
@@ -539,54 +545,8 @@ enum status settings_reread(const struct settings *old, struct settings *config,
                             struct error *error)
 {
     struct line line = {0};
-    line_read(&line, old->argc, old->argv);
-    enum status status = line.file ? plain_file_check("config", line.file, error) : STATUS_OK;
+    enum status status = line_read(&line, old->argc, old->argv, error);
+    if (status == STATUS_OK && line.file)
+        status = plain_file_check("config", line.file, error);
     return status == STATUS_OK ? settings_read(config, old->argc, old->argv, error) : status;
-}
-
-const char *settings_fixed_difference(const struct settings *a, const struct settings *b)
-{
-    if (strcmp(a->socket, b->socket) != 0)
-        return "socket";
-    if (strcmp(a->listen.text, b->listen.text) != 0)
-        return "listen";
-    if (!host_list_same(&a->hosts.others, &b->hosts.others))
-        return "hosts";
-    if (strcmp(a->hosts.listen_text, b->hosts.listen_text) != 0)
-        return "agents-listen";
-    if (strcmp(a->hosts.token_file, b->hosts.token_file) != 0)
-        return "agents-token-file";
-    if (a->hosts.mesh_port != b->hosts.mesh_port)
-        return "mesh-port";
-    if (strcmp(a->metrics.text, b->metrics.text) != 0)
-        return "metrics";
-    if (a->backend != b->backend)
-        return "backend";
-    if (a->devices.count != b->devices.count || a->devices.named != b->devices.named)
-        return "devices";
-    if (a->ranks_per_gpu != b->ranks_per_gpu)
-        return "ranks-per-gpu";
-    if (a->spares != b->spares)
-        return "spares";
-    if (a->queue_max != b->queue_max)
-        return "queue-max";
-    if (!rank_user_same(&a->rank_user, &b->rank_user))
-        return "rank-user";
-    if (a->rank_filter != b->rank_filter)
-        return "rank-filter";
-    if (a->rank_memory_bytes != b->rank_memory_bytes)
-        return "rank-memory";
-    if (a->start_timeout_ns != b->start_timeout_ns)
-        return "start-timeout";
-    if (a->kill_timeout_ns != b->kill_timeout_ns)
-        return "kill-timeout";
-    if (a->client_timeout_ns != b->client_timeout_ns)
-        return "client-timeout";
-    if (!provider_list_same(&a->providers, &b->providers))
-        return "provider";
-    if (!guests_same(&a->guests, &b->guests))
-        return GUESTS_KEY;
-    if (strcmp(a->rank_program, b->rank_program) != 0)
-        return "rank-program";
-    return strcmp(a->cuda_rank_program, b->cuda_rank_program) != 0 ? "cuda-rank-program" : NULL;
 }

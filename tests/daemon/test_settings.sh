@@ -27,6 +27,21 @@ tap_is "each setting is there once" "$(sed -n 's/^#*\([a-z-]*\):.*/\1/p' "$file"
 tap_is "the file sets nothing" "$(grep -v '^#' "$file" | grep -v '^$')" ""
 tap_is "every path is filled in" "$(grep '@' "$file")" ""
 
+# Options that do not exist.
+refuses() { # MESSAGE PROGRAM ARGUMENT...
+    message=$1 program=$2
+    shift 2
+    tap_is "$program $*" "$("$top_builddir/$program" "$@" 2>&1)" "$program: $message"
+    tap_is "$program $*: exit status" "$("$top_builddir/$program" "$@" 2>/dev/null || echo $?)" 64
+}
+refuses "unknown option '--sokcet' (did you mean --socket?); cpattnd --help lists them" cpattnd --sokcet x
+refuses "unknown option '-socket' (did you mean --socket?); cpattnd --help lists them" cpattnd -socket x
+refuses "unknown option '--nothing'; cpattnd --help lists them" cpattnd --nothing
+refuses "option '--token' needs a value; see cpattnd --help" cpattnd --token
+refuses "option '--tls-c' could be --tls-certificate or --tls-clients" cpattnd --tls-c x
+refuses "unknown option '--deamon' (did you mean --daemon?); cpattn-agent --help lists them" cpattn-agent --deamon x
+tap_has "cpattnd -h" "$("$top_builddir/cpattnd" -h)" "Usage: cpattnd"
+
 # Prints the messages of the daemon about a settings file. The daemon ends because it cannot make its socket.
 told() {
     "$top_builddir/cpattnd" --config "$1" --backend cpu --socket "$scratch/none/socket" 2>&1 |

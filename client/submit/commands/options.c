@@ -8,11 +8,10 @@
 #include "client/submit/commands/command.h"
 #include "client/submit/matrix/fields.h"
 #include "common/duration.h"
-#include "common/nearest.h"
+#include "common/option_names.h"
 #include "plan/members.h"
 
-#define KEY_FIRST      1000 // beyond every letter
-#define CANDIDATES_MAX 6    // options that a message names
+#define KEY_FIRST 1000 // beyond every letter
 
 // ---- the fields -------------------------------------------------------------------------------
 
@@ -148,157 +147,16 @@ void options_fields_init(struct options_fields *fields, struct cp_case *c)
     fields->argp = (struct argp){.options = fields->options, .parser = parse_field};
 }
 
-// ---- names of options -------------------------------------------------------------------------
-
-// The result of a search by name: the option, or how similar the best one is.
-struct search {
-    const char *name;
-    size_t length;
-    const struct argp_option *exact, *prefix;
-    int prefixes;                           // options of different keys that begin with the name
-    const char *candidates[CANDIDATES_MAX]; // the first of them
-    struct nearest nearest;
-};
-
-static void search_options(struct search *search, const struct argp_option *options)
-{
-    const struct argp_option *original = options;
-    for (const struct argp_option *o = options; o && (o->name || o->key || o->doc); o++) {
-        if (!(o->flags & OPTION_ALIAS))
-            original = o;
-        if (!o->name)
-            continue;
-        if (!(o->flags & OPTION_HIDDEN))
-            nearest_offer(&search->nearest, o->name);
-        if (strncmp(o->name, search->name, search->length) != 0)
-            continue;
-        if (!o->name[search->length])
-            search->exact = original;
-        if (search->prefix && search->prefix->key == original->key)
-            continue;
-        if (search->prefixes < CANDIDATES_MAX)
-            search->candidates[search->prefixes] = o->name;
-        search->prefixes++;
-        search->prefix = original;
-    }
-}
-
-static void search_all(struct search *search, const struct argp *argp)
-{
-    static const struct argp_option built_in[] = {
-        {.name = "help", .key = '?'}, {.name = "usage", .key = -3}, {.name = NULL}};
-    search_options(search, argp->options);
-    for (const struct argp_child *child = argp->children; child && child->argp; child++)
-        search_options(search, child->argp->options);
-    search_options(search, built_in);
-}
-
-// The option for which other programs have this name; else the option with the nearest name.
-static const char *name_meant(const struct search *search, const struct argp *argp)
-{
-    struct nearest other = {.word = search->name};
-    case_names_offer(&other);
-    struct search again = {.name = other.name, .length = other.name ? strlen(other.name) : 0};
-    if (!other.name)
-        return search->nearest.name;
-    nearest_init(&again.nearest, again.name);
-    search_all(&again, argp);
-    return again.exact ? again.exact->name : search->nearest.name;
-}
-
-static int refuse_option(const struct search *search, const struct argp *argp, const char *command)
-{
-    char hint[NEAREST_WORD_MAX + 32] = "";
-    const char *meant = name_meant(search, argp);
-    if (meant)
-        snprintf(hint, sizeof(hint), " (did you mean --%s?)", meant);
-    command_complain("unknown option '--%s'%s; %s --help lists them", search->name, hint, command);
-    return COMMAND_USAGE;
-}
-
-static int refuse_ambiguous(const struct search *search, const char *command)
-{
-    char names[CANDIDATES_MAX * 32];
-    size_t used = 0;
-    int shown = search->prefixes < CANDIDATES_MAX ? search->prefixes : CANDIDATES_MAX;
-    for (int i = 0; i < shown && used < sizeof(names); i++) {
-        const char *joint = i == 0 ? "" : i + 1 == search->prefixes ? " or " : ", ";
-        used += (size_t)snprintf(names + used, sizeof(names) - used, "%s--%s", joint,
-                                 search->candidates[i]);
-    }
-    if (search->prefixes > shown)
-        command_complain("option '--%s' could be %s and %d more; %s --help lists them",
-                         search->name, names, search->prefixes - shown, command);
-    else
-        command_complain("option '--%s' could be %s", search->name, names);
-    return COMMAND_USAGE;
-}
-
-// Looks up the option that `word` begins with; the name may be abbreviated. COMMAND_USAGE after an
-// error message.
-static int find_option(const struct argp *argp, const char *command, const char *word,
-                       const struct argp_option **found)
-{
-    char name[64];
-    snprintf(name, sizeof(name), "%.*s", (int)strcspn(word, "="), word);
-    struct search search = {.name = name, .length = strlen(name)};
-    nearest_init(&search.nearest, name);
-    search_all(&search, argp);
-    *found = search.exact ? search.exact : search.prefix;
-    if (!*found)
-        return refuse_option(&search, argp, command);
-    if (search.exact || search.prefixes == 1)
-        return COMMAND_PASS;
-    return refuse_ambiguous(&search, command);
-}
-
-// Refuses a long option with one hyphen. getopt would read "-tls-ca" as the options -t, -l, -s and
-// so on.
-static int check_hyphens(const struct argp *argp, const char *command, const char *word)
-{
-    char name[64];
-    snprintf(name, sizeof(name), "%.*s", (int)strcspn(word + 1, "="), word + 1);
-    struct search search = {.name = name, .length = strlen(name)};
-    nearest_init(&search.nearest, name);
-    if (search.length > 1)
-        search_all(&search, argp);
-    if (!search.exact)
-        return COMMAND_PASS;
-    command_complain("unknown option '-%s' (did you mean --%s?); %s --help lists them", name, name,
-                     command);
-    return COMMAND_USAGE;
-}
-
-// Refuses unknown names with a better message than getopt's, and accepts -h, which argp does not
-// know.
-static int check_names(const struct argp *argp, int argc, char **argv)
-{
-    static char help[] = "--help";
-    for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++) {
-        const struct argp_option *found;
-        if (strcmp(argv[i], "-h") == 0)
-            argv[i] = help;
-        if (argv[i][0] == '-' && argv[i][1] != '-' && check_hyphens(argp, argv[0], argv[i]))
-            return COMMAND_USAGE;
-        if (strncmp(argv[i], "--", 2) != 0)
-            continue;
-        if (find_option(argp, argv[0], argv[i] + 2, &found))
-            return COMMAND_USAGE;
-        if (!found->arg || strchr(argv[i], '='))
-            continue;
-        if (++i < argc) // the value, which may look like an option
-            continue;
-        command_complain("option '%s' needs a value; see %s --help", argv[i - 1], argv[0]);
-        return COMMAND_USAGE;
-    }
-    return COMMAND_PASS;
-}
+// ---- the command line --------------------------------------------------------------------------
 
 int options_parse(const struct argp *argp, int argc, char **argv, void *input)
 {
-    int status = check_names(argp, argc, argv);
-    if (status)
-        return status;
+    const struct option_names names = {argp, argv[0], case_names_offer};
+    struct error error;
+    if (option_names_check(&names, argc, argv, &error) != STATUS_OK) {
+        command_complain("%s", error.text);
+        return COMMAND_USAGE;
+    }
     argp_err_exit_status = COMMAND_USAGE;
     setenv("ARGP_HELP_FMT", "no-dup-args-note", 0);
     return argp_parse(argp, argc, argv, 0, NULL, input) == 0 ? COMMAND_PASS : COMMAND_USAGE;
