@@ -109,18 +109,42 @@ static void pools_write(FILE *out, const struct wire_status *s)
     }
 }
 
+struct device_counts {
+    int enabled, drained, stuck, lost;
+};
+
+static void devices_count(struct device_counts *counts, const struct wire_host *host,
+                          uint64_t stuck)
+{
+    int stuck_count = __builtin_popcountll(stuck);
+    int drained = __builtin_popcountll(host->devices_out & ~stuck);
+    if (host->lost) {
+        counts->lost += host->devices;
+        return;
+    }
+    counts->stuck += stuck_count;
+    counts->drained += drained;
+    counts->enabled += host->devices - drained - stuck_count;
+}
+
 static void devices_write(FILE *out, const struct wire_description *d, const struct wire_status *s)
 {
-    uint64_t stuck = 0;
-    for (int i = 0; i < s->pool_count; i++)
-        stuck |= s->pools[i].state == POOL_STUCK ? s->pools[i].devices : 0;
-    int drained = __builtin_popcountll(s->devices_out & ~stuck);
-    int lost = __builtin_popcountll(stuck);
-    family(out, "devices", "gauge", "Devices that pools share, by whether they may be used.");
+    const struct wire_host alone = {.devices = d->devices, .devices_out = s->devices_out};
+    const struct wire_host *hosts = s->host_count > 0 ? s->hosts : &alone;
+    struct device_counts counts = {0};
+    for (int host = 0; host < (s->host_count > 0 ? s->host_count : 1); host++) {
+        uint64_t stuck = 0;
+        for (int i = 0; i < s->pool_count; i++)
+            if (s->pools[i].state == POOL_STUCK && s->pools[i].hosts >> host & 1)
+                stuck |= s->pools[i].devices;
+        devices_count(&counts, &hosts[host], stuck);
+    }
+    family(out, "devices", "gauge",
+           "Devices that pools share, of all hosts, by whether they may be used.");
     fprintf(out,
             "cpattnd_devices{state=\"enabled\"} %d\ncpattnd_devices{state=\"drained\"} %d\n"
-            "cpattnd_devices{state=\"stuck\"} %d\n",
-            d->devices - drained - lost, drained, lost);
+            "cpattnd_devices{state=\"stuck\"} %d\ncpattnd_devices{state=\"lost\"} %d\n",
+            counts.enabled, counts.drained, counts.stuck, counts.lost);
 }
 
 // ---- the text ----------------------------------------------------------------------------------

@@ -46,6 +46,10 @@ tests_daemon_test_loop_lag_SOURCES = tests/daemon/test_loop_lag.c daemon/service
     daemon/service/loop_lag.h
 tests_daemon_test_loop_lag_LDADD = $(LDADD) $(EV_LIBS)
 
+test_programs += tests/daemon/test_metrics
+tests_daemon_test_metrics_SOURCES = tests/daemon/test_metrics.c daemon/service/metrics.c \
+    daemon/service/metrics.h daemon/service/tally.c daemon/service/tally.h
+
 test_programs += tests/daemon/test_time_bounds
 tests_daemon_test_time_bounds_SOURCES = tests/daemon/test_time_bounds.c daemon/machine/time_bounds.c \
     daemon/machine/time_bounds.h

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// The devices in the metrics: those of all hosts, each counted once.
+#include "daemon/service/metrics.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/support/runner.h"
+
+static struct wire_description description;
+static struct wire_status status;
+static struct wire_pool pools[2];
+
+static void begin(void)
+{
+    description = (struct wire_description){.devices = 4};
+    memset(pools, 0, sizeof(pools));
+    status = (struct wire_status){.pools = pools};
+}
+
+static void expect_devices(int enabled, int drained, int stuck, int lost)
+{
+    static const struct tally tally;
+    const char *const names[] = {"enabled", "drained", "stuck", "lost"};
+    const int counts[] = {enabled, drained, stuck, lost};
+    char *text = metrics_text(&description, &status, &tally), line[64];
+    ck_assert_ptr_nonnull(text);
+    for (int i = 0; i < 4; i++) {
+        snprintf(line, sizeof(line), "\ncpattnd_devices{state=\"%s\"} %d\n", names[i], counts[i]);
+        ck_assert_msg(strstr(text, line), "not there: %s", line);
+    }
+    free(text);
+}
+
+// The status of one host has no list of hosts.
+START_TEST(devices_of_one_host)
+{
+    expect_devices(4, 0, 0, 0);
+    status.devices_out = 0x6;
+    expect_devices(2, 2, 0, 0);
+    status.pool_count = 2;
+    pools[0] = (struct wire_pool){.state = POOL_STUCK, .devices = 0x3, .hosts = 1};
+    pools[1] = (struct wire_pool){.state = POOL_IDLE, .devices = 0x8, .hosts = 1};
+    expect_devices(1, 1, 2, 0); // a device that is drained and stuck is stuck
+}
+END_TEST
+
+START_TEST(devices_of_several_hosts)
+{
+    status.host_count = 3;
+    status.hosts[0] = (struct wire_host){.devices = 4};
+    status.hosts[1] = (struct wire_host){.devices = 2, .devices_out = 0x2};
+    status.hosts[2] = (struct wire_host){.devices = 8, .devices_out = 0x1};
+    expect_devices(12, 2, 0, 0);
+    status.pool_count = 1;
+    pools[0] = (struct wire_pool){.state = POOL_STUCK, .devices = 0x3, .hosts = 0x3};
+    expect_devices(9, 1, 4, 0);
+    status.hosts[2].lost = true; // with its drained device
+    expect_devices(2, 0, 4, 8);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("metrics");
+    TCase *tcase = tcase_create("devices");
+    tcase_add_checked_fixture(tcase, begin, NULL);
+    tcase_add_test(tcase, devices_of_one_host);
+    tcase_add_test(tcase, devices_of_several_hosts);
+    suite_add_tcase(suite, tcase);
+    return runner_run(suite);
+}
