@@ -8,10 +8,21 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "common/log.h"
 #include "daemon/settings/plain_file.h"
 
 // Size of the kernel's buffers of a connection; the largest request fits.
 #define BUFFER_BYTES (256 * 1024)
+
+// The daemon serves its unix socket also if its certificate has expired.
+static void certificate_look(const char *file, const struct tls *tls)
+{
+    struct log_quoted path, text;
+    const char *fault = tls_own_fault(tls);
+    if (fault)
+        log_warning("certificate file=%s error=%s", log_quote(&path, file),
+                    log_quote(&text, fault));
+}
 
 static enum status files_read(const struct listen_config *listen, struct port *port,
                               struct error *error)
@@ -23,6 +34,8 @@ static enum status files_read(const struct listen_config *listen, struct port *p
         status = token_read(listen->token_file, &port->token, error);
     if (status == STATUS_OK && listen->url.tls)
         status = tls_create(&files, &port->tls, error);
+    if (status == STATUS_OK && listen->url.tls)
+        certificate_look(listen->tls_certificate, port->tls);
     return status;
 }
 

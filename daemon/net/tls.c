@@ -103,6 +103,9 @@ static enum status file_refused(const char *setting, const char *path, struct er
     const char *reason = ERR_reason_error_string(code);
     if (ERR_SYSTEM_ERROR(code))
         reason = strerror(ERR_GET_REASON(code));
+    else if (ERR_GET_LIB(code) == ERR_LIB_PEM && ERR_GET_REASON(code) == PEM_R_NO_START_LINE)
+        reason = strcmp(setting, "tls-key") == 0 ? "it has no key in PEM"
+                                                 : "it has no certificate in PEM";
     return error_set(error, STATUS_INVALID_ARGUMENT, "%s: %s: %s", setting, path,
                      reason ? reason : "its contents are not valid");
 }
@@ -280,6 +283,16 @@ void tls_release(struct tls *tls)
     SSL_CTX_free(tls->context);
     BIO_meth_free(tls->pipe);
     free(tls);
+}
+
+const char *tls_own_fault(const struct tls *tls)
+{
+    const X509 *own = SSL_CTX_get0_certificate(tls->context);
+    if (own && X509_cmp_current_time(X509_get0_notAfter(own)) < 0)
+        return "it has expired; clients refuse it";
+    if (own && X509_cmp_current_time(X509_get0_notBefore(own)) > 0)
+        return "it is not valid yet; clients refuse it";
+    return NULL;
 }
 
 // ---- sessions ----------------------------------------------------------------------------------

@@ -52,6 +52,9 @@ enum status tls_connect_create(const struct tls_connect_files *files, struct tls
 struct tls *tls_hold(struct tls *tls);
 void tls_release(struct tls *tls);
 
+// Why others refuse the server's own certificate at this time: a phrase; NULL: its time is right.
+const char *tls_own_fault(const struct tls *tls);
+
 // Source and sink of the encrypted bytes.
 struct tls_pipe {
     void *context;

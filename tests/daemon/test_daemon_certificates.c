@@ -48,6 +48,18 @@ START_TEST(foreign_certificates_are_refused)
 }
 END_TEST
 
+// The daemon serves its unix socket nevertheless.
+START_TEST(an_expired_certificate_of_the_daemon_is_reported)
+{
+    certificate_remove(&server);
+    certificate_make(&server, d.folder, "server", "127.0.0.1", &ca,
+                     (struct certificate_kind){.expired = true});
+    start(true, false);
+    ck_assert(daemon_logged(&d, "/server.pem\" error=\"it has expired; clients refuse it\""));
+    run_and_pass(&d, 2);
+}
+END_TEST
+
 START_TEST(weak_certificates_are_refused)
 {
     static const struct {
@@ -269,6 +281,7 @@ int main(void)
     tcase_set_timeout(tcase, 60);
     tcase_add_test(tcase, clients_with_certificates_are_served);
     tcase_add_test(tcase, foreign_certificates_are_refused);
+    tcase_add_test(tcase, an_expired_certificate_of_the_daemon_is_reported);
     tcase_add_test(tcase, weak_certificates_are_refused);
     tcase_add_test(tcase, chains_of_certificates_are_bounded);
     tcase_add_test(tcase, chains_with_borrowed_names_are_refused);
