@@ -237,7 +237,8 @@ static void ready_tell(const struct app *s)
                    s->config.listen.tls_clients[0] ? "yes" : "no");
     if (s->http)
         log_notice("metrics url=http://%s/metrics", s->config.metrics.text);
-    log_notice("ready socket=%s devices=%d version=%s", s->config.socket, s->backend.device_count,
+    log_notice("ready socket=%s devices=%d version=%s",
+               log_quote(&(struct log_quoted){0}, s->config.socket), s->backend.device_count,
                PACKAGE_VERSION);
     notify_send(&s->notify, "READY=1\nSTATUS=serving on %s", s->config.socket);
 }

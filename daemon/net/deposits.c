@@ -400,7 +400,8 @@ enum status deposits_create(struct ev_loop *loop, const char *socket, int descri
     d->most = d->most < 1 ? 1 : d->most > DEPOSITS_MAX ? DEPOSITS_MAX : d->most;
     list_init(&d->list);
     if (strlen(socket) + strlen(DEPOSIT_SUFFIX) >= sizeof(d->path)) {
-        log_warning("deposits path=%s%s action=none reason=too_long", socket, DEPOSIT_SUFFIX);
+        log_warning("deposits socket=%s action=none reason=too_long",
+                    log_quote(&(struct log_quoted){0}, socket));
         *deposits = d;
         return STATUS_OK;
     }

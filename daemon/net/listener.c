@@ -68,7 +68,8 @@ static enum status lock_take(struct listener *l, struct error *error)
         close(fd);
     }
     if (ftruncate(l->lock_fd, 0) != 0 || dprintf(l->lock_fd, "%d\n", (int)getpid()) < 0)
-        log_warning("lock_note path=%s error=\"%s\"", path, strerror(errno));
+        log_warning("lock_note path=%s error=\"%s\"", log_quote(&(struct log_quoted){0}, path),
+                    strerror(errno));
     return STATUS_OK;
 }
 

@@ -179,7 +179,7 @@ static bool fail_once(const char *call, int number)
     daemon_start(call, number);
     for (int waited = 0; waited < PATIENCE_MS && !up && (lives = alive(&status)); waited += 2) {
         usleep(2000);
-        up = log_has(" ready socket="); // the socket is there earlier, also if the start fails
+        up = log_has(" ready socket=\"/"); // the socket is there earlier, also if the start fails
     }
     if (up)
         serve();
