@@ -1,53 +1,40 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# The systemd unit: valid for systemd, with an exposure level of at most 2.5 of 10. Prints TAP.
+# The systemd units: valid for systemd, with an exposure level of at most 2.5 of 10. Prints TAP.
 set -u
 : "${top_srcdir:=.}" "${top_builddir:=build}"
-unit=$top_builddir/systemd/cpattnd.service
+# shellcheck source=tests/support/tap.sh
+. "$top_srcdir/tests/support/tap.sh"
 exposure_max=25 # tenths
+units="cpattnd.service cpattn-agent.service"
+systemd=$(command -v systemd-analyze || :)
 
-echo "1..4"
+# Complaints about the lines of one file; that the program is not installed yet is not one.
+complaints() { # UNIT FILE
+    systemd-analyze verify --man=no --recursive-errors=no "$1" 2>&1 | grep "$2:[0-9]"
+}
 
-if grep -q '@[a-z]*@' "$unit"; then
-    echo "not ok 1 - every path is filled in"
-else
-    echo "ok 1 - every path is filled in"
-fi
-
-if ! systemd-analyze --version >/dev/null 2>&1; then
-    echo "ok 2 - systemd understands every line # SKIP there is no systemd-analyze"
-    echo "ok 3 - exposure is at most 2.5 # SKIP there is no systemd-analyze"
-    echo "ok 4 - systemd understands the drop-ins # SKIP there is no systemd-analyze"
-    exit 0
-fi
-
-# Complaints about the unit itself; that the program is not installed yet is not one.
-complaints=$(systemd-analyze verify --man=no --recursive-errors=no "$unit" 2>&1 |
-    grep "cpattnd.service:[0-9]")
-if [ -z "$complaints" ]; then
-    echo "ok 2 - systemd understands every line"
-else
-    echo "not ok 2 - systemd understands every line"
-    echo "$complaints" | sed 's/^/# /'
-fi
-
-if verdict=$(systemd-analyze security --offline=yes --threshold=$exposure_max "$unit" 2>&1); then
-    echo "ok 3 - exposure is at most 2.5"
-else
-    echo "not ok 3 - exposure is at most 2.5"
-fi
-echo "$verdict" | tail -n 1 | sed 's/^/# /'
+for name in $units; do
+    unit=$top_builddir/systemd/$name
+    tap_is "$name: there" "$(sed -n 's/^\[Service\]$/yes/p' "$unit")" yes
+    tap_is "$name: every path is filled in" "$(grep '@[a-z]*@' "$unit")" ""
+    if [ -z "$systemd" ]; then
+        tap_skip "$name: systemd understands every line" "there is no systemd-analyze"
+        continue
+    fi
+    tap_is "$name: systemd understands every line" "$(complaints "$unit" "$name")" ""
+    systemd-analyze security --offline=yes --threshold=$exposure_max "$unit" >/dev/null 2>&1
+    tap_is "$name: exposure is at most 2.5" $? 0
+done
 
 folder=$(mktemp -d)
 mkdir "$folder/cpattnd.service.d"
-cp "$unit" "$folder"
+cp "$top_builddir/systemd/cpattnd.service" "$folder"
 cp "$top_srcdir/systemd/rank-user.conf" "$top_srcdir/systemd/real-time.conf" "$folder/cpattnd.service.d"
-complaints=$(systemd-analyze verify --man=no --recursive-errors=no "$folder/cpattnd.service" 2>&1 |
-    grep "\.conf:[0-9]")
-rm -r "$folder"
-if [ -z "$complaints" ]; then
-    echo "ok 4 - systemd understands the drop-ins"
+if [ -n "$systemd" ]; then
+    tap_is "systemd understands the drop-ins" "$(complaints "$folder/cpattnd.service" "\.conf")" ""
 else
-    echo "not ok 4 - systemd understands the drop-ins"
-    echo "$complaints" | sed 's/^/# /'
+    tap_skip "systemd understands the drop-ins" "there is no systemd-analyze"
 fi
+rm -r "$folder"
+tap_done
