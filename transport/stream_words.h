@@ -26,7 +26,7 @@ static inline stream_words_run *stream_words_find(void)
 // Operations that are enqueued together. They run one after the other.
 struct stream_words {
     unsigned count;
-    CUstreamBatchMemOpParams list[2 * WORLD_SIZE_MAX]; // of one peer two, and a mark
+    CUstreamBatchMemOpParams list[3 * WORLD_SIZE_MAX]; // of each other rank three, and a mark
 };
 
 static inline struct stream_words stream_words_none(void)
