@@ -59,6 +59,10 @@ struct engine_ops {
     // Ensures all other memory of the case and changes nothing else, so that the case can still be
     // refused. NULL: there is none.
     enum status (*admit)(struct engine *e, const struct job *j, struct error *error);
+    // Called by all ranks if one lacks memory for the case: frees what only all ranks together can
+    // free. *freed: there was something, on all ranks the same; then they are asked once more to
+    // admit the case. NULL: there is nothing.
+    enum status (*spare)(struct engine *e, bool *freed, struct error *error);
     // Called by all ranks after all have admitted the case, for agreements between ranks. *lacks: a
     // rank has too little memory for this; all ranks learn it and are unchanged, and `error` has
     // the sentence of that rank. NULL: there is nothing to agree on.

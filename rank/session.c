@@ -157,6 +157,26 @@ static bool is_refusal(const struct job *j, enum status status)
             (status == STATUS_UNIMPLEMENTED || status == STATUS_FAILED_PRECONDITION));
 }
 
+// Admits the case, unless it was not reserved, for that reason, and tells the other ranks:
+// statuses[world_size].
+static enum status admissions_swap(struct session *s, struct job *j, enum status reserved,
+                                   struct error reason, char statuses[WORLD_SIZE_MAX],
+                                   struct error *error)
+{
+    struct refusal *refusal = &j->report->refusal;
+    enum status own = reserved;
+    if (own == STATUS_OK && s->engine->ops->admit)
+        own = s->engine->ops->admit(s->engine, j, &reason);
+    char mine = (char)own;
+    refusal->status = (int32_t)own;
+    snprintf(refusal->text, sizeof(refusal->text), "%s", own != STATUS_OK ? reason.text : "");
+    if (own != STATUS_OK && !is_refusal(j, own)) {
+        *error = reason;
+        return reason.status;
+    }
+    return bytes_swap(s, j->number << 24, &mine, statuses, error);
+}
+
 // All ranks run the case, or none does. If one lacks memory, or its provider or backend cannot do
 // the case, all report that and continue with the next case. *refused: this happened.
 static enum status memory_agree(struct session *s, struct job *j, bool *refused,
@@ -164,25 +184,21 @@ static enum status memory_agree(struct session *s, struct job *j, bool *refused,
 {
     struct refusal *refusal = &j->report->refusal;
     struct error reason = {0};
-    char mine, theirs[WORLD_SIZE_MAX];
-    enum status own;
+    char statuses[WORLD_SIZE_MAX] = {0};
+    bool freed = false;
     *refused = false;
     if (!can_refuse(s, j))
         return memory_reserve(s, j, error);
-    own = memory_reserve(s, j, &reason);
-    if (own == STATUS_OK && s->engine->ops->admit)
-        own = s->engine->ops->admit(s->engine, j, &reason);
-    mine = (char)own;
-    refusal->status = (int32_t)own;
-    snprintf(refusal->text, sizeof(refusal->text), "%s", reason.text);
-    if (own != STATUS_OK && !is_refusal(j, own)) {
-        *error = reason;
-        return reason.status;
-    }
-    enum status status = bytes_swap(s, j->number << 24, &mine, theirs, error);
+    enum status reserved = memory_reserve(s, j, &reason);
+    enum status status = admissions_swap(s, j, reserved, reason, statuses, error);
+    if (status == STATUS_OK && s->engine->ops->spare &&
+        memchr(statuses, STATUS_RESOURCE_EXHAUSTED, (size_t)s->world_size))
+        status = s->engine->ops->spare(s->engine, &freed, error);
+    if (status == STATUS_OK && freed)
+        status = admissions_swap(s, j, reserved, reason, statuses, error);
     for (int peer = 0; peer < s->world_size && status == STATUS_OK && !*refused; peer++)
-        *refused = theirs[peer] != STATUS_OK;
-    if (*refused && own == STATUS_OK)
+        *refused = statuses[peer] != STATUS_OK;
+    if (*refused && refusal->status == STATUS_OK)
         refusal->status = STATUS_ABORTED;
     return status;
 }

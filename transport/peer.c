@@ -133,10 +133,16 @@ size_t transport_peer_window_bytes(const struct transport *t)
     return self(t)->window_bytes;
 }
 
-enum status transport_peer_trim(struct transport *t, struct error *error)
+enum status transport_peer_free(struct transport *t, struct error *error)
 {
     struct peer_transport *p = self(t);
-    return p->window_bytes > p->keep_bytes ? windows_close(p, error) : STATUS_OK;
+    return p->window_bytes > 0 ? windows_close(p, error) : STATUS_OK;
+}
+
+enum status transport_peer_trim(struct transport *t, struct error *error)
+{
+    const struct peer_transport *p = self(t);
+    return p->window_bytes > p->keep_bytes ? transport_peer_free(t, error) : STATUS_OK;
 }
 
 // ---- announcements ------------------------------------------------------------------------------

@@ -64,8 +64,11 @@ uint64_t transport_peer_windows(const struct transport *t);
 // The size of the windows of all ranks; 0: there are none.
 size_t transport_peer_window_bytes(const struct transport *t);
 
-// Frees the windows if they are larger than a rank has announced to keep. All ranks must call it,
-// without an exchange in progress. Errors of `control` are returned.
+// Frees the windows. All ranks must call it, without an exchange in progress. Errors of `control`
+// are returned.
+enum status transport_peer_free(struct transport *t, struct error *error) MUST_CHECK;
+
+// The same, if they are larger than a rank has announced to keep.
 enum status transport_peer_trim(struct transport *t, struct error *error) MUST_CHECK;
 
 #endif

@@ -112,6 +112,11 @@ static enum status cuda_admit(struct engine *e, const struct job *j, struct erro
     return device_arena_reserve(&cuda->arena, cuda->device_bytes, error);
 }
 
+static enum status cuda_spare(struct engine *e, bool *freed, struct error *error)
+{
+    return cuda_windows_free(self(e), freed, error);
+}
+
 static enum status cuda_join(struct engine *e, const struct job *j, bool *lacks,
                              struct error *error)
 {
@@ -428,6 +433,7 @@ static const struct engine_ops cuda_ops = {
     .verify_work = VERIFY_CUDA_WORK,
     .reserve = cuda_reserve,
     .admit = cuda_admit,
+    .spare = cuda_spare,
     .join = cuda_join,
     .prepare = cuda_prepare,
     .execute = cuda_execute,

@@ -21,7 +21,7 @@ struct cuda {
     struct providers providers;
     cudaStream_t compute, comm;
     struct transport *transport;    // NCCL
-    struct transport *library;      // NCCL as its users have it; NULL: not needed yet
+    struct transport *library;      // NCCL as its users have it; NULL: no other than that
     struct transport *peer;         // copy engines; NULL: not used
     struct cuda_executor *executor; // NULL in a guest, like NCCL
     struct device_arena arena;
@@ -54,8 +54,12 @@ enum status cuda_exchanges_open(struct cuda *cuda, const struct engine_setup *se
 // Announces the exchanges of cuda->window to the other ranks, as transport_peer_announce().
 enum status cuda_windows_announce(struct cuda *cuda, bool *lacks, struct error *error);
 
-// Opens the communicator of the library's own collectives, if this is the first job that has one.
-// All ranks call it, without an exchange in progress.
+// Frees the windows that are left of the cases before: *freed, on all ranks the same. All ranks
+// call it, without an exchange in progress.
+enum status cuda_windows_free(struct cuda *cuda, bool *freed, struct error *error);
+
+// Opens the communicator of the library's own collectives, if this is the first job that has one
+// and that of the exchanges has few channels. All ranks call it, without an exchange in progress.
 enum status cuda_library_open(struct cuda *cuda, struct transport *control, struct error *error);
 
 // Plans of other kinds of jobs, as rank/engine.h says (rank/cuda/plans.c).

@@ -69,6 +69,12 @@ enum status cuda_windows_announce(struct cuda *cuda, bool *lacks, struct error *
     return transport_peer_announce(cuda->peer, &cuda->window.told, lacks, error);
 }
 
+enum status cuda_windows_free(struct cuda *cuda, bool *freed, struct error *error)
+{
+    *freed = cuda->peer && transport_peer_window_bytes(cuda->peer) > 0;
+    return *freed ? transport_peer_free(cuda->peer, error) : STATUS_OK;
+}
+
 enum status cuda_exchanges_open(struct cuda *cuda, const struct engine_setup *setup,
                                 struct error *error)
 {
@@ -88,7 +94,7 @@ enum status cuda_exchanges_open(struct cuda *cuda, const struct engine_setup *se
 
 enum status cuda_library_open(struct cuda *cuda, struct transport *control, struct error *error)
 {
-    if (cuda->library || control->world_size == 1)
+    if (cuda->library || !cuda->peer)
         return STATUS_OK;
     return transport_nccl_create(control, cuda->comm, 0, &cuda->library, error);
 }

@@ -79,29 +79,41 @@ static void buffers_take(struct cuda *cuda, struct plan_run *run)
     run->spare = run->spare_bytes > 0 ? device_arena_take(&cuda->arena, run->spare_bytes, 1) : NULL;
 }
 
-enum status cuda_plan_reserve(struct engine *e, struct plan_run *run, bool *lacks,
-                              struct error *error)
+// Ensures all memory but the windows. *lacks: a rank has too little, and `error` has its sentence.
+static enum status memory_reserve(struct cuda *cuda, const struct plan_run *run, bool *lacks,
+                                  struct error *error)
 {
-    struct cuda *cuda = engine_cuda_self(e);
     struct error broken;
-    bool all = true;
-    enum status own = run->library ? cuda_library_open(cuda, run->control, error) : STATUS_OK;
-    if (own != STATUS_OK)
-        return own;
-    own = host_reserve(run, error);
+    bool all;
+    error->text[0] = '\0';
+    enum status own = host_reserve(run, error);
     if (own == STATUS_OK)
         own = device_reserve(cuda, run, error);
     if (own != STATUS_OK && own != STATUS_RESOURCE_EXHAUSTED)
         return own;
     enum status status = agree_all(run->control, own == STATUS_OK, &all, &broken);
     *lacks = !all;
-    if (status == STATUS_OK && all && cuda->peer) {
-        status = cuda_windows_announce(cuda, lacks, error);
-        return status == STATUS_OK && !*lacks ? (buffers_take(cuda, run), STATUS_OK) : status;
-    }
     if (status != STATUS_OK)
         *error = broken;
-    else if (all)
+    return status;
+}
+
+enum status cuda_plan_reserve(struct engine *e, struct plan_run *run, bool *lacks,
+                              struct error *error)
+{
+    struct cuda *cuda = engine_cuda_self(e);
+    bool freed = false;
+    *lacks = false;
+    enum status status = run->library ? cuda_library_open(cuda, run->control, error) : STATUS_OK;
+    if (status == STATUS_OK)
+        status = memory_reserve(cuda, run, lacks, error);
+    if (status == STATUS_OK && *lacks)
+        status = cuda_windows_free(cuda, &freed, error);
+    if (status == STATUS_OK && freed)
+        status = memory_reserve(cuda, run, lacks, error);
+    if (status == STATUS_OK && !*lacks && cuda->peer)
+        status = cuda_windows_announce(cuda, lacks, error);
+    if (status == STATUS_OK && !*lacks)
         buffers_take(cuda, run);
     return status;
 }

@@ -372,9 +372,14 @@ END_TEST
 
 static void *rank_trim(void *argument)
 {
-    struct device_rank *r = argument;
-    struct error error;
-    return transport_peer_trim(r->peer, &error) == STATUS_OK ? r : NULL;
+    const struct device_rank *r = argument;
+    return transport_peer_trim(r->peer, &(struct error){0}) == STATUS_OK ? argument : NULL;
+}
+
+static void *rank_free(void *argument)
+{
+    const struct device_rank *r = argument;
+    return transport_peer_free(r->peer, &(struct error){0}) == STATUS_OK ? argument : NULL;
 }
 
 // One of the ranks may keep less than the others.
@@ -393,6 +398,10 @@ START_TEST(all_ranks_keep_their_windows_or_none)
     ranks_do(WORLD_MAX, rank_trim);
     for (int rank = 0; rank < WORLD_MAX; rank++)
         ck_assert_uint_eq(transport_peer_window_bytes(ranks[rank].peer), _i ? 0 : bytes);
+    // What they keep is freed where it is in the way.
+    ranks_do(WORLD_MAX, rank_free);
+    for (int rank = 0; rank < WORLD_MAX; rank++)
+        ck_assert_uint_eq(transport_peer_window_bytes(ranks[rank].peer), 0);
     world_end(&c);
 }
 END_TEST

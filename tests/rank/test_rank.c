@@ -301,10 +301,24 @@ START_TEST(a_case_of_another_world_size_is_refused)
 }
 END_TEST
 
-// The CPU's engine, but on rank 1 a batch of 3 finds no memory, and one of 4 a fault.
+// The CPU's engine, but on rank 1 a batch of 3 finds no memory, one of 4 a fault, and one of 5
+// memory that is free only once all ranks have spared what they hold.
+static bool held = true;
+
+static enum status lean_spare(struct engine *e, bool *freed, struct error *error)
+{
+    (void)e;
+    (void)error;
+    *freed = held;
+    held = false;
+    return STATUS_OK;
+}
+
 static enum status lean_admit(struct engine *e, const struct job *j, struct error *error)
 {
     (void)e;
+    if (j->rank == 1 && j->c->batch == 5 && held)
+        return error_set(error, STATUS_RESOURCE_EXHAUSTED, "five are too many as it is");
     if (j->rank == 1 && j->c->batch == 3)
         return error_set(error, STATUS_RESOURCE_EXHAUSTED, "three are too many");
     if (j->rank == 1 && j->c->batch == 4)
@@ -321,6 +335,7 @@ static enum status lean_create(const struct engine_setup *setup, struct engine *
         return status;
     ops = *(*engine)->ops;
     ops.admit = lean_admit;
+    ops.spare = lean_spare;
     (*engine)->ops = &ops;
     return STATUS_OK;
 }
@@ -492,6 +507,12 @@ START_TEST(a_case_that_one_rank_lacks_memory_for_is_refused_by_all)
     world_engine(&engine_lean);
     struct world *w = world_create(3);
     model_case(&c, 0, 3, DTYPE_BF16);
+    // Unless it has enough once all have spared what they hold: not a word of it.
+    c.batch = 5;
+    ck_assert_int_eq(world_run_on(w, &c, reports, &error), STATUS_OK);
+    ck_assert(world_passed(reports, 3));
+    ck_assert_int_eq(reports[1].refusal.status, STATUS_OK);
+    ck_assert_str_eq(reports[1].refusal.text, "");
     c.batch = 3;
     for (int round = 0; round < 2; round++) {
         ck_assert_int_eq(world_run_on(w, &c, reports, &error), STATUS_OK);
