@@ -56,6 +56,8 @@ _TEXT_MAX = 500
 _FRAMES_TOLD = 3
 # How long before its time limit a rank writes where it is; limits beyond _WATCHED_S are none.
 _DUMP_S = 0.5
+_WAIT_LEAST_S = 1e-3
+_STDERR = 2
 _WATCHED_S = 1e6
 _KEPT_BYTES = 1 << 30
 
@@ -531,8 +533,9 @@ class _Server:
         left = _guest_library().cpattn_guest_time_left(job) / 1e9
         watched = left < _WATCHED_S
         try:
-            if watched:
-                faulthandler.dump_traceback_later(left - min(_DUMP_S, left / 4))
+            if watched:  # by its descriptor: sys.stderr may have been replaced
+                wait = max(left - min(_DUMP_S, left / 4), _WAIT_LEAST_S)
+                faulthandler.dump_traceback_later(wait, file=_STDERR)
             return self._run_guarded(job)
         finally:
             if watched:

@@ -80,7 +80,7 @@ faults_of faults
 fault "right" --world-size 1
 tap_is "right: it passes" "$code" 0
 started=$(pools_started)
-faults_harmless forks prints "changes its directory" "changes its directory" "replaces signals" leaks \
+faults_harmless forks prints "changes its directory" "changes its directory" "replaces signals" leaks "replaces stderr" \
     "another stream" "leaves a process behind"
 faults_in_results torch.float64 torch.bfloat16
 fault "wrong device" --world-size 1

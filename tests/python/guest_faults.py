@@ -2,6 +2,7 @@
 """A guest that does what the model of a case says, mostly wrong. It knows one right answer: that of
 queries that see no key, which is zero. Its tensors are numpy's; with the argument "torch", and on GPUs,
 they are PyTorch's."""
+import io
 import os
 import signal
 import sys
@@ -100,6 +101,12 @@ def misbehave(how, shard, results):
         os.chdir("/")
     elif how == "leaks":
         hoard.append(numpy.ones(1 << 30, numpy.uint8))
+    elif how == "replaces stderr":
+        sys.stderr = io.StringIO()
+    elif how == "ends the daemon":
+        results["out"].view(numpy.uint16)[..., 3] = 0x7FC0
+        if shard.world_size == 1:
+            os.kill(os.getppid(), signal.SIGKILL)
     elif how == "replaces signals":
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, signal.SIG_IGN)

@@ -79,7 +79,7 @@ tap_lacks "right: nothing is said of lse, which it leaves out" "$told" "lse "
 
 started=$(pools_started)
 # It sees that it is back where it was, the second time.
-faults_harmless forks prints "changes its directory" "changes its directory" "replaces signals" leaks \
+faults_harmless forks prints "changes its directory" "changes its directory" "replaces signals" leaks "replaces stderr" \
     "leaves a process behind"
 faults_in_results float64 uint16
 fault unsupported --world-size 1
@@ -154,4 +154,18 @@ tap_is "no rank is accused while several start" "$(printf '%s' "$out" | grep -c 
 kill -TERM "$daemon"
 wait "$daemon"
 tap_is "the daemon ends with status 0" "$?" 0
+
+# ---- smaller cases ----
+
+daemon_start --config "$scratch/settings.yaml" --backend cpu --devices 2 --log-level warning
+faults_of faults
+# shellcheck disable=SC2086
+run $faults --model "wrong dtype" --world-size 2 --minimize
+smaller=${out##*smaller case}
+tap_has "--minimize: the smallest has the same message" "$smaller" "dq has elements of float64, not uint16"
+tap_has "--minimize: fewer ranks" "$smaller" "--world-size 1"
+# shellcheck disable=SC2086
+run $faults --model "ends the daemon" --world-size 2 --minimize
+tap_has "--minimize: the search ends with the daemon" "$out" "the daemon does not answer any more: 1 smaller case tried; \
+none fails as this one"
 tap_done

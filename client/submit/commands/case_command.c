@@ -129,7 +129,10 @@ static void minimize(const struct runs *runs, const struct outcome *outcome)
     smaller_find(&search, runs->client, runs->c, outcome, runs->asking->timeout_ns);
     bool json = runs->asking->json;
     if (!json)
-        printf("\n%s%d smaller case%s tried; %s\n", command_interrupted() ? "interrupted: " : "",
+        printf("\n%s%d smaller case%s tried; %s\n",
+               command_interrupted() ? "interrupted: "
+               : search.lost         ? "the daemon does not answer any more: "
+                                     : "",
                search.tried, plural(search.tried),
                search.found ? "the smallest that fails in the same way:"
                             : "none fails as this one");

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "client/submit/commands/smaller.h"
 
+#include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -10,10 +11,52 @@
 
 struct trial {
     struct smaller *search;
-    enum outcome_kind kind;
-    enum status status;
+    const struct outcome *given;
     struct progress progress;
 };
+
+static const char *number_skip(const char *text)
+{
+    while (isdigit((unsigned char)*text) || *text == '.')
+        text++;
+    return text;
+}
+
+// True if two sentences differ at most in their numbers, such as ranks and shapes.
+static bool say_the_same(const char *a, const char *b)
+{
+    while (*a && *b) {
+        if (isdigit((unsigned char)*a) && isdigit((unsigned char)*b)) {
+            a = number_skip(a);
+            b = number_skip(b);
+        } else if (*a++ != *b++) {
+            return false;
+        }
+    }
+    return *a == *b;
+}
+
+// UNKNOWN is the status of every mistake of a guest's function; the sentence tells which.
+static bool fails_alike(const struct outcome *given, const struct outcome *outcome)
+{
+    if (outcome->kind != given->kind || outcome->kind == OUTCOME_FAIL)
+        return outcome->kind == given->kind;
+    return outcome->status == given->status &&
+           (outcome->status != STATUS_UNKNOWN || say_the_same(given->sentence, outcome->sentence));
+}
+
+// Without a daemon every case ends alike.
+static bool daemon_is_lost(struct smaller *search, enum status status)
+{
+    struct cpattn_description *description;
+    struct cpattn_error error;
+    if (status != STATUS_UNAVAILABLE)
+        return false;
+    search->lost = cpattn_describe(search->client, 0, &description, &error) != CPATTN_OK;
+    if (!search->lost)
+        cpattn_description_destroy(description);
+    return search->lost;
+}
 
 static void keep(struct smaller *search, const struct cp_case *c, const struct outcome *outcome,
                  struct cpattn_result *result)
@@ -32,7 +75,8 @@ static bool fails(const struct cp_case *c, void *context)
     struct cpattn_result *result = NULL;
     struct cpattn_error error = {.text = ""};
     struct outcome outcome;
-    struct cpattn_case *library_case = command_interrupted() ? NULL : command_library_case(c);
+    struct cpattn_case *library_case =
+        command_interrupted() || search->lost ? NULL : command_library_case(c);
     if (!library_case)
         return false;
     search->tried++;
@@ -44,9 +88,7 @@ static bool fails(const struct cp_case *c, void *context)
     cpattn_case_destroy(library_case);
     enum status memory = outcome_init(&outcome, status, result, error.text);
     outcome.timeout_ns = search->timeout_ns;
-    bool same = !memory && outcome.kind == trial->kind &&
-                (outcome.kind == OUTCOME_FAIL || outcome.status == trial->status);
-    if (same) {
+    if (!memory && !daemon_is_lost(search, outcome.status) && fails_alike(trial->given, &outcome)) {
         keep(search, c, &outcome, result);
         return true;
     }
@@ -59,8 +101,10 @@ void smaller_find(struct smaller *search, struct cpattn_client *client, const st
                   const struct outcome *given, uint64_t timeout_ns)
 {
     *search = (struct smaller){.client = client, .timeout_ns = timeout_ns, .c = *c};
-    struct trial trial = {search, given->kind, given->status, {0}};
+    struct trial trial = {search, given, {0}};
     struct cp_case smallest = *c;
+    if (daemon_is_lost(search, given->status))
+        return;
     progress_init(&trial.progress, stderr, SMALLER_TRIES, command_now_ns());
     trial.progress.runs = true;
     (void)minimize_case(&smallest, fails, &trial, SMALLER_TRIES);

@@ -20,10 +20,12 @@ struct smaller {
     struct cpattn_result *result; // of it, or NULL
     int tried;                    // cases that were run
     bool found;                   // a smaller one than the given fails
+    bool lost;                    // the daemon does not answer, which ended the search
 };
 
-// Runs smaller cases, up to SMALLER_TRIES or an interrupt. A case fails as the given one does if
-// its verdict is a fail, too, or if it ends with the same status. Call smaller_fini() in any case.
+// Runs smaller cases, up to SMALLER_TRIES, an interrupt, or the loss of the daemon. A case fails as
+// the given one does if its verdict is a fail, too, or if it ends with the same status; with
+// UNKNOWN also with the same sentence, apart from numbers. Call smaller_fini() in any case.
 #define SMALLER_TRIES 500
 void smaller_find(struct smaller *search, struct cpattn_client *client, const struct cp_case *c,
                   const struct outcome *given, uint64_t timeout_ns);
