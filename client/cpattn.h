@@ -180,7 +180,8 @@ CPATTN_API const char *cpattn_client_socket(const struct cpattn_client *client);
 // ---- one request at a time ----------------------------------------------------------------------
 
 // Runs a case and waits for the verdict. timeout_ns counts from the arrival at the daemon and
-// includes the wait for a turn; 0: 90 s; at most 24 h. OK means that the case ran to its end; the
+// includes the wait for a turn; 0: the daemon's default, timeout_default_ns of its description; at
+// most timeout_max_ns. OK means that the case ran to its end; the
 // verdict tells whether it passed. *result is always set: with OK the figures; with another status
 // the states of the ranks if the daemon has them, else NULL.
 CPATTN_API enum cpattn_status cpattn_run(struct cpattn_client *client, const struct cpattn_case *c,

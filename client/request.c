@@ -61,7 +61,7 @@ static enum status run_request(const struct cpattn_case *c, const struct limits 
         status = limit_check("run_timeout_ns", limits->run_timeout_ns, error);
     if (status == STATUS_OK)
         status = client_request_init(request, METHOD_RUN, error);
-    request->timeout_ns = limits->timeout_ns ? limits->timeout_ns : TIMEOUT_DEFAULT_NS;
+    request->timeout_ns = limits->timeout_ns; // 0: the daemon's default
     request->run_timeout_ns = limits->run_timeout_ns;
     request->patience_ns = limits->wishes.patience_ns;
     request->cancel_on_disconnect = limits->wishes.cancel_on_disconnect;
@@ -104,7 +104,8 @@ static enum status request_create(struct cpattn_client *client, const struct cpa
     created->attending = attending;
     created->id = wire.id;
     id_write(&wire.id, created->id_text);
-    status = client_start(client->rpc, &wire, wire.timeout_ns + client->grace_ns, kind, created,
+    uint64_t most_ns = wire.timeout_ns ? wire.timeout_ns : TIMEOUT_DEFAULT_NS;
+    status = client_start(client->rpc, &wire, most_ns + client->grace_ns, kind, created,
                           &created->call, error);
     if (status == STATUS_OK)
         *request = created;

@@ -188,13 +188,12 @@ static enum status core_refuse_load(const struct core *core, const struct core_r
                          size->world_size, plural(size->world_size));
     if (list_empty(&core->jobs_free))
         return error_set(error, STATUS_RESOURCE_EXHAUSTED,
-                         "the queue is full: at most %d request%s may wait or run",
+                         "the queue is full: at most %d request%s may wait or run (queue-max)",
                          core->config.queue_max, plural(core->config.queue_max));
     if (users_jobs(&core->users, request->user) >= core->config.user_queue_max)
         return error_set(
             error, STATUS_RESOURCE_EXHAUSTED,
-            "the limit is %d request%s of this user, waiting or running: one user's share of "
-            "the queue",
+            "the limit is %d request%s of one user, waiting or running (user-queue-max)",
             core->config.user_queue_max, plural(core->config.user_queue_max));
     return STATUS_OK;
 }

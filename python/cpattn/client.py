@@ -385,10 +385,10 @@ class Client:
 
     # ---- cases ----
 
-    def submit(self, case: CaseLike, timeout: float = 90, run_timeout: float = 0) -> Request:
+    def submit(self, case: CaseLike, timeout: float = 0, run_timeout: float = 0) -> Request:
         """Sends a case and returns without waiting. `timeout` counts from the arrival at the daemon
-        and includes the wait for a turn. `run_timeout` counts from the moment when the ranks receive
-        the case; 0: no limit. Both are at most a day."""
+        and includes the wait for a turn; 0: the daemon's default, 90 seconds or less. `run_timeout`
+        counts from the moment when the ranks receive the case; 0: no limit. Both are at most a day."""
         case = _case(case)
         handle, error = ctypes.c_void_p(), Error()
         status = self._library.cpattn_submit_limited(
@@ -405,12 +405,12 @@ class Client:
         self._flying[handle.value] = request
         return request
 
-    def run(self, case: CaseLike, timeout: float = 90, run_timeout: float = 0) -> Answer:
+    def run(self, case: CaseLike, timeout: float = 0, run_timeout: float = 0) -> Answer:
         """Runs a case and waits for the answer."""
         return self.submit(case, timeout, run_timeout).answer()
 
     def attend(
-        self, case: CaseLike, timeout: float = 90, **inputs: Any
+        self, case: CaseLike, timeout: float = 0, **inputs: Any
     ) -> tuple[Answer, dict[str, Any]]:
         """Runs a case on tensors of the caller and returns the answer and the results by name.
 

@@ -220,7 +220,7 @@ START_TEST(no_user_takes_the_whole_queue)
     for (int i = 1; i < 3; i++)
         ck_assert_int_eq(submit_as(1, &slots[i]), STATUS_OK);
     ck_assert_int_eq(submit_as(1, &slots[3]), STATUS_RESOURCE_EXHAUSTED);
-    ck_assert_msg(strstr(f.error.text, "3 requests of this user"), "%s", f.error.text);
+    ck_assert_msg(strstr(f.error.text, "3 requests of one user"), "%s", f.error.text);
     for (int i = 3; i < 6; i++)
         ck_assert_int_eq(submit_as(2, &slots[i]), STATUS_OK);
     ck_assert_int_eq(submit_as(2, &slots[6]), STATUS_RESOURCE_EXHAUSTED);

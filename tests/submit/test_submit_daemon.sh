@@ -351,6 +351,15 @@ tap_is "a matrix larger than the queue" \
     "$status $(tail -n 1 "$scratch/out" | sed 's/ in .*//')" "0 8 cases: 8 passed"
 kill -TERM "$daemon"
 wait "$daemon"
+daemon_start --backend cpu --devices 2 --timeout-max 80s # less than the usual limit
+run case --seqlen 64
+tap_is "a case without a limit has what the daemon grants" "$status $(grep -c ' timeout_ms=80000$' "$scratch/log")" "0 1"
+# shellcheck disable=SC2086
+run matrix $small
+tap_is "a matrix, too" "$status $(tail -n 1 "$scratch/out" | sed 's/ in .*//') $(grep -c ' timeout_ms=80000$' "$scratch/log")" \
+    "0 8 cases: 8 passed 9"
+kill -TERM "$daemon"
+wait "$daemon"
 daemon_start --backend cpu --devices 2 --memory 1M
 # shellcheck disable=SC2086
 run matrix $small

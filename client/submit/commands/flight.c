@@ -43,6 +43,7 @@ struct daemon {
     struct cpattn_error lost; // of the last case that was held
     uint64_t lost_ns;         // start of the wait for it; 0: it is reachable
     uint64_t asked_ns;
+    uint64_t timeout_max_ns; // that it grants
 };
 
 struct air {
@@ -119,7 +120,7 @@ static void submit(struct air *air, struct slot *slot)
         command_library_job(air->flight->load(air->flight->context, slot->number));
     enum cpattn_status status = CPATTN_RESOURCE_EXHAUSTED;
     if (made)
-        status = cpattn_submit_limited(daemon->client, made, TIMEOUT_MAX_NS,
+        status = cpattn_submit_limited(daemon->client, made, daemon->timeout_max_ns,
                                        air->flight->timeout_ns, &slot->request, &error);
     cpattn_case_destroy(made);
     error.status = status;
@@ -225,6 +226,17 @@ static bool takes_cases(struct cpattn_client *client)
     return takes;
 }
 
+// The longest time limit that a daemon grants. One that does not say it now tells each case.
+static uint64_t timeout_max(struct cpattn_client *client)
+{
+    struct cpattn_description *description;
+    if (cpattn_describe(client, ASK_NS, &description, NULL) != CPATTN_OK)
+        return TIMEOUT_MAX_NS;
+    uint64_t max_ns = description->timeout_max_ns;
+    cpattn_description_destroy(description);
+    return max_ns < TIMEOUT_MAX_NS ? max_ns : TIMEOUT_MAX_NS;
+}
+
 // Answers all waiting cases of a daemon, or of all daemons if it is NULL.
 static void answer_waiting(struct air *air, const struct daemon *daemon, enum slot_state state,
                            const struct cpattn_error *error, int *waiting)
@@ -249,6 +261,7 @@ static void look_for_daemon(struct air *air, struct daemon *daemon)
     daemon->asked_ns = now_ns;
     if (takes_cases(daemon->client)) {
         daemon->lost_ns = 0;
+        daemon->timeout_max_ns = timeout_max(daemon->client);
     } else if (!others && now_ns - daemon->lost_ns > air->flight->patience_ns) {
         daemon->patient = false;
         answer_waiting(air, daemon, SLOT_HELD, &daemon->lost, &air->held);
@@ -342,6 +355,7 @@ static bool air_init(struct air *air, const struct flight *flight)
     for (int i = 0; i < flight->client_count; i++) {
         air->daemons[i].client = flight->clients[i];
         air->daemons[i].patient = true;
+        air->daemons[i].timeout_max_ns = timeout_max(flight->clients[i]);
     }
     for (int i = 0; i < air->slot_count; i++)
         air->slots[i].daemon = i % flight->client_count;

@@ -15,7 +15,7 @@ struct flight {
     struct cpattn_client *const *clients; // [client_count], each of another daemon
     int client_count;                     // 1..FLIGHT_CLIENTS_MAX
     int jobs;                             // in flight at once at each daemon, 1..FLIGHT_JOBS_MAX
-    uint64_t timeout_ns; // of each case from its start; the wait for its turn is not limited
+    uint64_t timeout_ns; // of each case from its start; with the wait it has what the daemon grants
     // How long to wait for a daemon that takes cases when one was answered UNAVAILABLE. That case
     // is submitted a second time then, and not a third time, for it may be what the daemon died of.
     uint64_t patience_ns;
