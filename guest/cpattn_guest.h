@@ -170,8 +170,9 @@ CPATTN_API int64_t cpattn_guest_message(const struct cpattn_guest_job *job, int 
 CPATTN_API bool cpattn_guest_token(const struct cpattn_guest_job *job, bool keys, int64_t row,
                                    int32_t *sequence, int64_t *position);
 
-// Nanoseconds until the daemon ends the processes of the job because its time limit has passed. A
-// guest that finds itself late can write to stderr where it is; the answer has these lines.
+// Nanoseconds until the daemon ends the processes of the job because its time limit has passed: 0
+// if it has, INT64_MAX without a limit. A guest that finds itself late can write to stderr where it
+// is; the answer has these lines.
 CPATTN_API int64_t cpattn_guest_time_left(const struct cpattn_guest_job *job);
 
 // Of a case: declares that the rank has filled lse. It is judged if all ranks call this.

@@ -47,8 +47,8 @@ enum status device_arena_reserve_turn(struct device_arena *a, size_t total,
 void *device_arena_take(struct device_arena *a, int64_t count, int64_t size);
 
 // The largest allocation beside the arena that an idle rank may keep, of which it has held_bytes
-// now: with it three quarters of the device stay free. At least DEVICE_ARENA_KEPT, at most
-// keep_bytes.
+// now: with it three quarters of the device stay free. At most keep_bytes, but never less than
+// DEVICE_ARENA_KEPT.
 size_t device_arena_beside(const struct device_arena *a, size_t held_bytes);
 
 // Frees the memory that an idle rank may not keep: all of it if it exceeds keep_bytes, or if it
