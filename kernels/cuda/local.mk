@@ -13,6 +13,7 @@ cuda_kernels_c_sources += kernels/cuda/worklist_tail.c
 cuda_kernels_sources = $(cuda_kernels_c_sources)
 cuda_kernels_sources += kernels/cuda/backend.h
 cuda_kernels_sources += kernels/cuda/backward_work.cuh
+cuda_kernels_sources += kernels/cuda/clocks.h
 cuda_kernels_sources += kernels/cuda/cublaslt.h
 cuda_kernels_sources += kernels/cuda/delay.cu
 cuda_kernels_sources += kernels/cuda/delay_cuda.h

@@ -3,6 +3,8 @@
 
 #include <stdlib.h>
 
+#include "kernels/cuda/clocks.h"
+
 #define RESIDUE_SHIFT 40 // positions of rows are smaller numbers
 
 struct build {
@@ -237,22 +239,6 @@ void worklist_order(struct worklist *list, int64_t row_step, int64_t keys_near, 
 
 // ---- time ---------------------------------------------------------------------------------------
 
-// When each processor is done, as a heap: the first of them in front. The next thread block goes to
-// that one.
-static void clocks_put(int64_t *clocks, int32_t count, int64_t time)
-{
-    int64_t when = clocks[0] + time;
-    int32_t at = 0;
-    for (int32_t child = 1; child < count; child = 2 * at + 1) {
-        child += child + 1 < count && clocks[child + 1] < clocks[child];
-        if (clocks[child] >= when)
-            break;
-        clocks[at] = clocks[child];
-        at = child;
-    }
-    clocks[at] = when;
-}
-
 static int64_t tile_time(const struct work_tile *tile, const struct work_load *load)
 {
     int32_t groups = (tile->rows + WORK_GROUP_ROWS - 1) / WORK_GROUP_ROWS;
@@ -261,19 +247,19 @@ static int64_t tile_time(const struct work_tile *tile, const struct work_load *l
 
 int64_t worklist_time(const struct worklist *list, const struct work_load *load)
 {
-    int64_t end = 0, *clocks = calloc((size_t)load->processors, sizeof(*clocks));
-    if (!clocks)
+    const int32_t count = load->processors;
+    struct clocks clocks = {calloc((size_t)count, sizeof(*clocks.when)), count};
+    if (!clocks.when)
         return -1;
     for (int32_t i = 0; i < load->sections; i++) {
         int32_t left = load->heads - i * load->section;
         int32_t heads = i < load->sections - 1 ? load->section : left;
         for (int32_t t = 0; t < list->tile_count; t++)
             for (int32_t head = 0; head < heads; head++)
-                clocks_put(clocks, load->processors, tile_time(&list->tiles[t], load));
+                clocks_put(&clocks, tile_time(&list->tiles[t], load));
     }
-    for (int32_t i = 0; i < load->processors; i++)
-        end = clocks[i] > end ? clocks[i] : end;
-    free(clocks);
+    int64_t end = clocks_end(&clocks);
+    free(clocks.when);
     return end;
 }
 

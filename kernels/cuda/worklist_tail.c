@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/cuda/clocks.h"
+
 // What a thread block takes beside its steps, in steps.
 #define UNIT_STEPS  5
 // So many thread blocks for each processor are even enough without a tail.
@@ -26,40 +28,16 @@ static const struct rule rules[] = {{0, 1}, {0, 2},   {0, 3},   {0, 4},
 
 // ---- simulation ---------------------------------------------------------------------------------
 
-// When each processor is done, as a heap: the first of them in front.
-struct clocks {
-    int64_t *when;
-    int32_t count;
-};
-
-// The next thread block goes to who is done first.
-static void clocks_put(struct clocks *clocks, int64_t steps)
-{
-    int64_t when = clocks->when[0] + steps + UNIT_STEPS;
-    int32_t at = 0;
-    for (int32_t child = 1; child < clocks->count; child = 2 * at + 1) {
-        child += child + 1 < clocks->count && clocks->when[child + 1] < clocks->when[child];
-        if (clocks->when[child] >= when)
-            break;
-        clocks->when[at] = clocks->when[child];
-        at = child;
-    }
-    clocks->when[at] = when;
-}
-
-static int64_t clocks_end(const struct clocks *clocks)
-{
-    int64_t end = 0;
-    for (int32_t i = 0; i < clocks->count; i++)
-        end = clocks->when[i] > end ? clocks->when[i] : end;
-    return end;
-}
-
 // Tile i in the order in which they are worked on.
 static const struct backward_tile *tile_in_order(const struct backward_worklist *list,
                                                  const struct backward_load *load, int32_t i)
 {
     return &list->tiles[load->turns ? list->tile_count - 1 - i : i];
+}
+
+static void unit_put(struct clocks *clocks, int64_t steps)
+{
+    clocks_put(clocks, steps + UNIT_STEPS);
 }
 
 // Whole tiles of heads first..end - 1.
@@ -70,7 +48,7 @@ static void heads_put(const struct backward_worklist *list, const struct backwar
         int32_t heads = end - first < load->section ? end - first : load->section;
         for (int32_t i = 0; i < list->tile_count; i++)
             for (int32_t head = 0; head < heads; head++)
-                clocks_put(clocks, tile_in_order(list, load, i)->steps * load->repeats);
+                unit_put(clocks, tile_in_order(list, load, i)->steps * load->repeats);
     }
 }
 
@@ -137,7 +115,7 @@ static int64_t tail_end(const struct backward_worklist *list, const struct backw
             int32_t piece = load->turns ? cut.pieces - 1 - k : k;
             int64_t steps = piece_begin(tile, cut, piece + 1) - piece_begin(tile, cut, piece);
             for (int32_t head = 0; head < heads; head++)
-                clocks_put(clocks, steps * load->repeats);
+                unit_put(clocks, steps * load->repeats);
         }
     }
     return clocks_end(clocks);

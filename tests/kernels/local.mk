@@ -26,11 +26,12 @@ tests_kernels_test_groups_SOURCES = tests/kernels/test_groups.c
 test_programs += tests/kernels/test_worklist
 tests_kernels_test_worklist_SOURCES = tests/kernels/test_worklist.c tests/kernels/drawn_slices.c \
     tests/kernels/drawn_slices.h \
-    kernels/cuda/worklist.c kernels/cuda/worklist.h kernels/cuda/intervals.c kernels/cuda/intervals.h
+    kernels/cuda/worklist.c kernels/cuda/worklist.h kernels/cuda/clocks.h \
+    kernels/cuda/intervals.c kernels/cuda/intervals.h
 
 test_programs += tests/kernels/test_worklist_backward
 tests_kernels_test_worklist_backward_SOURCES = tests/kernels/test_worklist_backward.c \
     tests/kernels/drawn_slices.c tests/kernels/drawn_slices.h \
     kernels/cuda/worklist_backward.c kernels/cuda/worklist_backward.h \
-    kernels/cuda/worklist_tail.c kernels/cuda/worklist_tail.h \
+    kernels/cuda/worklist_tail.c kernels/cuda/worklist_tail.h kernels/cuda/clocks.h \
     kernels/cuda/intervals.c kernels/cuda/intervals.h
