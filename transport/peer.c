@@ -418,7 +418,7 @@ static cudaError_t peer_init(struct peer_transport *p)
 enum status transport_peer_create(struct transport *control, cudaStream_t stream, bool alone,
                                   struct transport **t, struct error *error)
 {
-    void *places[WORLD_SIZE_MAX];
+    void *places[WORLD_SIZE_MAX] = {NULL};
     bool all = false;
     struct peer_transport *p = calloc(1, sizeof(*p));
     if (!p)

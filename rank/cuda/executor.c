@@ -172,10 +172,10 @@ static void fills_put(struct cuda_executor *x, int32_t index)
     do {
         const struct op *op = &x->plan->ops[index++];
         const struct region *r = &op->operand[UNARY_DESTINATION];
-        fills[count++] = (struct region_fill){.destination = region_memory(x->e->buffers, r),
-                                              .count = region_total(r) / (int64_t)sizeof(float),
-                                              .value = op->value};
-    } while (count < REGION_FILLS_MAX && fill_follows(x, index));
+        fills[count] = (struct region_fill){.destination = region_memory(x->e->buffers, r),
+                                            .count = region_total(r) / (int64_t)sizeof(float),
+                                            .value = op->value};
+    } while (++count < REGION_FILLS_MAX && fill_follows(x, index));
     x->filled = index;
     regions_cuda_fill(x->backend, fills, count);
 }
