@@ -51,7 +51,7 @@ static enum status peer_choose(struct cuda *cuda, struct transport *control, str
     choice_describe(&choice, cuda->base.exchange, sizeof(cuda->base.exchange));
     if (!choice_is_nccl(&choice))
         return STATUS_OK;
-    status = transport_peer_trim(cuda->peer, error);
+    status = transport_peer_free(cuda->peer, error);
     cuda->peer->ops->destroy(cuda->peer);
     cuda->peer = NULL;
     cuda->transport->ops->destroy(cuda->transport);
