@@ -5,8 +5,7 @@
 // - A user who returns after a pause starts at the level. The pause gives no credit, and time that
 //   was used while no other user waited is not charged.
 // - An account differs from the level by at most a window. So a job of a day does not block its
-// user
-//   for a day, and a user who had no pool for a day does not block the others.
+//   user for a day, and a user who had no pool for a day does not block the others.
 // No user starves: running jobs move an account towards those that wait.
 //
 // An administrator may limit the running jobs of a user, and the device time that a user may use in

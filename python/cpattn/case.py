@@ -97,6 +97,8 @@ class Case:
                 raised.append(error)
                 return False
 
+        if isinstance(self, Job):
+            raise TypeError(f"a {self.kind} cannot be made smaller; cases of attention can")
         if not fails(self):
             raise ValueError(f"this case does not fail: {self}")
         small = Case._copy_of(self._handle)

@@ -461,6 +461,8 @@ class Check:
             print(check.map("out", out, tile=128))
         """
         _known(tensor, MAPPED, "result with tokens")
+        if tile is not None and tile < 1:
+            raise ValueError(f"tile is {tile}; it is at least 1")
         verdict = self.verify(**{tensor: value})
         limits = [f.rmse_limit for f in verdict.figures if math.isfinite(f.rmse_limit)]
         expected = self.expected(tensor, "torch" if hasattr(value, "detach") else "numpy")

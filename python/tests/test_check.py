@@ -187,6 +187,8 @@ def test_strides_are_followed():
         (lambda c: c.input("out"), "out is no input; inputs are q, k"),
         (lambda c: c.shape("o"), "o is no tensor"),
         (lambda c: c.tokens("v"), "it is 'q' or 'k'"),
+        (lambda c: c.map("out", c.expected("out", "numpy"), tile=0), "tile is 0; it is at least 1"),
+        (lambda c: cpattn.Job("collective").smallest(lambda _: True), "a collective cannot be made smaller"),
         (lambda c: cpattn.Case(causal=True), "did you mean 'mask'"),
         (lambda c: c.verify(), "no result to judge"),
         (lambda c: c.verify(q=numpy.zeros(1)), "no result"),

@@ -49,7 +49,7 @@ refuses 67 "heads is 9 and kv_heads is 4; accepted is a heads that is a multiple
 refuses 64 "--slower is 'x'; accepted is 0 to 10000" --slower x
 refuses 64 "$scratch/none: cannot be read: No such file or directory" --compare "$scratch/none"
 echo '{"command": "x"}' >"$scratch/bad.jsonl"
-refuses 64 "$scratch/bad.jsonl:1: no bench; accepted are lines as bench --save writes them" \
+refuses 64 "$scratch/bad.jsonl:1: no bench; accepted are lines as bench --save of this version writes them" \
     --compare "$scratch/bad.jsonl"
 refuses 64 "$scratch/none/x cannot be written: No such file or directory" --save "$scratch/none/x"
 "$fake" case --seqlen 1k,2k >/dev/null 2>"$scratch/err"

@@ -14,8 +14,7 @@ struct matrix_outputs {
 };
 
 // Opens the files before the first case, so that a wrong path is found early. `resumed`: the record
-// of
-// --resume, or NULL. COMMAND_USAGE after a complaint; call matrix_outputs_close() in any case.
+// of --resume, or NULL. COMMAND_USAGE after a complaint; call matrix_outputs_close() in any case.
 int matrix_outputs_open(struct matrix_outputs *outputs, const struct matrix_options *options,
                         const struct record *resumed);
 

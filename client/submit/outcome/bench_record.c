@@ -61,9 +61,10 @@ static enum status read_lines(FILE *in, const char *path, struct bench_record *r
     }
     free(line);
     if (status == STATUS_INVALID_ARGUMENT)
-        return error_set(error, status,
-                         "%s:%d: no bench; accepted are lines as bench --save writes them", path,
-                         number);
+        return error_set(
+            error, status,
+            "%s:%d: no bench; accepted are lines as bench --save of this version writes them", path,
+            number);
     if (status)
         return error_set(error, status, "%s: not enough memory", path);
     if (ferror(in))
