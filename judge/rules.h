@@ -19,14 +19,14 @@
 // - element: error <= 4 [5] times the largest of the twin's largest error in the chunk, 4 units,
 //   and a step of the dtype at the element.
 // - zero: results of a query that sees no key, or of a key that no query sees, are exactly zero.
-// - nonfinite: finite where the reference is, else the same infinity. Where the reference with four
-//   [five] steps more is larger than the largest number of the dtype, its infinity is right, too.
+// - nonfinite: finite where the reference is, else the same infinity. That infinity is also right
+//   where the reference plus 4 [5] steps exceeds the largest number of the dtype.
 //   Padding is exactly zero.
 //
-// - alike weights: the weights of rows whose logits deviate by less than 1/16, or by more than 16
-//   softcaps, are nearly equal or have one of two values. With bf16 and fp16 kernels round all of
-//   them up or all down. The limits of rms (at least) and slope (in addition) of out and dv are
-//   half a step there, unless a bias makes the logits different.
+// - alike weights: the logits deviate by less than 1/16, or by more than 16 times the softcap. Then
+//   the weights of a row are nearly equal, or have one of two values. With bf16 and fp16 a kernel
+//   rounds all of them up, or all down. The limit of rms is at least half a step for out and dv,
+//   and that of the slope has half a step more, unless a bias makes the logits different.
 // - long sums: the fp32 sums of matrix units truncate, which makes long sums smaller by about 2^-30
 //   for each term. With bf16 and fp16 the limits of rms and slope are larger by 2^-29 for each term
 //   of the longest sum (rules_longest_sum()), with a remark.
