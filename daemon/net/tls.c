@@ -289,9 +289,9 @@ const char *tls_own_fault(const struct tls *tls)
 {
     const X509 *own = SSL_CTX_get0_certificate(tls->context);
     if (own && X509_cmp_current_time(X509_get0_notAfter(own)) < 0)
-        return "it has expired; clients refuse it";
+        return "it has expired; clients and agents refuse it";
     if (own && X509_cmp_current_time(X509_get0_notBefore(own)) > 0)
-        return "it is not valid yet; clients refuse it";
+        return "it is not valid yet; clients and agents refuse it";
     return NULL;
 }
 
@@ -394,6 +394,8 @@ static const char *server_fault(struct tls_session *s, unsigned long code)
     if (result != X509_V_OK)
         snprintf(s->fault, sizeof(s->fault), "its certificate is not accepted: %s",
                  X509_verify_cert_error_string(result));
+    else if (ERR_GET_LIB(code) == ERR_LIB_SSL && ERR_GET_REASON(code) == SSL_R_WRONG_VERSION_NUMBER)
+        return "it does not use TLS; a daemon without TLS is at tcp://HOST:PORT";
     else
         snprintf(s->fault, sizeof(s->fault), "TLS fails: %s", reason ? reason : "no reason known");
     return s->fault;

@@ -343,11 +343,20 @@ static enum status on_message(void *context, struct node_link *link, enum node_m
                      node_message_name(type));
 }
 
+static void parting_tell(struct agent *a, const struct error *error)
+{
+    char text[ERROR_TEXT_MAX];
+    bool asked = a->welcome || error->status == STATUS_FAILED_PRECONDITION;
+    snprintf(text, sizeof(text), "%.400s%s", error->text,
+             asked || a->config.tls ? "" : "; a daemon with TLS is at tls+tcp://HOST:PORT");
+    absence_tell(a, text);
+}
+
 // All ranks end with the connection.
 static void on_ended(void *context, struct node_link *link, const struct error *error)
 {
     struct agent *a = context;
-    absence_tell(a, error->text);
+    parting_tell(a, error);
     node_link_destroy(link);
     a->link = NULL;
     a->welcome = false;

@@ -55,7 +55,8 @@ START_TEST(an_expired_certificate_of_the_daemon_is_reported)
     certificate_make(&server, d.folder, "server", "127.0.0.1", &ca,
                      (struct certificate_kind){.expired = true});
     start(true, false);
-    ck_assert(daemon_logged(&d, "/server.pem\" error=\"it has expired; clients refuse it\""));
+    ck_assert(
+        daemon_logged(&d, "/server.pem\" error=\"it has expired; clients and agents refuse it\""));
     run_and_pass(&d, 2);
 }
 END_TEST

@@ -96,7 +96,7 @@ START_TEST(test_agent_without_tls)
     hosts_start(&h);
     h.scheme = "tcp://localhost";
     h.agent_options[0] = NULL;
-    refused("the connection");
+    refused("; a daemon with TLS is at tls+tcp://HOST:PORT");
     hosts_await_logged(&h, "it violates the TLS protocol", 1);
     h.scheme = "tls+tcp://localhost";
     h.agent_options[0] = "--tls-ca";
@@ -110,7 +110,7 @@ START_TEST(test_daemon_without_tls)
     h.daemon_options[0] = NULL;
     hosts_start(&h);
     h.scheme = "tls+tcp://localhost";
-    refused("TLS fails: wrong version number");
+    refused("it does not use TLS; a daemon without TLS is at tcp://HOST:PORT");
 }
 END_TEST
 
