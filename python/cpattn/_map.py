@@ -6,7 +6,7 @@ import math
 from typing import Any, Optional
 
 COLUMNS_MAX = 24
-_LEGEND = "'.': within the limit of rmse; a digit: that many powers of ten above; '#': not finite; ' ': no tokens"
+_LEGEND = "'.': about within the limit of rmse; a digit: that many powers of ten above; '#': not finite; ' ': no tokens"
 
 
 def _numbers(value: Any, dtype: str) -> Any:
@@ -30,14 +30,22 @@ def _rows(array: Any, lse_of: Optional[str]) -> Any:
     return array.reshape(-1, *array.shape[-2:])
 
 
-def _sign(wrong: Any, whole: float, limit: float) -> str:
+def _rms(values: Any) -> float:
+    """Of the finite values."""
+    import numpy
+
+    finite = values[numpy.isfinite(values)].astype(numpy.float64)
+    return math.sqrt(float((finite**2).mean())) if finite.size else 0.0
+
+
+def _sign(wrong: Any, size: float, limit: float) -> str:
     import numpy
 
     if wrong.size == 0:
         return " "
     if not numpy.isfinite(wrong).all():
         return "#"
-    above = math.sqrt(float((wrong.astype(numpy.float64) ** 2).mean())) / max(whole * limit, 1e-300)
+    above = _rms(wrong) / max(size * limit, 1e-300)
     return "." if above <= 1 else str(min(9, int(math.log10(above))))
 
 
@@ -56,8 +64,8 @@ def drawn(
 
     lse_of = layout if tensor == "lse" else None
     got, expected = (_rows(_numbers(x, dtype), lse_of) for x in arrays)
-    finite = expected[numpy.isfinite(expected)]
-    whole = math.sqrt(float((finite.astype(numpy.float64) ** 2).mean())) if finite.size else 0.0
+    whole = _rms(expected)
+    limit *= math.sqrt(2)  # the expected values are rounded, too
     with numpy.errstate(invalid="ignore"):
         wrong = numpy.where(got == expected, 0, got - expected)  # infinities may agree
     at = numpy.array(places, dtype=numpy.int64).reshape(-1, 2)
@@ -70,9 +78,12 @@ def drawn(
         firsts = range(0, int(at[here, 1].max()) + 1, tile)
         lines.append(f"sequence {sequence:<4}" + "".join(f"{first:>7}" for first in firsts))
         for head in range(got.shape[1]):
+            tiles = (here & (at[:, 1] // tile == first // tile) for first in firsts)
+            # Rounding errors are in proportion to the values, which differ: with a causal mask the first
+            # rows of out are the largest.
             signs = (
-                _sign(wrong[here & (at[:, 1] // tile == first // tile), head], whole, limit)
-                for first in firsts
+                _sign(wrong[rows, head], max(whole, _rms(expected[rows, head])), limit)
+                for rows in tiles
             )
             lines.append(f"    head {head:<4}" + "".join(f"{sign:>7}" for sign in signs))
     return "\n".join([*lines, _LEGEND])
