@@ -156,6 +156,7 @@ const char *pool_state_name(enum pool_state state);
 struct wire_pool {
     int32_t guest; // number of its implementation in the daemon; not on the wire
     int32_t crew;  // likewise of its ranks; -1: it has none
+    int32_t nodes; // number of hosts that its ranks are on; not on the wire
     char implementation[IMPLEMENTATION_NAME_MAX]; // "": the daemon's own
     int32_t world_size, instance;
     enum pool_state state;

@@ -33,6 +33,7 @@ static void core_describe(const struct core *core, const struct pool *pool, stru
     *wire = (struct wire_pool){
         .guest = pool->size->implementation,
         .crew = pool->crew,
+        .nodes = pool->size->nodes,
         .world_size = pool->world_size,
         .instance = pool->instance,
         .state = pool_state(pool),

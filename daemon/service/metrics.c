@@ -84,29 +84,66 @@ static void pool_labels(FILE *out, const char *name, const struct wire_pool *poo
 {
     fprintf(out, "cpattnd_%s{", name);
     label(out, "implementation", pool->implementation[0] ? pool->implementation : "cpattn");
-    fprintf(out, ",world_size=\"%d\",instance=\"%d\",spare=\"%s\"", pool->world_size,
-            pool->instance, pool->spare ? "true" : "false");
+    fprintf(out, ",world_size=\"%d\",nodes=\"%d\",instance=\"%d\"", pool->world_size, pool->nodes,
+            pool->instance);
 }
 
-static void pools_write(FILE *out, const struct wire_status *s)
+static void states_write(FILE *out, const struct wire_status *s)
 {
     family(out, "pool_state", "gauge", "1 for the state that a pool is in, 0 for all others.");
     for (int i = 0; i < s->pool_count; i++)
         for (int state = POOL_STARTING; state <= POOL_STUCK; state++) {
             pool_labels(out, "pool_state", &s->pools[i]);
-            fprintf(out, ",state=\"%s\"} %d\n", pool_state_name((enum pool_state)state),
+            fprintf(out, ",spare=\"%s\",state=\"%s\"} %d\n", s->pools[i].spare ? "true" : "false",
+                    pool_state_name((enum pool_state)state),
                     s->pools[i].state == (enum pool_state)state);
         }
-    family(out, "pool_jobs_total", "counter", "Cases that a pool has answered.");
+}
+
+// A pool and its spare, which take each other's place, are counted together.
+static bool counted_together(const struct wire_pool *a, const struct wire_pool *b)
+{
+    return a->guest == b->guest && a->world_size == b->world_size && a->nodes == b->nodes &&
+           a->instance == b->instance;
+}
+
+static uint64_t jobs_of(const struct wire_pool *pool)
+{
+    return pool->jobs;
+}
+
+static uint64_t deaths_of(const struct wire_pool *pool)
+{
+    return pool->deaths;
+}
+
+static void counter_write(FILE *out, const char *name, const char *help,
+                          const struct wire_status *s, uint64_t (*of)(const struct wire_pool *))
+{
+    family(out, name, "counter", help);
     for (int i = 0; i < s->pool_count; i++) {
-        pool_labels(out, "pool_jobs_total", &s->pools[i]);
-        fprintf(out, "} %" PRIu64 "\n", s->pools[i].jobs);
+        const struct wire_pool *pool = &s->pools[i];
+        uint64_t sum = 0;
+        bool first = true;
+        for (int j = 0; j < s->pool_count; j++)
+            if (counted_together(pool, &s->pools[j])) {
+                sum += of(&s->pools[j]);
+                first = first && j >= i;
+            }
+        if (!first)
+            continue;
+        pool_labels(out, name, pool);
+        fprintf(out, "} %" PRIu64 "\n", sum);
     }
-    family(out, "pool_deaths_total", "counter", "How often a pool has lost its ranks.");
-    for (int i = 0; i < s->pool_count; i++) {
-        pool_labels(out, "pool_deaths_total", &s->pools[i]);
-        fprintf(out, "} %" PRIu64 "\n", s->pools[i].deaths);
-    }
+}
+
+static void pools_write(FILE *out, const struct wire_status *s)
+{
+    states_write(out, s);
+    counter_write(out, "pool_jobs_total", "Cases that a pool and its spare have answered.", s,
+                  jobs_of);
+    counter_write(out, "pool_deaths_total", "How often a pool or its spare has lost its ranks.", s,
+                  deaths_of);
 }
 
 struct device_counts {

@@ -212,7 +212,8 @@ static void page_get(void)
 // ---- tests -------------------------------------------------------------------------------------
 
 #define POOL_STATE(state)                                                                          \
-    "cpattnd_pool_state{implementation=\"cpattn\",world_size=\"2\",instance=\"0\",spare="          \
+    "cpattnd_pool_state{implementation=\"cpattn\",world_size=\"2\",nodes=\"1\",instance=\"0\","    \
+    "spare="                                                                                       \
     "\"false\",state=\"" state "\"}"
 
 // Orders one device out of use or back; then this many are out of use.

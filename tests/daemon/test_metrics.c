@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The devices in the metrics: those of all hosts, each counted once.
+// The devices and pools in the metrics: those of all hosts, each counted once.
 #include "daemon/service/metrics.h"
 
 #include <stdio.h>
@@ -61,13 +61,55 @@ START_TEST(devices_of_several_hosts)
 }
 END_TEST
 
+static void expect_line(const char *line, int count)
+{
+    static const struct tally tally;
+    char *text = metrics_text(&description, &status, &tally);
+    int found = 0;
+    ck_assert_ptr_nonnull(text);
+    for (const char *at = text; (at = strstr(at, line)); at++)
+        found++;
+    free(text);
+    ck_assert_msg(found == count, "%d times: %s", found, line);
+}
+
+#define POOL_2 "{implementation=\"cpattn\",world_size=\"2\",nodes="
+
+// A pool and its spare change places; a counter must not fall then.
+START_TEST(spares_count_for_their_pool)
+{
+    status.pool_count = 2;
+    pools[0] = (struct wire_pool){
+        .world_size = 2, .nodes = 1, .hosts = 1, .jobs = 5, .deaths = 1, .spare = true};
+    pools[1] = (struct wire_pool){.world_size = 2, .nodes = 1, .hosts = 1, .jobs = 2};
+    expect_line("\ncpattnd_pool_jobs_total" POOL_2 "\"1\",instance=\"0\"} 7\n", 1);
+    expect_line("\ncpattnd_pool_deaths_total" POOL_2 "\"1\",instance=\"0\"} 1\n", 1);
+    expect_line("\ncpattnd_pool_jobs_total{", 1);
+    expect_line("\ncpattnd_pool_state" POOL_2 "\"1\",instance=\"0\",spare=\"true\",state=\"idle\"}",
+                1);
+}
+END_TEST
+
+// The same size on one host and on two, with the same number.
+START_TEST(pools_of_other_placement_are_others)
+{
+    status.pool_count = 2;
+    pools[0] = (struct wire_pool){.world_size = 2, .nodes = 1, .hosts = 1, .jobs = 5};
+    pools[1] = (struct wire_pool){.world_size = 2, .nodes = 2, .hosts = 3, .jobs = 2};
+    expect_line("\ncpattnd_pool_jobs_total" POOL_2 "\"1\",instance=\"0\"} 5\n", 1);
+    expect_line("\ncpattnd_pool_jobs_total" POOL_2 "\"2\",instance=\"0\"} 2\n", 1);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("metrics");
-    TCase *tcase = tcase_create("devices");
+    TCase *tcase = tcase_create("all");
     tcase_add_checked_fixture(tcase, begin, NULL);
     tcase_add_test(tcase, devices_of_one_host);
     tcase_add_test(tcase, devices_of_several_hosts);
+    tcase_add_test(tcase, spares_count_for_their_pool);
+    tcase_add_test(tcase, pools_of_other_placement_are_others);
     suite_add_tcase(suite, tcase);
     return runner_run(suite);
 }
