@@ -432,16 +432,19 @@ static enum status remote_status(const char *url, bool tls, int result, struct e
                      url, nng_strerror(result));
 }
 
+static enum status closed_at_once(const char *path, struct error *error)
+{
+    return error_set(error, STATUS_UNAVAILABLE,
+                     "the daemon at %s closed the connection at once; it has too many clients "
+                     "(client_refused in its log), or it is no cpattnd",
+                     path);
+}
+
 static enum status dial_status(struct link *link, struct error *error)
 {
     switch (link->dial_result) {
     case 0:
-        if (link_up(link))
-            return STATUS_OK;
-        return error_set(error, STATUS_UNAVAILABLE,
-                         "the daemon at %s closed the connection at once; it has too many "
-                         "clients, or it is no cpattnd",
-                         link->path);
+        return link_up(link) ? STATUS_OK : closed_at_once(link->path, error);
     case NNG_ECONNREFUSED:
         return refuse_unreachable(link->path, error);
     case NNG_EPERM:
@@ -460,6 +463,9 @@ static enum status dial_status(struct link *link, struct error *error)
     }
     if (net_url_is_meant(link->path))
         return remote_status(link->path, link->tls != NULL, link->dial_result, error);
+    if (link->dial_result == NNG_ECONNSHUT || link->dial_result == NNG_ECONNRESET ||
+        link->dial_result == NNG_ECLOSED)
+        return closed_at_once(link->path, error);
     if (link->dial_result == NNG_EADDRINVAL)
         return error_set(error, STATUS_INVALID_ARGUMENT, "%s is no path of a socket", link->path);
     return error_set(error, STATUS_UNAVAILABLE, "connecting to %s: %s", link->path,

@@ -104,7 +104,7 @@ START_TEST(a_listener_that_hangs_costs_the_time_to_connect)
 }
 END_TEST
 
-// Accepts one connection and sends another greeting than cpattnd's.
+// Accepts one connection and sends another greeting than cpattnd's; without one it closes at once.
 static void assert_stranger_refused(const void *greeting, size_t size)
 {
     int fd = listen_raw(fake.path);
@@ -114,7 +114,7 @@ static void assert_stranger_refused(const void *greeting, size_t size)
         int peer = accept(fd, NULL, NULL);
         if (write(peer, greeting, size) < 0)
             _exit(1);
-        while (read(peer, buffer, sizeof buffer) > 0)
+        while (size > 0 && read(peer, buffer, sizeof buffer) > 0)
             ;
         _exit(0);
     }
@@ -134,6 +134,8 @@ START_TEST(a_server_with_another_protocol)
 {
     assert_stranger_refused("\0SP\0\0\x20\0\0", 8); // a publisher
     ck_assert_ptr_nonnull(strstr(error.text, "closed the connection at once"));
+    assert_stranger_refused("", 0); // as a daemon at the limit of its connections
+    ck_assert_ptr_nonnull(strstr(error.text, "(client_refused in its log)"));
 }
 END_TEST
 
