@@ -289,7 +289,7 @@ START_TEST(test_share_of_the_queue)
     struct wire_request last = daemon_request(METHOD_RUN);
     daemon_send(alice, 2, &last);
     daemon_await_queued(&d, 1);
-    expect_reply(alice, &more, STATUS_RESOURCE_EXHAUSTED, "one user's share");
+    expect_reply(alice, &more, STATUS_RESOURCE_EXHAUSTED, "(user-queue-max)");
     daemon_send(bob, 1, &more);
     daemon_await_queued(&d, 2);
 

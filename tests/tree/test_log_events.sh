@@ -7,7 +7,7 @@ set -u
 . "$top_srcdir/tests/support/tap.sh"
 
 # "EVENT LEVEL" of each call of log_LEVEL("EVENT ..."), also where clang-format has broken the line. rank_exited is
-# left out: it is logged by log_write(), which takes the level as a parameter.
+# left out: it is logged by log_write(), which takes the level as a parameter. So is log_dropped, which has no level.
 logged() {
     find "$top_srcdir/daemon" -name '*.c' -exec cat {} + | tr '\n' ' ' |
         grep -oE 'log_(error|warning|notice|info|debug)\( *"[a-z_]+' |
@@ -20,7 +20,7 @@ written() {
             gsub(/[` ]/, "", $2); gsub(/ /, "", $3)
             n = split($2, events, ","); m = split($3, levels, ",")
             for (i = 1; i <= n; i++) for (j = 1; j <= m; j++) print events[i], levels[j]
-        }' | grep -v '^rank_exited ' | sort -u
+        }' | grep -vE '^(rank_exited|log_dropped) ' | sort -u
 }
 
 scratch=$(mktemp -d) || exit 99
