@@ -4,8 +4,7 @@
 //     DRAW_TARGET          attribute that allows the instruction set, or nothing
 //     DRAW_TABLE           the name of its struct draw_ops, and DRAW_NAME for people
 //     DRAW_MULTIPLY(a, b)  products of the low 32 bits of each 64-bit lane
-//     DRAW_HIGH(x)         the high 32 bits of each lane as its low ones, with undefined bits above
-//     them
+//     DRAW_HIGH(x)         the high 32 bits of each lane as its low ones; those above are undefined
 // and includes this once.
 #include "judge/draw.h"
 #include "judge/philox.h"
