@@ -7,6 +7,7 @@ import dataclasses
 import difflib
 import math
 import sys
+import warnings
 from typing import Any, Iterable, Optional
 
 from cpattn import _arrays, _map
@@ -83,6 +84,11 @@ class Figures:
     first_bad_got: float
     first_bad_expected: float
     te_mismatches: int
+
+    @property
+    def zeros_pass(self) -> bool:
+        """True if the limit is as large as the values, so that it says nothing about them."""
+        return self.times_twin is not None and not self.rmse_limit < 1
 
     @classmethod
     def _of(cls, f: FiguresStruct) -> "Figures":
@@ -208,6 +214,7 @@ class Check:
         )
         insist(status, error)
         self._handle = handle
+        self._given = False
         if sums not in ("all", "own"):
             raise ValueError(f"sums is {sums!r}; it is 'all' or 'own'")
         self._library.cpattn_check_sums(handle, sums == "own")
@@ -402,6 +409,7 @@ class Check:
             self._handle, arrays, len(TENSORS), ctypes.byref(error)
         )
         insist(status, error)
+        self._given = bool(inputs)
 
     def _whole_array(self, tensor: str, view: _arrays.View) -> Array:
         s = self._library.cpattn_check_whole(self._handle, TENSORS.index(tensor))
@@ -430,7 +438,7 @@ class Check:
     def verify(self, **results: Any) -> Verdict:
         """Judges some or all of out, lse, dq, dk, dv, dbias, dsink and max_logit. They are all in host
         memory or all on one CUDA device, where the work on PyTorch's current stream is finished
-        first."""
+        first. Warns if a result passes with inputs of give() that let zeros pass, too."""
         arrays = (Array * len(TENSORS))()
         views = []
         for tensor, value in results.items():
@@ -450,9 +458,23 @@ class Check:
         )
         insist(status, error)
         try:
-            return verdict_of(self._library, handle, self.case.command())
+            verdict = verdict_of(self._library, handle, self.case.command())
         finally:
             self._library.cpattn_check_verdict_destroy(handle)
+        if self._given:
+            self._warn(verdict)
+        return verdict
+
+    @staticmethod
+    def _warn(verdict: Verdict) -> None:
+        loose = {f.tensor: f for f in verdict.figures if not f.broken and f.zeros_pass}
+        for tensor, f in loose.items():
+            warnings.warn(
+                f"{tensor} passes, as zeros would: with the inputs of give() rounding errors of an honest "
+                f"kernel are as large as the values (limit: {f.rmse_limit:.3g} times them). Where q and k "
+                "are very large, smaller ones can be judged",
+                stacklevel=3,
+            )
 
     def map(self, tensor: str, value: Any, tile: Optional[int] = None) -> str:
         """Where out, lse, dq, dk or dv is wrong: a text with the error by head and by `tile` positions,

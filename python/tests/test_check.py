@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The package against the libraries: a right kernel passes, wrong ones are refused."""
+import warnings
+
 import numpy
 import pytest
 
@@ -409,6 +411,25 @@ def test_inputs_of_ones_own(format):
         numpy.testing.assert_array_equal(mine, before)
     if format == "bshd":
         assert whole.verify(**attention(whole, *drawn)) and not whole.verify(**results)
+
+
+@pytest.mark.parametrize("dtype", ["bf16", "fp32"])
+def test_inputs_that_let_zeros_pass_are_told(dtype):
+    check = make(dtype)
+    given = own_inputs(check)
+    usual = {t: x.copy() for t, x in given.items()}
+    for t in ("q", "k"):
+        given[t] = store(load(given[t]) * 1e6, dtype)
+    check.give(**given)
+    with pytest.warns(UserWarning, match="out passes, as zeros would"):
+        verdict = check.verify(out=numpy.zeros_like(given["q"]))
+    assert verdict and "zeros pass, too" in verdict.text
+    check.give(**usual)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        verdict = check.verify(**attention(check, *usual.values()))
+    assert verdict and "zeros pass" not in verdict.text
+    assert not check.verify(out=numpy.zeros_like(given["q"]))
 
 
 def test_what_does_not_fit_in_fp16_is_infinite():
