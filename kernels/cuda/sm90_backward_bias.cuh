@@ -5,8 +5,8 @@
 
 #include "kernels/cuda/sm90_backward_load.cuh"
 
-// Four 8 x 8 matrices; lane 8 i + r gives the address of row r of matrix i, and gets pairs of their
-// rows,
+// Loads four 8 x 8 matrices: pairs of elements of their rows. Lane 8 i + r has the address of row r
+// of matrix i.
 static __device__ __forceinline__ void matrices_load_rows(uint32_t address, uint32_t (&pairs)[4])
 {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
@@ -15,7 +15,7 @@ static __device__ __forceinline__ void matrices_load_rows(uint32_t address, uint
                  : "memory");
 }
 
-// or of their columns.
+// The same with pairs of elements of their columns.
 static __device__ __forceinline__ void matrices_load(uint32_t address, uint32_t (&pairs)[4])
 {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"

@@ -198,8 +198,8 @@ __device__ __forceinline__ void weights_pack(const float (&x)[4], int i,
     packed[i / 8][i / 4 % 2 * 2 + 1] = pack<T>(x[2], x[3]);
 }
 
-// The same with a cap: P' to 16 bits, and in its place P' times the slope of the cap. Within the
-// reach;
+// The same with a cap, where all scores are within the reach: P' to 16 bits, and in its place P'
+// times the slope of the cap.
 template <typename T, class C, enum cap_reach REACH, bool MASKED>
 __device__ __forceinline__ void p_make_within(const struct sm90_step *step, float cap, uint32_t lse,
                                               float (&s)[C::SCORES],
@@ -223,7 +223,7 @@ __device__ __forceinline__ void p_make_within(const struct sm90_step *step, floa
     }
 }
 
-// and anything.
+// The same for any scores.
 template <typename T, class C>
 __device__ __forceinline__ void
 p_make_capped(const struct backward_params &p, const struct sm90_step *step, int stage,

@@ -122,12 +122,15 @@ tests_cuda_faulty_rank_LDADD = $(cuda_rank_libs)
 # The executor on a made-up runtime: needs the toolkit's headers and no device.
 tests_cuda_test_executor_cuda_SOURCES = tests/cuda/test_executor_cuda.c tests/cuda/fake_cuda.c \
     tests/cuda/fake_cuda_backend.c tests/cuda/fake_cuda.h tests/support/world.c tests/support/world.h \
-    rank/cuda/choice.c rank/cuda/device.c rank/cuda/executor.c rank/cuda/exploration.c rank/cuda/position.c \
+    rank/cuda/choice.c rank/cuda/executor.c rank/cuda/exploration.c rank/cuda/position.c \
     rank/cuda/marks.c rank/cuda/events.c rank/cuda/window.c rank/cuda/timeline.c rank/cuda/graph.c \
     rank/cuda/parcels.c rank/cuda/stamps.c \
     transport/peer.c transport/peer_direct.c transport/peer_exchange.c transport/agree.c tests/cuda/fake_graph.c tests/cuda/fake_kernel.c \
     tests/cuda/fake_words.c tests/cuda/fake_stream.h
 tests_cuda_test_executor_cuda_CPPFLAGS = $(cuda_test_cppflags)
+
+tests_cuda_test_device_SOURCES = tests/cuda/test_device.c rank/cuda/device.c transport/agree.c
+tests_cuda_test_device_CPPFLAGS = $(cuda_test_cppflags)
 
 tests_cuda_test_device_arena_SOURCES = tests/cuda/test_device_arena.c common/cuda/device_arena.c
 tests_cuda_test_device_arena_CPPFLAGS = $(cuda_test_cppflags)
@@ -144,6 +147,7 @@ if CUDA
 test_programs += tests/cuda/test_executor_cuda
 test_programs += tests/cuda/test_given
 test_programs += tests/cuda/test_swap_staged
+test_programs += tests/cuda/test_device
 test_programs += tests/cuda/test_device_arena
 check_PROGRAMS += tests/cuda/faulty_rank $(cuda_test_programs)
 TESTS += $(cuda_test_programs)

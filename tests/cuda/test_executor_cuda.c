@@ -5,12 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "judge/digest.h"
 #include "rank/cuda/choice.h"
-#include "rank/cuda/device.h"
 #include "rank/cuda/executor.h"
 #include "rank/cuda/window.h"
 #include "rank/inputs.h"
@@ -493,76 +490,6 @@ START_TEST(nccl_is_chosen_where_it_is_twice_as_fast)
 }
 END_TEST
 
-START_TEST(devices_are_named_among_those_that_are_visible)
-{
-    struct error error;
-    char names[64];
-    bool used[DEVICES_MAX] = {[1] = true, [3] = true};
-    ck_assert_int_eq(device_names(NULL, used, names, sizeof(names), &error), STATUS_OK);
-    ck_assert_str_eq(names, "1,3");
-    ck_assert_int_eq(device_names("7,6,GPU-abc,4", used, names, sizeof(names), &error), STATUS_OK);
-    ck_assert_str_eq(names, "6,4");
-    ck_assert_int_eq(device_names("7,6,5", used, names, sizeof(names), &error), STATUS_UNAVAILABLE);
-    ck_assert_str_eq(error.text, "CUDA_VISIBLE_DEVICES is \"7,6,5\" and has no device 3");
-    ck_assert_int_eq(device_names("", used, names, sizeof(names), &error), STATUS_UNAVAILABLE);
-    ck_assert_int_eq(device_names(NULL, used, names, 3, &error), STATUS_INVALID_ARGUMENT);
-}
-END_TEST
-
-START_TEST(a_single_rank_sees_only_its_device)
-{
-    struct error error;
-    struct transport *control;
-    struct device_place place;
-    ck_assert_int_eq(transport_socket_create(0, 1, (int[]){-1}, &control, &error), STATUS_OK);
-    setenv("CUDA_VISIBLE_DEVICES", "7,6,5", 1);
-    ck_assert_int_eq(device_choose(control, 2, &place, &error), STATUS_OK);
-    ck_assert_int_eq(place.index, 0);
-    ck_assert_int_eq(place.ranks, 1);
-    ck_assert_str_eq(getenv("CUDA_VISIBLE_DEVICES"), "5");
-    control->ops->destroy(control);
-}
-END_TEST
-
-// True if these devices are visible, and the rank has its place among them.
-static enum status sees(struct transport *control, int device, const char *devices,
-                        struct device_place expected)
-{
-    struct error error;
-    struct device_place place;
-    if (device_choose(control, device, &place, &error) != STATUS_OK)
-        return error.status;
-    const char *visible = getenv("CUDA_VISIBLE_DEVICES");
-    bool right = visible && strcmp(visible, devices) == 0 && place.index == expected.index &&
-                 place.ranks == expected.ranks && place.before == expected.before;
-    return right ? STATUS_OK : STATUS_INTERNAL;
-}
-
-// On devices 5 and 2, or both on 5.
-START_TEST(ranks_see_the_devices_of_their_pool)
-{
-    struct error error;
-    struct transport *control;
-    int pair[2], status;
-    unsetenv("CUDA_VISIBLE_DEVICES");
-    ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
-    pid_t peer = fork();
-    ck_assert_int_ge(peer, 0);
-    int rank = peer == 0;
-    int fds[2] = {rank ? pair[1] : -1, rank ? -1 : pair[0]};
-    ck_assert_int_eq(transport_socket_create(rank, 2, fds, &control, &error), STATUS_OK);
-    enum status result =
-        _i ? sees(control, 5, "5", (struct device_place){.ranks = 2, .before = rank})
-           : sees(control, rank ? 2 : 5, "2,5", (struct device_place){.index = !rank, .ranks = 1});
-    if (rank)
-        _exit(result);
-    ck_assert_int_eq(result, STATUS_OK);
-    ck_assert_int_eq(waitpid(peer, &status, 0), peer);
-    ck_assert_int_eq(status, 0);
-    control->ops->destroy(control);
-}
-END_TEST
-
 static void kept_worlds_close(void)
 {
     world_close_all();
@@ -586,11 +513,6 @@ static Suite *suite(void)
     TCase *choices = tcase_create("choices");
     tcase_add_test(choices, nccl_is_chosen_where_it_is_twice_as_fast);
     suite_add_tcase(s, choices);
-    TCase *devices = tcase_create("devices");
-    tcase_add_test(devices, devices_are_named_among_those_that_are_visible);
-    tcase_add_test(devices, a_single_rank_sees_only_its_device);
-    tcase_add_loop_test(devices, ranks_see_the_devices_of_their_pool, 0, 2);
-    suite_add_tcase(s, devices);
     return s;
 }
 

@@ -50,20 +50,26 @@ static void part_make(const struct linear *l, int rank, float *part)
     dtype_round(l->dtype, part, TOKENS * OUT);
 }
 
+static struct linear layer_of(enum linear_layer layer, enum case_dtype dtype)
+{
+    return (struct linear){.world_size = 1,
+                           .layer = layer,
+                           .tokens = TOKENS,
+                           .in_features = IN,
+                           .out_features = OUT,
+                           .dtype = dtype,
+                           .bias = true,
+                           .chunks = 1,
+                           .iterations = 1,
+                           .seed = 3};
+}
+
 START_TEST(sums_are_judged)
 {
     static float y[TOKENS * OUT], part[TOKENS * OUT], bias[OUT];
     static unsigned char memory[TOKENS * OUT * 4];
-    struct linear l = {.world_size = tries[_i].ranks,
-                       .layer = LINEAR_ROW,
-                       .tokens = TOKENS,
-                       .in_features = IN,
-                       .out_features = OUT,
-                       .dtype = tries[_i].dtype,
-                       .bias = true,
-                       .chunks = 1,
-                       .iterations = 1,
-                       .seed = 3};
+    struct linear l = layer_of(LINEAR_ROW, tries[_i].dtype);
+    l.world_size = tries[_i].ranks;
     const void *tensors[LINEAR_TENSORS] = {[LINEAR_Y] = memory};
     struct figures figures[LINEAR_TENSORS];
     struct error error;
@@ -122,18 +128,9 @@ START_TEST(factors_of_an_mlp_are_noticed)
     static float x[TOKENS * IN], w1[HIDDEN * IN], w2[OUT * HIDDEN], h[TOKENS * HIDDEN],
         y[TOKENS * OUT], bias[HIDDEN];
     static unsigned char memory[TOKENS * OUT * 4];
-    struct linear l = {.world_size = 1,
-                       .layer = LINEAR_MLP,
-                       .activation = ACTIVATION_GELU,
-                       .tokens = TOKENS,
-                       .in_features = IN,
-                       .hidden = HIDDEN,
-                       .out_features = OUT,
-                       .dtype = factors[_i].dtype,
-                       .bias = true,
-                       .chunks = 1,
-                       .iterations = 1,
-                       .seed = 3};
+    struct linear l = layer_of(LINEAR_MLP, factors[_i].dtype);
+    l.activation = ACTIVATION_GELU;
+    l.hidden = HIDDEN;
     const void *tensors[LINEAR_TENSORS] = {[LINEAR_Y] = memory};
     struct figures figures[LINEAR_TENSORS];
     struct error error;
@@ -177,16 +174,11 @@ START_TEST(sums_over_tokens_are_long)
 {
     enum { MANY = 4000, FEW = 8 };
     static float x[MANY * FEW], dy[MANY * FEW], dw[FEW * FEW];
-    struct linear l = {.world_size = 1,
-                       .layer = LINEAR_COLUMN,
-                       .tokens = MANY,
-                       .in_features = FEW,
-                       .out_features = FEW,
-                       .dtype = DTYPE_FP32,
-                       .training = true,
-                       .chunks = 1,
-                       .iterations = 1,
-                       .seed = 3};
+    struct linear l = layer_of(LINEAR_COLUMN, DTYPE_FP32);
+    l.tokens = MANY;
+    l.in_features = l.out_features = FEW;
+    l.bias = false;
+    l.training = true;
     const void *tensors[LINEAR_TENSORS] = {[LINEAR_DW1] = dw};
     struct figures figures[LINEAR_TENSORS];
     struct error error;

@@ -237,7 +237,7 @@ static void fill_answer(struct fake_result *r, const struct cp_case *c)
                                  .plan_ns = 21000,
                                  .inputs_ns = 300000,
                                  .forward_ns = 2500000 + (uint64_t)i + slower_ns,
-                                 .backward_ns = 6000000,
+                                 .backward_ns = 6000000 - (model_is(c, "skew") ? (uint64_t)i : 0),
                                  .exchange_ns = 400000,
                                  .exposed_ns = 0,
                                  .reference_ns = 1000000,

@@ -56,6 +56,11 @@ refuses 64 "$scratch/none/x cannot be written: No such file or directory" --save
 tap_is "one case: one value" "$? $(cat "$scratch/err")" \
     "64 cpattn-submit: seqlen_q is '1k,2k'; accepted is 0 to 16777216"
 
+# With this model the rank with the longer forward has the shorter backward.
+run --seqlen 1k --model skew --repeat 1 --json
+tap_is "a run is forward and backward of the same rank" \
+    "$(for name in forward backward run; do "$peek" json "times_ns.$name.median" <"$scratch/out"; done | tr '\n' ' ')" \
+    "2500001 6000000 8500000 "
 run --seqlen 1k,2k,3k --repeat 3 --compare "$scratch/all.jsonl"
 tap_is "--compare: ratio of times" "$status $(sed 1d "$scratch/out" | awk '{printf "%s ", $NF}')" "0 1.000 1.000 - "
 sed 's/"run":{"median":[0-9]*/"run":{"median":6500000/' "$scratch/all.jsonl" >"$scratch/fast.jsonl"
