@@ -1,9 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 # Matrix files, and cases put together field by field.
+submit_sources += client/submit/matrix/condition.c
+submit_sources += client/submit/matrix/condition.h
 submit_sources += client/submit/matrix/fields.c
 submit_sources += client/submit/matrix/fields.h
 submit_sources += client/submit/matrix/filter.c
 submit_sources += client/submit/matrix/filter.h
+submit_sources += client/submit/matrix/filter_yaml.c
+submit_sources += client/submit/matrix/filter_yaml.h
 submit_sources += client/submit/matrix/matrix.c
 submit_sources += client/submit/matrix/matrix.h
 submit_sources += client/submit/matrix/matrix_fields.c

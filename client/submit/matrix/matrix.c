@@ -246,8 +246,8 @@ static enum status names_create(struct matrix *m, struct error *error)
         int count = 0;
         for (const struct yaml_node *n = yaml_first(bundles); n; n = yaml_next(n))
             labels[count++] = yaml_key(n);
-        m->names[m->name_count++] =
-            (struct filter_names){.name = m->axes[i].name, .labels = labels, .label_count = count};
+        m->names[m->name_count++] = (struct condition_names){
+            .name = m->axes[i].name, .labels = labels, .label_count = count};
     }
     return STATUS_OK;
 }

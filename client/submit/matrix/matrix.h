@@ -38,7 +38,7 @@ struct matrix {
     struct job_spec defaults;
     struct matrix_axis axes[MATRIX_AXES_MAX]; // the last one changes fastest
     int axis_count;
-    struct filter_names names[MATRIX_AXES_MAX]; // of the bundle axes, in their order
+    struct condition_names names[MATRIX_AXES_MAX]; // of the bundle axes, in their order
     int name_count;
     struct matrix_rules rules;
 };

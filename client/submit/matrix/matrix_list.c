@@ -121,7 +121,7 @@ static const struct matrix_value *case_value(const struct maker *maker,
     return &maker->list->axes[axis].values[made->value[axis]];
 }
 
-static bool is_chosen(const struct maker *maker, const struct filter_subject *subject)
+static bool is_chosen(const struct maker *maker, const struct condition_subject *subject)
 {
     if (!filter_matches(&maker->filter, subject))
         return false;
@@ -132,7 +132,7 @@ static bool is_chosen(const struct maker *maker, const struct filter_subject *su
 }
 
 static const struct matrix_rule *exclusion(const struct maker *maker,
-                                           const struct filter_subject *subject)
+                                           const struct condition_subject *subject)
 {
     for (int i = 0; i < maker->matrix->rules.rule_count; i++) {
         const struct matrix_rule *rule = &maker->matrix->rules.rules[i];
@@ -145,7 +145,7 @@ static const struct matrix_rule *exclusion(const struct maker *maker,
 
 // Decides whether the case runs, and gives it its final lengths.
 static enum status decide_fate(struct maker *maker, struct matrix_case *made, struct job_spec *spec,
-                               const struct filter_subject *subject)
+                               const struct condition_subject *subject)
 {
     struct error why;
     const struct matrix_rule *rule = exclusion(maker, subject);
@@ -190,7 +190,7 @@ static bool change_applies(const struct matrix_change *change, const struct job_
                            const char *const *labels)
 {
     struct job_spec finished = *spec;
-    struct filter_subject subject = {.spec = &finished, .labels = labels, .id = ""};
+    struct condition_subject subject = {.spec = &finished, .labels = labels, .id = ""};
     fields_finish(&finished);
     return filter_matches(&change->when, &subject);
 }
@@ -256,7 +256,7 @@ static enum status case_make(struct maker *maker, const int16_t value[MATRIX_AXE
     char id[ID_MAX];
     memcpy(made.value, value, sizeof(made.value));
     case_fill(maker, &made, &spec, id, labels);
-    struct filter_subject subject = {.spec = &spec, .labels = labels, .id = id};
+    struct condition_subject subject = {.spec = &spec, .labels = labels, .id = id};
     if (!is_chosen(maker, &subject) || !had_failed(maker->choice, id)) {
         list->left_out++;
         return STATUS_OK;

@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "client/submit/matrix/filter_yaml.h"
 #include "client/submit/matrix/matrix_fields.h"
 
 static void *make_room(int count, size_t size, struct error *error)

@@ -47,7 +47,7 @@ struct matrix_rules {
 // Names that the conditions of a file may use, and the job on which its fields are tried. Borrowed.
 struct matrix_scope {
     const struct job_kind *kind;
-    const struct filter_names *names;
+    const struct condition_names *names;
     int name_count;
     const struct job_spec *defaults;
 };
