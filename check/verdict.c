@@ -76,14 +76,6 @@ static void errors_text(struct cpattn_check_verdict *v, const struct cpattn_figu
              f->rmse_limit, f->slope, f->slope_limit, f->worst_row_rel, f->worst_row_limit);
 }
 
-// True if results of zero would meet the limits as well: the inputs are so large, or cancel so
-// well, that the rounding errors of an honest kernel are as large as its results.
-static bool zeros_pass(const struct cpattn_figures *f)
-{
-    bool is_relative = !(f->twin_rel <= 0); // not an lse
-    return f->broken == 0 && is_relative && !(f->rmse_limit < 1);
-}
-
 static void figures_text(struct cpattn_check_verdict *v, const struct cpattn_figures *f)
 {
     text_add(v, "%s %s", f->broken ? "FAIL" : "pass", f->tensor);
@@ -100,7 +92,7 @@ static void figures_text(struct cpattn_check_verdict *v, const struct cpattn_fig
     // Without a finite element there is nothing to measure.
     if (f->nonfinite == 0 || isfinite(f->rmse_limit))
         errors_text(v, f);
-    if (zeros_pass(f))
+    if (f->remark == CPATTN_REMARK_ZEROS_PASS)
         text_add(v, "; rounding errors are as large as the values here: zeros pass, too");
     if (f->first_bad.position >= 0)
         text_add(

@@ -124,6 +124,9 @@ enum cpattn_remark {
     CPATTN_REMARK_NONE = 0,
     // Within the limit only by the allowance for long sums: lse, out, dq, dk, dv.
     CPATTN_REMARK_LONG_SUM = 1,
+    // Results of zero would pass, too, because the rounding errors of an honest kernel are as large
+    // as the values. Not of lse and max_logit.
+    CPATTN_REMARK_ZEROS_PASS = 2,
 };
 
 // Number of the chunk that holds a tensor's padding.

@@ -9,6 +9,7 @@ _Static_assert((int)CPATTN_RULE_PADDING == (int)RULE_PADDING, "rules agree");
 _Static_assert((int)CPATTN_RULE_SLOPE == (int)RULE_SLOPE, "rules agree");
 _Static_assert((int)CPATTN_RULE_ZERO == (int)RULE_ZERO, "rules agree");
 _Static_assert((int)CPATTN_REMARK_LONG_SUM == (int)REMARK_LONG_SUM, "remarks agree");
+_Static_assert((int)CPATTN_REMARK_ZEROS_PASS == (int)REMARK_ZEROS_PASS, "remarks agree");
 _Static_assert(CPATTN_CHUNK_PADDING == CHUNK_PADDING, "chunks agree");
 
 static struct cpattn_element element_public(const struct element *e)

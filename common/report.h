@@ -38,7 +38,8 @@ enum {
 // A remark on a tensor, in addition to its verdict.
 enum report_remark {
     REMARK_NONE,
-    REMARK_LONG_SUM, // within the limit only because sums have many terms
+    REMARK_LONG_SUM,   // within the limit only because sums have many terms
+    REMARK_ZEROS_PASS, // results of zero would pass, too: the limit is as large as the values
     REMARK_COUNT
 };
 

@@ -261,7 +261,8 @@ static void finish_relative(const struct rules *r, const struct rules_sums *s,
         f->broken |= RULE_RMSE;
     if (!(fabs(f->slope) <= f->slope_limit))
         f->broken |= RULE_SLOPE;
-    f->remark = is_long && f->broken == 0 ? REMARK_LONG_SUM : REMARK_NONE;
+    bool zeros = s->reference_squares > 0 && f->rmse_limit >= 1 && f->slope_limit >= 1;
+    f->remark = zeros ? REMARK_ZEROS_PASS : is_long ? REMARK_LONG_SUM : REMARK_NONE;
     if (!(w->row <= f->worst_row_limit))
         f->broken |= RULE_ROW;
 }
@@ -286,6 +287,8 @@ void rules_finish(const struct rules *r, const struct rules_sums *s, const struc
         f->broken |= RULE_NONFINITE;
     if (s->zeros > 0)
         f->broken |= RULE_ZERO;
+    if (f->broken)
+        f->remark = REMARK_NONE;
 }
 
 double rules_sink_unit(const struct rules *r, const struct rules_sink *s)
@@ -317,6 +320,7 @@ int rules_sinks_add(const struct rules *r, struct rules_sinks *sums, const struc
     sums->product += error * head->reference;
     sums->unit_products += unit * fabs(head->reference);
     sums->max_abs = fmax(sums->max_abs, fabs(error));
+    sums->not_zero += fabs(head->reference) > r->element * unit;
     if (fabs(error) / unit > sums->worst) {
         sums->worst = fabs(error) / unit;
         place |= RULES_WORST;
@@ -343,4 +347,6 @@ void rules_sinks_finish(const struct rules *r, const struct rules_sinks *s, stru
     f->broken = s->nonfinite > 0 ? RULE_NONFINITE : 0;
     if (s->mismatches > s->nonfinite)
         f->broken |= RULE_ELEMENT;
+    bool zeros = s->reference_squares > 0 && s->not_zero == 0 && f->broken == 0;
+    f->remark = zeros ? REMARK_ZEROS_PASS : REMARK_NONE;
 }

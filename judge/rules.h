@@ -31,6 +31,9 @@
 //   for each term. With bf16 and fp16 the limits of rms and slope are larger by 2^-29 for each term
 //   of the longest sum (rules_longest_sum()), with a remark.
 //
+// - zeros pass: the limits of rms and slope are as large as the reference, which is not zero. A
+//   remark says so.
+//
 // LSE and largest logits, fp32 always: error <= 2^-24 * (128 + 8 |value| + 4 min(softcap, 256)) *
 // (deviation of the logits / 4) * sqrt(head_dim_qk / 64), factors at least 1, * (1 + weight_shift()
 // / 8). LSE has 2^-30 more for each key, with a remark, because long sums stagnate. A sink's
@@ -257,6 +260,7 @@ double rules_sink_unit(const struct rules *r, const struct rules_sink *s);
 // Accumulated over heads.
 struct rules_sinks {
     int64_t heads, mismatches, nonfinite, te_mismatches;
+    int64_t not_zero; // heads of which a result of zero would be refused
     double error_squares, unit_squares, reference_squares, product, unit_products;
     double worst; // error in units
     double max_abs;

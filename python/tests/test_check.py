@@ -424,11 +424,13 @@ def test_inputs_that_let_zeros_pass_are_told(dtype):
     with pytest.warns(UserWarning, match="out passes, as zeros would"):
         verdict = check.verify(out=numpy.zeros_like(given["q"]))
     assert verdict and "zeros pass, too" in verdict.text
+    assert {f.remark for f in verdict.figures} == {"zeros_pass"}
     check.give(**usual)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         verdict = check.verify(**attention(check, *usual.values()))
     assert verdict and "zeros pass" not in verdict.text
+    assert {f.remark for f in verdict.figures} == {""}
     assert not check.verify(out=numpy.zeros_like(given["q"]))
 
 

@@ -249,6 +249,7 @@ START_TEST(numbers_keep_their_meaning)
         ck_assert_int_eq(rules[i], 1 << i);
     ck_assert_int_eq(CPATTN_REMARK_NONE, 0);
     ck_assert_int_eq(CPATTN_REMARK_LONG_SUM, 1);
+    ck_assert_int_eq(CPATTN_REMARK_ZEROS_PASS, 2);
     ck_assert_int_eq(CPATTN_CHUNK_PADDING, 2);
 }
 END_TEST

@@ -217,6 +217,38 @@ START_TEST(rows_whose_terms_cancel_have_their_own_unit)
 }
 END_TEST
 
+// The unit is as large as the reference: a result of zero has an error of 1 and a slope of -1.
+START_TEST(results_that_zeros_would_pass_have_a_remark)
+{
+    struct cp_case c = of_length(DTYPE_BF16, 1024);
+    struct rules rules = rules_of(&c, TENSOR_DQ);
+    struct rules_sums s = {.elements = ELEMENTS,
+                           .rows = ROWS,
+                           .error_squares = ELEMENTS,
+                           .product = -ELEMENTS,
+                           .twin_squares = ELEMENTS,
+                           .reference_squares = ELEMENTS};
+    struct rules_worst worst = {0};
+    struct figures f = {0};
+    rules_finish(&rules, &s, &worst, &f);
+    ck_assert_int_eq(f.broken, 0);
+    ck_assert_int_eq(f.remark, REMARK_ZEROS_PASS);
+    worst.element = 2;
+    rules_finish(&rules, &s, &worst, &f);
+    ck_assert_int_eq(f.broken, RULE_ELEMENT);
+    ck_assert_int_eq(f.remark, REMARK_NONE);
+    worst.element = 0;
+    s.twin_squares /= 4; // the limit is about 0.9
+    rules_finish(&rules, &s, &worst, &f);
+    ck_assert_int_eq(f.broken, RULE_RMSE | RULE_SLOPE);
+    ck_assert_int_eq(f.remark, REMARK_NONE);
+    s = (struct rules_sums){.elements = ELEMENTS, .rows = ROWS, .empty = ELEMENTS};
+    rules_finish(&rules, &s, &worst, &f); // zeros are right
+    ck_assert_int_eq(f.broken, 0);
+    ck_assert_int_eq(f.remark, REMARK_NONE);
+}
+END_TEST
+
 // cuDNN's sum over a million keys is 0.11 % too small.
 START_TEST(long_sums_may_be_too_small_with_a_remark)
 {
@@ -310,6 +342,7 @@ static Suite *rules_suite(void)
     tcase_add_test(tcase, rows_elements_and_exact_rules_break_by_themselves);
     tcase_add_test(tcase, empty_rows_do_not_reduce_the_unit);
     tcase_add_test(tcase, rows_whose_terms_cancel_have_their_own_unit);
+    tcase_add_test(tcase, results_that_zeros_would_pass_have_a_remark);
     tcase_add_test(tcase, long_sums_may_be_too_small_with_a_remark);
     tcase_add_test(tcase, the_longest_sum_is_what_a_window_lets_see);
     tcase_add_test(tcase, logarithms_have_only_the_element_rule);

@@ -95,7 +95,7 @@ START_TEST(results_are_refused)
     REPLY_REFUSED(f->judged, 9, "figures[1].judged is 9; accepted is 0 to 8");
     f->judged = 0;
     REPLY_REFUSED(f->te_mismatches, -1, "figures[1].te_mismatches is -1");
-    REPLY_REFUSED(f->remark, REMARK_COUNT, "figures[1].remark is 2; accepted is 0 to 1");
+    REPLY_REFUSED(f->remark, REMARK_COUNT, "figures[1].remark is 3; accepted is 0 to 2");
     REPLY_REFUSED(f->remark, -1, "figures[1].remark is -1");
 }
 END_TEST

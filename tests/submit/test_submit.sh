@@ -219,6 +219,10 @@ tap_has "a remark" "$out" "remark: lse is within its limit only because its sums
 tap_has "a pass that TransformerEngine's rule refuses is a pass" "$status$out" "0pass "
 run case --model remark --json
 tap_is "a remark in JSON" "$(peeks ranks.0.figures.2.remark ranks.0.figures.0.remark)" "long_sum - "
+run case --model faint
+tap_has "zeros would pass, too" "$out" "remark: dq passes, as zeros would: rounding errors of an honest kernel are"
+run case --model faint --json
+tap_is "the same in JSON" "$(peeks ranks.0.figures.4.remark ranks.0.figures.0.remark)" "zeros_pass - "
 
 run case --model nan --json
 tap_is "NaN in figures is a text in JSON" \

@@ -109,8 +109,16 @@ const struct cpattn_figures *outcome_worst_of(const struct cpattn_result *result
 // NULL if there are no figures.
 const struct cpattn_figures *outcome_worst(const struct cpattn_result *result, int *rank);
 
-// True if figures of a tensor have a remark.
-bool outcome_remarked(const struct cpattn_result *result, const char *tensor);
+// The remarks, and what people read of each after the name of a tensor. Ends with a name of NULL.
+struct outcome_remark {
+    enum cpattn_remark remark;
+    const char *name, *text;
+};
+extern const struct outcome_remark outcome_remarks[];
+
+// True if figures of a tensor have the remark.
+bool outcome_remarked(const struct cpattn_result *result, const char *tensor,
+                      enum cpattn_remark remark);
 
 // Describes the broken rules: "dq of rank 1, chunk 0: error 21 times the twin's, allowed
 // 1.50".

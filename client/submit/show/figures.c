@@ -239,17 +239,14 @@ static void print_remarks(FILE *out, const char *indent, const struct cpattn_res
 {
     const char *names[OUTCOME_TENSORS_MAX];
     int count = outcome_tensors(result, names);
-    for (int t = 0; t < count; t++) {
-        char text[256];
-        if (!outcome_remarked(result, names[t]))
-            continue;
-        snprintf(
-            text, sizeof(text),
-            "remark: %s is within its limit only because its sums have many terms: long sums in "
-            "fp32 lose a little with each term, and the limit grows with their number",
-            names[t]);
-        terminal_wrap(out, indent, text);
-    }
+    for (int t = 0; t < count; t++)
+        for (const struct outcome_remark *r = outcome_remarks; r->name; r++) {
+            char text[256];
+            if (!outcome_remarked(result, names[t], r->remark))
+                continue;
+            snprintf(text, sizeof(text), "remark: %s %s", names[t], r->text);
+            terminal_wrap(out, indent, text);
+        }
 }
 
 static void print_blind(FILE *out, const char *indent, const struct cp_case *c)

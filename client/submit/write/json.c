@@ -96,8 +96,9 @@ static json_t *figures_object(struct json_writer *w, const struct cpattn_figures
     json_put_real(w, object, "worst_row", f->worst_row_rel);
     json_put_real(w, object, "worst_row_limit", f->worst_row_limit);
     json_put(w, object, "worst_row_at", element_object(w, &f->worst_row));
-    if (f->remark == CPATTN_REMARK_LONG_SUM)
-        json_put_text(w, object, "remark", "long_sum");
+    for (const struct outcome_remark *r = outcome_remarks; r->name; r++)
+        if (f->remark == r->remark)
+            json_put_text(w, object, "remark", r->name);
     if (f->first_bad.position < 0)
         return object;
     json_put(w, object, "first_bad_at", element_object(w, &f->first_bad));
