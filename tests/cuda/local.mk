@@ -15,6 +15,7 @@ cuda_test_libs = judge/cuda/libjudgecuda.a judge/libjudge.a kernels/cuda/libkern
 
 harness_sources = tests/cuda/harness.c tests/cuda/harness.h
 problem_sources = tests/cuda/problem.c tests/cuda/problem.h
+reference_scene_sources = tests/cuda/reference_scene.c tests/cuda/reference_scene.h
 
 cuda_test_programs += tests/cuda/test_ops_cuda
 tests_cuda_test_ops_cuda_SOURCES = tests/cuda/test_ops_cuda.c $(harness_sources)
@@ -65,13 +66,13 @@ tests_cuda_test_graphs_cuda_CPPFLAGS = $(cuda_test_cppflags)
 tests_cuda_test_graphs_cuda_LDADD = $(cuda_rank_libs)
 
 cuda_test_programs += tests/cuda/test_reference_cuda
-tests_cuda_test_reference_cuda_SOURCES = tests/cuda/test_reference_cuda.c $(harness_sources) \
+tests_cuda_test_reference_cuda_SOURCES = tests/cuda/test_reference_cuda.c $(harness_sources) $(reference_scene_sources) \
     tests/support/generate.c tests/support/generate.h
 tests_cuda_test_reference_cuda_CPPFLAGS = $(cuda_test_cppflags)
 tests_cuda_test_reference_cuda_LDADD = $(cuda_test_libs)
 
 cuda_test_programs += tests/cuda/test_reference16_cuda
-tests_cuda_test_reference16_cuda_SOURCES = tests/cuda/test_reference16_cuda.c $(harness_sources) \
+tests_cuda_test_reference16_cuda_SOURCES = tests/cuda/test_reference16_cuda.c $(harness_sources) $(reference_scene_sources) \
     tests/support/generate.c tests/support/generate.h
 tests_cuda_test_reference16_cuda_CPPFLAGS = $(cuda_test_cppflags)
 tests_cuda_test_reference16_cuda_LDADD = $(cuda_test_libs)

@@ -12,42 +12,14 @@
 #include "judge/rules.h"
 #include "plan/bias.h"
 #include "tests/cuda/harness.h"
+#include "tests/cuda/reference_scene.h"
 #include "tests/support/generate.h"
-
-static void *device_bytes(int64_t bytes)
-{
-    void *data;
-    CUDA(cudaMalloc(&data, (size_t)bytes + 256));
-    CUDA(cudaMemset(data, 0xff, (size_t)bytes + 256));
-    return data;
-}
-
-static void *device_copy(const void *host, size_t bytes)
-{
-    void *data = device_bytes((int64_t)bytes);
-    CUDA(cudaMemcpy(data, host, bytes, cudaMemcpyHostToDevice));
-    return data;
-}
-
-static void *zeros(int64_t count, size_t size)
-{
-    void *memory = calloc((size_t)count + 1, size);
-    if (!memory)
-        abort();
-    return memory;
-}
-
-// ---- a case, all of it on one rank --------------------------------------------------------------
 
 enum { OUT, DQ, DK, DV, TENSORS };
 static const char *const names[TENSORS] = {"out", "dq", "dk", "dv"};
 
 struct sample {
-    struct cp_case c;
-    struct reference_cuda r;
-    struct reference_sequence *sequences;
-    struct reference_rows rows[2];
-    int64_t bias_rows;
+    struct reference_scene in;
     struct reference_results wide[TENSORS], narrow[TENSORS];
     struct reference_stat64 *stats64;
     struct reference_stat *stats, *unused;
@@ -57,74 +29,14 @@ struct sample {
     double *dbias16;
 };
 
-static int64_t tile_row(const struct sample *s, int sequence, int64_t position)
-{
-    if (!bias_has_queries(&s->c))
-        return bias_has_batch(&s->c) ? sequence : 0;
-    return bias_has_batch(&s->c) ? s->sequences[sequence].first[SIDE_Q] + position : position;
-}
-
-static void rows_make(struct sample *s, enum shard_side side, bool ragged)
-{
-    const struct cp_case *c = &s->c;
-    struct reference_tile *tiles = zeros(s->r.tokens[side], sizeof(*tiles));
-    int64_t count = 0, row = 0;
-    for (int sequence = 0; sequence < c->batch; sequence++)
-        for (int64_t at = 0; at < s->sequences[sequence].length[side];) {
-            int64_t rest = s->sequences[sequence].length[side] - at;
-            int64_t rows = ragged ? harness_between(1, REFERENCE_TILE_ROWS) : REFERENCE_TILE_ROWS;
-            rows = rows < rest ? rows : rest;
-            tiles[count] =
-                (struct reference_tile){.position = at,
-                                        .row = row,
-                                        .bias_row = side == SIDE_Q ? tile_row(s, sequence, at) : 0,
-                                        .sequence = sequence,
-                                        .count = (int32_t)rows};
-            count++;
-            at += rows;
-            row += rows;
-        }
-    s->rows[side] = (struct reference_rows){
-        .tiles = device_copy(tiles, (size_t)count * sizeof(*tiles)),
-        .tile_count = count,
-        .rows = row,
-    };
-    free(tiles);
-}
-
-static void sequences_make(struct sample *s)
-{
-    const struct cp_case *c = &s->c;
-    s->sequences = zeros(c->batch, sizeof(*s->sequences));
-    for (int i = 0; i < c->batch; i++)
-        for (int side = 0; side < 2; side++) {
-            int64_t length = case_length(c, (enum shard_side)side, i);
-            s->sequences[i].first[side] = s->r.tokens[side];
-            s->sequences[i].length[side] = length;
-            s->r.tokens[side] += length;
-            if (length > s->r.length_max[side])
-                s->r.length_max[side] = length;
-        }
-    s->r.sequences = device_copy(s->sequences, (size_t)c->batch * sizeof(*s->sequences));
-}
-
-static int64_t bias_elements(const struct sample *s)
-{
-    return s->bias_rows * s->c.seqlen_kv * (bias_has_heads(&s->c) ? s->c.heads : 1);
-}
-
 static void bias_make(struct sample *s)
 {
-    const struct cp_case *c = &s->c;
-    s->bias_rows = !bias_has_queries(c) ? (bias_has_batch(c) ? c->batch : 1)
-                   : bias_has_batch(c)  ? s->r.tokens[SIDE_Q]
-                                        : c->seqlen_q;
-    if (c->bias == BIAS_NONE)
+    if (s->in.c.bias == BIAS_NONE)
         return;
-    int64_t bytes = bias_elements(s) * (int64_t)sizeof(double);
-    s->dbias = device_bytes(bytes);
-    s->dbias16 = device_bytes(bytes);
-    s->dbias_twin = device_bytes(bytes / 2);
+    int64_t bytes = reference_scene_bias(&s->in) * (int64_t)sizeof(double);
+    s->dbias = reference_scene_room(bytes);
+    s->dbias16 = reference_scene_room(bytes);
+    s->dbias_twin = reference_scene_room(bytes / 2);
     CUDA(cudaMemset(s->dbias, 0, (size_t)bytes));
     CUDA(cudaMemset(s->dbias16, 0, (size_t)bytes));
     CUDA(cudaMemset(s->dbias_twin, 0, (size_t)bytes / 2));
@@ -132,45 +44,36 @@ static void bias_make(struct sample *s)
 
 static int tensor_width(const struct sample *s, int tensor)
 {
-    return reference_cuda_padded(tensor == OUT || tensor == DV ? s->c.head_dim_v
-                                                               : s->c.head_dim_qk);
+    return reference_cuda_padded(tensor == OUT || tensor == DV ? s->in.c.head_dim_v
+                                                               : s->in.c.head_dim_qk);
 }
 
 static int64_t tensor_rows(const struct sample *s, int tensor)
 {
-    return s->rows[tensor == OUT || tensor == DQ ? SIDE_Q : SIDE_KV].rows;
+    return s->in.rows[tensor == OUT || tensor == DQ ? SIDE_Q : SIDE_KV].rows;
 }
 
 // `exact`: also computes fp64.
 static void sample_init(struct sample *s, const struct cp_case *c, bool ragged, bool exact)
 {
-    float *sinks = zeros(c->heads, sizeof(float));
     memset(s, 0, sizeof(*s));
-    s->c = *c;
-    s->r = (struct reference_cuda){.queue = attention_cuda_queue(harness_cuda), .c = &s->c};
-    for (int head = 0; head < c->heads; head++)
-        sinks[head] = input_sink(c, head);
-    s->r.sinks = device_copy(sinks, (size_t)c->heads * sizeof(float));
-    free(sinks);
-    sequences_make(s);
-    rows_make(s, SIDE_Q, ragged);
-    rows_make(s, SIDE_KV, ragged);
-    int64_t q = s->rows[SIDE_Q].rows * c->heads, kv = s->rows[SIDE_KV].rows * c->kv_heads;
+    reference_scene_init(&s->in, c, ragged);
+    int64_t q = s->in.rows[SIDE_Q].rows * c->heads, kv = s->in.rows[SIDE_KV].rows * c->kv_heads;
     for (int i = 0; i < TENSORS; i++) {
         int64_t elements =
             tensor_rows(s, i) * tensor_width(s, i) * (i < DK ? c->heads : c->kv_heads);
-        s->wide[i].exact64 = exact ? device_bytes(elements * 8) : NULL;
-        s->narrow[i].exact = device_bytes(elements * 4);
-        s->narrow[i].twin = s->wide[i].twin = device_bytes(elements * 2);
+        s->wide[i].exact64 = exact ? reference_scene_room(elements * 8) : NULL;
+        s->narrow[i].exact = reference_scene_room(elements * 4);
+        s->narrow[i].twin = s->wide[i].twin = reference_scene_room(elements * 2);
     }
-    s->stats64 = device_bytes(q * (int64_t)sizeof(*s->stats64));
-    s->unused = device_bytes(q * (int64_t)sizeof(*s->unused));
-    s->max = device_bytes(q * 4);
-    s->max16 = device_bytes(q * 4);
-    s->stats = device_bytes(q * (int64_t)sizeof(*s->stats));
+    s->stats64 = reference_scene_room(q * (int64_t)sizeof(*s->stats64));
+    s->unused = reference_scene_room(q * (int64_t)sizeof(*s->unused));
+    s->max = reference_scene_room(q * 4);
+    s->max16 = reference_scene_room(q * 4);
+    s->stats = reference_scene_room(q * (int64_t)sizeof(*s->stats));
     for (int i = 0; i < 3; i++) {
-        s->terms[i] = device_bytes((i == SIDE_KV ? kv : q) * 4);
-        s->terms16[i] = device_bytes((i == SIDE_KV ? kv : q) * 4);
+        s->terms[i] = reference_scene_room((i == SIDE_KV ? kv : q) * 4);
+        s->terms16[i] = reference_scene_room((i == SIDE_KV ? kv : q) * 4);
     }
     bias_make(s);
     CUDA(cudaDeviceSynchronize()); // the backend's stream does not wait for this one
@@ -191,11 +94,7 @@ static void sample_fini(struct sample *s)
         cudaFree(s->terms[i]);
         cudaFree(s->terms16[i]);
     }
-    for (int i = 0; i < 2; i++)
-        cudaFree((void *)s->rows[i].tiles);
-    cudaFree((void *)s->r.sinks);
-    cudaFree((void *)s->r.sequences);
-    free(s->sequences);
+    reference_scene_fini(&s->in);
 }
 
 #define OF_BIAS 2 // of the terms
@@ -208,41 +107,41 @@ static struct reference_dbias dbias_of(const struct sample *s, double *data, flo
         .terms = !data  ? NULL
                  : twin ? s->terms16[OF_BIAS]
                         : s->terms[OF_BIAS],
-        .head_stride = bias_has_heads(&s->c) ? s->bias_rows * s->c.seqlen_kv : 0,
-        .row_step = bias_has_queries(&s->c) ? 1 : 0,
+        .head_stride = bias_has_heads(&s->in.c) ? s->in.bias_rows * s->in.c.seqlen_kv : 0,
+        .row_step = bias_has_queries(&s->in.c) ? 1 : 0,
     };
 }
 
 // fp64 comes first, because its delta needs the twin's O.
 static void queries_run(struct sample *s, bool exact)
 {
-    const struct reference_rows *q = &s->rows[SIDE_Q];
+    const struct reference_rows *q = &s->in.rows[SIDE_Q];
     struct reference_dbias dbias = dbias_of(s, s->dbias, NULL);
     struct reference_dbias dbias16 = dbias_of(s, s->dbias16, s->dbias_twin);
-    reference16_out(&s->r, q, &s->narrow[OUT], s->stats, s->max16);
-    reference_cuda_delta(&s->r, q, &s->narrow[OUT], s->stats, NULL);
-    reference16_dq(&s->r, q, s->stats, &dbias16, &s->narrow[DQ], s->terms16[SIDE_Q]);
+    reference16_out(&s->in.r, q, &s->narrow[OUT], s->stats, s->max16);
+    reference_cuda_delta(&s->in.r, q, &s->narrow[OUT], s->stats, NULL);
+    reference16_dq(&s->in.r, q, s->stats, &dbias16, &s->narrow[DQ], s->terms16[SIDE_Q]);
     if (!exact)
         return;
-    reference64_out(&s->r, q, s->wide[OUT].exact64, s->stats64, s->max);
-    reference_cuda_delta(&s->r, q, &s->wide[OUT], s->unused, s->stats64);
-    reference64_dq(&s->r, q, s->stats64, &dbias, s->wide[DQ].exact64, s->terms[SIDE_Q]);
+    reference64_out(&s->in.r, q, s->wide[OUT].exact64, s->stats64, s->max);
+    reference_cuda_delta(&s->in.r, q, &s->wide[OUT], s->unused, s->stats64);
+    reference64_dq(&s->in.r, q, s->stats64, &dbias, s->wide[DQ].exact64, s->terms[SIDE_Q]);
 }
 
 static void keys_run(struct sample *s)
 {
-    const struct reference_rows *kv = &s->rows[SIDE_KV];
-    reference16_dkv(&s->r, kv, s->stats, &s->narrow[DK], &s->narrow[DV], s->terms16[SIDE_KV]);
-    reference64_dkv(&s->r, kv, s->stats64, s->wide[DK].exact64, s->wide[DV].exact64,
+    const struct reference_rows *kv = &s->in.rows[SIDE_KV];
+    reference16_dkv(&s->in.r, kv, s->stats, &s->narrow[DK], &s->narrow[DV], s->terms16[SIDE_KV]);
+    reference64_dkv(&s->in.r, kv, s->stats64, s->wide[DK].exact64, s->wide[DV].exact64,
                     s->terms[SIDE_KV]);
 }
 
 static void inputs_make(struct sample *s, int kv_step, bool exact)
 {
     for (int i = 0; i < REFERENCE_INPUTS; i++) {
-        int64_t elements = reference_cuda_elements(&s->r, i, kv_step);
-        s->r.inputs[i] = exact ? device_bytes(elements * 4) : NULL;
-        s->r.narrow[i] = device_bytes(elements * 2);
+        int64_t elements = reference_cuda_elements(&s->in.r, i, kv_step);
+        s->in.r.inputs[i] = exact ? reference_scene_room(elements * 4) : NULL;
+        s->in.r.narrow[i] = reference_scene_room(elements * 2);
     }
     CUDA(cudaDeviceSynchronize());
 }
@@ -250,21 +149,21 @@ static void inputs_make(struct sample *s, int kv_step, bool exact)
 static void inputs_free(struct sample *s)
 {
     for (int i = 0; i < REFERENCE_INPUTS; i++) {
-        CUDA(cudaFree(s->r.inputs[i]));
-        CUDA(cudaFree(s->r.narrow[i]));
+        CUDA(cudaFree(s->in.r.inputs[i]));
+        CUDA(cudaFree(s->in.r.narrow[i]));
     }
 }
 
 // Some key heads at a time, to test ranges of heads.
 static void sample_run(struct sample *s, int kv_step)
 {
-    const struct cp_case *c = &s->c;
+    const struct cp_case *c = &s->in.c;
     inputs_make(s, kv_step, true);
     for (int keys = 0; keys < 2; keys++)
         for (int first = 0; first < c->kv_heads; first += kv_step) {
-            s->r.kv_first = first;
-            s->r.kv_count = first + kv_step < c->kv_heads ? kv_step : c->kv_heads - first;
-            reference_cuda_draw(&s->r);
+            s->in.r.kv_first = first;
+            s->in.r.kv_count = first + kv_step < c->kv_heads ? kv_step : c->kv_heads - first;
+            reference_cuda_draw(&s->in.r);
             if (keys)
                 keys_run(s);
             else
@@ -278,7 +177,7 @@ static void sample_run(struct sample *s, int kv_step)
 
 static void *fetch(const void *device, int64_t bytes)
 {
-    void *host = zeros(bytes, 1);
+    void *host = reference_scene_zeros(bytes, 1);
     CUDA(cudaMemcpy(host, device, (size_t)bytes, cudaMemcpyDeviceToHost));
     return host;
 }
@@ -305,7 +204,7 @@ struct squares {
 
 static struct squares tensor_squares(const struct sample *s, int tensor)
 {
-    const struct cp_case *c = &s->c;
+    const struct cp_case *c = &s->in.c;
     int heads = tensor == DK || tensor == DV ? c->kv_heads : c->heads;
     int64_t part = tensor_rows(s, tensor) * tensor_width(s, tensor);
     double *exact = fetch(s->wide[tensor].exact64, part * heads * 8);
@@ -335,9 +234,9 @@ static const double TERMS_TINY = 0x1p-60;
 // terms.
 static double terms_rms(const struct sample *s, int which, double *worst)
 {
-    const struct cp_case *c = &s->c;
-    int64_t count =
-        which == SIDE_KV ? s->rows[SIDE_KV].rows * c->kv_heads : s->rows[SIDE_Q].rows * c->heads;
+    const struct cp_case *c = &s->in.c;
+    int64_t count = which == SIDE_KV ? s->in.rows[SIDE_KV].rows * c->kv_heads
+                                     : s->in.rows[SIDE_Q].rows * c->heads;
     float *terms = fetch(s->terms[which], count * 4), *fast = fetch(s->terms16[which], count * 4);
     double all = 0;
     for (int64_t i = 0; i < count; i++) {
@@ -351,11 +250,12 @@ static double terms_rms(const struct sample *s, int which, double *worst)
 
 static double lse_worst(const struct sample *s, double *worst_max, double *magnitude)
 {
-    int64_t rows = s->rows[SIDE_Q].rows * s->c.heads;
+    int64_t rows = s->in.rows[SIDE_Q].rows * s->in.c.heads;
     struct reference_stat64 *exact = fetch(s->stats64, rows * (int64_t)sizeof(*exact));
     float *max = fetch(s->max, rows * 4);
     double worst = 0;
-    struct rules rules = rules_of(&s->c, TENSOR_LSE), max_rules = rules_of(&s->c, TENSOR_MAX_LOGIT);
+    struct rules rules = rules_of(&s->in.c, TENSOR_LSE),
+                 max_rules = rules_of(&s->in.c, TENSOR_MAX_LOGIT);
     struct reference_stat *stats = fetch(s->stats, rows * (int64_t)sizeof(*stats));
     float *max16 = fetch(s->max16, rows * 4);
     for (int64_t i = 0; i < rows; i++) {
@@ -380,7 +280,7 @@ static double lse_worst(const struct sample *s, double *worst_max, double *magni
 static struct squares dbias_squares(const struct sample *s)
 {
     struct squares q = {0};
-    int64_t n = bias_elements(s);
+    int64_t n = reference_scene_bias(&s->in);
     double *exact = fetch(s->dbias, n * 8), *fast = fetch(s->dbias16, n * 8);
     float *twin = fetch(s->dbias_twin, n * 4);
     for (int64_t i = 0; i < n; i++) {
@@ -397,12 +297,13 @@ static struct squares dbias_squares(const struct sample *s)
 // RMS of the terms that cancel in an element; their rounding errors in fp32 are unavoidable.
 static double noise_of(const struct sample *s, int tensor, const double terms[3])
 {
-    const struct cp_case *c = &s->c;
+    const struct cp_case *c = &s->in.c;
     if (tensor == DQ)
         return 0x1p-22 * terms[SIDE_Q];
     if (tensor == TENSORS) // dbias: added up over rows and heads
         return 0x1p-22 * terms[OF_BIAS] *
-               sqrt((double)(s->rows[SIDE_Q].rows * c->heads) / (double)bias_elements(s));
+               sqrt((double)(s->in.rows[SIDE_Q].rows * c->heads) /
+                    (double)reference_scene_bias(&s->in));
     return tensor == DK ? 0x1p-22 * terms[SIDE_KV] * input_draw_of(c, INPUT_Q).factor : 0;
 }
 
@@ -418,10 +319,10 @@ static void tensor_judge(const struct sample *s, int tensor, const double terms[
     const char *name = tensor == TENSORS ? "dbias" : names[tensor];
     struct squares q = tensor == TENSORS ? dbias_squares(s) : tensor_squares(s, tensor);
     double elements = tensor == TENSORS
-                          ? (double)bias_elements(s)
+                          ? (double)reference_scene_bias(&s->in)
                           : (double)(tensor_rows(s, tensor) * tensor_width(s, tensor)) *
-                                (tensor < DK ? s->c.heads : s->c.kv_heads);
-    double error = sqrt(q.error / elements), unit = unit_of(&s->c, &q, elements);
+                                (tensor < DK ? s->in.c.heads : s->in.c.kv_heads);
+    double error = sqrt(q.error / elements), unit = unit_of(&s->in.c, &q, elements);
     double noise = noise_of(s, tensor, terms);
     if (note)
         harness_note("    %-5s reference %.2e of a unit, twin %.2e, slope %.1e", name,
@@ -501,7 +402,7 @@ static void speed(const struct cp_case *c, int kv_step)
     cudaEvent_t events[6];
     sample_init(&s, c, false, false);
     inputs_make(&s, kv_step, false);
-    s.r.kv_count = kv_step;
+    s.in.r.kv_count = kv_step;
     cudaStream_t stream = attention_cuda_stream(harness_cuda);
     for (int i = 0; i < 6; i++)
         CUDA(cudaEventCreate(&events[i]));
@@ -509,15 +410,16 @@ static void speed(const struct cp_case *c, int kv_step)
     CUDA(cudaDeviceSynchronize());
     for (int repeat = 0; repeat < 2; repeat++) {
         CUDA(cudaEventRecord(events[0], stream));
-        reference_cuda_draw(&s.r);
+        reference_cuda_draw(&s.in.r);
         CUDA(cudaEventRecord(events[1], stream));
-        reference16_out(&s.r, &s.rows[0], &s.narrow[OUT], s.stats, s.max16);
+        reference16_out(&s.in.r, &s.in.rows[0], &s.narrow[OUT], s.stats, s.max16);
         CUDA(cudaEventRecord(events[2], stream));
-        reference_cuda_delta(&s.r, &s.rows[0], &s.narrow[OUT], s.stats, NULL);
+        reference_cuda_delta(&s.in.r, &s.in.rows[0], &s.narrow[OUT], s.stats, NULL);
         CUDA(cudaEventRecord(events[3], stream));
-        reference16_dq(&s.r, &s.rows[0], s.stats, &dbias, &s.narrow[DQ], s.terms16[0]);
+        reference16_dq(&s.in.r, &s.in.rows[0], s.stats, &dbias, &s.narrow[DQ], s.terms16[0]);
         CUDA(cudaEventRecord(events[4], stream));
-        reference16_dkv(&s.r, &s.rows[1], s.stats, &s.narrow[DK], &s.narrow[DV], s.terms16[1]);
+        reference16_dkv(&s.in.r, &s.in.rows[1], s.stats, &s.narrow[DK], &s.narrow[DV],
+                        s.terms16[1]);
         CUDA(cudaEventRecord(events[5], stream));
     }
     harness_finish();
