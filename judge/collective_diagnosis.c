@@ -77,7 +77,7 @@ static union view_number reduced(const struct search *s, int64_t index, int redu
     for (int rank = 0; rank < s->c->world_size; rank++)
         for (int i = 0; i < times[rank]; i++) {
             union view_number x = view_drawn(&s->v, rank, index);
-            sum = started ? numbers_combined(&s->v, reduction, sum, x) : x;
+            sum = started ? collective_numbers_combined(&s->v, reduction, sum, x) : x;
             started = true;
         }
     if (view_is_real(&s->v))
@@ -220,7 +220,8 @@ static bool element_of(const struct search *s, const struct hypothesis *h, int s
     case MISTAKE_FLOATING:
     case MISTAKE_SIGNED:
     case MISTAKE_AVERAGE_ROUNDS:
-        return numbers_predict(&s->v, h->mistake, h->number, index, s->sample->got[sampled], is);
+        return collective_numbers_predict(&s->v, h->mistake, h->number, index,
+                                          s->sample->got[sampled], is);
     case MISTAKE_UNREDUCED:
         *is = view_drawn(&s->v, h->number, origin.index);
         return true;
@@ -239,7 +240,8 @@ static double explained(const struct search *s, const struct hypothesis *h)
         union view_number is;
         if (!s->bad[i] || !element_of(s, h, i, &is))
             continue;
-        double size = is_reduced(s) ? numbers_size(&s->v, view_origin_of(&s->v, index).index) : 0;
+        double size =
+            is_reduced(s) ? collective_numbers_size(&s->v, view_origin_of(&s->v, index).index) : 0;
         spoken++;
         hits += equal(s, s->sample->got[i], is, 2 * s->v.bound * size + 1e-12 * fabs(is.real));
     }
@@ -340,7 +342,7 @@ static void sentence(const struct search *s, const struct hypothesis *h, char *t
         factor_sentence(s, text, size);
         break;
     default:
-        numbers_sentence(&s->v, h->mistake, h->number, text, size);
+        collective_numbers_sentence(&s->v, h->mistake, h->number, text, size);
         break;
     }
 }
@@ -405,7 +407,7 @@ static bool range_of(const struct search *s, enum collective_mistake mistake, in
     case MISTAKE_INTERLEAVED:
         return s->c->operation == COLLECTIVE_ALL_GATHER && world > 1;
     default:
-        return numbers_possible(&s->v, mistake, low, high);
+        return collective_numbers_possible(&s->v, mistake, low, high);
     }
 }
 
@@ -454,7 +456,7 @@ static void bad_find(struct search *s)
         if (view_is_real(&s->v)) {
             struct view_right right = view_right_real(&s->v, origin);
             // A sum with an infinity or a NaN does not distinguish mistakes.
-            bool tells = !is_reduced(s) || isfinite(numbers_size(&s->v, origin.index));
+            bool tells = !is_reduced(s) || isfinite(collective_numbers_size(&s->v, origin.index));
             s->bad[i] = tells && !(view_used(right, got.real, true) <= 1);
         } else {
             s->bad[i] = got.whole != view_right_whole(&s->v, origin);

@@ -15,7 +15,7 @@ static int narrow_element(int number)
     return number <= NARROW_BF16_OTHERS ? ELEMENT_BF16 : ELEMENT_FP16;
 }
 
-double numbers_size(const struct collective_view *v, int64_t index)
+double collective_numbers_size(const struct collective_view *v, int64_t index)
 {
     double sum = 0, product = 1;
     for (int rank = 0; rank < v->world_size; rank++) {
@@ -26,8 +26,8 @@ double numbers_size(const struct collective_view *v, int64_t index)
     return v->reduction == REDUCTION_PROD ? product : sum;
 }
 
-union view_number numbers_combined(const struct collective_view *v, int reduction,
-                                   union view_number a, union view_number b)
+union view_number collective_numbers_combined(const struct collective_view *v, int reduction,
+                                              union view_number a, union view_number b)
 {
     struct collective_view other = *v;
     other.reduction = reduction;
@@ -61,7 +61,7 @@ static double narrow_inputs(const struct collective_view *v, int number, int64_t
         union view_number x = view_drawn(v, rank, index);
         if (number % 2 == 0 || rank != v->rank)
             x.real = narrowed(v, narrow_element(number), x.real);
-        sum = rank == 0 ? x : numbers_combined(v, v->reduction, sum, x);
+        sum = rank == 0 ? x : collective_numbers_combined(v, v->reduction, sum, x);
     }
     return v->reduction == REDUCTION_AVG ? sum.real / v->world_size : sum.real;
 }
@@ -71,7 +71,7 @@ static bool is_narrow_sum(const struct collective_view *v, int number, struct vi
                           double got, double right)
 {
     double step = narrow_element(number) == ELEMENT_BF16 ? 0x1p-8 : 0x1p-11;
-    double size = origin.rank >= 0 ? fabs(right) : numbers_size(v, origin.index);
+    double size = origin.rank >= 0 ? fabs(right) : collective_numbers_size(v, origin.index);
     return narrowed(v, narrow_element(number), got) == got &&
            fabs(got - right) <= v->world_size * step * size;
 }
@@ -201,16 +201,17 @@ static bool predict_whole(const struct collective_view *v, enum collective_mista
 
 // ---- both ---------------------------------------------------------------------------------------
 
-bool numbers_predict(const struct collective_view *v, enum collective_mistake mistake, int number,
-                     int64_t index, union view_number got, union view_number *is)
+bool collective_numbers_predict(const struct collective_view *v, enum collective_mistake mistake,
+                                int number, int64_t index, union view_number got,
+                                union view_number *is)
 {
     if (view_is_real(v))
         return predict_real(v, mistake, number, index, got.real, &is->real);
     return predict_whole(v, mistake, number, index, got.whole, &is->whole);
 }
 
-bool numbers_possible(const struct collective_view *v, enum collective_mistake mistake, int *low,
-                      int *high)
+bool collective_numbers_possible(const struct collective_view *v, enum collective_mistake mistake,
+                                 int *low, int *high)
 {
     bool real = view_is_real(v), reduced = v->source[0] < 0;
     bool adds = reduced && v->reduction != REDUCTION_MIN && v->reduction != REDUCTION_MAX;
@@ -238,8 +239,8 @@ bool numbers_possible(const struct collective_view *v, enum collective_mistake m
     }
 }
 
-void numbers_sentence(const struct collective_view *v, enum collective_mistake mistake, int number,
-                      char *text, size_t size)
+void collective_numbers_sentence(const struct collective_view *v, enum collective_mistake mistake,
+                                 int number, char *text, size_t size)
 {
     bool reduced = v->source[0] < 0;
     const char *narrow = number <= NARROW_BF16_OTHERS ? "bf16" : "fp16 or TF32";

@@ -9,22 +9,23 @@
 #include "judge/collective_view.h"
 
 // The sum of the absolute values of all ranks, or of a product its absolute value.
-double numbers_size(const struct collective_view *v, int64_t index);
+double collective_numbers_size(const struct collective_view *v, int64_t index);
 
 // Two elements, reduced.
-union view_number numbers_combined(const struct collective_view *v, int reduction,
-                                   union view_number a, union view_number b);
+union view_number collective_numbers_combined(const struct collective_view *v, int reduction,
+                                              union view_number a, union view_number b);
 
 // True if the mistake is possible; with the numbers that it may have, ascending.
-bool numbers_possible(const struct collective_view *v, enum collective_mistake mistake, int *low,
-                      int *high);
+bool collective_numbers_possible(const struct collective_view *v, enum collective_mistake mistake,
+                                 int *low, int *high);
 
 // What the mistake makes of an element of the receive, where `got` was delivered. False: nothing.
-bool numbers_predict(const struct collective_view *v, enum collective_mistake mistake, int number,
-                     int64_t index, union view_number got, union view_number *is);
+bool collective_numbers_predict(const struct collective_view *v, enum collective_mistake mistake,
+                                int number, int64_t index, union view_number got,
+                                union view_number *is);
 
 // Fills `text` with a sentence about the mistake.
-void numbers_sentence(const struct collective_view *v, enum collective_mistake mistake, int number,
-                      char *text, size_t size);
+void collective_numbers_sentence(const struct collective_view *v, enum collective_mistake mistake,
+                                 int number, char *text, size_t size);
 
 #endif

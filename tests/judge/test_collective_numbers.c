@@ -238,7 +238,7 @@ static double in_a_ring(const struct collective_view *v, int64_t index)
     enum case_dtype dtype = v->element == ELEMENT_BF16 ? DTYPE_BF16 : DTYPE_FP16;
     union view_number sum = view_drawn(v, 1, index);
     for (int i = 2; i <= RANKS; i++) {
-        sum = numbers_combined(v, v->reduction, sum, view_drawn(v, i % RANKS, index));
+        sum = collective_numbers_combined(v, v->reduction, sum, view_drawn(v, i % RANKS, index));
         if (i < RANKS)
             sum.real = rounded(dtype, sum.real);
     }
