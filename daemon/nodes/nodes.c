@@ -29,7 +29,8 @@ struct caller {
     struct list node;
     struct node_link *link;
     ev_timer late;
-    int host; // -1: no HELLO yet
+    int host;     // -1: no HELLO yet
+    bool refused; // its end is logged
     char address[NODE_ADDRESS_MAX];
 };
 
@@ -233,6 +234,7 @@ static enum status hello_check(const struct nodes *n, const struct node_hello *h
 static void refuse(struct caller *c, const struct error *error)
 {
     struct node_fault fault = {.status = (int32_t)error->status};
+    c->refused = true;
     memcpy(fault.text, error->text, sizeof(fault.text));
     if (log_quota_take(&c->nodes->lines))
         log_warning("agent_refused address=%s error=%s", c->address,
@@ -315,7 +317,7 @@ static void on_ended(void *context, struct node_link *link, const struct error *
     int host = c->host;
     (void)link;
     const struct error reason = *error;
-    if (host < 0 && log_quota_take(&n->lines))
+    if (host < 0 && !c->refused && log_quota_take(&n->lines))
         log_info("agent_gone address=%s error=%s", c->address,
                  log_quote(&(struct log_quoted){0}, error->text));
     else if (host >= 0)

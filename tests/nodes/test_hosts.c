@@ -353,6 +353,7 @@ START_TEST(test_agent_with_another_token_is_refused)
     hosts_agent_signal(&h, 2, SIGTERM);
     hosts_agent_spawn(&h, 2, h.port, h.other_token);
     hosts_await_logged(&h, "agent_refused", 2); // and it tries again
+    ck_assert_int_eq(hosts_lines_count(h.daemon.log, "agent_gone"), 0);
     hosts_agent_signal(&h, 2, SIGKILL);
     hosts_agent_start(&h, 2);
     hosts_run_and_pass(&h, 6, 3);
