@@ -79,12 +79,6 @@ static bool guest_read(struct engine *e, const void *from, size_t bytes, void *t
     return own->ops->read(own, from, bytes, to);
 }
 
-static bool guest_write(struct engine *e, void *to, size_t bytes, const void *from)
-{
-    struct engine *own = self(e)->own;
-    return own->ops->write(own, to, bytes, from);
-}
-
 static void *guest_queue(struct engine *e)
 {
     struct engine *own = self(e)->own;
@@ -318,7 +312,6 @@ static void ops_set(struct guest *g)
 {
     const struct engine_ops *own = g->own->ops;
     g->ops.read = own->read ? guest_read : NULL;
-    g->ops.write = own->write ? guest_write : NULL;
     g->ops.wait = own->wait ? guest_device_wait : NULL;
     g->ops.queue = own->queue ? guest_queue : NULL;
     g->ops.plan_reserve = own->plan_reserve ? guest_plan_reserve : NULL;

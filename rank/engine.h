@@ -82,8 +82,6 @@ struct engine_ops {
     // Copies bytes from the engine's memory to the host, after verify(); false: failed. NULL: the
     // engine's memory is host memory.
     bool (*read)(struct engine *e, const void *from, size_t bytes, void *to);
-    // Copies bytes from the host to it. NULL: as above.
-    bool (*write)(struct engine *e, void *to, size_t bytes, const void *from);
     // ---- plans of other kinds of jobs, in this order; NULL: the engine runs none ----
     // Ensures all memory, on all ranks or on none: *lacks, and `error` has the sentence of a rank
     // that has too little.

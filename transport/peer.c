@@ -90,7 +90,7 @@ static enum status windows_open(struct peer_transport *p, size_t bytes, bool *la
 {
     void *places[WORLD_SIZE_MAX], *memory = NULL;
     struct error broken;
-    bool all = false;
+    bool all = false, unmapped;
     enum status status = windows_close(p, error);
     if (status != STATUS_OK)
         return status;
@@ -103,9 +103,11 @@ static enum status windows_open(struct peer_transport *p, size_t bytes, bool *la
                   bytes >> 20, cudaGetErrorString(result));
     }
     status = memory_map(p, memory, places, &all, &broken);
+    *lacks = status == STATUS_OK && !all;
+    if (*lacks) // peers that have mapped it unmap it before it is freed
+        status = agree_all(p->control, true, &unmapped, &broken);
     if (status != STATUS_OK)
         *error = broken;
-    *lacks = status == STATUS_OK && !all;
     if (!all) {
         if (memory)
             (void)cudaFree(memory);

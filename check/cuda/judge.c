@@ -219,8 +219,10 @@ static bool given_push(struct device_judge *j, const struct cpattn_check *check)
         size_t bytes = source->tensors[t] ? (size_t)whole_bytes(source->c, t) : 0;
         if (bytes > 0)
             result = cudaMalloc(&j->given[t], bytes);
+        // The queue's stream does not wait for copies on the default stream.
         if (bytes > 0 && result == cudaSuccess)
-            result = cudaMemcpy(j->given[t], source->tensors[t], bytes, cudaMemcpyHostToDevice);
+            result = cudaMemcpyAsync(j->given[t], source->tensors[t], bytes, cudaMemcpyHostToDevice,
+                                     j->queue.stream);
     }
     if (result == cudaSuccess)
         j->given_count = check->given_count;

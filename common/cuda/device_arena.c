@@ -126,6 +126,14 @@ enum status device_arena_reserve(struct device_arena *a, size_t total, struct er
     return reserve(a, total, true, error);
 }
 
+enum status device_arena_shrink(struct device_arena *a, size_t total, struct error *error)
+{
+    if (a->capacity <= aligned(total + 1, STEP_BYTES))
+        return STATUS_OK;
+    arena_free(a);
+    return reserve(a, total, true, error);
+}
+
 enum status device_arena_reserve_turn(struct device_arena *a, size_t total, struct error *error)
 {
     struct error ignored;

@@ -43,6 +43,11 @@ enum status device_arena_reserve(struct device_arena *a, size_t total,
 enum status device_arena_reserve_turn(struct device_arena *a, size_t total,
                                       struct error *error) MUST_CHECK;
 
+// After one of these, before a piece is taken: gives back what the total does not need. Errors as
+// of device_arena_reserve(); then the arena is empty.
+enum status device_arena_shrink(struct device_arena *a, size_t total,
+                                struct error *error) MUST_CHECK;
+
 // The next piece, with undefined contents; never NULL. The caller has reserved it.
 void *device_arena_take(struct device_arena *a, int64_t count, int64_t size);
 

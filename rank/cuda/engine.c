@@ -121,10 +121,9 @@ static enum status cuda_join(struct engine *e, const struct job *j, bool *lacks,
                              struct error *error)
 {
     struct cuda *cuda = self(e);
-    (void)j;
     if (!cuda->peer)
         return STATUS_OK;
-    return cuda_windows_announce(cuda, lacks, error);
+    return cuda_windows_announce(cuda, j->control, lacks, error);
 }
 
 // Windows are mapped by other ranks, so all keep them after a case, or none.
@@ -381,12 +380,6 @@ static bool cuda_read(struct engine *e, const void *from, size_t bytes, void *to
     return cudaMemcpy(to, from, bytes, cudaMemcpyDeviceToHost) == cudaSuccess;
 }
 
-static bool cuda_write(struct engine *e, void *to, size_t bytes, const void *from)
-{
-    (void)e;
-    return cudaMemcpy(to, from, bytes, cudaMemcpyHostToDevice) == cudaSuccess;
-}
-
 // ---- life ----
 
 static void *cuda_queue_of(struct engine *e)
@@ -440,7 +433,6 @@ static const struct engine_ops cuda_ops = {
     .wait = cuda_wait,
     .verify = cuda_verify,
     .read = cuda_read,
-    .write = cuda_write,
     .plan_reserve = cuda_plan_reserve,
     .plan_execute = cuda_plan_execute,
     .plan_finish = cuda_plan_finish,

@@ -51,8 +51,10 @@ static inline struct cuda *engine_cuda_self(struct engine *e)
 enum status cuda_exchanges_open(struct cuda *cuda, const struct engine_setup *setup,
                                 struct error *error);
 
-// Announces the exchanges of cuda->window to the other ranks, as transport_peer_announce().
-enum status cuda_windows_announce(struct cuda *cuda, bool *lacks, struct error *error);
+// Announces the exchanges of cuda->window to the other ranks, as transport_peer_announce(). May
+// move the arena, which has room for cuda->device_bytes and no pieces yet.
+enum status cuda_windows_announce(struct cuda *cuda, struct transport *control, bool *lacks,
+                                  struct error *error);
 
 // Frees the windows that are left of the cases before: *freed, on all ranks the same. All ranks
 // call it, without an exchange in progress.

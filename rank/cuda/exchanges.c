@@ -6,6 +6,7 @@
 
 #include "rank/cuda/choice.h"
 #include "rank/cuda/engine_state.h"
+#include "transport/agree.h"
 #include "transport/nccl.h"
 #include "transport/peer.h"
 
@@ -60,13 +61,32 @@ static enum status peer_choose(struct cuda *cuda, struct transport *control, str
 }
 
 // Large windows are kept between cases like a large arena, and only if all ranks may keep theirs.
-enum status cuda_windows_announce(struct cuda *cuda, bool *lacks, struct error *error)
+static enum status windows_announce(struct cuda *cuda, bool *lacks, struct error *error)
 {
     size_t held = transport_peer_window_bytes(cuda->peer), needed = cuda->window.told.window_bytes;
     cuda->window.told.keep_bytes = held > DEVICE_ARENA_KEPT || needed > DEVICE_ARENA_KEPT
                                        ? device_arena_beside(&cuda->arena, held)
                                        : DEVICE_ARENA_KEPT;
     return transport_peer_announce(cuda->peer, &cuda->window.told, lacks, error);
+}
+
+// What the arenas have kept beyond the needs of this case must not be what the windows lack.
+enum status cuda_windows_announce(struct cuda *cuda, struct transport *control, bool *lacks,
+                                  struct error *error)
+{
+    struct error broken;
+    bool all = false;
+    enum status status = windows_announce(cuda, lacks, error);
+    if (status != STATUS_OK || !*lacks)
+        return status;
+    error->text[0] = '\0';
+    enum status own = device_arena_shrink(&cuda->arena, cuda->device_bytes, error);
+    if (own != STATUS_OK && own != STATUS_RESOURCE_EXHAUSTED)
+        return own;
+    status = agree_all(control, own == STATUS_OK, &all, &broken);
+    if (status != STATUS_OK)
+        *error = broken;
+    return status == STATUS_OK && all ? windows_announce(cuda, lacks, error) : status;
 }
 
 enum status cuda_windows_free(struct cuda *cuda, bool *freed, struct error *error)

@@ -112,7 +112,7 @@ enum status cuda_plan_reserve(struct engine *e, struct plan_run *run, bool *lack
     if (status == STATUS_OK && freed)
         status = memory_reserve(cuda, run, lacks, error);
     if (status == STATUS_OK && !*lacks && cuda->peer)
-        status = cuda_windows_announce(cuda, lacks, error);
+        status = cuda_windows_announce(cuda, run->control, lacks, error);
     if (status == STATUS_OK && !*lacks)
         buffers_take(cuda, run);
     return status;

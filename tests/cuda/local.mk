@@ -130,6 +130,13 @@ tests_cuda_test_executor_cuda_SOURCES = tests/cuda/test_executor_cuda.c tests/cu
     tests/cuda/fake_words.c tests/cuda/fake_stream.h
 tests_cuda_test_executor_cuda_CPPFLAGS = $(cuda_test_cppflags)
 
+# The transports of a rank, on stand-ins that do each call at once.
+tests_cuda_test_exchanges_SOURCES = tests/cuda/test_exchanges.c tests/cuda/prompt_cuda.c \
+    tests/cuda/prompt_cuda.h rank/cuda/exchanges.c rank/cuda/choice.c rank/cuda/plans.c \
+    rank/cuda/window.c rank/cuda/events.c common/cuda/device_arena.c \
+    transport/nccl.c transport/peer.c transport/peer_direct.c transport/peer_exchange.c transport/agree.c
+tests_cuda_test_exchanges_CPPFLAGS = $(cuda_test_cppflags)
+
 tests_cuda_test_device_SOURCES = tests/cuda/test_device.c rank/cuda/device.c transport/agree.c
 tests_cuda_test_device_CPPFLAGS = $(cuda_test_cppflags)
 
@@ -146,6 +153,7 @@ test_scripts += tests/cuda/test_guests_cuda.sh
 
 if CUDA
 test_programs += tests/cuda/test_executor_cuda
+test_programs += tests/cuda/test_exchanges
 test_programs += tests/cuda/test_given
 test_programs += tests/cuda/test_swap_staged
 test_programs += tests/cuda/test_device

@@ -1,0 +1,447 @@
+// SPDX-License-Identifier: Apache-2.0
+// The transports of ranks on devices, without a device (tests/cuda/prompt_cuda.h): which ones are
+// opened, what they do with memory, and whole exchanges of large messages.
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "rank/cuda/engine_state.h"
+#include "tests/cuda/prompt_cuda.h"
+#include "tests/support/runner.h"
+#include "transport/peer.h"
+
+#define WORLD_MAX 3
+#define MIB       ((size_t)1 << 20)
+
+struct rank {
+    struct transport *control;
+    struct cuda cuda;
+    struct error error;
+    bool lacks;
+};
+
+static struct rank ranks[WORLD_MAX];
+static int world_size;
+
+// ---- what the engine has beside its transports --------------------------------------------------
+
+static char executor;
+
+enum status cuda_executor_create(struct attention_backend *backend, struct transport *transport,
+                                 cudaStream_t comm, struct progress *words,
+                                 struct cuda_executor **made, struct error *error)
+{
+    (void)backend;
+    (void)transport;
+    (void)comm;
+    (void)words;
+    (void)error;
+    *made = (struct cuda_executor *)(void *)&executor;
+    return STATUS_OK;
+}
+
+enum status cuda_executor_start(struct cuda_executor *x, const struct cuda_execution *e,
+                                struct error *error)
+{
+    (void)x;
+    (void)e;
+    return error_set(error, STATUS_INTERNAL, "no plan is executed here");
+}
+
+void cuda_executor_take(struct cuda_executor *x, const struct cuda_execution *e)
+{
+    (void)x;
+    (void)e;
+}
+
+enum status cuda_executor_wait(struct cuda_executor *x, struct error *error)
+{
+    (void)x;
+    (void)error;
+    return STATUS_OK;
+}
+
+enum status cuda_executor_timings(struct cuda_executor *x, struct timings *timings,
+                                  struct op_times *op_times, struct error *error)
+{
+    (void)x;
+    (void)timings;
+    (void)op_times;
+    (void)error;
+    return STATUS_OK;
+}
+
+enum status attention_cuda_finish(struct attention_backend *backend, struct error *error)
+{
+    (void)backend;
+    (void)error;
+    return STATUS_OK;
+}
+
+// ---- worlds -------------------------------------------------------------------------------------
+
+struct call {
+    enum status (*what)(struct rank *r);
+    int rank;
+    enum status status;
+};
+
+static void *call_make(void *argument)
+{
+    struct call *call = argument;
+    prompt_enter(call->rank);
+    call->status = call->what(&ranks[call->rank]);
+    return NULL;
+}
+
+// All ranks do it at the same time.
+static void ranks_do(enum status (*what)(struct rank *r))
+{
+    pthread_t threads[WORLD_MAX];
+    struct call calls[WORLD_MAX];
+    for (int rank = 0; rank < world_size; rank++) {
+        calls[rank] = (struct call){what, rank, STATUS_INTERNAL};
+        ck_assert_int_eq(pthread_create(&threads[rank], NULL, call_make, &calls[rank]), 0);
+    }
+    for (int rank = 0; rank < world_size; rank++) {
+        ck_assert_int_eq(pthread_join(threads[rank], NULL), 0);
+        ck_assert_msg(calls[rank].status == STATUS_OK, "rank %d: %s", rank, ranks[rank].error.text);
+    }
+}
+
+static enum status rank_open(struct rank *r)
+{
+    const struct engine_setup setup = {.control = r->control};
+    device_arena_init(&r->cuda.arena, SIZE_MAX);
+    events_init(&r->cuda.times, true);
+    return cuda_exchanges_open(&r->cuda, &setup, &r->error);
+}
+
+static enum status rank_close(struct rank *r)
+{
+    struct cuda *cuda = &r->cuda;
+    enum status status = cuda->peer ? transport_peer_free(cuda->peer, &r->error) : STATUS_OK;
+    if (cuda->peer)
+        cuda->peer->ops->destroy(cuda->peer);
+    if (cuda->library)
+        cuda->library->ops->destroy(cuda->library);
+    cuda->transport->ops->destroy(cuda->transport);
+    device_arena_fini(&cuda->arena);
+    events_fini(&cuda->times);
+    window_fini(&cuda->window);
+    return status;
+}
+
+static void world_open(int size)
+{
+    int fds[WORLD_MAX][WORLD_MAX];
+    world_size = size;
+    memset(ranks, 0, sizeof(ranks));
+    for (int a = 0; a < size; a++) {
+        fds[a][a] = -1;
+        for (int b = a + 1; b < size; b++) {
+            int pair[2];
+            ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
+            fds[a][b] = pair[0];
+            fds[b][a] = pair[1];
+        }
+    }
+    for (int rank = 0; rank < size; rank++)
+        ck_assert_int_eq(transport_socket_create(rank, size, fds[rank], &ranks[rank].control,
+                                                 &ranks[rank].error),
+                         STATUS_OK);
+    ranks_do(rank_open);
+}
+
+static void world_close(void)
+{
+    ranks_do(rank_close);
+    for (int rank = 0; rank < world_size; rank++) {
+        ck_assert_int_eq(prompt_devices[rank].open_communicators, 0);
+        ranks[rank].control->ops->destroy(ranks[rank].control);
+    }
+}
+
+// ---- large messages -----------------------------------------------------------------------------
+
+#define SENT_BYTES ((size_t)64 << 10)
+
+static size_t own_bytes;
+
+static char *filled(size_t bytes, int value)
+{
+    char *memory = malloc(bytes);
+    ck_assert_ptr_nonnull(memory);
+    memset(memory, value, bytes);
+    return memory;
+}
+
+static bool holds(const char *memory, size_t bytes, int value)
+{
+    for (size_t i = 0; i < bytes; i++)
+        if (memory[i] != (char)value)
+            return false;
+    return true;
+}
+
+// Announces that every rank sends to every other.
+static enum status landings_announce(struct rank *r)
+{
+    struct peer_landings l = {.window_bytes = (size_t)world_size * SENT_BYTES,
+                              .exchange_bytes = own_bytes + (size_t)world_size * SENT_BYTES,
+                              .keep_bytes = SIZE_MAX >> 1};
+    int64_t places[WORLD_MAX];
+    for (int peer = 0; peer < world_size; peer++) {
+        places[peer] = peer * (int64_t)SENT_BYTES;
+        l.offsets[peer] = &places[peer];
+        l.count[peer] = l.send_count[peer] = peer != r->control->rank;
+    }
+    return transport_peer_announce(r->cuda.peer, &l, &r->lacks, &r->error);
+}
+
+// Every rank sends its number to every other, and copies that of its own message.
+static enum status exchange_make(struct rank *r)
+{
+    struct message messages[WORLD_MAX];
+    int rank = r->control->rank, done = 0;
+    enum status status = landings_announce(r);
+    if (status != STATUS_OK || r->lacks)
+        return STATUS_INTERNAL;
+    char *window = transport_peer_window(r->cuda.peer);
+    char *sent = filled(SENT_BYTES, rank + 1), *own = filled(own_bytes, 100 + rank);
+    char *copy = filled(own_bytes, 0);
+    for (int peer = 0; peer < world_size; peer++)
+        messages[peer] = (struct message){.peer = peer,
+                                          .send = sent,
+                                          .send_bytes = SENT_BYTES,
+                                          .receive = window + (size_t)peer * SENT_BYTES,
+                                          .receive_bytes = SENT_BYTES};
+    messages[rank] = (struct message){rank, own, own_bytes, copy, own_bytes};
+    status = r->cuda.peer->ops->start(r->cuda.peer, 1, messages, world_size, &r->error);
+    if (status == STATUS_OK)
+        status = r->cuda.peer->ops->progress(r->cuda.peer, -1, &done, &r->error);
+    bool right = status == STATUS_OK && done && holds(copy, own_bytes, 100 + rank);
+    for (int peer = 0; peer < world_size && right; peer++)
+        right = peer == rank || holds(window + (size_t)peer * SENT_BYTES, SENT_BYTES, peer + 1);
+    free(sent);
+    free(own);
+    free(copy);
+    if (status == STATUS_OK && !right)
+        status = error_set(&r->error, STATUS_INTERNAL, "bytes are lost");
+    return status;
+}
+
+// With one receiver, a large copy within the device runs beside the send on another stream.
+START_TEST(no_byte_is_lost_of_large_copies_beside_a_send)
+{
+    static const size_t sizes[] = {1, 1 << 20, (8 << 20) - 1, 8 << 20, (8 << 20) + 1};
+    prompt_reset(1024 * MIB);
+    setenv("CPATTN_TRANSPORT", "peer", 1);
+    world_open(_i);
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
+        own_bytes = sizes[i];
+        ranks_do(exchange_make);
+    }
+    world_close();
+}
+END_TEST
+
+// ---- memory -------------------------------------------------------------------------------------
+
+static size_t window_bytes;
+
+static enum status windows_ask(struct rank *r)
+{
+    r->lacks = false;
+    r->error.text[0] = '\0';
+    r->cuda.window.told.window_bytes = window_bytes;
+    return cuda_windows_announce(&r->cuda, r->control, &r->lacks, &r->error);
+}
+
+// What one rank lacks, the others have allocated and mapped by then.
+START_TEST(a_window_that_one_rank_lacks_is_unmapped_before_it_is_freed)
+{
+    prompt_reset(1024 * MIB);
+    setenv("CPATTN_TRANSPORT", "peer", 1);
+    prompt_devices[1].total_bytes = 64 * MIB;
+    world_open(3);
+    window_bytes = 96 * MIB;
+    ranks_do(windows_ask);
+    for (int rank = 0; rank < 3; rank++) {
+        ck_assert(ranks[rank].lacks);
+        ck_assert_int_eq(ranks[rank].error.text[0] != '\0', rank == 1);
+        ck_assert_uint_eq(transport_peer_window_bytes(ranks[rank].cuda.peer), 0);
+    }
+    window_bytes = 32 * MIB;
+    ranks_do(windows_ask);
+    for (int rank = 0; rank < 3; rank++) {
+        ck_assert(!ranks[rank].lacks);
+        ck_assert_uint_eq(transport_peer_window_bytes(ranks[rank].cuda.peer), 32 * MIB);
+    }
+    world_close();
+}
+END_TEST
+
+static enum status arena_fill(struct rank *r)
+{
+    r->cuda.device_bytes = r->control->rank == 0 ? 160 * MIB : MIB;
+    return device_arena_reserve(&r->cuda.arena, r->cuda.device_bytes, &r->error);
+}
+
+// The same arena for a smaller case.
+static enum status arena_keep(struct rank *r)
+{
+    r->cuda.device_bytes = MIB;
+    return device_arena_reserve(&r->cuda.arena, r->cuda.device_bytes, &r->error);
+}
+
+static enum status arena_use(struct rank *r)
+{
+    memset(device_arena_take(&r->cuda.arena, MIB, 1), 1, MIB);
+    return STATUS_OK;
+}
+
+START_TEST(what_an_arena_keeps_is_given_back_to_windows)
+{
+    prompt_reset(256 * MIB);
+    setenv("CPATTN_TRANSPORT", "peer", 1);
+    world_open(2);
+    ranks_do(arena_fill);
+    ranks_do(arena_keep);
+    ck_assert_uint_ge(ranks[0].cuda.arena.capacity, 160 * MIB);
+    window_bytes = 128 * MIB;
+    ranks_do(windows_ask);
+    for (int rank = 0; rank < 2; rank++) {
+        ck_assert(!ranks[rank].lacks);
+        ck_assert_str_eq(ranks[rank].error.text, "");
+    }
+    ck_assert_uint_lt(ranks[0].cuda.arena.capacity, 160 * MIB);
+    ranks_do(arena_use);
+    // More than there is.
+    window_bytes = 512 * MIB;
+    ranks_do(windows_ask);
+    for (int rank = 0; rank < 2; rank++) {
+        ck_assert(ranks[rank].lacks);
+        ck_assert_ptr_nonnull(strstr(ranks[rank].error.text, "the case needs 512 MiB"));
+    }
+    world_close();
+}
+END_TEST
+
+// ---- communicators ------------------------------------------------------------------------------
+
+// A collective of the library, as a job runs it.
+static enum status library_run(struct rank *r)
+{
+    struct collective c = {.world_size = world_size,
+                           .operation = COLLECTIVE_ALL_REDUCE,
+                           .reduction = REDUCTION_SUM,
+                           .dtype = ELEMENT_FP32,
+                           .algorithm = ALGORITHM_NCCL,
+                           .count = 16,
+                           .iterations = 1};
+    struct arena arena;
+    struct timings timings = {0};
+    struct plan_run run = {.job = 1,
+                           .iterations = 1,
+                           .library = &c,
+                           .arena = &arena,
+                           .control = r->control,
+                           .timings = &timings};
+    struct plan *plan;
+    arena_init(&arena);
+    enum status status = collective_plan(&c, r->control->rank, &plan, &r->error);
+    if (status != STATUS_OK)
+        return status;
+    run.plan = plan;
+    status = cuda_plan_reserve(&r->cuda.base, &run, &r->lacks, &r->error);
+    run.library_send = run.library_receive = status == STATUS_OK ? run.buffers[0] : NULL;
+    if (status == STATUS_OK)
+        status = cuda_plan_execute(&r->cuda.base, &run, &r->error);
+    plan_destroy(plan);
+    arena_fini(&arena);
+    return status;
+}
+
+// The exchanges of a verdict need few channels, and the library's collectives all of them.
+START_TEST(the_library_has_a_communicator_of_its_own_beside_copy_engines)
+{
+    prompt_reset(1024 * MIB);
+    unsetenv("CPATTN_TRANSPORT");
+    for (int rank = 0; rank < 2; rank++)
+        prompt_devices[rank].peer_ms = prompt_devices[rank].nccl_ms = 1;
+    world_open(2);
+    for (int rank = 0; rank < 2; rank++) {
+        ck_assert_ptr_nonnull(ranks[rank].cuda.peer);
+        ck_assert_int_eq(prompt_devices[rank].communicators, 1);
+        ck_assert_int_gt(prompt_devices[rank].channels[0], 0);
+    }
+    for (int run = 0; run < 2; run++) {
+        ranks_do(library_run);
+        for (int rank = 0; rank < 2; rank++) {
+            ck_assert_int_eq(prompt_devices[rank].communicators, 2);
+            ck_assert_int_eq(prompt_devices[rank].channels[1], 0);
+            ck_assert_int_eq(prompt_devices[rank].collected_by, 2);
+        }
+    }
+    world_close();
+}
+END_TEST
+
+// One that is slow decides for all.
+START_TEST(where_nccl_exchanges_its_communicator_serves_the_library_too)
+{
+    prompt_reset(1024 * MIB);
+    unsetenv("CPATTN_TRANSPORT");
+    for (int rank = 0; rank < 2; rank++)
+        prompt_devices[rank] = (struct prompt_device){
+            .total_bytes = 1024 * MIB, .peer_ms = rank == 1 ? 5 : 1, .nccl_ms = 2};
+    world_open(2);
+    ranks_do(library_run);
+    for (int rank = 0; rank < 2; rank++) {
+        const struct prompt_device *d = &prompt_devices[rank];
+        ck_assert_ptr_null(ranks[rank].cuda.peer);
+        ck_assert_int_eq(d->communicators, 2);
+        ck_assert_int_eq(d->open_communicators, 1);
+        ck_assert_int_eq(d->channels[1], 0);
+        ck_assert_int_eq(d->collected_by, 2);
+    }
+    world_close();
+}
+END_TEST
+
+START_TEST(without_copy_engines_there_is_one_communicator)
+{
+    prompt_reset(1024 * MIB);
+    setenv("CPATTN_TRANSPORT", "nccl", 1);
+    world_open(2);
+    ranks_do(library_run);
+    for (int rank = 0; rank < 2; rank++) {
+        ck_assert_int_eq(prompt_devices[rank].communicators, 1);
+        ck_assert_int_eq(prompt_devices[rank].channels[0], 0);
+        ck_assert_int_eq(prompt_devices[rank].collected_by, 1);
+    }
+    world_close();
+}
+END_TEST
+
+static Suite *suite(void)
+{
+    Suite *s = suite_create("exchanges");
+    TCase *all = tcase_create("all");
+    tcase_set_timeout(all, 60);
+    tcase_add_loop_test(all, no_byte_is_lost_of_large_copies_beside_a_send, 2, WORLD_MAX + 1);
+    tcase_add_test(all, a_window_that_one_rank_lacks_is_unmapped_before_it_is_freed);
+    tcase_add_test(all, what_an_arena_keeps_is_given_back_to_windows);
+    tcase_add_test(all, the_library_has_a_communicator_of_its_own_beside_copy_engines);
+    tcase_add_test(all, where_nccl_exchanges_its_communicator_serves_the_library_too);
+    tcase_add_test(all, without_copy_engines_there_is_one_communicator);
+    suite_add_tcase(s, all);
+    return s;
+}
+
+int main(void)
+{
+    return runner_run(suite());
+}
