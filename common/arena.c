@@ -21,12 +21,18 @@ void arena_fini(struct arena *a)
     arena_init(a);
 }
 
-static size_t aligned(size_t bytes)
+static size_t aligned(size_t bytes, size_t alignment)
 {
-    return (bytes + ARENA_ALIGNMENT - 1) / ARENA_ALIGNMENT * ARENA_ALIGNMENT;
+    return (bytes + alignment - 1) / alignment * alignment;
 }
 
 enum status arena_add(size_t *total, int64_t count, int64_t size, struct error *error)
+{
+    return arena_add_aligned(total, count, size, ARENA_ALIGNMENT, error);
+}
+
+enum status arena_add_aligned(size_t *total, int64_t count, int64_t size, size_t alignment,
+                              struct error *error)
 {
     int64_t bytes;
     if (count < 0 || size < 0 || __builtin_mul_overflow(count, size, &bytes) ||
@@ -34,7 +40,7 @@ enum status arena_add(size_t *total, int64_t count, int64_t size, struct error *
         return error_set(error, STATUS_RESOURCE_EXHAUSTED,
                          "%lld times %lld bytes exceed the address space", (long long)count,
                          (long long)size);
-    *total += aligned((size_t)bytes);
+    *total += aligned((size_t)bytes, alignment);
     return STATUS_OK;
 }
 
@@ -61,7 +67,7 @@ enum status arena_reserve(struct arena *a, size_t total, struct error *error)
 
 void *arena_take(struct arena *a, int64_t count, int64_t size)
 {
-    size_t bytes = aligned((size_t)count * (size_t)size);
+    size_t bytes = aligned((size_t)count * (size_t)size, ARENA_ALIGNMENT);
     if (bytes > a->capacity - a->used)
         abort(); // a take without a reserve is a bug
     void *piece = a->base + a->used;

@@ -26,6 +26,10 @@ void arena_fini(struct arena *a);
 // cannot be addressed, or count or size is negative.
 enum status arena_add(size_t *total, int64_t count, int64_t size, struct error *error) MUST_CHECK;
 
+// The same for memory whose pieces have another alignment.
+enum status arena_add_aligned(size_t *total, int64_t count, int64_t size, size_t alignment,
+                              struct error *error) MUST_CHECK;
+
 // Empties the arena and makes room for a total of arena_add(). Pieces that were taken before become
 // invalid.
 enum status arena_reserve(struct arena *a, size_t total, struct error *error) MUST_CHECK;

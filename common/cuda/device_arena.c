@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "common/arena.h"
+
 #define MIB          ((size_t)1 << 20)
 // The allocation grows in these steps, and at least by half of its size.
 #define STEP_BYTES   (32 * MIB)
@@ -39,14 +41,7 @@ static size_t aligned(size_t bytes, size_t unit)
 
 enum status device_arena_add(size_t *total, int64_t count, int64_t size, struct error *error)
 {
-    int64_t bytes;
-    if (count < 0 || size < 0 || __builtin_mul_overflow(count, size, &bytes) ||
-        bytes > INT64_MAX / 2 || *total > (size_t)INT64_MAX / 2)
-        return error_set(error, STATUS_RESOURCE_EXHAUSTED,
-                         "%lld times %lld bytes exceed the address space", (long long)count,
-                         (long long)size);
-    *total += aligned((size_t)bytes, DEVICE_ARENA_ALIGNMENT);
-    return STATUS_OK;
+    return arena_add_aligned(total, count, size, DEVICE_ARENA_ALIGNMENT, error);
 }
 
 static enum status memory_lacking(size_t wanted, cudaError_t cause, struct error *error)
