@@ -245,6 +245,24 @@ struct wire_request daemon_request_long(int world_size)
     return request;
 }
 
+struct wire_request daemon_request_labelled(const char *label, int world_size)
+{
+    struct wire_request request = daemon_request(METHOD_RUN);
+    snprintf(request.run.model, sizeof(request.run.model), "%s", label);
+    request.run.world_size = world_size;
+    return request;
+}
+
+void daemon_request_encode(const struct wire_request *request, uint8_t *bytes, size_t *size)
+{
+    struct error error;
+    void *data;
+    ck_assert_int_eq(wire_encode_request(request, &data, size, &error), STATUS_OK);
+    ck_assert_uint_le(*size, REQUEST_BYTES_MAX);
+    memcpy(bytes, data, *size);
+    free(data);
+}
+
 struct wire_request daemon_request_medium(void)
 {
     struct wire_request request = daemon_request(METHOD_RUN);
@@ -427,6 +445,15 @@ void run_and_pass(struct daemon *d, int world_size)
     request.run.world_size = world_size;
     struct wire_reply reply = daemon_call(d, &request);
     expect_pass(&reply);
+}
+
+void run_and_expect(struct daemon *d, const struct wire_request *request, enum status status,
+                    const char *part)
+{
+    struct wire_reply reply = daemon_call(d, request);
+    expect_status(&reply, status);
+    expect_text(reply.message, part);
+    wire_reply_fini(&reply);
 }
 
 // ---- seen from outside -------------------------------------------------------------------------

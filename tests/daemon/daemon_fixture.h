@@ -55,11 +55,17 @@ bool daemon_logged(const struct daemon *d, const char *text);
 // A request with a fresh id; a RUN request holds a small case that passes.
 struct wire_request daemon_request(enum wire_method method);
 
+// A RUN request whose case has this model, by which tests/daemon/odd_rank chooses what it does.
+struct wire_request daemon_request_labelled(const char *label, int world_size);
+
 // A case that takes some seconds. Each call gives a different case.
 struct wire_request daemon_request_long(int world_size);
 
 // A case that takes a short time.
 struct wire_request daemon_request_medium(void);
+
+// Writes the bytes of a request, at most REQUEST_BYTES_MAX.
+void daemon_request_encode(const struct wire_request *request, uint8_t *bytes, size_t *size);
 
 struct call {
     nng_ctx context;
@@ -98,6 +104,10 @@ void expect_pass(struct wire_reply *reply);
 
 // Runs a small case, which must pass.
 void run_and_pass(struct daemon *d, int world_size);
+
+// Sends a request, whose answer must have this status and a message with this part.
+void run_and_expect(struct daemon *d, const struct wire_request *request, enum status status,
+                    const char *part);
 
 #define expect_text(text, part)                                                                    \
     ck_assert_msg(strstr(text, part), "'%s' is not in \"%s\"", part, text)

@@ -50,16 +50,6 @@ static void expect_refusal(const void *data, size_t size, enum status status)
     wire_reply_fini(&reply);
 }
 
-static void request_encode(const struct wire_request *request, uint8_t *bytes, size_t *size)
-{
-    struct error error;
-    void *data;
-    ck_assert_int_eq(wire_encode_request(request, &data, size, &error), STATUS_OK);
-    ck_assert_uint_le(*size, REQUEST_BYTES_MAX);
-    memcpy(bytes, data, *size);
-    free(data);
-}
-
 START_TEST(test_hostile_messages)
 {
     static uint8_t bytes[REQUEST_BYTES_MAX + 4096];
@@ -75,7 +65,7 @@ START_TEST(test_hostile_messages)
     // A valid request with each byte damaged: every one gets an answer.
     struct wire_request request = daemon_request(METHOD_RUN);
     request.run.world_size = WORLD_SIZE_MAX + 1;
-    request_encode(&request, bytes, &size);
+    daemon_request_encode(&request, bytes, &size);
     uint32_t random = 12345;
     for (int i = 0; i < 500; i++) {
         static uint8_t damaged[REQUEST_BYTES_MAX];

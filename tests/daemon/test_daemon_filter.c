@@ -11,13 +11,8 @@
 
 static void run(const char *label, enum status status, const char *part)
 {
-    struct wire_request request = daemon_request(METHOD_RUN);
-    snprintf(request.run.model, sizeof(request.run.model), "%s", label);
-    request.run.world_size = WORLD;
-    struct wire_reply reply = daemon_call(&d, &request);
-    expect_status(&reply, status);
-    expect_text(reply.message, part);
-    wire_reply_fini(&reply);
+    struct wire_request request = daemon_request_labelled(label, WORLD);
+    run_and_expect(&d, &request, status, part);
 }
 
 // The number after this word in /proc/PID/status.

@@ -31,14 +31,9 @@ static void start_odd(void)
 
 static void run(const char *label, uint64_t timeout_ns, enum status status, const char *part)
 {
-    struct wire_request request = daemon_request(METHOD_RUN);
-    snprintf(request.run.model, sizeof(request.run.model), "%s", label);
-    request.run.world_size = WORLD;
+    struct wire_request request = daemon_request_labelled(label, WORLD);
     request.timeout_ns = timeout_ns;
-    struct wire_reply reply = daemon_call(&d, &request);
-    expect_status(&reply, status);
-    expect_text(reply.message, part);
-    wire_reply_fini(&reply);
+    run_and_expect(&d, &request, status, part);
 }
 
 static void expect_line(pid_t pid, const char *expected)

@@ -27,9 +27,7 @@ static void setup(void)
 
 static struct wire_reply run(const char *label, int world_size, uint64_t timeout_ns)
 {
-    struct wire_request request = daemon_request(METHOD_RUN);
-    snprintf(request.run.model, sizeof(request.run.model), "%s", label);
-    request.run.world_size = world_size;
+    struct wire_request request = daemon_request_labelled(label, world_size);
     request.timeout_ns = timeout_ns;
     return daemon_call(&d, &request);
 }
@@ -367,9 +365,7 @@ END_TEST
 // A different case for each seed.
 static struct wire_reply run_seed(const char *label, uint64_t seed)
 {
-    struct wire_request request = daemon_request(METHOD_RUN);
-    snprintf(request.run.model, sizeof(request.run.model), "%s", label);
-    request.run.world_size = WORLD;
+    struct wire_request request = daemon_request_labelled(label, WORLD);
     request.run.seed = seed;
     return daemon_call(&d, &request);
 }

@@ -22,16 +22,6 @@
 
 extern char **environ;
 
-static void request_encode(const struct wire_request *request, uint8_t *bytes, size_t *size)
-{
-    struct error error;
-    void *data;
-    ck_assert_int_eq(wire_encode_request(request, &data, size, &error), STATUS_OK);
-    ck_assert_uint_le(*size, REQUEST_BYTES_MAX);
-    memcpy(bytes, data, *size);
-    free(data);
-}
-
 // Allowed growth of the daemon. The sanitizer keeps freed memory for a while.
 #ifdef __SANITIZE_ADDRESS__
 #define GROWTH_MAX_KIB (256 * 1024)
@@ -317,7 +307,7 @@ static size_t frame_encode(uint8_t *bytes)
     struct wire_request request = daemon_request(METHOD_DESCRIBE);
     size_t size;
     memcpy(bytes, head, sizeof(head));
-    request_encode(&request, bytes + sizeof(head), &size);
+    daemon_request_encode(&request, bytes + sizeof(head), &size);
     ck_assert_uint_lt(size, 200);
     bytes[8] = (uint8_t)(size + 4);
     return sizeof(head) + size;

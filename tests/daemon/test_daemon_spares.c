@@ -71,14 +71,6 @@ static struct pids pids_of(int rank)
     return (struct pids){pids[0], pids[1]};
 }
 
-static struct wire_request request_labelled(const char *label)
-{
-    struct wire_request request = daemon_request(METHOD_RUN);
-    snprintf(request.run.model, sizeof(request.run.model), "%s", label);
-    request.run.world_size = WORLD;
-    return request;
-}
-
 // ---- the tests ---------------------------------------------------------------------------------
 
 START_TEST(test_takes_over_after_a_death)
@@ -90,7 +82,7 @@ START_TEST(test_takes_over_after_a_death)
     ck_assert_uint_eq(before.leader.devices, before.spare.devices);
     struct pids pids = pids_of(1);
 
-    struct wire_request silent = request_labelled("silent");
+    struct wire_request silent = daemon_request_labelled("silent", WORLD);
     struct call call = daemon_call_begin(&d, &silent);
     daemon_await_running(&d, 1);
     kill(pids.leader, SIGKILL);
@@ -118,7 +110,7 @@ START_TEST(test_takes_over_after_a_deadline)
     run_and_pass(&d, WORLD);
     pair_await(1);
     struct pids pids = pids_of(0);
-    struct wire_request silent = request_labelled("silent");
+    struct wire_request silent = daemon_request_labelled("silent", WORLD);
     silent.timeout_ns = UINT64_C(300000000);
     struct wire_reply reply = daemon_call(&d, &silent);
     expect_status(&reply, STATUS_DEADLINE_EXCEEDED);

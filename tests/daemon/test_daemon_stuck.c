@@ -91,9 +91,7 @@ static bool tracing_is_permitted(void)
 
 static struct wire_request labelled(const char *label, int world_size, uint64_t timeout_ns)
 {
-    struct wire_request request = daemon_request(METHOD_RUN);
-    snprintf(request.run.model, sizeof(request.run.model), "%s", label);
-    request.run.world_size = world_size;
+    struct wire_request request = daemon_request_labelled(label, world_size);
     request.timeout_ns = timeout_ns;
     return request;
 }
@@ -102,10 +100,7 @@ static void expect_answer(const char *label, int world_size, uint64_t timeout_ns
                           enum status status, const char *part)
 {
     struct wire_request request = labelled(label, world_size, timeout_ns);
-    struct wire_reply reply = daemon_call(&d, &request);
-    expect_status(&reply, status);
-    expect_text(reply.message, part);
-    wire_reply_fini(&reply);
+    run_and_expect(&d, &request, status, part);
 }
 
 // The number of pools in a state; the devices and the failure of the last one.
