@@ -466,7 +466,7 @@ static const struct {
     {NULL, "dtype=bf16,x", NULL,
      "--filter dtype=bf16,x: dtype is 'x'; accepted is bf16, fp16 or fp32"},
     {NULL, "dtype>bf16", NULL,
-     "--filter dtype>bf16: '>' needs a field that is a number; dtype is none"},
+     "--filter dtype>bf16: '>' needs a field that is a number; dtype takes only = and !="},
     {NULL, "heads<many", NULL, "--filter heads<many: 'many' is no number to compare heads with"},
     {NULL, "model=a or ", NULL, "--filter model=a or : a filter is missing after 'or'"},
     {NULL, "model=a or", NULL, "--filter model=a or: a filter is missing after 'or'"},

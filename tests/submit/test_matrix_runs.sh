@@ -71,6 +71,7 @@ printf '{"id": "good/bf16/w2", "outc' >>"$scratch/part.jsonl"
 run "$scratch/m.yaml" --resume "$scratch/part.jsonl" -j 1
 tap_is "--resume: exit status and counts of all cases" "$status $(summary)" \
     "1 14 cases: 6 passed, 4 failed, 4 could not be run"
+tap_has "--resume: the sum tells what was recorded" "$(tail -n 1 "$scratch/out")" "; 5 of them recorded before"
 tap_is "--resume: each case is recorded once, in the order of the matrix" \
     "$(ids "$scratch/part.jsonl")" "$(ids "$scratch/all.jsonl")"
 tap_is "--resume: cases with a verdict do not run again" "$(grep -cE '^ *[0-9]+/14 ' "$scratch/out")" 9

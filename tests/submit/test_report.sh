@@ -61,6 +61,23 @@ tap_has "--compare: row of a changed verdict" "$(page)" \
 report "$scratch/run.jsonl" --compare "$scratch/run.jsonl"
 tap_has "--compare with the same record: no changes" "$(page)" "0 verdicts changed, 8 the same, 0 new, 0 gone; the results of 0 have"
 tap_has "--compare with the same record: ratio of times" "$(page)" "cases that passed in both: median 1.00 times"
+
+report "$scratch/run.jsonl" --text
+tap_is "--text: the totals, and no page" "$status $(cat "$scratch/out")" \
+    "0 8 cases: 4 passed, 2 failed, 2 could not be run, 1 of them flaky"
+report "$scratch/run.jsonl" --compare "$scratch/old.jsonl" --text
+tap_is "--text: nothing became worse" "$status" 0
+tap_has "--text: counts of changes" "$(page)" \
+    "beside old: 4 verdicts changed, 0 of them for the worse, 3 the same, 1 new, 0 gone; the results of 6 have other bits"
+report "$scratch/old.jsonl" --compare "$scratch/run.jsonl" --text
+tap_is "--text: exit status if a case became worse" "$status" 1
+tap_has "--text: counts of worse ones" "$(page)" "4 verdicts changed, 4 of them for the worse, 3 the same, 0 new, 1 gone"
+tap_is "--text: a row of a changed verdict" "$(grep -c '^good/bf16  *pass  *fail' "$scratch/out")" 1
+sed 's/"digest":"0123/"digest":"9123/' "$scratch/run.jsonl" >"$scratch/bits.jsonl"
+report "$scratch/bits.jsonl" --compare "$scratch/run.jsonl" --text -o "$scratch/page.html"
+tap_is "--text: other bits are no failure" "$status" 0
+tap_is "--text: a row of other bits" "$(grep -c '^good/bf16  *pass  *pass  *other bits' "$scratch/out")" 1
+tap_is "--text beside --output: the page" "$(head -n 1 "$scratch/page.html")" "<!DOCTYPE html>"
 : >"$scratch/empty.jsonl"
 report "$scratch/empty.jsonl"
 tap_is "an empty record" "$status $(grep -c '<b>0</b> cases' "$scratch/out")" "0 1"

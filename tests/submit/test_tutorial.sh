@@ -28,6 +28,7 @@ tap_has "broken kernel: cases fail" "$told" "8 cases: 8 failed"
 tap_has "broken kernel: diagnosis" "$told" "times what it should be (the scale of the softmax is missing)"
 tap_has "broken kernel: exit status of ci.sh" "$told" "exit status 1"
 tap_is "broken kernel: --last-failed lists the cases" "$(printf '%s\n' "$told" | tail -n 9 | grep -c '^ *\(mha\|gqa\)/')" 8
+tap_has "broken kernel: what changed" "$told" "beside good: 8 verdicts changed, 8 of them for the worse, 0 the same"
 tap_is "broken kernel: report.html" "$(grep -c '<html' "$scratch/report.html")" 1
 tap_is "broken kernel: results.xml" "$(grep -o '<failure' "$scratch/results.xml" | wc -l | tr -d ' ')" 8
 tap_has "broken kernel: summary.md" "$(cat "$scratch/summary.md")" "| "

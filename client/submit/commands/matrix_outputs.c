@@ -98,6 +98,7 @@ int matrix_outputs_write(struct matrix_outputs *outputs, const struct matrix_run
     struct matrix_report report = {.list = run->list,
                                    .outcomes = run->outcomes,
                                    .elapsed_ns = command_now_ns() - run->progress.start_ns,
+                                   .recorded = run->recorded,
                                    .durations = o->durations,
                                    .verbose = o->verbose};
     struct junit_suite suite = {.name = title,

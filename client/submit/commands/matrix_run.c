@@ -364,6 +364,7 @@ static void take_known(struct matrix_run *run)
             run->failed_io = run->stopped = true;
         if (entry) {
             count(&run->progress, &run->outcomes[i]);
+            run->recorded++;
         } else if (run->list->cases[i].fate == MATRIX_REFUSED) {
             finish(run, i, NULL);
             publish(run, i, NULL);

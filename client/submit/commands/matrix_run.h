@@ -10,6 +10,7 @@ struct matrix_run {
     const struct matrix_options *options;
     const struct matrix_list *list;
     const struct record *resumed; // cases with a verdict there are not run; NULL: none
+    int recorded;                 // how many these are
     FILE *save;                   // gets each answer, too; NULL: none
     uint64_t timeout_ns;          // of each case
     struct outcome *outcomes;     // [list->count]

@@ -5,20 +5,27 @@
 #include "client/submit/commands/command.h"
 #include "client/submit/commands/options.h"
 #include "client/submit/outcome/text.h"
+#include "client/submit/show/report_text.h"
 #include "client/submit/write/plain_file.h"
 #include "client/submit/write/report_page.h"
 
 struct report_options {
     const char *run, *earlier, *output, *title;
+    bool text;
 };
 
-enum { KEY_COMPARE = 1, KEY_TITLE };
+enum { KEY_COMPARE = 1, KEY_TITLE, KEY_TEXT };
 
 static const struct argp_option option_table[] = {
     {"output", 'o', "FILE", 0, "write the page to this file [standard output]", 0},
     {"compare", KEY_COMPARE, "FILE", 0,
      "list the changes since the run that this file "
      "records",
+     0},
+    {"text", KEY_TEXT, NULL, 0,
+     "print the totals and, with --compare, the changes as text, also beside --output; the exit "
+     "status "
+     "is 1 if a case that passed in the earlier run does not pass",
      0},
     {"title", KEY_TITLE, "TEXT", 0, "the heading of the page [the name of the record]", 0},
     {.name = NULL}};
@@ -32,6 +39,9 @@ static error_t parse_option(int key, char *value, struct argp_state *state)
         return 0;
     case KEY_COMPARE:
         o->earlier = value;
+        return 0;
+    case KEY_TEXT:
+        o->text = true;
         return 0;
     case KEY_TITLE:
         o->title = value;
@@ -61,7 +71,8 @@ static const struct argp argp = {
            "\vExamples:\n"
            "  cpattn-submit matrix demonstration.yaml --save run.jsonl\n"
            "  cpattn-submit report run.jsonl -o report.html\n"
-           "  cpattn-submit report run.jsonl --compare old.jsonl -o report.html"};
+           "  cpattn-submit report run.jsonl --compare old.jsonl -o report.html\n"
+           "  cpattn-submit report run.jsonl --compare old.jsonl --text"};
 
 static int write_page(const struct report_options *o, const struct report_page *page)
 {
@@ -73,6 +84,25 @@ static int write_page(const struct report_options *o, const struct report_page *
     return whole_file_commit(&file, report_page_write(file.out, page))
                ? COMMAND_PASS
                : command_unwritten(o->output);
+}
+
+static int print_text(const struct report_page *page)
+{
+    struct changes changes = {0};
+    if (page->earlier && changes_init(&changes, page->run, page->earlier))
+        return command_show_failed("the text");
+    if (page->earlier)
+        report_text_changes(stdout, page->run, page->earlier, page->earlier_name, &changes);
+    report_text_totals(stdout, page->run);
+    bool worse = changes.worse > 0, printed = fflush(stdout) == 0 && !ferror(stdout);
+    changes_fini(&changes);
+    return !printed ? command_show_failed("the text") : worse ? COMMAND_FAIL : COMMAND_PASS;
+}
+
+static int write_report(const struct report_options *o, const struct report_page *page)
+{
+    int exit_status = o->text && !o->output ? COMMAND_PASS : write_page(o, page);
+    return o->text && exit_status == COMMAND_PASS ? print_text(page) : exit_status;
 }
 
 int command_report(int argc, char **argv)
@@ -100,7 +130,7 @@ int command_report(int argc, char **argv)
             .earlier_name =
                 o.earlier ? text_base_name(o.earlier, earlier_name, sizeof(earlier_name)) : NULL,
             .earlier = earlier};
-        exit_status = write_page(&o, &page);
+        exit_status = write_report(&o, &page);
     }
     record_destroy(run);
     record_destroy(earlier);

@@ -94,7 +94,8 @@ static enum status text_add_bound(struct condition *condition, const char *key, 
     double bound;
     if (!condition_is_numeric(condition))
         return error_set(error, STATUS_INVALID_ARGUMENT,
-                         "'%c' needs a field that is a number; %.80s is none", sign, key);
+                         "'%c' needs a field that is a number; %.80s takes only = and !=", sign,
+                         key);
     if (!parse_bound(value, &bound))
         return error_set(error, STATUS_INVALID_ARGUMENT,
                          "'%.80s' is no number to compare %.80s with", value, key);

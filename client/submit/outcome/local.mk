@@ -2,6 +2,8 @@
 # What became of cases, in facts and numbers.
 submit_sources += client/submit/outcome/bench.c
 submit_sources += client/submit/outcome/bench.h
+submit_sources += client/submit/outcome/changes.c
+submit_sources += client/submit/outcome/changes.h
 submit_sources += client/submit/outcome/measure.c
 submit_sources += client/submit/outcome/measure.h
 submit_sources += client/submit/outcome/outcome.c

@@ -220,8 +220,10 @@ void matrix_report_sum(const struct matrix_report *report, char *text, size_t si
     if (flaky && used < size)
         used += (size_t)snprintf(text + used, size - used, ", %d of them flaky", flaky);
     if (used < size)
-        snprintf(text + used, size - used, " in %s",
-                 duration_format(report->elapsed_ns, elapsed, sizeof(elapsed)));
+        used += (size_t)snprintf(text + used, size - used, " in %s",
+                                 duration_format(report->elapsed_ns, elapsed, sizeof(elapsed)));
+    if (report->recorded && used < size)
+        snprintf(text + used, size - used, "; %d of them recorded before", report->recorded);
 }
 
 // ---- what took another try, what took long ----------------------------------------------------

@@ -18,13 +18,14 @@ struct matrix_report {
     const struct matrix_list *list;
     const struct outcome *outcomes; // [list->count]
     uint64_t elapsed_ns;
+    int recorded;  // cases whose verdict is of an earlier run that this one continues
     int durations; // how many of the longest cases are named; 0: none
     bool verbose;  // no bounds
 };
 
 void matrix_report_print(FILE *out, const struct matrix_report *report);
 
-// "16 cases: 16 passed in 3.4 s".
+// "16 cases: 16 passed in 3.4 s; 9 of them recorded before".
 void matrix_report_sum(const struct matrix_report *report, char *text, size_t size);
 
 #endif

@@ -2,9 +2,9 @@
 #include "client/submit/write/report_page.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
+#include "client/submit/outcome/changes.h"
 #include "client/submit/write/report_style.h"
 #include "common/duration.h"
 #include "common/plural.h"
@@ -313,17 +313,6 @@ static void put_top(FILE *out, const struct report_page *page, rank_fn *rank, co
 
 // ---- the earlier run --------------------------------------------------------------------------
 
-struct changes {
-    int same, changed, fresh, gone, digests, timed;
-    double *ratios; // of the times of cases that passed in both runs
-};
-
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return x < y ? -1 : x > y;
-}
-
 static void put_change(FILE *out, const struct record_entry *now, const struct record_entry *then)
 {
     fputs("<tr><td>", out);
@@ -332,29 +321,6 @@ static void put_change(FILE *out, const struct record_entry *now, const struct r
             word_of(&then->outcome), class_of(&now->outcome), word_of(&now->outcome));
     put(out, now->outcome.sentence ? now->outcome.sentence : "");
     fputs("</td></tr>\n", out);
-}
-
-static void add_pair(struct changes *c, const struct record_entry *now,
-                     const struct record_entry *then)
-{
-    bool same = now->outcome.kind == then->outcome.kind;
-    c->same += same;
-    c->changed += !same;
-    c->digests += now->digest[0] && then->digest[0] && strcmp(now->digest, then->digest) != 0;
-    if (same && now->outcome.kind == OUTCOME_PASS && now->outcome.run_ns && then->outcome.run_ns)
-        c->ratios[c->timed++] = (double)now->outcome.run_ns / (double)then->outcome.run_ns;
-}
-
-static void count_changes(const struct report_page *page, struct changes *c)
-{
-    for (int i = 0; i < page->run->count; i++) {
-        const struct record_entry *then = record_find(page->earlier, page->run->entries[i].id);
-        c->fresh += !then;
-        if (then)
-            add_pair(c, &page->run->entries[i], then);
-    }
-    for (int i = 0; i < page->earlier->count; i++)
-        c->gone += !record_find(page->run, page->earlier->entries[i].id);
 }
 
 static void put_changed(FILE *out, const struct report_page *page)
@@ -374,7 +340,7 @@ static void put_changed(FILE *out, const struct report_page *page)
     fputs("</table></div>\n", out);
 }
 
-static void put_changes_sum(FILE *out, const struct report_page *page, struct changes *c)
+static void put_changes_sum(FILE *out, const struct report_page *page, const struct changes *c)
 {
     fprintf(out,
             "<p>%d verdict%s changed, %d the same, %d new, %d gone; the results of %d have "
@@ -382,7 +348,6 @@ static void put_changes_sum(FILE *out, const struct report_page *page, struct ch
             c->changed, plural(c->changed), c->same, c->fresh, c->gone, c->digests);
     if (c->timed == 0)
         return;
-    qsort(c->ratios, (size_t)c->timed, sizeof(*c->ratios), by_value);
     fputs("<p>Time beside that of ", out);
     put(out, page->earlier_name);
     fprintf(out,
@@ -394,20 +359,18 @@ static void put_changes_sum(FILE *out, const struct report_page *page, struct ch
 
 static bool put_earlier(FILE *out, const struct report_page *page)
 {
-    struct changes c = {0};
+    struct changes c;
     if (!page->earlier)
         return true;
-    c.ratios = calloc((size_t)page->run->count + 1, sizeof(*c.ratios));
-    if (!c.ratios)
+    if (changes_init(&c, page->run, page->earlier))
         return false;
     fputs("<h2>Beside ", out);
     put(out, page->earlier_name);
     fputs("</h2>\n", out);
-    count_changes(page, &c);
     put_changes_sum(out, page, &c);
     if (c.changed)
         put_changed(out, page);
-    free(c.ratios);
+    changes_fini(&c);
     return true;
 }
 
