@@ -98,7 +98,7 @@ START_TEST(the_largest_result_arrives)
     ck_assert_double_eq(last->slope_limit, 1.1);
     ck_assert_int_eq(last->judged, INT64_MAX);
     ck_assert_int_eq(last->te_mismatches, INT64_MAX);
-    ck_assert_int_eq(last->remark, CPATTN_REMARK_LONG_SUM);
+    ck_assert_int_eq(last->remark, CPATTN_REMARK_ZEROS_PASS);
     const struct cpattn_rank *rank = cpattn_result_rank(result, 63);
     ck_assert_uint_eq(strlen(rank->diagnosis), 239);
     ck_assert_str_eq(rank->diagnosis_tensor, "max_logit");
