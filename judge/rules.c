@@ -29,6 +29,9 @@
 
 #define FP16_LARGEST 65504.0
 
+// Deviation of the logits from which an error of fp64 in the largest of them may exceed 1e-6.
+#define HUGE_LOGITS 1e6
+
 // The largest of many products of vectors, in their RMS.
 #define PRODUCT_LARGEST 16
 
@@ -198,6 +201,11 @@ bool rules_want_fp64(const struct cp_case *c)
     if (c->dtype == DTYPE_FP16 && c->source && gradient_largest(c) > FP16_LARGEST)
         return true;
     return logit_excess(c) > (c->dtype == DTYPE_FP16 ? FP64_EXCESS_FP16 : FP64_EXCESS_BF16);
+}
+
+bool rules_logits_huge(const struct cp_case *c)
+{
+    return logit_deviation(c) > HUGE_LOGITS;
 }
 
 // ---- the end ------------------------------------------------------------------------------------

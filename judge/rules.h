@@ -84,6 +84,11 @@ double rules_product_squares(const struct cp_case *c);
 // is computed in fp64.
 bool rules_want_fp64(const struct cp_case *c);
 
+// True if the logits are so large that their rounding errors in fp64 change P. Then the passes over
+// queries and over keys have to compute a logit by the same operations, or P of the second does not
+// fit the LSE of the first.
+bool rules_logits_huge(const struct cp_case *c);
+
 // ---- the first pass ---------------------------------------------------------------------------
 
 // Sums over the judged elements of a chunk. Elements whose result or reference is not finite are

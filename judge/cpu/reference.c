@@ -82,6 +82,15 @@ static double dot(const double *x, const double *y, int64_t n)
     return sum;
 }
 
+// product_nt() whose elements do not depend on m and n.
+static void dots(int64_t m, int64_t n, int64_t k, double alpha, const double *a, const double *b,
+                 double *c)
+{
+    for (int64_t i = 0; i < m; i++)
+        for (int64_t j = 0; j < n; j++)
+            c[i * n + j] = alpha * dot(a + i * k, b + j * k, k);
+}
+
 // ---- what a call works on -----------------------------------------------------------------------
 
 struct work {
@@ -204,7 +213,10 @@ static void add_bias(struct work *w, int head, struct range queries, struct rang
 static void block_logits(struct work *w, int head, struct range queries, struct range keys)
 {
     int64_t rows = range_length(queries), columns = range_length(keys);
-    product_nt(rows, columns, w->d_qk, w->scale, w->q, key_rows(w, keys), w->p);
+    if (rules_logits_huge(w->c))
+        dots(rows, columns, w->d_qk, w->scale, w->q, key_rows(w, keys), w->p);
+    else
+        product_nt(rows, columns, w->d_qk, w->scale, w->q, key_rows(w, keys), w->p);
     if (w->c->softcap != 0)
         cap_logits(w, rows * columns);
     if (w->c->bias != BIAS_NONE)

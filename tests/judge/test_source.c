@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "judge/cpu/expected.h"
+#include "judge/cpu/reference.h"
 #include "judge/dtype.h"
 #include "judge/source.h"
 #include "rank/inputs.h"
@@ -184,12 +185,57 @@ START_TEST(elements_outside_are_zero)
 }
 END_TEST
 
+// Logits of 1e30, whose errors in fp64 are 1e14: each query has one key of weight 1, and the same
+// in both passes, so that every row of dO arrives in one row of dv.
+START_TEST(the_passes_agree_about_logits_of_any_size)
+{
+    enum { N = 70, D = 64, HEADS = 1 };
+    struct cp_case drawn;
+    struct given g;
+    struct error error;
+    double out[N * D], lse[N], delta[N], dk[N * D], dv[N * D];
+    case_init(&drawn);
+    drawn.dtype = DTYPE_FP32;
+    drawn.batch = drawn.heads = drawn.kv_heads = HEADS;
+    drawn.head_dim_qk = drawn.head_dim_v = D;
+    drawn.seqlen_q = drawn.seqlen_kv = N;
+    given_init(&g, &drawn);
+    float *q = g.tensors[WHOLE_Q], *k = g.tensors[WHOLE_K], *d_out = g.tensors[WHOLE_DO];
+    for (int i = 0; i < N * D; i++) {
+        q[i] *= 1e15F;
+        k[i] *= 1e15F;
+    }
+    source_fini(&g.source);
+    ck_assert_int_eq(source_init(&g.source, &drawn, (const void *const *)g.tensors, &error),
+                     STATUS_OK);
+    ck_assert_int_eq(reference_queries(&g.c, 0, 0, 0, N, out, lse, delta, NULL, NULL, NULL, &error),
+                     STATUS_OK);
+    ck_assert_double_gt(lse[0], 1e28);
+    for (int64_t first = 0; first < N; first += 13) { // blocks of other sizes than queries have
+        int64_t end = first + 13 < N ? first + 13 : N;
+        ck_assert_int_eq(reference_keys(&g.c, 0, 0, first, end, lse, delta, dk + first * D,
+                                        dv + first * D, NULL, &error),
+                         STATUS_OK);
+    }
+    for (int i = 0; i < D; i++) {
+        double sum = 0, right = 0;
+        for (int row = 0; row < N; row++) {
+            sum += dv[row * D + i];
+            right += d_out[row * D + i];
+        }
+        ck_assert_double_eq_tol(sum, right, 1e-9);
+    }
+    given_fini(&g);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("source");
     TCase *tcase = tcase_create("source");
     tcase_add_test(tcase, given_inputs_are_sharded_as_drawn_ones);
     tcase_add_test(tcase, the_reference_computes_with_given_inputs);
+    tcase_add_test(tcase, the_passes_agree_about_logits_of_any_size);
     tcase_add_test(tcase, elements_outside_are_zero);
     suite_add_tcase(suite, tcase);
     return runner_run(suite);
