@@ -7,7 +7,8 @@
 // (dP - delta) slope of the softcap), dQ = round(scale dS K), dK = round(scale dS' Q), gradients of
 // heads that share a key head summed before; dbias = round(sum of P (dP - delta)). The slope has
 // the errors of logits and of tanh in fp32 (rules_cap_slope()). It is computed in fp32; with dtype
-// fp32 nothing else is rounded.
+// fp32 nothing else is rounded. With fp16, a sink far above all logits takes the place of max, so
+// that P~ is denormal.
 //
 // The reference is fp64 (judge/cpu/reference.h). For 16-bit dtypes it is the twin plus its
 // residual, from the same pass in fp32, which is thousands of times as precise as the dtype:

@@ -218,28 +218,45 @@ static void row_finish(const struct work *w, int64_t row, int d, double factor, 
                 reference ? reference + row * d : NULL, twin + row * d);
 }
 
-// Logits of a row become exponentials. Returns their sum with that of the sink, relative to *max.
+// Logarithms of the smallest weight of fp16 that is not denormal, and of 128.5 steps of fp16, which
+// has the largest rounding error of weights of 8 digits.
+#define NORMAL_LEAST (-14 * (float)M_LN2)
+#define WEIGHT_LEAST (-11.7796034F)
+
+// The logit whose exponential is 1. A kernel that begins a row with its sink rounds weights against
+// the sink. That matters if fp16 makes them denormal, where digits are lost: at most as many as
+// bf16 lacks.
+static float row_shift(const struct work *w, float max, double sink)
+{
+    float largest = max - (float)sink;
+    if (w->c->dtype != DTYPE_FP16 || !(largest < NORMAL_LEAST))
+        return max;
+    return largest > WEIGHT_LEAST ? (float)sink : max - WEIGHT_LEAST;
+}
+
+// Logits of a row become exponentials. Returns their sum with that of the sink, relative to *shift.
 static double row_exponentials(const struct work *w, int head, struct range seen, float *s,
-                               float *max, bool reference, const struct expected_sums *sums)
+                               float *shift, bool reference, const struct expected_sums *sums)
 {
     double sink = input_sink(w->c, head);
-    *max = loop_max(s, seen.begin, seen.end);
-    if (reference && sums->max_logit && *max > *sums->max_logit)
-        *sums->max_logit = *max;
-    double sum = loop_exp(s, seen.begin, seen.end, w->stride, *max, w->base);
-    return seen.begin < seen.end ? sum + exp(sink - *max * (double)w->base) : 0;
+    float max = loop_max(s, seen.begin, seen.end);
+    if (reference && sums->max_logit && max > *sums->max_logit)
+        *sums->max_logit = max;
+    *shift = row_shift(w, max, sink);
+    double sum = loop_exp(s, seen.begin, seen.end, w->stride, *shift, w->base);
+    return seen.begin < seen.end ? sum + exp(sink - *shift * (double)w->base) : 0;
 }
 
 // The factor from exponentials to probabilities. Kernels that share a row merge by its LSE and
 // compute P from the LSE in fp32, so an exact kernel has the rounding error of this LSE.
-static double row_factor(const struct work *w, double sum, float max)
+static double row_factor(const struct work *w, double sum, float shift)
 {
     if (!(sum > 0))
         return 0;
     if (w->base == 1)
         return 1 / sum;
-    float lse = (float)((max + log2(sum)) * M_LN2);
-    return exp2((double)max - lse * (float)M_LOG2E);
+    float lse = (float)((shift + log2(sum)) * M_LN2);
+    return exp2((double)shift - lse * (float)M_LOG2E);
 }
 
 static void block_out(const struct work *w, bool reference, int head, struct range queries,
@@ -248,12 +265,12 @@ static void block_out(const struct work *w, bool reference, int head, struct ran
     double sink = input_sink(w->c, head);
     bool rounds = w->c->dtype != DTYPE_FP32;
     for (int64_t i = 0; i < length(queries); i++) {
-        float max, *s = w->s + i * w->stride;
+        float shift, *s = w->s + i * w->stride;
         struct range seen = columns_of(w, queries.begin + i, keys);
-        double sum = row_exponentials(w, head, seen, s, &max, reference, &e->sums);
-        factors[i] = row_factor(w, sum, max);
+        double sum = row_exponentials(w, head, seen, s, &shift, reference, &e->sums);
+        factors[i] = row_factor(w, sum, shift);
         if (reference)
-            e->lse[i] = sum > 0 ? max + log(sum) : sink;
+            e->lse[i] = sum > 0 ? shift + log(sum) : sink;
         if (rounds)
             loop_split(w->c->dtype, s, w->head + i * w->stride,
                        w->rest ? w->tail + i * w->stride : NULL, w->stride);

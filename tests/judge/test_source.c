@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Given inputs: if they equal the drawn inputs, shards and reference are the same; other inputs are
 // read from their places.
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -159,6 +160,51 @@ START_TEST(the_reference_computes_with_given_inputs)
 }
 END_TEST
 
+// The relative error of the twin's out as a whole, fp16, with logits of 0 and this sink.
+static double slope_behind(float sink)
+{
+    enum { N = 32, D = 64 };
+    struct cp_case drawn;
+    struct given g;
+    struct error error;
+    struct room room = {0};
+    double out[N * D], lse[N], product = 0, squares = 0;
+    float twin[N * D];
+    const struct expected_queries e = {.out = out, .lse = lse, .out_twin = twin};
+    case_init(&drawn);
+    drawn.dtype = DTYPE_FP16;
+    drawn.batch = drawn.heads = drawn.kv_heads = 1;
+    drawn.head_dim_qk = drawn.head_dim_v = D;
+    drawn.seqlen_q = drawn.seqlen_kv = N;
+    drawn.softmax = SOFTMAX_LEARNABLE;
+    drawn.training = false;
+    given_init(&g, &drawn);
+    memset(g.tensors[WHOLE_Q], 0, (size_t)whole_bytes(&drawn, WHOLE_Q));
+    *(float *)g.tensors[WHOLE_SINK] = sink;
+    ck_assert_int_eq(
+        expected_queries(&g.c, PRECISION_FAST, 0, 0, (struct range){0, N}, &room, &e, &error),
+        STATUS_OK);
+    ck_assert_double_eq_tol(lse[N - 1], log(exp(sink) + N), 1e-6);
+    for (int i = 0; i < N * D; i++) {
+        product += (twin[i] - out[i]) * out[i];
+        squares += out[i] * out[i];
+    }
+    room_fini(&room);
+    given_fini(&g);
+    return product / squares;
+}
+
+// A weight of exp(-11) is 280.2 steps of fp16, of which a kernel may keep 280. The twin
+// loses at most half of one of 128 steps.
+START_TEST(the_twin_rounds_fp16_against_a_sink_far_above)
+{
+    ck_assert_double_eq_tol(slope_behind(9), 0, 1e-4);
+    ck_assert_double_eq_tol(slope_behind(11), 280 / (exp(-11) * 0x1p24) - 1, 1e-4);
+    ck_assert_double_gt(fabs(slope_behind(11)), 5e-4);
+    ck_assert_double_le(fabs(slope_behind(14)), 0x1p-8 + 1e-4);
+}
+END_TEST
+
 START_TEST(elements_outside_are_zero)
 {
     struct cp_case drawn = cases_usual();
@@ -236,6 +282,7 @@ int main(void)
     tcase_add_test(tcase, given_inputs_are_sharded_as_drawn_ones);
     tcase_add_test(tcase, the_reference_computes_with_given_inputs);
     tcase_add_test(tcase, the_passes_agree_about_logits_of_any_size);
+    tcase_add_test(tcase, the_twin_rounds_fp16_against_a_sink_far_above);
     tcase_add_test(tcase, elements_outside_are_zero);
     suite_add_tcase(suite, tcase);
     return runner_run(suite);
