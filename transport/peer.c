@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "common/clock.h"
+#include "common/cuda/device_arena.h"
 #include "transport/agree.h"
 #include "transport/peer_direct.h"
 
@@ -85,7 +86,7 @@ static enum status windows_close(struct peer_transport *p, struct error *error)
 }
 
 // All ranks ask for the same size and have the same one already.
-static enum status windows_open(struct peer_transport *p, size_t bytes, bool *lacks,
+static enum status windows_open(struct peer_transport *p, size_t bytes, bool patient, bool *lacks,
                                 struct error *error)
 {
     void *places[WORLD_SIZE_MAX], *memory = NULL;
@@ -95,7 +96,7 @@ static enum status windows_open(struct peer_transport *p, size_t bytes, bool *la
     if (status != STATUS_OK)
         return status;
     bytes = (bytes + WINDOW_STEP - 1) / WINDOW_STEP * WINDOW_STEP;
-    cudaError_t result = cudaMalloc(&memory, bytes);
+    cudaError_t result = device_memory_take(&memory, bytes, patient);
     if (result != cudaSuccess) {
         (void)cudaGetLastError();
         error_set(error, STATUS_RESOURCE_EXHAUSTED,
@@ -251,7 +252,7 @@ enum status transport_peer_announce(struct transport *t, const struct peer_landi
     p->keep_bytes = (size_t)all[TOLD_KEEP];
     if ((size_t)all[TOLD_WINDOW] <= p->window_bytes)
         return STATUS_OK;
-    return windows_open(p, (size_t)all[TOLD_WINDOW], lacks, error);
+    return windows_open(p, (size_t)all[TOLD_WINDOW], landings->patient, lacks, error);
 }
 
 // ---- an exchange --------------------------------------------------------------------------------

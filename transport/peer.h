@@ -45,6 +45,7 @@ struct peer_landings {
     size_t exchange_bytes; // that this rank sends in its largest exchange, its own included
     bool captured;         // the exchanges will be captured; on all ranks the same
     size_t keep_bytes;     // of a window that this rank may keep between cases
+    bool patient;          // wait up to a second for memory of other processes
 };
 
 // Announces the exchanges of a case and ensures windows of the size that the largest rank needs.

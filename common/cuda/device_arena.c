@@ -74,9 +74,7 @@ static size_t capacity_next(const struct device_arena *a, size_t total)
     return aligned((grown > total && grown <= a->keep_bytes ? grown : total) + 1, STEP_BYTES);
 }
 
-// Processes that are ending give their memory back after the driver has ended them. So a request
-// that fails is repeated for a while, unless the device never has as much.
-static cudaError_t allocate(void **base, size_t bytes, bool patient)
+cudaError_t device_memory_take(void **base, size_t bytes, bool patient)
 {
     const struct timespec step = {.tv_nsec = LACK_STEP_MS * 1000000};
     size_t free_bytes, total_bytes = 0;
@@ -107,7 +105,7 @@ static enum status reserve(struct device_arena *a, size_t total, bool patient, s
     if (result == cudaErrorMemoryAllocation) {
         (void)cudaGetLastError();
         capacity = aligned(total + 1, STEP_BYTES);
-        result = allocate(&base, capacity, patient);
+        result = device_memory_take(&base, capacity, patient);
     }
     if (result != cudaSuccess)
         return memory_lacking(total, result, error);

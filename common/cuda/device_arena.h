@@ -4,6 +4,8 @@
 #ifndef CPATTN_COMMON_CUDA_DEVICE_ARENA_H
 #define CPATTN_COMMON_CUDA_DEVICE_ARENA_H
 
+#include <cuda_runtime_api.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -55,6 +57,11 @@ void *device_arena_take(struct device_arena *a, int64_t count, int64_t size);
 // now: with it three quarters of the device stay free. At most keep_bytes, but never less than
 // DEVICE_ARENA_KEPT.
 size_t device_arena_beside(const struct device_arena *a, size_t held_bytes);
+
+// As cudaMalloc(). Processes that are ending give their memory back after the driver has ended
+// them, so a patient request that fails is repeated for up to a second, unless the device never has
+// as much.
+cudaError_t device_memory_take(void **base, size_t bytes, bool patient);
 
 // Frees the memory that an idle rank may not keep: all of it if it exceeds keep_bytes, or if it
 // exceeds DEVICE_ARENA_KEPT and less than three quarters of the device are free. So three quarters

@@ -61,12 +61,14 @@ static enum status peer_choose(struct cuda *cuda, struct transport *control, str
 }
 
 // Large windows are kept between cases like a large arena, and only if all ranks may keep theirs.
-static enum status windows_announce(struct cuda *cuda, bool *lacks, struct error *error)
+static enum status windows_announce(struct cuda *cuda, bool patient, bool *lacks,
+                                    struct error *error)
 {
     size_t held = transport_peer_window_bytes(cuda->peer), needed = cuda->window.told.window_bytes;
     cuda->window.told.keep_bytes = held > DEVICE_ARENA_KEPT || needed > DEVICE_ARENA_KEPT
                                        ? device_arena_beside(&cuda->arena, held)
                                        : DEVICE_ARENA_KEPT;
+    cuda->window.told.patient = patient;
     return transport_peer_announce(cuda->peer, &cuda->window.told, lacks, error);
 }
 
@@ -76,7 +78,7 @@ enum status cuda_windows_announce(struct cuda *cuda, struct transport *control, 
 {
     struct error broken;
     bool all = false;
-    enum status status = windows_announce(cuda, lacks, error);
+    enum status status = windows_announce(cuda, false, lacks, error);
     if (status != STATUS_OK || !*lacks)
         return status;
     error->text[0] = '\0';
@@ -86,7 +88,7 @@ enum status cuda_windows_announce(struct cuda *cuda, struct transport *control, 
     status = agree_all(control, own == STATUS_OK, &all, &broken);
     if (status != STATUS_OK)
         *error = broken;
-    return status == STATUS_OK && all ? windows_announce(cuda, lacks, error) : status;
+    return status == STATUS_OK && all ? windows_announce(cuda, true, lacks, error) : status;
 }
 
 enum status cuda_windows_free(struct cuda *cuda, bool *freed, struct error *error)

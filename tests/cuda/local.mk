@@ -125,7 +125,7 @@ tests_cuda_test_executor_cuda_SOURCES = tests/cuda/test_executor_cuda.c tests/cu
     tests/cuda/fake_cuda_backend.c tests/cuda/fake_cuda.h tests/support/world.c tests/support/world.h \
     rank/cuda/choice.c rank/cuda/executor.c rank/cuda/exploration.c rank/cuda/position.c \
     rank/cuda/marks.c rank/cuda/events.c rank/cuda/window.c rank/cuda/timeline.c rank/cuda/graph.c \
-    rank/cuda/parcels.c rank/cuda/stamps.c \
+    rank/cuda/parcels.c rank/cuda/stamps.c common/cuda/device_arena.c \
     transport/peer.c transport/peer_direct.c transport/peer_exchange.c transport/agree.c tests/cuda/fake_graph.c tests/cuda/fake_kernel.c \
     tests/cuda/fake_words.c tests/cuda/fake_stream.h
 tests_cuda_test_executor_cuda_CPPFLAGS = $(cuda_test_cppflags)

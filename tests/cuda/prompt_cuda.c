@@ -66,8 +66,10 @@ static struct block *block_of(const void *memory)
 cudaError_t cudaMalloc(void **devPtr, size_t size)
 {
     struct prompt_device *d = &prompt_devices[rank_here];
-    if (size > d->total_bytes - d->taken_bytes)
+    if (size > d->total_bytes - d->taken_bytes) {
+        d->taken_bytes -= ++d->refusals == 3 ? d->leaving_bytes : 0;
         return cudaErrorMemoryAllocation;
+    }
     char *memory = malloc(size);
     insist(memory, "no memory");
     pthread_mutex_lock(&lock);

@@ -12,6 +12,8 @@
 // What a test sets before its ranks begin, and what it finds behind them.
 struct prompt_device {
     size_t total_bytes, taken_bytes;
+    size_t leaving_bytes; // of taken_bytes, those that are freed at the third refusal
+    int refusals;
     float peer_ms, nccl_ms; // what the first two timings take, and all later ones
     int communicators, open_communicators;
     int channels[3];  // of the first communicators; 0: as NCCL chooses

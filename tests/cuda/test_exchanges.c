@@ -329,6 +329,24 @@ START_TEST(what_an_arena_keeps_is_given_back_to_windows)
 }
 END_TEST
 
+// A pool that has just been killed had memory of the second device.
+START_TEST(windows_wait_for_memory_of_processes_that_end)
+{
+    prompt_reset(256 * MIB);
+    setenv("CPATTN_TRANSPORT", "peer", 1);
+    world_open(2);
+    prompt_devices[1].leaving_bytes = 160 * MIB;
+    prompt_devices[1].taken_bytes += 160 * MIB;
+    window_bytes = 128 * MIB;
+    ranks_do(windows_ask);
+    for (int rank = 0; rank < 2; rank++)
+        ck_assert(!ranks[rank].lacks);
+    ck_assert_int_eq(prompt_devices[0].refusals, 0);
+    ck_assert_int_eq(prompt_devices[1].refusals, 3);
+    world_close();
+}
+END_TEST
+
 // ---- communicators ------------------------------------------------------------------------------
 
 // A collective of the library, as a job runs it.
@@ -434,6 +452,7 @@ static Suite *suite(void)
     tcase_add_loop_test(all, no_byte_is_lost_of_large_copies_beside_a_send, 2, WORLD_MAX + 1);
     tcase_add_test(all, a_window_that_one_rank_lacks_is_unmapped_before_it_is_freed);
     tcase_add_test(all, what_an_arena_keeps_is_given_back_to_windows);
+    tcase_add_test(all, windows_wait_for_memory_of_processes_that_end);
     tcase_add_test(all, the_library_has_a_communicator_of_its_own_beside_copy_engines);
     tcase_add_test(all, where_nccl_exchanges_its_communicator_serves_the_library_too);
     tcase_add_test(all, without_copy_engines_there_is_one_communicator);
