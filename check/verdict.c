@@ -72,8 +72,10 @@ static void errors_text(struct cpattn_check_verdict *v, const struct cpattn_figu
     if (f->twin_rel > 0)
         text_add(v, " error %.3g of %.3g times an honest kernel's,", f->rmse_rel / f->twin_rel,
                  f->rmse_limit / f->twin_rel);
-    text_add(v, " rms %.3g of %.3g, slope %.2g of %.2g, worst row %.3g of %.3g", f->rmse_rel,
-             f->rmse_limit, f->slope, f->slope_limit, f->worst_row_rel, f->worst_row_limit);
+    text_add(v, " rms %.3g of %.3g", f->rmse_rel, f->rmse_limit);
+    if (f->slope_limit > 0) // an lse has none
+        text_add(v, ", slope %.2g of %.2g", f->slope, f->slope_limit);
+    text_add(v, ", worst row %.3g of %.3g", f->worst_row_rel, f->worst_row_limit);
 }
 
 static void figures_text(struct cpattn_check_verdict *v, const struct cpattn_figures *f)

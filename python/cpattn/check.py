@@ -129,7 +129,8 @@ class Diagnosis:
 @dataclasses.dataclass(frozen=True, repr=False)
 class Verdict:
     """True if every judged tensor passed. The text has a line for each tensor and chunk, and the
-    diagnosis. `diagnosis` is None if no known mistake explains a fail."""
+    diagnosis. `diagnosis` is None if no known mistake explains a fail. `rank` is None if a case of attention
+    has one rank."""
 
     passed: bool
     figures: tuple
@@ -137,12 +138,15 @@ class Verdict:
     command: str
     diagnosis: Optional[Diagnosis] = None
     digest: int = 0  # of a layer's results that must be the same on all ranks
+    rank: Optional[int] = None
 
     def __bool__(self) -> bool:
         return self.passed
 
     def __str__(self) -> str:
-        return f"{'pass' if self.passed else 'FAIL'}: {self.command}\n{self.text.rstrip()}"
+        of_rank = "" if self.rank is None else f" on rank {self.rank}"
+        word = "pass" if self.passed else "FAIL"
+        return f"{word}{of_rank}: {self.command}\n{self.text.rstrip()}"
 
     def __repr__(self) -> str:
         return str(self)
@@ -166,7 +170,9 @@ def _diagnosis_of(library: Any, handle: ctypes.c_void_p) -> Optional[Diagnosis]:
     return Diagnosis(text.decode(), (tensor.value or b"").decode(), explained.value)
 
 
-def verdict_of(library: Any, handle: ctypes.c_void_p, command: str) -> Verdict:
+def verdict_of(
+    library: Any, handle: ctypes.c_void_p, command: str, rank: Optional[int]
+) -> Verdict:
     """The library's verdict, which the caller destroys."""
     figures, index = [], 0
     while found := library.cpattn_check_verdict_figures(handle, index):
@@ -179,6 +185,7 @@ def verdict_of(library: Any, handle: ctypes.c_void_p, command: str) -> Verdict:
         command=command,
         diagnosis=_diagnosis_of(library, handle),
         digest=library.cpattn_check_verdict_digest(handle),
+        rank=rank,
     )
 
 
@@ -456,7 +463,8 @@ class Check:
         )
         insist(status, error)
         try:
-            verdict = verdict_of(self._library, handle, self.case.command())
+            rank = self.rank if int(self.case["world_size"]) > 1 else None
+            verdict = verdict_of(self._library, handle, self.case.command(), rank)
         finally:
             self._library.cpattn_check_verdict_destroy(handle)
         if self._given:

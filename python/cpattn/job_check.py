@@ -129,7 +129,7 @@ class JobCheck:
         )
         insist(status, error)
         try:
-            return verdict_of(self._library, verdict, self.job.command())
+            return verdict_of(self._library, verdict, self.job.command(), self.rank)
         finally:
             self._library.cpattn_check_verdict_destroy(verdict)
 

@@ -206,6 +206,16 @@ def test_mistakes_are_told(mistake, text):
         mistake(make())
 
 
+def test_a_verdict_on_one_of_several_ranks_names_it():
+    case = cpattn.Case(world_size=2, batch=1, heads=2, head_dim=16, seqlen=40)
+    check = cpattn.Check(case, rank=1)
+    verdict = check.verify(out=check.expected("out", "numpy"))
+    assert verdict.rank == 1 and str(verdict).startswith("pass on rank 1: cpattn-submit case")
+    assert not check.verify(out=check.inputs("numpy")[0]) and make().verify(
+        out=make().expected("out", "numpy")
+    ).rank is None
+
+
 @pytest.mark.parametrize("format", ["bshd", "sbhd", "thd"])
 def test_a_map_shows_head_and_tile(format):
     check = make(format=format, **({"lengths_q": "100,100"} if format == "thd" else {}))

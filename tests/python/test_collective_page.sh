@@ -25,7 +25,7 @@ tap_has "the mistake is found" "$told" "fail  collective all_reduce w3 count=102
 tap_has "and named" "$told" "diagnosis: rank 1 is missing"
 tap_has "with an exit status, too" "$told" "exit status 1
 "
-tap_has "the judge passes what is right" "$told" "pass: cpattn-submit collective all_reduce --world-size 3 --count 1000"
-tap_has "and refuses what is wrong" "$told" "FAIL: cpattn-submit collective all_reduce --world-size 3 --count 1000"
+tap_has "the judge passes what is right" "$told" "pass on rank 0: cpattn-submit collective all_reduce --world-size 3 --count 1000"
+tap_has "and refuses what is wrong" "$told" "FAIL on rank 0: cpattn-submit collective all_reduce --world-size 3 --count 1000"
 tap_has "by name" "$(printf '%s\n' "$told" | tail -n 1)" "diagnosis: rank 2 is missing"
 tap_done
