@@ -360,6 +360,36 @@ tap_is "a matrix, too" "$status $(tail -n 1 "$scratch/out" | sed 's/ in .*//') $
     "0 8 cases: 8 passed 9"
 kill -TERM "$daemon"
 wait "$daemon"
+
+# A reload lowers the longest limit while a matrix runs: it goes on with that limit, and says so.
+echo "timeout-max: 80s" >"$scratch/settings"
+reload() { # TIMEOUT-MAX
+    echo "timeout-max: $1" >"$scratch/settings"
+    kill -HUP "$daemon"
+    until grep -q "reloaded .* timeout_max_ms=${1%s}000 " "$scratch/log"; do
+        kill -0 "$daemon" 2>/dev/null || return
+        sleep 0.02
+    done
+}
+daemon_start --config "$scratch/settings" --backend cpu --devices 2
+matrix_start --timeout 65s --set seqlen=2000
+reload 70s
+wait $matrix
+tap_is "a matrix goes on when the longest limit falls" "$? $(tail -n 1 "$scratch/matrix" | sed 's/ in .*//')" \
+    "0 8 cases: 8 passed"
+tap_has "and says so" "$(cat "$scratch/matrix.err")" \
+    "the daemon at $CPATTN_SOCKET grants a case at most 70.0 s with its wait (timeout-max)"
+tap_is "and says so once" "$(grep -c '' "$scratch/matrix.err")" 1
+tap_is "each of its cases has one of the two limits" \
+    "$(sed -n 's/.* admitted .* \(timeout_ms=[0-9]*\)$/\1/p' "$scratch/log" | sort -u | tr '\n' ' ')" \
+    "timeout_ms=70000 timeout_ms=80000 "
+# shellcheck disable=SC2086
+run matrix $small --timeout 75s
+tap_is "a limit that the user gives and the daemon does not grant" \
+    "$status $(tail -n 1 "$scratch/out" | sed 's/ in .*//')" "0 8 cases: 8 passed"
+tap_has "is told" "$err" "at most 70.0 s with its wait (timeout-max), not the given 75.0 s"
+kill -TERM "$daemon"
+wait "$daemon"
 daemon_start --backend cpu --devices 2 --memory 1M
 # shellcheck disable=SC2086
 run matrix $small

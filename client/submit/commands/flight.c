@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "client/submit/commands/flight.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
 
 #include "client/submit/commands/command.h"
+#include "common/duration.h"
 
 #define TICK_NS        (UINT64_C(100) * 1000000)
 // Cancelled cases that have no answer after this time are given up.
@@ -30,7 +32,8 @@ struct slot {
     int daemon;
     struct cpattn_request *request; // of one that flies
     int number, tries;
-    int64_t served; // number of answers when it was refused for a full queue; -1: it was not
+    uint64_t limit_ns; // of its last request: with the wait, what the daemon granted
+    int64_t served;    // number of answers when it was refused for a full queue; -1: it was not
 };
 
 // A daemon.
@@ -110,6 +113,52 @@ static bool crowd(struct air *air, struct slot *slot, const struct cpattn_error 
     return true;
 }
 
+// The longest time limit that a daemon grants. One that does not say it now tells each case.
+static void take_limit(struct daemon *daemon)
+{
+    struct cpattn_description *description;
+    daemon->timeout_max_ns = TIMEOUT_MAX_NS;
+    if (cpattn_describe(daemon->client, ASK_NS, &description, NULL) != CPATTN_OK)
+        return;
+    if (description->timeout_max_ns < TIMEOUT_MAX_NS)
+        daemon->timeout_max_ns = description->timeout_max_ns;
+    cpattn_description_destroy(description);
+}
+
+static void tell_limit(const struct air *air, const struct daemon *daemon)
+{
+    uint64_t given_ns = air->flight->timeout_ns;
+    char text[FLIGHT_NOTE_MAX], limit[DURATION_TEXT_MAX], given[DURATION_TEXT_MAX];
+    int used = snprintf(text, sizeof(text),
+                        "the daemon at %s grants a case at most %s with its wait (timeout-max)",
+                        cpattn_client_socket(daemon->client),
+                        duration_format(daemon->timeout_max_ns, limit, sizeof(limit)));
+    if (given_ns > daemon->timeout_max_ns && used > 0 && (size_t)used < sizeof(text))
+        snprintf(text + used, sizeof(text) - (size_t)used, ", not the given %s",
+                 duration_format(given_ns, given, sizeof(given)));
+    air->flight->note(air->flight->context, text);
+}
+
+// The same once more, during the run. Says so if a case now has less time than before.
+static void take_limit_again(const struct air *air, struct daemon *daemon)
+{
+    uint64_t before_ns = daemon->timeout_max_ns;
+    take_limit(daemon);
+    if (daemon->timeout_max_ns < before_ns)
+        tell_limit(air, daemon);
+}
+
+// True if a reload has lowered the limit since the case was submitted with it.
+static bool limit_fell(const struct air *air, struct slot *slot, const struct cpattn_error *error)
+{
+    struct daemon *daemon = &air->daemons[slot->daemon];
+    if (error->status != CPATTN_INVALID_ARGUMENT || air->stopping)
+        return false;
+    if (daemon->timeout_max_ns >= slot->limit_ns)
+        take_limit_again(air, daemon);
+    return daemon->timeout_max_ns < slot->limit_ns;
+}
+
 // Submits the case of a slot. A case that cannot be submitted is answered at once or kept for
 // later.
 static void submit(struct air *air, struct slot *slot)
@@ -119,9 +168,12 @@ static void submit(struct air *air, struct slot *slot)
     struct cpattn_case *made =
         command_library_job(air->flight->load(air->flight->context, slot->number));
     enum cpattn_status status = CPATTN_RESOURCE_EXHAUSTED;
+    uint64_t run_ns = air->flight->timeout_ns;
+    slot->limit_ns = daemon->timeout_max_ns;
     if (made)
-        status = cpattn_submit_limited(daemon->client, made, daemon->timeout_max_ns,
-                                       air->flight->timeout_ns, &slot->request, &error);
+        status =
+            cpattn_submit_limited(daemon->client, made, slot->limit_ns,
+                                  run_ns ? run_ns : TIMEOUT_DEFAULT_NS, &slot->request, &error);
     cpattn_case_destroy(made);
     error.status = status;
     slot->tries++;
@@ -203,6 +255,10 @@ static void land(struct air *air, struct slot *slot)
     daemon->flying--;
     if (hold(air, slot, &error) || crowd(air, slot, &error)) {
         cpattn_result_destroy(result);
+    } else if (limit_fell(air, slot, &error)) {
+        cpattn_result_destroy(result);
+        slot->tries--;
+        submit(air, slot);
     } else {
         answer(air, slot, &error, result);
         daemon->room = true;
@@ -224,17 +280,6 @@ static bool takes_cases(struct cpattn_client *client)
     bool takes = !status->draining;
     cpattn_daemon_status_destroy(status);
     return takes;
-}
-
-// The longest time limit that a daemon grants. One that does not say it now tells each case.
-static uint64_t timeout_max(struct cpattn_client *client)
-{
-    struct cpattn_description *description;
-    if (cpattn_describe(client, ASK_NS, &description, NULL) != CPATTN_OK)
-        return TIMEOUT_MAX_NS;
-    uint64_t max_ns = description->timeout_max_ns;
-    cpattn_description_destroy(description);
-    return max_ns < TIMEOUT_MAX_NS ? max_ns : TIMEOUT_MAX_NS;
 }
 
 // Answers all waiting cases of a daemon, or of all daemons if it is NULL.
@@ -261,7 +306,7 @@ static void look_for_daemon(struct air *air, struct daemon *daemon)
     daemon->asked_ns = now_ns;
     if (takes_cases(daemon->client)) {
         daemon->lost_ns = 0;
-        daemon->timeout_max_ns = timeout_max(daemon->client);
+        take_limit_again(air, daemon);
     } else if (!others && now_ns - daemon->lost_ns > air->flight->patience_ns) {
         daemon->patient = false;
         answer_waiting(air, daemon, SLOT_HELD, &daemon->lost, &air->held);
@@ -355,7 +400,9 @@ static bool air_init(struct air *air, const struct flight *flight)
     for (int i = 0; i < flight->client_count; i++) {
         air->daemons[i].client = flight->clients[i];
         air->daemons[i].patient = true;
-        air->daemons[i].timeout_max_ns = timeout_max(flight->clients[i]);
+        take_limit(&air->daemons[i]);
+        if (flight->timeout_ns > air->daemons[i].timeout_max_ns)
+            tell_limit(air, &air->daemons[i]);
     }
     for (int i = 0; i < air->slot_count; i++)
         air->slots[i].daemon = i % flight->client_count;

@@ -9,13 +9,16 @@
 
 #define FLIGHT_JOBS_MAX    512
 #define FLIGHT_CLIENTS_MAX 16
+#define FLIGHT_NOTE_MAX    256
 
 // The cases to run and the callbacks, which are all called from flight_run()'s thread.
 struct flight {
     struct cpattn_client *const *clients; // [client_count], each of another daemon
     int client_count;                     // 1..FLIGHT_CLIENTS_MAX
     int jobs;                             // in flight at once at each daemon, 1..FLIGHT_JOBS_MAX
-    uint64_t timeout_ns; // of each case from its start; with the wait it has what the daemon grants
+    // Limit of each case from its start; 0: none given, TIMEOUT_DEFAULT_NS. With the wait a case
+    // has what its daemon grants. `note` tells if that is less than given, or falls during the run.
+    uint64_t timeout_ns;
     // How long to wait for a daemon that takes cases when one was answered UNAVAILABLE. That case
     // is submitted a second time then, and not a third time, for it may be what the daemon died of.
     uint64_t patience_ns;
@@ -32,6 +35,8 @@ struct flight {
     // Ten times a second. `lost` is NULL, or why a daemon cannot be submitted to now; `others`:
     // another can. True: submit nothing more, cancel the submitted cases.
     bool (*tick)(void *context, const char *lost, bool others);
+    // A change that the user should know of: one sentence.
+    void (*note)(void *context, const char *text);
 };
 
 // Runs until `next` has no more and everything is answered, or until `tick` stops it; cases that

@@ -98,9 +98,7 @@ static int run_connected(struct matrix_run *run, struct cpattn_client *const *cl
                          const struct matrix *matrix, struct matrix_outputs *outputs)
 {
     const struct matrix_options *o = run->options;
-    run->timeout_ns = o->timeout_ns        ? o->timeout_ns
-                      : matrix->timeout_ns ? matrix->timeout_ns
-                                           : TIMEOUT_DEFAULT_NS;
+    run->timeout_ns = o->timeout_ns ? o->timeout_ns : matrix->timeout_ns;
     print_head(run, matrix);
     matrix_outputs_describe(outputs, clients[0]);
     int exit_status = matrix_run_all(run, clients, o->socket_count);

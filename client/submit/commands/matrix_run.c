@@ -294,6 +294,13 @@ static bool tick(void *context, const char *lost, bool others)
     return run->stopped;
 }
 
+static void note(void *context, const char *text)
+{
+    struct matrix_run *run = context;
+    progress_clear(&run->progress);
+    command_complain("%s", text);
+}
+
 // ---- recorded verdicts ------------------------------------------------------------------------
 
 enum status matrix_run_fate(const struct matrix_case *made, struct outcome *outcome)
@@ -465,7 +472,8 @@ int matrix_run_all(struct matrix_run *run, struct cpattn_client *const *clients,
                             .next = next_case,
                             .load = load_case,
                             .answered = answered,
-                            .tick = tick};
+                            .tick = tick,
+                            .note = note};
     progress_init(&run->progress, stderr, list->count - list->fate_count[MATRIX_EXCLUDED],
                   command_now_ns());
     take_known(run);

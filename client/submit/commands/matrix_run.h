@@ -12,7 +12,7 @@ struct matrix_run {
     const struct record *resumed; // cases with a verdict there are not run; NULL: none
     int recorded;                 // how many these are
     FILE *save;                   // gets each answer, too; NULL: none
-    uint64_t timeout_ns;          // of each case
+    uint64_t timeout_ns;          // of each case; 0: none given
     struct outcome *outcomes;     // [list->count]
     struct progress progress;
     bool failed_io; // memory or an output failed
