@@ -4,7 +4,8 @@ dist_man_MANS += doc/cpattn-matrix.5
 dist_man_MANS += doc/cpattnd.8
 dist_man_MANS += doc/cpattn-agent.8
 dist_man_MANS += doc/cpattn.3
-EXTRA_DIST += doc/RELIABILITY.md SECURITY.md
+EXTRA_DIST += doc/RELIABILITY.md
+dist_doc_DATA += SECURITY.md
 dist_doc_DATA += doc/tutorial.md doc/operating.md doc/nodes.md doc/protocol.md doc/test-your-collective.md doc/test-your-kernel.md \
     doc/test-your-ring.md doc/when-a-case-fails.md
 dist_man_MANS += doc/cpattn_check.3

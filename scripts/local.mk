@@ -21,6 +21,8 @@ bundle_name = $(PACKAGE)-$(VERSION)-$(host_cpu)
 bundle_folder = bundle/$(bundle_name)
 bundle_libexec = $(bundle_folder)/libexec/$(PACKAGE)
 bundle_path = -Wl,--disable-new-dtags -Wl,-rpath,'$$ORIGIN
+bundle_docs = install-dist_docDATA install-docDATA install-dist_examplesDATA install-dist_guestsDATA
+bundle_docs += install-man1 install-man5 install-man8
 bundle_programs = $(bundle_folder)/bin/cpattnd $(bundle_folder)/bin/cpattn-agent
 bundle_programs += $(bundle_folder)/bin/cpattn-submit $(bundle_libexec)/cpattn-rank
 if CUDA
@@ -48,7 +50,13 @@ bundle: $(bundle_programs)
 	$(AM_V_at)$(MKDIR_P) $(bundle_folder)/cases
 	$(AM_V_at)for file in $(submit_matrices); do cp $(top_srcdir)/$$file $(bundle_folder)/cases/ || exit 1; done
 	$(AM_V_at)$(MKDIR_P) $(bundle_folder)/share && ln -sfn ../cases $(bundle_folder)/share/$(PACKAGE)
-	$(AM_V_at)cp $(top_srcdir)/LICENSE $(top_srcdir)/README.md $(bundle_folder)/
+	$(AM_V_at)rm -rf $(bundle_folder)/doc $(bundle_folder)/share/man
+	$(AM_V_at)$(MAKE) $(AM_MAKEFLAGS) $(bundle_docs) DESTDIR= docdir='$(abs_builddir)/$(bundle_folder)/doc' \
+	    mandir='$(abs_builddir)/$(bundle_folder)/share/man' >/dev/null
+	$(AM_V_at)mv $(bundle_folder)/doc/SECURITY.md $(bundle_folder)/
+	$(AM_V_at)$(MKDIR_P) $(bundle_folder)/proto && cp $(top_srcdir)/proto/cpattn.proto $(bundle_folder)/proto/
+	$(AM_V_at)cp $(top_srcdir)/LICENSE $(bundle_folder)/
+	$(AM_V_at)cp $(top_srcdir)/packaging/bundle.md $(bundle_folder)/README.md
 	$(AM_V_at)$(top_srcdir)/scripts/bundle $(bundle_folder) $(bundle_name).tar.xz
 bundle-check: bundle
 	$(AM_V_at)$(top_srcdir)/scripts/bundle-check $(bundle_name).tar.xz
@@ -115,4 +123,4 @@ packages-check: packages
 EXTRA_DIST += packaging/debian/changelog packaging/debian/control packaging/debian/copyright packaging/debian/rules \
     packaging/debian/entry_points packaging/debian/source/format packaging/debian/cpattnd.install \
     packaging/debian/cpattnd-cuda.install packaging/debian/libcpattn0.install packaging/debian/libcpattn-dev.install \
-    packaging/debian/python3-cpattn.install packaging/cpattnd.spec
+    packaging/debian/python3-cpattn.install packaging/cpattnd.spec packaging/bundle.md
