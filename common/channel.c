@@ -61,8 +61,8 @@ enum status channel_hello_check(const struct channel_frame *frame, const void *p
                          hello.rank);
     if (memcmp(hello.build_id, expected.build_id, sizeof(hello.build_id)) != 0)
         return error_set(error, STATUS_FAILED_PRECONDITION,
-                         "rank %d is of another build than the daemon (%s); install both "
-                         "again",
+                         "rank %d is of another build than the daemon (%s); restart the daemon, or "
+                         "install both again",
                          rank, expected.build_id);
     return STATUS_OK;
 }

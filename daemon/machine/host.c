@@ -169,7 +169,7 @@ static void turns_shorten(void)
         log_debug("sched_setattr error=\"%s\"", strerror(errno));
 }
 
-int host_prepare_process(void)
+enum status host_prepare_process(int *descriptors, struct error *error)
 {
     turns_shorten();
     if (syscall(SYS_close_range, 3, ~0U, CLOSE_CLOEXEC) != 0)
@@ -177,5 +177,12 @@ int host_prepare_process(void)
     prctl(PR_SET_CHILD_SUBREAPER, 1);
     signal(SIGPIPE, SIG_IGN);
     umask(077);
-    return descriptors_raise();
+    int most = descriptors_raise();
+    if (most < HOST_DESCRIPTORS_MIN)
+        return error_set(error, STATUS_FAILED_PRECONDITION,
+                         "this process may open %d files and sockets, and needs %d or more; raise "
+                         "the limit (LimitNOFILE=, ulimit -n)",
+                         most, HOST_DESCRIPTORS_MIN);
+    *descriptors = most;
+    return STATUS_OK;
 }

@@ -5,6 +5,11 @@
 
 #include <stdint.h>
 
+#include "common/status.h"
+
+// The fewest open descriptors that this process may be limited to.
+#define HOST_DESCRIPTORS_MIN 256
+
 // Number of cores this process may run on, 1..DEVICES_MAX.
 int host_cores(void);
 
@@ -20,9 +25,9 @@ int64_t host_memory_available(void);
 // are killed. INT64_MAX where that is not known.
 int64_t host_memory_most(void);
 
-// Raises the limit of open descriptors as far as allowed and returns it; makes inherited
+// Raises the limit of open descriptors as far as allowed, to *descriptors; makes inherited
 // descriptors close-on-exec; adopts orphaned grandchildren, to reap them; ignores SIGPIPE. Call
-// once, before threads are started.
-int host_prepare_process(void);
+// once, before threads are started. FAILED_PRECONDITION: the limit is below HOST_DESCRIPTORS_MIN.
+enum status host_prepare_process(int *descriptors, struct error *error) MUST_CHECK;
 
 #endif

@@ -162,7 +162,7 @@ static enum status listen_on(const struct metrics_address *address, int *fd, str
     }
     enum status status = errno == EADDRINUSE ? STATUS_FAILED_PRECONDITION : STATUS_UNAVAILABLE;
     error_set(error, status, "metrics: cannot listen on %s: %s%s", address->text, strerror(errno),
-              errno == EADDRINUSE ? "; choose another port with --metrics" : "");
+              errno == EADDRINUSE || errno == EACCES ? "; choose another port with --metrics" : "");
     if (opened >= 0)
         close(opened);
     return status;

@@ -41,6 +41,27 @@ static enum status lock_refused(const struct listener *l, int fd, struct error *
                      number, l->path);
 }
 
+// What to do if the file at a path cannot be made.
+static const char *advice(int error, const char *path)
+{
+    switch (error) {
+    case ENOENT:
+    case ENOTDIR:
+        return "create the directory";
+    case EACCES:
+        if (access(path, F_OK) == 0)
+            return "remove this file of another user";
+        return "make the directory writable";
+    case EROFS:
+        return "make the directory writable";
+    case ENOSPC:
+    case EDQUOT:
+        return "free space there";
+    default:
+        return "repair this";
+    }
+}
+
 static enum status lock_take(struct listener *l, struct error *error)
 {
     char path[LISTENER_PATH_MAX + 8];
@@ -50,9 +71,7 @@ static enum status lock_take(struct listener *l, struct error *error)
         if (fd < 0)
             return error_set(error, STATUS_UNAVAILABLE,
                              "cannot create %s: %s; %s, or choose another path with --socket", path,
-                             strerror(errno),
-                             errno == ENOENT ? "create the directory"
-                                             : "make the directory writable");
+                             strerror(errno), advice(errno, path));
         if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
             enum status status = errno == EWOULDBLOCK
                                      ? lock_refused(l, fd, error)
@@ -73,6 +92,20 @@ static enum status lock_take(struct listener *l, struct error *error)
     return STATUS_OK;
 }
 
+// True if a program listens on a unix socket, of any type.
+static bool is_served(const char *path)
+{
+    struct sockaddr_un name = {.sun_family = AF_UNIX};
+    strcpy(name.sun_path, path);
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    bool served = fd >= 0 && (connect(fd, (struct sockaddr *)&name, sizeof(name)) == 0 ||
+                              errno == EAGAIN || errno == EPROTOTYPE);
+    if (fd >= 0)
+        close(fd);
+    return served;
+}
+
+// Our lock is held, so no cpattnd serves the socket.
 static enum status leftover_remove(const char *path, struct error *error)
 {
     struct stat stat;
@@ -81,6 +114,9 @@ static enum status leftover_remove(const char *path, struct error *error)
     if (!S_ISSOCK(stat.st_mode))
         return error_set(error, STATUS_INVALID_ARGUMENT,
                          "%s exists and is not a socket; choose another path with --socket", path);
+    if (is_served(path))
+        return error_set(error, STATUS_FAILED_PRECONDITION,
+                         "another program listens on %s; choose another path with --socket", path);
     if (unlink(path) != 0)
         return error_set(error, STATUS_UNAVAILABLE, "cannot remove the leftover socket %s: %s",
                          path, strerror(errno));
@@ -94,8 +130,9 @@ enum status listener_init(struct listener *l, const char *path, struct error *er
     size_t length = strlen(path);
     if (length == 0 || length >= sizeof(l->path))
         return error_set(error, STATUS_INVALID_ARGUMENT,
-                         "the socket path has %zu bytes, a unix socket takes 1 to %zu: %s", length,
-                         sizeof(l->path) - 1, path);
+                         "the socket path has %zu bytes, a unix socket takes 1 to %zu; choose a "
+                         "shorter path with --socket: %s",
+                         length, sizeof(l->path) - 1, path);
     memcpy(l->path, path, length + 1);
     enum status status = lock_take(l, error);
     if (status == STATUS_OK)
@@ -115,8 +152,10 @@ enum status listener_open(struct listener *l, struct error *error)
     bool bound = fd >= 0 && bind(fd, (struct sockaddr *)&name, sizeof(name)) == 0;
     umask(mask);
     if (!bound || listen(fd, SOMAXCONN) != 0) {
-        enum status status = error_set(error, STATUS_UNAVAILABLE, "cannot listen on %s: %s",
-                                       l->path, strerror(errno));
+        enum status status =
+            error_set(error, STATUS_UNAVAILABLE,
+                      "cannot listen on %s: %s; %s, or choose another path with --socket", l->path,
+                      strerror(errno), advice(errno, l->path));
         if (bound)
             unlink(l->path);
         if (fd >= 0)

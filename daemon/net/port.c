@@ -63,7 +63,9 @@ static enum status listen_on(const struct addrinfo *address, const char *url, in
     }
     enum status status = errno == EADDRINUSE ? STATUS_FAILED_PRECONDITION : STATUS_UNAVAILABLE;
     error_set(error, status, "cannot listen on %s: %s%s", url, strerror(errno),
-              errno == EADDRINUSE ? "; choose another port with --listen" : "");
+              errno == EADDRINUSE || errno == EACCES ? "; choose another port with --listen"
+              : errno == EADDRNOTAVAIL ? "; choose an address of this machine with --listen"
+                                       : "");
     if (opened >= 0)
         close(opened);
     return status;

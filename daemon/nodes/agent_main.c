@@ -63,11 +63,13 @@ int main(int argc, char **argv)
     static struct backend backend;
     static struct agent_config config;
     struct error error;
+    int descriptors;
     standard_fds_fill();
     if (agent_settings_read(&settings, argc, argv, &error) != STATUS_OK)
         return complain(&error, EXIT_USAGE);
     log_init(settings.host.log_level);
-    host_prepare_process();
+    if (host_prepare_process(&descriptors, &error) != STATUS_OK)
+        return complain(&error, EXIT_FAILURE);
     config.daemon = settings.daemon;
     config.backend = &backend;
     config.mesh_address = settings.mesh_address[0] ? settings.mesh_address : NULL;

@@ -193,7 +193,9 @@ enum status spawn_process(const struct spawn_process *p, pid_t *pid, struct erro
     confine_plan(p->confinement, p->fd_count, &c.orders);
     pid_t started = child_start(&c);
     if (started < 0) {
-        status = error_set(error, STATUS_UNAVAILABLE, "cannot make a process: %s", strerror(errno));
+        status =
+            error_set(error, STATUS_UNAVAILABLE, "cannot make a process: %s%s", strerror(errno),
+                      errno == EAGAIN ? "; there are too many (TasksMax=, ulimit -u)" : "");
     } else if (c.outcome->error != 0) {
         if (p->parent > 0)
             *pid = started;

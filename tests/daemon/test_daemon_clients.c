@@ -8,6 +8,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include "tests/daemon/daemon_scene.h"
@@ -152,6 +155,17 @@ START_TEST(test_wrong_option)
 }
 END_TEST
 
+// A socket of another program.
+static int listen_on(const char *path)
+{
+    struct sockaddr_un name = {.sun_family = AF_UNIX};
+    snprintf(name.sun_path, sizeof(name.sun_path), "%.*s", (int)sizeof(name.sun_path) - 1, path);
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    ck_assert_int_eq(bind(fd, (struct sockaddr *)&name, sizeof(name)), 0);
+    ck_assert_int_eq(listen(fd, 1), 0);
+    return fd;
+}
+
 START_TEST(test_wrong_socket)
 {
     char text[2048], path[200];
@@ -172,6 +186,23 @@ START_TEST(test_wrong_socket)
     ck_assert_int_eq(daemon_run(no_socket, text, sizeof(text)), 1);
     expect_text(text, "exists and is not a socket");
     ck_assert_int_eq(unlink(path), 0); // it was not touched
+
+    int other = listen_on(path);
+    ck_assert_int_eq(daemon_run(no_socket, text, sizeof(text)), 1);
+    expect_text(text, "another program listens on");
+    close(other);
+    ck_assert_int_eq(unlink(path), 0); // it was not touched
+}
+END_TEST
+
+START_TEST(test_few_descriptors)
+{
+    char text[2048];
+    struct rlimit few = {64, 64};
+    ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &few), 0);
+    ck_assert_int_eq(daemon_run(NULL, text, sizeof(text)), 1);
+    expect_text(text, "this process may open 64 files and sockets, and needs 256 or more; raise "
+                      "the limit (LimitNOFILE=, ulimit -n)");
 }
 END_TEST
 
@@ -226,6 +257,7 @@ int main(void)
     tcase_add_loop_test(tcase, test_wrong_option, 0,
                         sizeof(wrong_options) / sizeof(wrong_options[0]));
     tcase_add_test(tcase, test_wrong_socket);
+    tcase_add_test(tcase, test_few_descriptors);
     tcase_add_test(tcase, test_settings_file);
     suite_add_tcase(suite, tcase);
     return runner_run(suite);
