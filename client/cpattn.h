@@ -415,13 +415,14 @@ enum cpattn_order {
     CPATTN_ORDER_DRAIN = 1,    // start and run nothing more on the device; running cases finish
     CPATTN_ORDER_ENABLE = 2,   // use it again
     CPATTN_ORDER_UNPOISON = 3, // run cases again that are refused because they killed their pools
-    CPATTN_ORDER_RELOAD = 4,   // read the settings again; the daemon's log has the result
+    CPATTN_ORDER_RELOAD = 4,   // read the settings again; answered when that is done
 };
 
 // Sends an order. `device`: the index of a GPU, or a core, for DRAIN and ENABLE; else 0. *count
 // (may be NULL): the number of devices that are out of use now, or of cases that are no longer
-// refused. timeout_ns 0: 5 s. PERMISSION_DENIED: the user is not an administrator;
-// INVALID_ARGUMENT: no such order or device.
+// refused; of RELOAD 1 if the settings apply, 2 if some need a restart, 0 if the daemon does not
+// wait for the outcome. timeout_ns 0: 5 s. PERMISSION_DENIED: the user is not an administrator;
+// INVALID_ARGUMENT: no such order or device, or the settings have an error and nothing changed.
 CPATTN_API enum cpattn_status cpattn_order(struct cpattn_client *client, enum cpattn_order order,
                                            int device, uint64_t timeout_ns, uint64_t *count,
                                            struct cpattn_error *error) CPATTN_MUST_CHECK;

@@ -162,10 +162,13 @@ static void memory_look(const struct app *s, int64_t granted)
                     granted, most);
 }
 
-static void reload_refused(const struct error *error)
+static void reload_refused(const struct app *s, const struct error *error)
 {
+    struct error told = {.status = error->status};
     log_error("reload error=%s action=kept_as_it_was",
               log_quote(&(struct log_quoted){0}, error->text));
+    error_set(&told, error->status, "%s; the daemon keeps its settings", error->text);
+    service_reloaded(s->service, &told, RELOAD_BEGUN);
 }
 
 static void settings_apply(struct app *s, const struct settings *read)
@@ -177,7 +180,7 @@ static void settings_apply(struct app *s, const struct settings *read)
     bool same_agents = strcmp(s->config.hosts.listen_text, config.hosts.listen_text) == 0;
     if ((same_port && port_reread(&config.listen, &s->port, &error) != STATUS_OK) ||
         (same_agents && app_hosts_reread(&s->hosts, &config, &error) != STATUS_OK)) {
-        reload_refused(&error);
+        reload_refused(s, &error);
         return;
     }
     server_set_tls(s->server, s->port.tls);
@@ -196,6 +199,7 @@ static void settings_apply(struct app *s, const struct settings *read)
                limits.allowed.count, limits.subjects.count, limits.administrators.count,
                limits.idle_timeout_ns / NS_PER_MS, limits.memory_bytes_max);
     log_init(config.log_level);
+    service_reloaded(s->service, NULL, fixed ? RELOAD_NEEDS_RESTART : RELOAD_APPLIED);
 }
 
 static void on_read(void *context, const struct settings *settings, const struct error *error)
@@ -206,25 +210,29 @@ static void on_read(void *context, const struct settings *settings, const struct
     if (settings)
         settings_apply(s, settings);
     else
-        reload_refused(error);
+        reload_refused(s, error);
     notify_send(&s->notify, "READY=1");
 }
 
 // Sends the monotonic time, which the service manager needs to order this message.
-static void reload_ordered(void *context)
+static enum status reload_ordered(void *context, bool *follows, struct error *error)
 {
     struct app *s = context;
     if (s->drain_ns)
-        return;
+        return error_set(error, STATUS_UNAVAILABLE,
+                         "the daemon is draining; its next start reads the settings");
     notify_send(&s->notify, "RELOADING=1\nMONOTONIC_USEC=%" PRIu64, clock_now_ns() / 1000);
-    reload_begin(s->reload, &s->config);
+    *follows = reload_begin(s->reload, &s->config);
+    return STATUS_OK;
 }
 
 static void on_hangup(struct ev_loop *loop, ev_signal *watcher, int events)
 {
     (void)loop;
     (void)events;
-    reload_ordered(watcher->data);
+    struct error draining;
+    bool follows;
+    (void)reload_ordered(watcher->data, &follows, &draining);
 }
 
 // ---- time --------------------------------------------------------------------------------------
@@ -436,7 +444,9 @@ static enum status parts_create(struct app *s, int descriptors, struct error *er
 
 enum status app_create(const struct settings *config, struct app **app, struct error *error)
 {
-    int descriptors = host_prepare_process();
+    int descriptors;
+    if (host_prepare_process(&descriptors, error) != STATUS_OK)
+        return error->status;
     struct app *s = calloc(1, sizeof(*s));
     if (!s)
         return error_set(error, STATUS_RESOURCE_EXHAUSTED, "no memory for the daemon");

@@ -88,14 +88,15 @@ static void reading_begin(struct reload *reload, const struct settings *old)
     reload->finished(reload->context, NULL, &error);
 }
 
-void reload_begin(struct reload *reload, const struct settings *old)
+bool reload_begin(struct reload *reload, const struct settings *old)
 {
-    if (!reload->reading) {
+    bool follows = reload->reading != NULL;
+    if (!follows)
         reading_begin(reload, old);
-        return;
-    }
-    reload->again = true;
-    log_notice("reload action=waits reason=\"the settings are still being read\"");
+    else
+        log_notice("reload action=waits reason=\"the settings are still being read\"");
+    reload->again = reload->again || follows;
+    return follows;
 }
 
 static void on_done(struct ev_loop *loop, ev_async *watcher, int events)

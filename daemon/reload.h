@@ -5,6 +5,7 @@
 #define CPATTN_DAEMON_RELOAD_H
 
 #include <ev.h>
+#include <stdbool.h>
 
 #include "common/status.h"
 #include "daemon/settings/settings.h"
@@ -22,7 +23,7 @@ enum status reload_create(struct ev_loop *loop,
 void reload_destroy(struct reload *reload);
 
 // Begins to read the sources of `old`, which is copied. If a reload is in progress, another one
-// follows it.
-void reload_begin(struct reload *reload, const struct settings *old);
+// follows it; returns true then.
+bool reload_begin(struct reload *reload, const struct settings *old);
 
 #endif

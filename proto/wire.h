@@ -35,6 +35,13 @@ enum wire_order_kind {
     ORDER_RELOAD,
 };
 
+// `done` of an order to reload.
+enum wire_reload {
+    RELOAD_BEGUN = 0, // by a daemon that does not wait for the outcome
+    RELOAD_APPLIED,
+    RELOAD_NEEDS_RESTART, // the others are applied
+};
+
 // An order of an administrator.
 struct wire_order {
     enum wire_order_kind kind;

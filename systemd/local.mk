@@ -8,7 +8,8 @@ EXTRA_DIST += systemd/cpattnd.service.in systemd/cpattn-agent.service.in systemd
 CLEANFILES += systemd/cpattnd.service systemd/cpattn-agent.service systemd/cpattnd.yaml
 
 settingsdir = $(sysconfdir)/cpattnd
-fill_in_paths = $(SED) -e 's,[@]sbindir[@],$(sbindir),g' -e 's,[@]settingsdir[@],$(settingsdir),g' \
+fill_in_paths = $(SED) -e 's,[@]sbindir[@],$(sbindir),g' -e 's,[@]bindir[@],$(bindir),g' \
+    -e 's,[@]settingsdir[@],$(settingsdir),g' \
     -e 's,[@]runtimedir[@],$(runtimedir),g' -e 's,[@]pkglibexecdir[@],$(pkglibexecdir),g'
 
 systemd/cpattnd.service: systemd/cpattnd.service.in Makefile

@@ -26,6 +26,7 @@ cpattnd_SOURCES += daemon/service/pool_text.c
 cpattnd_SOURCES += daemon/service/pool_text.h
 cpattnd_SOURCES += daemon/service/rank_events.c daemon/service/rank_events.h
 cpattnd_SOURCES += daemon/service/reasons.c daemon/service/reasons.h
+cpattnd_SOURCES += daemon/service/reload_orders.c daemon/service/reload_orders.h
 cpattnd_SOURCES += daemon/service/reply.c
 cpattnd_SOURCES += daemon/service/reply.h
 cpattnd_SOURCES += daemon/service/service.c

@@ -137,19 +137,35 @@ static void request_cancel(struct service *s, struct exchange *exchange, const s
     actions_do(s);
 }
 
+// Keeps the exchange until the settings are read.
+static enum status order_reload(struct service *s, struct exchange *exchange,
+                                const struct wire_request *request, struct error *error)
+{
+    struct reload_order *kept;
+    enum status status = reload_orders_keep(&s->reloads, exchange, request, &kept, error);
+    if (status != STATUS_OK)
+        return status;
+    status = s->reload(s->context, &kept->follows, error);
+    if (status != STATUS_OK)
+        kept->exchange = NULL;
+    return status;
+}
+
 static void request_order(struct service *s, struct exchange *exchange, const struct peer *peer,
                           const struct wire_request *request)
 {
     struct error error;
     struct wire_reply done = {.id = request->id, .method = METHOD_ORDER};
     enum status status = gate_check_ruler(&s->config, peer, &error);
-    if (status == STATUS_OK && request->order.kind == ORDER_RELOAD)
-        s->reload(s->context);
-    else if (status == STATUS_OK)
-        status = order_do(s->core, clock_now_ns(), &s->config, &request->order, &done.done, &error);
+    bool reloads = request->order.kind == ORDER_RELOAD;
+    if (status == STATUS_OK)
+        status = reloads ? order_reload(s, exchange, request, &error)
+                         : order_do(s->core, clock_now_ns(), &s->config, &request->order,
+                                    &done.done, &error);
     s->moved = true;
     answer_log_order(&request->order, peer, status);
-    reply_done(exchange, request, status == STATUS_OK ? &done : NULL, &error);
+    if (!reloads || status != STATUS_OK)
+        reply_done(exchange, request, status == STATUS_OK ? &done : NULL, &error);
     actions_do(s);
 }
 
@@ -276,14 +292,23 @@ void service_limit(struct service *s, const struct service_limits *limits)
     actions_do(s);
 }
 
-void service_on_reload(struct service *s, void (*reload)(void *context))
+void service_on_reload(struct service *s,
+                       enum status (*reload)(void *context, bool *follows, struct error *error))
 {
     s->reload = reload;
 }
 
+void service_reloaded(struct service *s, const struct error *error, enum wire_reload outcome)
+{
+    reload_orders_answer(&s->reloads, error, outcome);
+}
+
 void service_drain(struct service *s)
 {
+    const struct error drains = {STATUS_UNAVAILABLE, "the daemon is draining; its next start reads "
+                                                     "the settings"};
     s->moved = true;
+    reload_orders_end(&s->reloads, &drains);
     core_drain(s->core, clock_now_ns());
     actions_do(s);
 }

@@ -34,9 +34,14 @@ struct server_handler service_handler(struct service *service);
 void service_set_deposits(struct service *service, struct deposits *deposits);
 enum status service_check_peer(void *service, const struct peer *peer, struct error *error);
 
-// Sets the function for an administrator's order to reload; it gets the context of `exited`. Call
-// before the first request.
-void service_on_reload(struct service *service, void (*reload)(void *context));
+// Sets the function for an administrator's order to reload; it gets the context of `exited`. It
+// sets *follows if a reload is in progress, which the ordered one follows. Call before the first
+// request.
+void service_on_reload(struct service *service,
+                       enum status (*reload)(void *context, bool *follows, struct error *error));
+
+// A reload has ended: with an error, or if that is NULL with this outcome. Answers the orders.
+void service_reloaded(struct service *service, const struct error *error, enum wire_reload outcome);
 
 // Changes the settings that may change in a running daemon. Admitted cases keep theirs.
 struct service_limits {

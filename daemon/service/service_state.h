@@ -10,6 +10,7 @@
 #include "daemon/service/answer_cache.h"
 #include "daemon/service/events.h"
 #include "daemon/service/reasons.h"
+#include "daemon/service/reload_orders.h"
 #include "daemon/service/service_config.h"
 #include "daemon/service/tally.h"
 #include "daemon/service/tasks.h"
@@ -19,7 +20,9 @@ struct service {
     struct service_config config;
     struct core *core;
     struct crews *crews;
-    void (*exited)(void *context), (*reload)(void *context);
+    void (*exited)(void *context);
+    enum status (*reload)(void *context, bool *follows, struct error *error);
+    struct reload_orders reloads;
     void *context;
     struct alarm deadline;
     struct tally tally;

@@ -508,9 +508,12 @@ class Client:
         """Runs cases again that killed their pools; for administrators. Returns their number."""
         return self._order(3, 0, timeout)
 
-    def reload(self, timeout: float = 5) -> None:
-        """Makes the daemon read its settings again; for administrators."""
-        self._order(4, 0, timeout)
+    def reload(self, timeout: float = 30) -> bool:
+        """Makes the daemon read its settings again; for administrators. Raises if they have an error.
+
+        Returns False if some settings need a restart; the daemon's log names them.
+        """
+        return self._order(4, 0, timeout) < 2
 
     def _order(self, order: int, device: int, timeout: float, host: int = 0) -> int:
         count, error = ctypes.c_uint64(), Error()

@@ -170,6 +170,46 @@ START_TEST(test_sighup_reloads)
 }
 END_TEST
 
+static struct wire_reply reload_order(void)
+{
+    struct wire_request request = daemon_request(METHOD_ORDER);
+    request.order.kind = ORDER_RELOAD;
+    return daemon_call(&d, &request);
+}
+
+static void expect_reload(const char *path, const char *settings, enum wire_reload outcome)
+{
+    settings_write(path, settings);
+    struct wire_reply reply = reload_order();
+    expect_status(&reply, STATUS_OK);
+    ck_assert_uint_eq(reply.done, outcome);
+    wire_reply_fini(&reply);
+}
+
+// The answer to an order is the outcome.
+START_TEST(test_order_to_reload)
+{
+    char path[128];
+    snprintf(path, sizeof(path), "%s/settings.yaml", d.folder);
+    settings_write(path, "memory: 21G\n");
+    const char *const arguments[] = {"--config", path, NULL};
+    daemon_start(&d, arguments);
+    expect_reload(path, "memory: 22G\n", RELOAD_APPLIED);
+    ck_assert_int_eq(memory_granted(), INT64_C(22) << 30);
+    expect_reload(path, "memory: 23G\nqueue-max: 3\n", RELOAD_NEEDS_RESTART);
+    ck_assert_int_eq(memory_granted(), INT64_C(23) << 30);
+    settings_write(path, "memory: 24G\nqueue-max: lots\n");
+    struct wire_reply reply = reload_order();
+    expect_status(&reply, STATUS_INVALID_ARGUMENT);
+    expect_text(reply.message, "settings.yaml:2:12: key 'queue-max': value 'lots'");
+    expect_text(reply.message, "; the daemon keeps its settings");
+    wire_reply_fini(&reply);
+    ck_assert_int_eq(memory_granted(), INT64_C(23) << 30);
+    unlink(path);
+    ck_assert_int_eq(daemon_stop(&d), 0);
+}
+END_TEST
+
 // A settings file may be a pipe of the shell that started the daemon; without a writer a read would
 // block for ever.
 START_TEST(test_pipes_are_not_read_again)
@@ -192,8 +232,15 @@ START_TEST(test_pipes_are_not_read_again)
 }
 END_TEST
 
-// The daemon serves during a slow lookup of a user.
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+static void expect_done(struct call *call, enum status status)
+{
+    struct wire_reply reply = daemon_call_end(call);
+    expect_status(&reply, status);
+    wire_reply_fini(&reply);
+}
+
+// The daemon serves during a slow lookup of a user.
 START_TEST(test_slow_lookups_do_not_block)
 {
     char path[128], mark[128], library[4096];
@@ -216,11 +263,25 @@ START_TEST(test_slow_lookups_do_not_block)
     unlink(mark);
     while (memory_granted() != INT64_C(22) << 30)
         usleep(1000);
-    // A running lookup does not delay the end of the daemon.
+    // Orders wait. A running lookup does not delay the end of the daemon, which answers them.
     settings_write(mark, "");
-    kill(d.pid, SIGHUP);
+    struct wire_request order = daemon_request(METHOD_ORDER);
+    order.order.kind = ORDER_RELOAD;
+    struct call first = daemon_call_begin(&d, &order);
+    order.id.bytes[0] ^= 1;
+    struct call second = daemon_call_begin(&d, &order);
+    while (!daemon_logged(&d, "reload action=waits"))
+        usleep(1000);
     run_and_pass(&d, 2);
-    ck_assert_int_eq(daemon_stop(&d), 0);
+    unlink(mark);
+    expect_done(&first, STATUS_OK);
+    expect_done(&second, STATUS_OK);
+    settings_write(mark, "");
+    first = daemon_call_begin(&d, &order);
+    run_and_pass(&d, 2);
+    kill(d.pid, SIGTERM);
+    expect_done(&first, STATUS_UNAVAILABLE);
+    ck_assert_int_eq(daemon_wait(&d), 0);
     unlink(mark);
     unlink(path);
 }
@@ -326,6 +387,7 @@ int main(void)
     tcase_add_test(tcase, test_socket_mode);
     tcase_add_test(tcase, test_lag_is_logged);
     tcase_add_test(tcase, test_sighup_reloads);
+    tcase_add_test(tcase, test_order_to_reload);
     tcase_add_test(tcase, test_pipes_are_not_read_again);
     tcase_add_test(tcase, test_sighup_ignored_at_the_start_stays_so);
     tcase_add_test(tcase, test_notifies_service_manager);

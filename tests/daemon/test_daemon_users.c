@@ -180,7 +180,7 @@ START_TEST(test_administrators)
     next = daemon_request(METHOD_RUN);
     expect_reply(alice, &next, STATUS_OK, "");
     ck_assert_uint_eq(order_as(alice, ORDER_UNPOISON, 0), 0);
-    ck_assert_uint_eq(order_as(alice, ORDER_RELOAD, 0), 0);
+    ck_assert_uint_eq(order_as(alice, ORDER_RELOAD, 0), RELOAD_APPLIED);
     while (!daemon_logged(&d, " users_allowed=0 subjects_allowed=0 administrators=1 "))
         usleep(1000);
     ck_assert(daemon_logged(&d, "order kind=drain device=1 uid=61001"));

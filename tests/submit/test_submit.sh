@@ -719,7 +719,7 @@ tap_is "enable" "$status $out" "0 0 devices out of use"
 run unpoison
 tap_is "unpoison" "$status $out" "0 1 case may run again"
 run reload
-tap_is "reload" "$status $out" "0 the daemon reads its settings again; its log has the result"
+tap_is "reload" "$status $out" "0 the daemon has read its settings again; they apply now"
 refuses 64 "algorithm is nccl, a call of NCCL's own: there is no plan to draw; accepted with --svg is any other" collective all_reduce --algorithm nccl --svg -
 refuses 64 "--explain, --svg and --trace are given together; give one of them" linear --svg - --explain 0
 refuses 64 "--explain, --svg and --trace are given together; give one of them" collective --svg - --trace x

@@ -13,6 +13,8 @@
 #include "common/plural.h"
 
 #define KEY_SOCKET 0x100
+// The daemon may look up users in a slow directory.
+#define RELOAD_NS  (UINT64_C(30) * 1000000000)
 
 struct order_options {
     const char *socket;
@@ -93,7 +95,11 @@ static void print_done(enum cpattn_order order, uint64_t count)
     if (order == CPATTN_ORDER_UNPOISON)
         printf("%" PRIu64 " case%s may run again\n", count, plural(count));
     else if (order == CPATTN_ORDER_RELOAD)
-        printf("the daemon reads its settings again; its log has the result\n");
+        printf("%s\n", count == 0 ? "the daemon reads its settings again; its log has the result"
+                       : count == 1
+                           ? "the daemon has read its settings again; they apply now"
+                           : "the daemon has read its settings again; some need a restart: "
+                             "its log names them");
     else
         printf("%" PRIu64 " device%s out of use\n", count, plural(count));
 }
@@ -119,7 +125,8 @@ static int order_give(int argc, char **argv, enum cpattn_order order, const char
     int host = 0;
     enum cpattn_status status = o.host_bytes > 0 ? host_find(client, &o, &host, &error) : CPATTN_OK;
     if (status == CPATTN_OK)
-        status = cpattn_order_on(client, order, host, o.device, 0, &count, &error);
+        status = cpattn_order_on(client, order, host, o.device,
+                                 order == CPATTN_ORDER_RELOAD ? RELOAD_NS : 0, &count, &error);
     if (status == CPATTN_OK)
         print_done(order, count);
     else
@@ -156,6 +163,7 @@ int command_unpoison(int argc, char **argv)
 int command_reload(int argc, char **argv)
 {
     return order_give(argc, argv, CPATTN_ORDER_RELOAD,
-                      "Makes the daemon read its settings again, as SIGHUP does. For "
+                      "Makes the daemon read its settings again, as SIGHUP does, and waits for the "
+                      "outcome. If the settings have an error, nothing changes. For "
                       "administrators.");
 }
