@@ -46,3 +46,4 @@ common_sources += common/status.c
 common_sources += common/status.h
 common_sources += common/token.c
 common_sources += common/token.h
+common_sources += common/zeros.h

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "common/amx.h"
+#include "common/zeros.h"
 
 // Elements between rows: odd numbers of cache lines, which do not share sets of a cache.
 #define ROWS_STRIDE  (TILE_ROWS + AMX_DEPTH)
@@ -12,8 +13,6 @@
 #define PIECES       ((int64_t)AMX_PART_ROWS * PIECE_STRIDE) // of one of the two
 #define PACKED       ((int64_t)TILE_ROWS * TILE_KEYS)
 #define LOCAL_STRIDE (HEAD_DIM_MAX + 16)
-
-#define ALIGNMENT 64
 
 static size_t lay_out(struct amx_tiles *a, char *base)
 {
@@ -40,7 +39,8 @@ static size_t lay_out(struct amx_tiles *a, char *base)
     };
     for (size_t i = 0; i < sizeof(pieces) / sizeof(*pieces); i++) {
         *pieces[i].place = base ? (uint16_t *)(void *)(base + used) : NULL;
-        used += (pieces[i].elements * sizeof(uint16_t) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+        used += (pieces[i].elements * sizeof(uint16_t) + ZEROS_ALIGNMENT - 1) / ZEROS_ALIGNMENT *
+                ZEROS_ALIGNMENT;
     }
     a->sums = base ? (float *)(void *)(base + used) : NULL;
     return used + (size_t)HEAD_DIM_MAX * TILE_SCORE_STRIDE * sizeof(float);
@@ -51,13 +51,11 @@ struct amx_tiles *amx_tiles_create(void)
     struct amx_tiles *a = calloc(1, sizeof(*a));
     if (!a)
         return NULL;
-    size_t bytes = (lay_out(a, NULL) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-    char *base = aligned_alloc(ALIGNMENT, bytes);
+    char *base = zeros_create(lay_out(a, NULL), &a->memory);
     if (!base) {
         free(a);
         return NULL;
     }
-    memset(base, 0, bytes);
     lay_out(a, base);
     return a;
 }
@@ -65,7 +63,7 @@ struct amx_tiles *amx_tiles_create(void)
 void amx_tiles_destroy(struct amx_tiles *a)
 {
     if (a)
-        free(a->q.rows); // the memory begins with it
+        free(a->memory);
     free(a);
 }
 

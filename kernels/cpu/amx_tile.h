@@ -20,6 +20,7 @@ struct amx_keys {
 };
 
 struct amx_tiles {
+    void *memory; // the allocation of all that follows
     struct amx_rows q, d_out;
     struct amx_keys k, v;
     uint16_t *copy;    // a copy of the keys

@@ -7,18 +7,17 @@
 #include "common/amx.h"
 #include "common/blas.h"
 #include "common/mutation.h"
+#include "common/zeros.h"
 #include "kernels/backend.h"
 #include "kernels/cpu/amx_tile.h"
 #include "kernels/cpu/linear.h"
 #include "kernels/cpu/reduce.h"
 
-#define CACHE_LINE 64
-
 // Takes `count` floats of the scratch; if scratch is NULL, only counts them.
 static float *carve(float *scratch, size_t *used, size_t count)
 {
     float *piece = scratch ? scratch + *used : NULL;
-    size_t line = CACHE_LINE / sizeof(float);
+    size_t line = ZEROS_ALIGNMENT / sizeof(float);
     *used += (count + line - 1) / line * line;
     return piece;
 }
@@ -48,7 +47,7 @@ static void backend_destroy(struct attention_backend *backend)
 {
     if (backend) {
         amx_tiles_destroy(backend->amx);
-        free(backend->q); // the scratch begins with it
+        free(backend->scratch);
     }
     free(backend);
 }
@@ -59,13 +58,12 @@ static enum status backend_create(struct attention_backend **backend, struct err
     if (!b)
         return error_set(error, STATUS_RESOURCE_EXHAUSTED, "no memory for the CPU backend");
     size_t bytes = scratch_lay_out(b, NULL);
-    void *scratch = aligned_alloc(CACHE_LINE, bytes);
+    void *scratch = zeros_create(bytes, &b->scratch);
     if (!scratch) {
         backend_destroy(b);
         return error_set(error, STATUS_RESOURCE_EXHAUSTED,
                          "no memory for %zu bytes of scratch of the CPU backend", bytes);
     }
-    memset(scratch, 0, bytes);
     scratch_lay_out(b, scratch);
     blas_prepare();
     b->vector = vector_best();

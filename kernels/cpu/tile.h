@@ -23,7 +23,8 @@ struct amx_tiles;
 struct attention_backend {
     const struct vector_ops *vector;
     struct amx_tiles *amx; // NULL: the BLAS computes products
-    // All in one allocation. q, k, d_q [rows][d_qk]; v, d_out, out [rows][d_v], without gaps.
+    void *scratch;         // the allocation of all that follows
+    // q, k, d_q [rows][d_qk]; v, d_out, out [rows][d_v], without gaps.
     float *q, *k, *v, *d_out, *out, *d_q;
     float *scores, *d_scores; // [TILE_ROWS][TILE_SCORE_STRIDE]
     float *slopes;            // [TILE_KEYS], of one row: derivatives of the softcap
