@@ -15,7 +15,7 @@ struct cpattn_request {
     struct rpc_call *call;
     pid_t pid; // of the process that created it
     struct request_id id;
-    char id_text[2 * sizeof(struct request_id) + 1];
+    char id_text[ID_TEXT_MAX];
     void *tag;
     bool read; // the answer was read, into the members below
     enum status status;
@@ -32,12 +32,6 @@ struct attending {
 };
 
 // ---- starting and ending ------------------------------------------------------------------------
-
-static void id_write(const struct request_id *id, char text[2 * sizeof *id + 1])
-{
-    for (size_t i = 0; i < sizeof id->bytes; i++)
-        snprintf(text + 2 * i, 3, "%02x", id->bytes[i]);
-}
 
 // Time limits of a case (0: the default, or none) and the other options of a request.
 struct limits {
@@ -103,7 +97,7 @@ static enum status request_create(struct cpattn_client *client, const struct cpa
     created->pid = client->pid;
     created->attending = attending;
     created->id = wire.id;
-    id_write(&wire.id, created->id_text);
+    request_id_text(&wire.id, created->id_text);
     uint64_t most_ns = wire.timeout_ns ? wire.timeout_ns : TIMEOUT_DEFAULT_NS;
     status = client_start(client->rpc, &wire, most_ns + client->grace_ns, kind, created,
                           &created->call, error);

@@ -83,7 +83,7 @@ static void call_release(struct rpc_call *call)
 
 // ---- answers ------------------------------------------------------------------------------------
 
-// Takes `data`. The first answer counts. With the lock held.
+// Takes `data`. The first answer counts. With the lock held; the caller then wakes who waits.
 static void call_answer(struct rpc_call *call, enum status status, const char *text, void *data,
                         size_t size)
 {
@@ -102,7 +102,6 @@ static void call_answer(struct rpc_call *call, enum status status, const char *t
     list_remove(&call->node);
     if (call->kind == RPC_LISTED)
         list_push_back(&rpc->told, &call->node);
-    pthread_cond_broadcast(&rpc->changed);
 }
 
 static void answered(void *arg, enum status status, const char *text, void *data, size_t size)
@@ -117,6 +116,8 @@ static void answered(void *arg, enum status status, const char *text, void *data
         list_push_front(&rpc->idle, &call->lane->node);
     }
     pthread_mutex_unlock(&rpc->mutex);
+    // Who wakes does not wait for the lock again. The call still holds `rpc`.
+    pthread_cond_broadcast(&rpc->changed);
     call_release(call);
 }
 
@@ -236,6 +237,7 @@ void rpc_destroy(struct rpc *rpc)
     LIST_FOREACH (node, &rpc->flying)
         call_answer(LIST_ENTRY(node, struct rpc_call, node), STATUS_CANCELLED,
                     "the client was destroyed before the answer came", NULL, 0);
+    pthread_cond_broadcast(&rpc->changed);
     pthread_mutex_unlock(&rpc->mutex);
     lanes_close(&rpc->busy);
     lanes_close(&rpc->idle);
@@ -281,6 +283,7 @@ static void call_undo(struct rpc_call *call)
 {
     pthread_mutex_lock(&call->rpc->mutex);
     call_answer(call, STATUS_CANCELLED, "", NULL, 0);
+    pthread_cond_broadcast(&call->rpc->changed);
     list_remove(&call->node);
     call->holders = 1;
     pthread_mutex_unlock(&call->rpc->mutex);

@@ -32,30 +32,21 @@ static const ProtobufCFieldDescriptor *descriptor_of(const ProtobufCMessage *mes
     return protobuf_c_message_descriptor_get_field_by_name(message->descriptor, name);
 }
 
-// Offset of the field in the generated struct; 0, which is the header of every message, if there is
-// none.
-static size_t member_offset(const ProtobufCMessage *message, const char *name)
-{
-    const ProtobufCFieldDescriptor *field = descriptor_of(message, name);
-    return field ? field->offset : 0;
-}
-
 // A field in which unset differs from zero is alone in a oneof. The member of the oneof holds the
-// number of the field, or 0 if it is unset.
-static uint32_t *oneof_member(const ProtobufCMessage *message, const char *name, uint32_t *number)
+// number of the field, or 0 if it is unset. NULL: there is no such member.
+static uint32_t *oneof_member(const ProtobufCMessage *message,
+                              const ProtobufCFieldDescriptor *field)
 {
-    const ProtobufCFieldDescriptor *field = descriptor_of(message, name);
     if (!field || !(field->flags & PROTOBUF_C_FIELD_FLAG_ONEOF))
         return NULL;
-    *number = field->id;
     return (uint32_t *)((char *)message + field->quantifier_offset);
 }
 
 bool map_given(const ProtobufCMessage *message, const char *name)
 {
-    uint32_t number;
-    const uint32_t *member = oneof_member(message, name, &number);
-    return !member || *member == number;
+    const ProtobufCFieldDescriptor *field = descriptor_of(message, name);
+    const uint32_t *member = oneof_member(message, field);
+    return !member || *member == field->id;
 }
 
 bool map_is_zero(const ProtobufCMessage *message, const char *name)
@@ -66,14 +57,6 @@ bool map_is_zero(const ProtobufCMessage *message, const char *name)
         field && (field->type == PROTOBUF_C_TYPE_ENUM || field->type == PROTOBUF_C_TYPE_BOOL);
     return !field || memcmp((const char *)message + field->offset, zero,
                             narrow ? sizeof(int32_t) : sizeof(int64_t)) == 0;
-}
-
-static void map_give(ProtobufCMessage *message, const char *name)
-{
-    uint32_t number;
-    uint32_t *member = oneof_member(message, name, &number);
-    if (member)
-        *member = number;
 }
 
 static enum status no_such_field(const ProtobufCMessage *message, const char *name,
@@ -186,12 +169,12 @@ static enum status decode_text(const void *member, const struct map_field *field
 enum status map_decode_field(const ProtobufCMessage *message, const struct map_field *field,
                              const struct map_path *path, void *record, struct error *error)
 {
-    size_t offset = member_offset(message, field->name);
-    const char *member = (const char *)message + offset;
+    const ProtobufCFieldDescriptor *found = descriptor_of(message, field->name);
     char *target = (char *)record + field->offset;
     protobuf_c_boolean truth;
-    if (offset == 0)
+    if (!found)
         return no_such_field(message, field->name, error);
+    const char *member = (const char *)message + found->offset;
     switch (field->kind) {
     case MAP_INT:
         return decode_int(member, field, path, target, error);
@@ -338,13 +321,15 @@ static enum status encode_text(void *member, const struct map_field *field, cons
 enum status map_encode_field(ProtobufCMessage *message, const struct map_field *field,
                              const void *record, struct scratch *scratch, struct error *error)
 {
-    size_t offset = member_offset(message, field->name);
-    char *member = (char *)message + offset;
+    const ProtobufCFieldDescriptor *found = descriptor_of(message, field->name);
+    uint32_t *given = oneof_member(message, found);
     const char *source = (const char *)record + field->offset;
     protobuf_c_boolean truth;
-    if (offset == 0)
+    if (!found)
         return no_such_field(message, field->name, error);
-    map_give(message, field->name);
+    char *member = (char *)message + found->offset;
+    if (given)
+        *given = found->id;
     switch (field->kind) {
     case MAP_INT:
         encode_int(member, field, source);

@@ -4,6 +4,17 @@
 #include <stdlib.h>
 #include <string.h>
 
+const char *request_id_text(const struct request_id *id, char text[ID_TEXT_MAX])
+{
+    static const char digits[] = "0123456789abcdef";
+    for (size_t i = 0; i < sizeof(id->bytes); i++) {
+        text[2 * i] = digits[id->bytes[i] >> 4];
+        text[2 * i + 1] = digits[id->bytes[i] & 15];
+    }
+    text[2 * sizeof(id->bytes)] = '\0';
+    return text;
+}
+
 const char *pool_state_name(enum pool_state state)
 {
     static const char *const names[] = {

@@ -17,6 +17,10 @@ struct request_id {
     uint8_t bytes[16];
 };
 
+// Writes an id as logs, events and clients show it, 32 hexadecimal digits. Returns `text`.
+#define ID_TEXT_MAX 33
+const char *request_id_text(const struct request_id *id, char text[ID_TEXT_MAX]);
+
 #define PATIENCE_ENDLESS UINT64_MAX
 
 enum wire_method {

@@ -60,7 +60,11 @@ static void job_move(struct core *core, struct job *job, enum job_state state)
     if (core->pinned == job)
         core->pinned = NULL;
     job->state = state;
-    list_push_back(job_list(core, job), &job->node);
+    // The slot that was freed last is used next: its memory is in the processor's cache.
+    if (state == JOB_FREE)
+        list_push_front(&core->jobs_free, &job->node);
+    else
+        list_push_back(job_list(core, job), &job->node);
     if (state == JOB_QUEUED)
         line_join(core, job);
     if (list_empty(&size->queue))

@@ -86,6 +86,7 @@ static size_t bytes_take(struct connection *c, void *data, size_t size)
     ssize_t got = recv(c->fd, data, size, MSG_DONTWAIT);
     if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR))
         c->ended = true;
+    c->drained = got > 0 && (size_t)got < size;
     return got > 0 ? (size_t)got : 0;
 }
 
@@ -151,8 +152,10 @@ static enum connection_input input_next(struct connection *c, struct frame *fram
             return CONNECTION_OVER;
         if (c->in_end == c->in_begin)
             input_free(c);
-        if (read && !(c->tls && tls_session_has_more(c->tls)))
+        if ((read || c->drained) && !(c->tls && tls_session_has_more(c->tls))) {
+            c->drained = false;
             return CONNECTION_NOTHING;
+        }
         if (!input_read(c))
             return c->ended || c->fault ? CONNECTION_OVER : CONNECTION_NOTHING;
         read = true;

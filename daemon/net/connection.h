@@ -28,6 +28,7 @@ struct connection {
     struct peer peer;         // the subject is set by the handshake
     ev_io readable, writable; // set up by the server
     bool greeted;
+    bool drained;      // the last read took all that was there; not with TLS
     bool ended;        // nothing more will come
     bool broken;       // nothing more can be sent
     const char *fault; // half a sentence if it must be closed for a fault; else NULL

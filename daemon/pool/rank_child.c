@@ -13,9 +13,6 @@
 #include "daemon/process/pidfd.h"
 #include "daemon/process/proc.h"
 
-// Maximum number of frames per event, so that a rank that floods its channel does not block the
-// loop.
-#define FRAMES_MAX        8
 #define FRAMES_AT_END_MAX 64
 // An ending process closes its channel first. A process that is still alive after this time has
 // closed it deliberately.
@@ -103,13 +100,13 @@ static bool frame_take(struct rank_child *c)
     return true;
 }
 
+// One frame for each event: most ranks have sent no other, and one that floods its channel does not
+// block the loop.
 static void on_channel(struct ev_loop *loop, ev_io *watcher, int events)
 {
     (void)loop;
     (void)events;
-    struct rank_child *c = watcher->data;
-    for (int i = 0; i < FRAMES_MAX && frame_take(c); i++)
-        ;
+    frame_take(watcher->data);
 }
 
 static void on_silence(struct ev_loop *loop, ev_timer *watcher, int events)

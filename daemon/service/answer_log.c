@@ -21,21 +21,14 @@ static bool is_written(enum status status)
     return status == STATUS_OK || log_quota_take(&refused);
 }
 
-const char *answer_log_id(const struct request_id *id, char text[ID_TEXT_MAX])
-{
-    for (int i = 0; i < 16; i++)
-        sprintf(text + 2 * i, "%02x", id->bytes[i]);
-    return text;
-}
-
 void answer_refuse(struct exchange *exchange, const struct peer *peer,
                    const struct wire_request *request, const struct error *error)
 {
     char id[ID_TEXT_MAX], who[PEER_TEXT_MAX];
     if (is_written(error->status))
-        log_info("refused id=%s client=%u %s status=%s reason=%s", answer_log_id(&request->id, id),
-                 peer->client, peer_describe(peer, who), status_name(error->status),
-                 log_quote(&(struct log_quoted){0}, error->text));
+        log_info("refused id=%s client=%u %s status=%s reason=%s",
+                 request_id_text(&request->id, id), peer->client, peer_describe(peer, who),
+                 status_name(error->status), log_quote(&(struct log_quoted){0}, error->text));
     reply_status(exchange, request, error);
 }
 
@@ -54,7 +47,7 @@ void answer_log(const struct task *task, const struct action *a, const struct wi
     job_spec_describe(&task->spec, text, sizeof(text));
     log_info("answered id=%s client=%u %s case=%s status=%s verdict=%s queue_us=%" PRIu64
              " run_us=%" PRIu64 " message=%s",
-             answer_log_id(&task->id, id), task->peer.client, peer_describe(&task->peer, who),
+             request_id_text(&task->id, id), task->peer.client, peer_describe(&task->peer, who),
              log_quote(&(struct log_quoted){0}, text), status_name(reply->status),
              verdict_name(reply), a->queue_ns / 1000, a->run_ns / 1000,
              log_quote(&(struct log_quoted){0}, reply->message));
@@ -67,7 +60,7 @@ void answer_log_admitted(const struct task *task)
         return;
     job_spec_describe(&task->spec, text, sizeof(text));
     log_info("admitted id=%s client=%u %s case=%s timeout_ms=%" PRIu64,
-             answer_log_id(&task->id, id), task->peer.client, peer_describe(&task->peer, who),
+             request_id_text(&task->id, id), task->peer.client, peer_describe(&task->peer, who),
              log_quote(&(struct log_quoted){0}, text), task->timeout_ns / 1000000);
 }
 
@@ -76,7 +69,7 @@ void answer_log_run(const struct task *task, const struct action *a)
     char id[ID_TEXT_MAX], who[PEER_TEXT_MAX];
     if (log_enabled(LOG_LEVEL_INFO))
         log_info("run id=%s client=%u %s world=%d instance=%d generation=%" PRIu32,
-                 answer_log_id(&task->id, id), task->peer.client, peer_describe(&task->peer, who),
+                 request_id_text(&task->id, id), task->peer.client, peer_describe(&task->peer, who),
                  a->world_size, a->instance, a->generation);
 }
 
@@ -84,7 +77,7 @@ void answer_log_cancel(const struct request_id *id, const struct peer *peer, enu
 {
     char text[ID_TEXT_MAX], who[PEER_TEXT_MAX];
     if (is_written(status))
-        log_info("cancel id=%s client=%u %s status=%s", answer_log_id(id, text), peer->client,
+        log_info("cancel id=%s client=%u %s status=%s", request_id_text(id, text), peer->client,
                  peer_describe(peer, who), status_name(status));
 }
 

@@ -6,10 +6,6 @@
 #include "daemon/core/core.h"
 #include "daemon/service/tasks.h"
 
-// An id as the log shows it.
-#define ID_TEXT_MAX 33
-const char *answer_log_id(const struct request_id *id, char text[ID_TEXT_MAX]);
-
 // Refuses a request and logs it.
 void answer_refuse(struct exchange *exchange, const struct peer *peer,
                    const struct wire_request *request, const struct error *error);

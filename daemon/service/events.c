@@ -8,7 +8,6 @@
 #include <time.h>
 
 #include "common/clock.h"
-#include "daemon/service/answer_log.h"
 
 struct record {
     struct wire_event event; // without `user`, which depends on the reader
@@ -70,7 +69,7 @@ static struct wire_event *case_add(struct events *e, enum wire_event_kind kind,
     record->owner = task->peer;
     event->world_size = needs.world_size;
     snprintf(event->implementation, sizeof(event->implementation), "%s", needs.implementation);
-    answer_log_id(&task->id, event->id);
+    request_id_text(&task->id, event->id);
     job_spec_describe(&task->spec, event->case_text, sizeof(event->case_text));
     return event;
 }

@@ -4,7 +4,6 @@
 #include <stdio.h>
 
 #include "common/clock.h"
-#include "daemon/service/answer_log.h"
 
 static bool is_before(const struct task *a, const struct task *b)
 {
@@ -60,7 +59,7 @@ _Static_assert(sizeof(((struct wire_open_request *)0)->user) >= PEER_TEXT_MAX, "
 
 static void owner_fill(const struct task *task, struct wire_open_request *open)
 {
-    answer_log_id(&task->id, open->id);
+    request_id_text(&task->id, open->id);
     peer_describe(&task->peer, open->user);
     job_spec_describe(&task->spec, open->case_text, sizeof(open->case_text));
 }

@@ -95,15 +95,19 @@ void tasks_begin(struct tasks *t, int slot, const struct wire_request *request,
                  const struct job_spec *spec, uint64_t timeout_ns, struct exchange *exchange,
                  const struct peer *peer)
 {
-    t->tasks[slot] = (struct task){.id = request->id,
-                                   .peer = *peer,
-                                   .admitted_ns = clock_now_ns(),
-                                   .timeout_ns = timeout_ns,
-                                   .run_timeout_ns = request->run_timeout_ns,
-                                   .spec = *spec,
-                                   .attends = request->attends,
-                                   .places = request->places,
-                                   .segments = {.given_fd = -1, .wanted_fd = -1}};
+    struct task *task = &t->tasks[slot];
+    task->id = request->id;
+    task->peer = *peer;
+    task->admitted_ns = clock_now_ns();
+    task->run_ns = 0;
+    task->pool = 0;
+    task->generation = 0;
+    task->timeout_ns = timeout_ns;
+    task->run_timeout_ns = request->run_timeout_ns;
+    task->spec = *spec;
+    task->attends = request->attends;
+    task->places = request->places;
+    task->segments = (struct segments){.given_fd = -1, .wanted_fd = -1};
     t->used[slot] = true;
     waiter_add(t, slot, exchange, peer);
 }

@@ -63,6 +63,21 @@ START_TEST(only_the_part_of_a_start_that_a_job_waited_for_counts)
 }
 END_TEST
 
+// Its memory is in the processor's cache.
+START_TEST(the_slot_that_was_freed_last_is_used_next)
+{
+    struct ranks ranks = pool_up(2);
+    int slot = -1;
+    for (int i = 0; i < 3; i++) {
+        struct action run = run_in(ranks);
+        ck_assert(slot < 0 || run.slot == slot);
+        slot = run.slot;
+        ranks_report(ranks, run.job);
+        expect_answer(slot, CAUSE_NONE, -1);
+    }
+}
+END_TEST
+
 // ---- lost ranks --------------------------------------------------------------------------------
 
 START_TEST(a_rank_that_exits_costs_the_pool_and_one_job)
@@ -405,6 +420,7 @@ int main(void)
     TCase *c = fixture_case(suite, begin, "jobs");
     tcase_add_test(c, a_job_starts_its_pool_and_leaves_it_warm);
     tcase_add_test(c, only_the_part_of_a_start_that_a_job_waited_for_counts);
+    tcase_add_test(c, the_slot_that_was_freed_last_is_used_next);
     c = fixture_case(suite, begin, "lost ranks");
     tcase_add_test(c, a_rank_that_exits_costs_the_pool_and_one_job);
     tcase_add_test(c, a_rank_that_fails_is_named_and_others_are_not);

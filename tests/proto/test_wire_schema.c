@@ -219,6 +219,14 @@ START_TEST(enums_agree_with_those_inside)
 }
 END_TEST
 
+START_TEST(ids_are_shown_in_hexadecimal)
+{
+    struct request_id id = {.bytes = {0x00, 0x01, 0x9a, 0xf0, [14] = 0x0f, 0xff}};
+    char text[ID_TEXT_MAX];
+    ck_assert_str_eq(request_id_text(&id, text), "00019af0000000000000000000000fff");
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("wire_schema");
@@ -227,6 +235,7 @@ int main(void)
     tcase_add_test(schema, only_agreed_types_are_used);
     tcase_add_test(schema, every_field_has_its_member);
     tcase_add_test(schema, enums_agree_with_those_inside);
+    tcase_add_test(schema, ids_are_shown_in_hexadecimal);
     suite_add_tcase(suite, schema);
     return runner_run(suite);
 }
