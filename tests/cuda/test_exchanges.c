@@ -10,6 +10,7 @@
 #include "tests/cuda/prompt_cuda.h"
 #include "tests/support/runner.h"
 #include "transport/peer.h"
+#include "transport/peer_exchange.h"
 
 #define WORLD_MAX 3
 #define MIB       ((size_t)1 << 20)
@@ -165,13 +166,11 @@ static void world_close(void)
 
 // ---- large messages -----------------------------------------------------------------------------
 
-#define SENT_BYTES ((size_t)64 << 10)
-
-static size_t own_bytes;
+static size_t sent_bytes, own_bytes;
 
 static char *filled(size_t bytes, int value)
 {
-    char *memory = malloc(bytes);
+    char *memory = malloc(bytes + 1);
     ck_assert_ptr_nonnull(memory);
     memset(memory, value, bytes);
     return memory;
@@ -188,14 +187,14 @@ static bool holds(const char *memory, size_t bytes, int value)
 // Announces that every rank sends to every other.
 static enum status landings_announce(struct rank *r)
 {
-    struct peer_landings l = {.window_bytes = (size_t)world_size * SENT_BYTES,
-                              .exchange_bytes = own_bytes + (size_t)world_size * SENT_BYTES,
+    struct peer_landings l = {.window_bytes = (size_t)world_size * sent_bytes,
+                              .exchange_bytes = own_bytes + (size_t)world_size * sent_bytes,
                               .keep_bytes = SIZE_MAX >> 1};
     int64_t places[WORLD_MAX];
     for (int peer = 0; peer < world_size; peer++) {
-        places[peer] = peer * (int64_t)SENT_BYTES;
+        places[peer] = peer * (int64_t)sent_bytes;
         l.offsets[peer] = &places[peer];
-        l.count[peer] = l.send_count[peer] = peer != r->control->rank;
+        l.count[peer] = l.send_count[peer] = peer != r->control->rank && sent_bytes > 0;
     }
     return transport_peer_announce(r->cuda.peer, &l, &r->lacks, &r->error);
 }
@@ -209,21 +208,21 @@ static enum status exchange_make(struct rank *r)
     if (status != STATUS_OK || r->lacks)
         return STATUS_INTERNAL;
     char *window = transport_peer_window(r->cuda.peer);
-    char *sent = filled(SENT_BYTES, rank + 1), *own = filled(own_bytes, 100 + rank);
+    char *sent = filled(sent_bytes, rank + 1), *own = filled(own_bytes, 100 + rank);
     char *copy = filled(own_bytes, 0);
     for (int peer = 0; peer < world_size; peer++)
         messages[peer] = (struct message){.peer = peer,
                                           .send = sent,
-                                          .send_bytes = SENT_BYTES,
-                                          .receive = window + (size_t)peer * SENT_BYTES,
-                                          .receive_bytes = SENT_BYTES};
+                                          .send_bytes = sent_bytes,
+                                          .receive = window + (size_t)peer * sent_bytes,
+                                          .receive_bytes = sent_bytes};
     messages[rank] = (struct message){rank, own, own_bytes, copy, own_bytes};
     status = r->cuda.peer->ops->start(r->cuda.peer, 1, messages, world_size, &r->error);
     if (status == STATUS_OK)
         status = r->cuda.peer->ops->progress(r->cuda.peer, -1, &done, &r->error);
     bool right = status == STATUS_OK && done && holds(copy, own_bytes, 100 + rank);
     for (int peer = 0; peer < world_size && right; peer++)
-        right = peer == rank || holds(window + (size_t)peer * SENT_BYTES, SENT_BYTES, peer + 1);
+        right = peer == rank || holds(window + (size_t)peer * sent_bytes, sent_bytes, peer + 1);
     free(sent);
     free(own);
     free(copy);
@@ -235,14 +234,41 @@ static enum status exchange_make(struct rank *r)
 // With one receiver, a large copy within the device runs beside the send on another stream.
 START_TEST(no_byte_is_lost_of_large_copies_beside_a_send)
 {
-    static const size_t sizes[] = {1, 1 << 20, (8 << 20) - 1, 8 << 20, (8 << 20) + 1};
+    static const size_t sizes[] = {0, 1, 1 << 20, (8 << 20) - 1, 8 << 20, (8 << 20) + 1};
+    const size_t count = sizeof(sizes) / sizeof(*sizes);
     prompt_reset(1024 * MIB);
     setenv("CPATTN_TRANSPORT", "peer", 1);
     world_open(_i);
-    for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
-        own_bytes = sizes[i];
+    for (size_t i = 0; i < 2 * count; i++) {
+        own_bytes = sizes[i % count];
+        sent_bytes = i < count ? 0 : (64 << 10) + i;
         ranks_do(exchange_make);
     }
+    world_close();
+}
+END_TEST
+
+// So many exchanges as if a pool had made nearly all that a counter can count.
+static enum status counters_age(struct rank *r)
+{
+    const uint32_t made = UINT32_MAX - 2;
+    struct peer_transport *p = (struct peer_transport *)(void *)r->cuda.peer;
+    for (int peer = 0; peer < world_size; peer++) {
+        p->flags->eager.arrived[peer] = p->flags->eager.ready[peer] = made;
+        p->remotes[peer].sends = p->remotes[peer].receives = made;
+    }
+    return STATUS_OK;
+}
+
+START_TEST(counters_of_exchanges_wrap_around)
+{
+    prompt_reset(1024 * MIB);
+    setenv("CPATTN_TRANSPORT", "peer", 1);
+    world_open(3);
+    sent_bytes = own_bytes = 1000;
+    ranks_do(counters_age);
+    for (int i = 0; i < 6; i++)
+        ranks_do(exchange_make);
     world_close();
 }
 END_TEST
@@ -450,6 +476,7 @@ static Suite *suite(void)
     TCase *all = tcase_create("all");
     tcase_set_timeout(all, 60);
     tcase_add_loop_test(all, no_byte_is_lost_of_large_copies_beside_a_send, 2, WORLD_MAX + 1);
+    tcase_add_test(all, counters_of_exchanges_wrap_around);
     tcase_add_test(all, a_window_that_one_rank_lacks_is_unmapped_before_it_is_freed);
     tcase_add_test(all, what_an_arena_keeps_is_given_back_to_windows);
     tcase_add_test(all, windows_wait_for_memory_of_processes_that_end);
