@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Harnesses that people copy: built against the public header and library alone, run by the tests.
 examplesdir = $(docdir)/examples
-dist_examples_DATA = examples/harness.c examples/harness.py
+dist_examples_DATA = examples/harness.c examples/harness.py examples/kernel.c
 guestsdir = $(examplesdir)/guests
 dist_guests_DATA = examples/guests/numpy_attention.py examples/guests/torch_ring.py \
     examples/guests/torch_parallel.py examples/guests/transformer_engine.py
@@ -10,6 +10,11 @@ check_PROGRAMS += examples/harness
 examples_harness_SOURCES = examples/harness.c
 examples_harness_CPPFLAGS = -I$(top_srcdir)/client
 examples_harness_LDADD = client/libcpattn.la
+
+check_PROGRAMS += examples/kernel
+examples_kernel_SOURCES = examples/kernel.c
+examples_kernel_CPPFLAGS = -I$(top_srcdir)/client -I$(top_srcdir)/check
+examples_kernel_LDADD = check/libcpattn-check.la client/libcpattn.la $(MATH_LIBS)
 
 # The example of cpattn(3).
 check_PROGRAMS += examples/manual

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # The examples work against a daemon with real ranks: the harnesses in C and in Python pass, have the documented exit
 # status without a daemon and after an interrupt, and survive a daemon that is killed. The program of cpattn(3) runs.
-# Prints TAP.
+# The kernel in C is judged without a daemon, and is C++, too. Prints TAP.
 set -u
 : "${top_srcdir:=.}" "${top_builddir:=build}"
 # shellcheck source=tests/support/tap.sh
@@ -82,6 +82,28 @@ harness() { # NAME COMMAND...
     wait "$daemon"
     daemon=
 }
+
+kernel() {
+    told=$("$top_builddir/examples/kernel" "$@" 2>&1)
+    status=$?
+}
+kernel
+tap_is "kernel: a pass" "$status $(printf '%s\n' "$told" | head -n 1)" "0 pass"
+kernel heads=6 kv_heads=2 seqlen=50 head_dim=32 batch=1
+tap_is "kernel: grouped heads" "$status" 0
+kernel wrong=1.05
+tap_is "kernel: a wrong scale" "$status $(printf '%s\n' "$told" | head -n 1)" "1 FAIL"
+tap_has "kernel: its diagnosis" "$told" "diagnosis: the softmax scale is 1.05 times what it should be"
+kernel mask=none
+tap_is "kernel: an unsupported field" "$status $told" "2 kernel: mask is none; only causal is supported"
+kernel mask=diagonal
+tap_has "kernel: a wrong value" "$status $told" "2 kernel: mask is 'diagonal'"
+if command -v c++ >/dev/null 2>&1; then
+    tap_is "kernel: compiled as C++" "$(c++ -x c++ -std=c++11 -Wall -Wextra -fsyntax-only -I"$top_srcdir/client" \
+        -I"$top_srcdir/check" "$top_srcdir/examples/kernel.c" 2>&1)" ""
+else
+    tap_skip "kernel: compiled as C++" "there is no c++"
+fi
 
 harness C "$top_builddir/examples/harness"
 if ! command -v python3 >/dev/null 2>&1; then
