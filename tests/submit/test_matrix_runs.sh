@@ -144,6 +144,7 @@ tap_is "--retry: exit status and counts" "$status $(summary)" "0 2 cases: 2 pass
 tap_has "--retry: progress names the failed try" "$out" "again flaky: dq of rank 1"
 tap_has "--retry: flaky cases are listed" "$out" "Flaky, passed after another try:
   flaky: dq of rank 1"
+tap_has "--retry: flaky cases have their diagnosis" "$(grep '^  flaky: ' "$scratch/out")" "; diagnosis: the scale is missing"
 tap_has "--retry: JUnit" "$(cat "$scratch/j.xml")" '<flakyFailure message="dq of rank 1'
 tap_has "--retry: Markdown" "$(cat "$scratch/m.md")" "| flaky | flaky | dq of rank 1"
 tap_is "--retry: record" "$("$peek" json first_message <"$scratch/f.jsonl" | grep -c 'dq of rank 1')" 1

@@ -199,6 +199,16 @@ static bool run_again(struct matrix_run *run, int number)
     return true;
 }
 
+// What the first try says, with its diagnosis; the caller frees it. NULL: out of memory.
+static char *message_of(const struct outcome *held)
+{
+    char text[2 * OUTCOME_SENTENCE_MAX + 32];
+    snprintf(text, sizeof(text), "%s%s%s",
+             held->sentence ? held->sentence : outcome_name(held->kind),
+             held->diagnosis ? "; diagnosis: " : "", held->diagnosis ? held->diagnosis : "");
+    return strdup(text);
+}
+
 // The outcome of the first try. It is kept beside a later pass, and stands alone if the next try is
 // cancelled.
 static void settle_held(struct outcome *outcome, struct outcome *held)
@@ -210,7 +220,7 @@ static void settle_held(struct outcome *outcome, struct outcome *held)
         *outcome = *held;
     } else {
         if (outcome_is_good(outcome))
-            outcome->first = strdup(held->sentence ? held->sentence : outcome_name(held->kind));
+            outcome->first = message_of(held);
         outcome_fini(held);
     }
     *held = (struct outcome){.kind = OUTCOME_NOT_RUN};
