@@ -27,10 +27,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "client/link_refusals.h"
 #include "common/limits.h"
 
 // nng counts the number that pairs request and reply as part of the reply.
@@ -378,39 +378,6 @@ static bool wait_flag(struct link *link, const bool *flag, uint64_t until_ns)
     return set;
 }
 
-// Length of the path up to its last slash; 0 if it has none, or only the root's.
-static int folder_length(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    return slash ? (int)(slash - path) : 0;
-}
-
-static enum status refuse_unreachable(const char *path, struct error *error)
-{
-    struct stat status;
-    if (net_url_is_meant(path))
-        return error_set(error, STATUS_UNAVAILABLE,
-                         "no daemon at %s: nothing listens there; start one there with "
-                         "'cpattnd --listen %s', see cpattnd(8), NETWORK",
-                         path, path);
-    bool absent = stat(path, &status) != 0 && errno == ENOENT;
-    int folder = folder_length(path);
-    if (absent && folder > 0) {
-        char name[LINK_PATH_MAX];
-        snprintf(name, sizeof(name), "%.*s", folder, path);
-        if (stat(name, &status) != 0 && errno == ENOENT)
-            return error_set(error, STATUS_UNAVAILABLE,
-                             "no daemon at %s: there is no directory %s; name the socket of a "
-                             "daemon that runs, or make the directory and start it with "
-                             "'cpattnd --socket %s'",
-                             path, name, path);
-    }
-    return error_set(error, STATUS_UNAVAILABLE,
-                     "no daemon at %s: %s; start it with 'systemctl start cpattnd' or "
-                     "'cpattnd --socket %s'",
-                     path, absent ? "there is no such socket" : "nothing listens there", path);
-}
-
 // Errors of network connections only; `result` is not 0. nng does not tell which side ended a
 // handshake.
 static enum status remote_status(const char *url, bool tls, int result, struct error *error)
@@ -446,10 +413,9 @@ static enum status dial_status(struct link *link, struct error *error)
     case 0:
         return link_up(link) ? STATUS_OK : closed_at_once(link->path, error);
     case NNG_ECONNREFUSED:
-        return refuse_unreachable(link->path, error);
+        return link_refuse_unreachable(link->path, error);
     case NNG_EPERM:
-        return error_set(error, STATUS_PERMISSION_DENIED,
-                         "the socket %s may not be used by this user; its group may", link->path);
+        return link_refuse_user(link->path, error);
     case NNG_ENOMEM:
     case NNG_ENOFILES:
         return error_set(error, STATUS_RESOURCE_EXHAUSTED,

@@ -15,6 +15,8 @@ client_libclient_la_SOURCES = \
     client/figures.h \
     client/link.c \
     client/link.h \
+    client/link_refusals.c \
+    client/link_refusals.h \
     client/link_tls.c \
     client/link_tls.h \
     client/request.c \
