@@ -3,12 +3,13 @@
 
 #include <errno.h>
 #include <grp.h>
+#include <limits.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 
-#include "client/link.h"
+#include "common/net_url.h"
 
 #define GROUP_BYTES_MAX 4096 // of an entry with its members; with more the number is shown
 
@@ -30,7 +31,7 @@ enum status link_refuse_unreachable(const char *path, struct error *error)
     bool absent = stat(path, &status) != 0 && errno == ENOENT;
     int folder = folder_length(path);
     if (absent && folder > 0) {
-        char name[LINK_PATH_MAX];
+        char name[PATH_MAX];
         snprintf(name, sizeof(name), "%.*s", folder, path);
         if (stat(name, &status) != 0 && errno == ENOENT)
             return error_set(error, STATUS_UNAVAILABLE,
@@ -49,7 +50,7 @@ enum status link_refuse_unreachable(const char *path, struct error *error)
 static bool group_of(const char *path, gid_t *group)
 {
     struct stat status;
-    char folder[LINK_PATH_MAX];
+    char folder[PATH_MAX];
     snprintf(folder, sizeof(folder), "%.*s", folder_length(path), path);
     if (stat(path, &status) != 0 && stat(folder, &status) != 0)
         return false;
