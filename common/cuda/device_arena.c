@@ -18,7 +18,7 @@
 
 void device_arena_init(struct device_arena *a, size_t keep_bytes)
 {
-    *a = (struct device_arena){.keep_bytes = keep_bytes};
+    *a = (struct device_arena){.keep_bytes = keep_bytes, .patient = true};
 }
 
 static void arena_free(struct device_arena *a)
@@ -116,7 +116,7 @@ static enum status reserve(struct device_arena *a, size_t total, bool patient, s
 
 enum status device_arena_reserve(struct device_arena *a, size_t total, struct error *error)
 {
-    return reserve(a, total, true, error);
+    return reserve(a, total, a->patient, error);
 }
 
 enum status device_arena_shrink(struct device_arena *a, size_t total, struct error *error)
@@ -124,7 +124,7 @@ enum status device_arena_shrink(struct device_arena *a, size_t total, struct err
     if (a->capacity <= aligned(total + 1, STEP_BYTES))
         return STATUS_OK;
     arena_free(a);
-    return reserve(a, total, true, error);
+    return reserve(a, total, a->patient, error);
 }
 
 enum status device_arena_reserve_turn(struct device_arena *a, size_t total, struct error *error)
@@ -135,7 +135,7 @@ enum status device_arena_reserve_turn(struct device_arena *a, size_t total, stru
         DEVICE_ARENA_TURNS <= a->keep_bytes)
         status = reserve(a, DEVICE_ARENA_TURNS, false, &ignored);
     if (status != STATUS_OK)
-        status = reserve(a, total, true, error);
+        status = reserve(a, total, a->patient, error);
     if (status == STATUS_OK && total <= a->capacity - a->turn)
         a->used = a->turn;
     return status;

@@ -22,6 +22,7 @@ struct device_arena {
     size_t capacity, used;
     size_t turn;       // end of the last used part
     size_t keep_bytes; // maximum that an idle rank keeps
+    bool patient;      // waits for memory of other processes; at first true
 };
 
 // `keep_bytes` and device_arena_trim() limit the memory of an idle rank.
@@ -35,7 +36,7 @@ enum status device_arena_add(size_t *total, int64_t count, int64_t size,
 
 // Empties the arena and makes room for a total of device_arena_add(). Earlier pieces become
 // invalid. RESOURCE_EXHAUSTED with the needed and the free memory: at once if the device is too
-// small, else after waiting up to a second for memory of other processes.
+// small, else, if it is patient, after waiting up to a second for memory of other processes.
 enum status device_arena_reserve(struct device_arena *a, size_t total,
                                  struct error *error) MUST_CHECK;
 

@@ -106,6 +106,7 @@ static enum status cuda_reserve(struct engine *e, struct job *j, size_t *host_by
 static enum status cuda_admit(struct engine *e, const struct job *j, struct error *error)
 {
     struct cuda *cuda = self(e);
+    cuda->arena.patient = !cuda_windows_held(cuda);
     // A case without verification is timed. A graph needs the same memory as before.
     if (j->c->verify == VERIFY_OFF && !j->c->graph)
         return device_arena_reserve_turn(&cuda->arena, cuda->device_bytes, error);

@@ -56,6 +56,10 @@ enum status cuda_exchanges_open(struct cuda *cuda, const struct engine_setup *se
 enum status cuda_windows_announce(struct cuda *cuda, struct transport *control, bool *lacks,
                                   struct error *error);
 
+// Whether windows are left of the cases before, on all ranks the same. They can be freed for memory
+// that a case lacks, so nothing is waited for then.
+bool cuda_windows_held(const struct cuda *cuda);
+
 // Frees the windows that are left of the cases before: *freed, on all ranks the same. All ranks
 // call it, without an exchange in progress.
 enum status cuda_windows_free(struct cuda *cuda, bool *freed, struct error *error);

@@ -91,9 +91,14 @@ enum status cuda_windows_announce(struct cuda *cuda, struct transport *control, 
     return status == STATUS_OK && all ? windows_announce(cuda, true, lacks, error) : status;
 }
 
+bool cuda_windows_held(const struct cuda *cuda)
+{
+    return cuda->peer && transport_peer_window_bytes(cuda->peer) > 0;
+}
+
 enum status cuda_windows_free(struct cuda *cuda, bool *freed, struct error *error)
 {
-    *freed = cuda->peer && transport_peer_window_bytes(cuda->peer) > 0;
+    *freed = cuda_windows_held(cuda);
     return *freed ? transport_peer_free(cuda->peer, error) : STATUS_OK;
 }
 

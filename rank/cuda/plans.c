@@ -43,6 +43,7 @@ static enum status device_reserve(struct cuda *cuda, const struct plan_run *run,
         status = device_arena_add(&cuda->device_bytes, linear_wide_bytes(plan), 1, error);
     if (status == STATUS_OK)
         status = device_arena_add(&cuda->device_bytes, run->spare_bytes, 1, error);
+    cuda->arena.patient = !cuda_windows_held(cuda);
     if (status == STATUS_OK)
         status = device_arena_reserve(&cuda->arena, cuda->device_bytes, error);
     return status;

@@ -375,6 +375,8 @@ END_TEST
 
 // ---- communicators ------------------------------------------------------------------------------
 
+static int64_t element_count;
+
 // A collective of the library, as a job runs it.
 static enum status library_run(struct rank *r)
 {
@@ -383,7 +385,7 @@ static enum status library_run(struct rank *r)
                            .reduction = REDUCTION_SUM,
                            .dtype = ELEMENT_FP32,
                            .algorithm = ALGORITHM_NCCL,
-                           .count = 16,
+                           .count = element_count,
                            .iterations = 1};
     struct arena arena;
     struct timings timings = {0};
@@ -421,6 +423,7 @@ START_TEST(the_library_has_a_communicator_of_its_own_beside_copy_engines)
         ck_assert_int_eq(prompt_devices[rank].communicators, 1);
         ck_assert_int_gt(prompt_devices[rank].channels[0], 0);
     }
+    element_count = 16;
     for (int run = 0; run < 2; run++) {
         ranks_do(library_run);
         for (int rank = 0; rank < 2; rank++) {
@@ -442,6 +445,7 @@ START_TEST(where_nccl_exchanges_its_communicator_serves_the_library_too)
         prompt_devices[rank] = (struct prompt_device){
             .total_bytes = 1024 * MIB, .peer_ms = rank == 1 ? 5 : 1, .nccl_ms = 2};
     world_open(2);
+    element_count = 16;
     ranks_do(library_run);
     for (int rank = 0; rank < 2; rank++) {
         const struct prompt_device *d = &prompt_devices[rank];
@@ -460,11 +464,31 @@ START_TEST(without_copy_engines_there_is_one_communicator)
     prompt_reset(1024 * MIB);
     setenv("CPATTN_TRANSPORT", "nccl", 1);
     world_open(2);
+    element_count = 16;
     ranks_do(library_run);
     for (int rank = 0; rank < 2; rank++) {
         ck_assert_int_eq(prompt_devices[rank].communicators, 1);
         ck_assert_int_eq(prompt_devices[rank].channels[0], 0);
         ck_assert_int_eq(prompt_devices[rank].collected_by, 1);
+    }
+    world_close();
+}
+END_TEST
+
+// What is in the way is not that of another process.
+START_TEST(windows_of_the_case_before_are_freed_at_once_for_an_arena)
+{
+    prompt_reset(256 * MIB);
+    setenv("CPATTN_TRANSPORT", "peer", 1);
+    world_open(2);
+    window_bytes = 128 * MIB;
+    ranks_do(windows_ask);
+    element_count = 20 * (int64_t)MIB; // two buffers of 80 MiB
+    ranks_do(library_run);
+    for (int rank = 0; rank < 2; rank++) {
+        ck_assert(!ranks[rank].lacks);
+        ck_assert_uint_eq(transport_peer_window_bytes(ranks[rank].cuda.peer), 0);
+        ck_assert_int_le(prompt_devices[rank].refusals, 2);
     }
     world_close();
 }
@@ -483,6 +507,7 @@ static Suite *suite(void)
     tcase_add_test(all, the_library_has_a_communicator_of_its_own_beside_copy_engines);
     tcase_add_test(all, where_nccl_exchanges_its_communicator_serves_the_library_too);
     tcase_add_test(all, without_copy_engines_there_is_one_communicator);
+    tcase_add_test(all, windows_of_the_case_before_are_freed_at_once_for_an_arena);
     suite_add_tcase(s, all);
     return s;
 }
