@@ -10,24 +10,32 @@
 A ring under test runs as `torchrun --nproc-per-node 4 -m pytest ...`: each rank judges its own part.
 
 A test with the fixture `cpattn_case` or `cpattn_check` runs once for each case of the file, under the
-id of the case. A failed verdict is reported with its figures and without a traceback.
+id of the case. A failed verdict is reported with its figures and without a traceback; the short summary
+and the message in a JUnit report are its diagnosis.
 """
 from __future__ import annotations
 
 import json
 import os
 import subprocess
+import types
 from typing import Any, Union
 
 import pytest
 
 from cpattn import _submit
 from cpattn.case import Case, Job
-from cpattn.check import Check, VerdictError
+from cpattn.check import Check, Verdict, VerdictError
 from cpattn.job_check import JobCheck
 
 # Fields that only a daemon uses.
 _OF_DAEMONS = ("verify", "explore_seed")
+# Options that cpattn-submit gets.
+_PASSED_ON = {
+    "--cpattn-subset": "--subset",
+    "--cpattn-shard": "--shard",
+    "--cpattn-scale": "--seqlen-scale",
+}
 
 
 def pytest_addoption(parser: Any) -> None:
@@ -39,6 +47,12 @@ def pytest_addoption(parser: Any) -> None:
         action="append",
         default=[],
         help="only matching cases, as cpattn-submit matrix --filter; may be repeated",
+    )
+    group.addoption(
+        "--cpattn-subset", metavar="NAME", help="only the cases of this subset of the matrix"
+    )
+    group.addoption(
+        "--cpattn-shard", metavar="I/N", help="part I of N, as cpattn-submit matrix --shard"
     )
     group.addoption(
         "--cpattn-scale", metavar="N", help="divide lengths by N, as cpattn-submit --seqlen-scale"
@@ -57,8 +71,9 @@ def _listed(config: Any) -> list[dict]:
     command += ["--list", "--json"]
     for wanted in config.getoption("--cpattn-filter"):
         command += ["--filter", wanted]
-    if config.getoption("--cpattn-scale"):
-        command += ["--seqlen-scale", config.getoption("--cpattn-scale")]
+    for option, passed_on in _PASSED_ON.items():
+        if config.getoption(option):
+            command += [passed_on, config.getoption(option)]
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
     except OSError as error:
@@ -113,8 +128,25 @@ def cpattn_check(cpattn_case: Case) -> Union[Check, JobCheck]:
     return JobCheck(cpattn_case, rank) if isinstance(cpattn_case, Job) else Check(cpattn_case, rank)
 
 
+class _Told:
+    """What pytest shows of a failed verdict: its text, and a short message."""
+
+    def __init__(self, verdict: Verdict) -> None:
+        wrong = dict.fromkeys(f.tensor for f in verdict.figures if f.broken)
+        where = "" if verdict.rank is None else f" on rank {verdict.rank}"
+        message = f"{', '.join(wrong)}{where}: {verdict.diagnosis or 'wrong'}"
+        self.text = str(verdict)
+        self.reprcrash = types.SimpleNamespace(message=message)
+
+    def __str__(self) -> str:
+        return self.text
+
+    def toterminal(self, writer: Any) -> None:
+        writer.line(self.text)
+
+
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item: Any, call: Any) -> Any:
     outcome = yield
     if call.excinfo is not None and call.excinfo.errisinstance(VerdictError):
-        outcome.get_result().longrepr = str(call.excinfo.value)
+        outcome.get_result().longrepr = _Told(call.excinfo.value.verdict)

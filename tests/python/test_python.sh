@@ -46,6 +46,13 @@ tap_has "the cases of a matrix are tests" "$(tail -n 1 "$scratch/out")" "8 faile
 tap_has "a test has the id of its case" "$(cat "$scratch/out")" "test_wrong[cp_1_0/bf16/w2]"
 tap_has "a failure shows its figures" "$(cat "$scratch/out")" "FAIL dk, chunk 0:"
 tap_is "a failure has no traceback" "$(grep -c 'VerdictError(' "$scratch/out")" 0
+tap_has "the short summary has the tensor and the rank" "$(grep '^FAILED' "$scratch/out")" " - dk on rank 0: "
+# shellcheck disable=SC2086
+status=$(run $plugin --cpattn-matrix "$top_srcdir/cases/transformer-engine.yaml" --cpattn-subset essential \
+    --cpattn-shard 2/20 --cpattn-filter world_size=2 --collect-only test_kernel.py)
+tap_is "a subset, and a part of it" "$status $(grep -c test_kernel.py::test_right "$scratch/out")" \
+    "0 $("$top_builddir/cpattn-submit" matrix "$top_srcdir/cases/transformer-engine.yaml" --subset essential \
+        --shard 2/20 --filter world_size=2 --list | wc -l)"
 # shellcheck disable=SC2086
 status=$(run $plugin --cpattn-matrix "$scratch/absent.yaml" test_kernel.py)
 tap_is "a missing matrix is a usage error" "$status" 4
