@@ -29,8 +29,8 @@ void line_leave(struct core *core, struct job *job);
 bool line_goes_before(const struct core *core, const struct job *job, const struct job *other);
 
 // Call before the time advances. Pins the job that was next while devices were idle, unless another
-// is pinned. Does not pin a job without a possible pool (devices out of use, failing starts), and
-// releases such a job.
+// is pinned. A job without a possible pool (devices out of use, failing starts) is released and
+// not pinned.
 void line_pin(struct core *core);
 
 // Number of jobs of its size that come before the queued job; *own: those of its own user.

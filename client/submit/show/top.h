@@ -19,8 +19,9 @@ enum top_sort { TOP_BY_AGE, TOP_BY_USER, TOP_BY_RANKS };
 // Counters of the cases of one user, from events.
 struct top_user {
     char name[TOP_USER_MAX];
-    uint64_t finished, failed; // failed: a fail, or no verdict unless cancelled
-    int running, queued;       // now
+    uint64_t finished;
+    uint64_t failed;     // verdict fail, or ended without a verdict; cancelled cases do not count
+    int running, queued; // now
 };
 
 struct top {
