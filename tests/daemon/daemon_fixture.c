@@ -263,14 +263,6 @@ void daemon_request_encode(const struct wire_request *request, uint8_t *bytes, s
     free(data);
 }
 
-struct wire_request daemon_request_medium(void)
-{
-    struct wire_request request = daemon_request(METHOD_RUN);
-    request.run.heads = request.run.kv_heads = 4;
-    request.run.seqlen_q = request.run.seqlen_kv = 1024;
-    return request;
-}
-
 struct call daemon_call_begin(struct daemon *d, const struct wire_request *request)
 {
     struct call call;
@@ -445,6 +437,20 @@ void run_and_pass(struct daemon *d, int world_size)
     request.run.world_size = world_size;
     struct wire_reply reply = daemon_call(d, &request);
     expect_pass(&reply);
+}
+
+pid_t daemon_hold(struct daemon *d, int world_size)
+{
+    run_and_pass(d, world_size);
+    pid_t rank = daemon_rank_pid(d, world_size, 0);
+    ck_assert_int_gt(rank, 0);
+    ck_assert_int_eq(kill(rank, SIGSTOP), 0);
+    return rank;
+}
+
+void daemon_release(pid_t rank)
+{
+    ck_assert_int_eq(kill(rank, SIGCONT), 0);
 }
 
 void run_and_expect(struct daemon *d, const struct wire_request *request, enum status status,

@@ -61,9 +61,6 @@ struct wire_request daemon_request_labelled(const char *label, int world_size);
 // A case that takes some seconds. Each call gives a different case.
 struct wire_request daemon_request_long(int world_size);
 
-// A case that takes a short time.
-struct wire_request daemon_request_medium(void);
-
 // Writes the bytes of a request, at most REQUEST_BYTES_MAX.
 void daemon_request_encode(const struct wire_request *request, uint8_t *bytes, size_t *size);
 
@@ -108,6 +105,11 @@ void run_and_pass(struct daemon *d, int world_size);
 // Sends a request, whose answer must have this status and a message with this part.
 void run_and_expect(struct daemon *d, const struct wire_request *request, enum status status,
                     const char *part);
+
+// Stops a rank of the pool of this world size once the pool is warm, and gives its process: the
+// next case runs until daemon_release().
+pid_t daemon_hold(struct daemon *d, int world_size);
+void daemon_release(pid_t rank);
 
 #define expect_text(text, part)                                                                    \
     ck_assert_msg(strstr(text, part), "'%s' is not in \"%s\"", part, text)

@@ -21,10 +21,12 @@ static void expect_same(const struct wire_reply *a, const struct wire_reply *b)
 
 START_TEST(test_while_it_runs_and_after)
 {
-    struct wire_request request = daemon_request_medium();
+    struct wire_request request = daemon_request(METHOD_RUN);
+    pid_t rank = daemon_hold(&d, 2);
     struct call first = daemon_call_begin(&d, &request);
     daemon_await_running(&d, 1);
     struct call second = daemon_call_begin(&d, &request);
+    daemon_release(rank);
     struct wire_reply a = daemon_call_end(&first), b = daemon_call_end(&second);
     expect_status(&a, STATUS_OK);
     expect_same(&a, &b);
@@ -33,8 +35,8 @@ START_TEST(test_while_it_runs_and_after)
     expect_same(&a, &b);
     wire_reply_fini(&a);
     wire_reply_fini(&b);
-    ck_assert_uint_eq(daemon_status(&d).admitted, 1);
-    ck_assert_uint_eq(daemon_status(&d).passed, 1);
+    ck_assert_uint_eq(daemon_status(&d).admitted, 2); // with that of daemon_hold()
+    ck_assert_uint_eq(daemon_status(&d).passed, 2);
 }
 END_TEST
 
@@ -73,17 +75,20 @@ END_TEST
 // A running case continues without its client, which may come back for the answer.
 START_TEST(test_client_comes_back)
 {
-    struct wire_request request = daemon_request_medium();
+    struct wire_request request = daemon_request(METHOD_RUN);
+    pid_t rank = daemon_hold(&d, 2);
     int fd = daemon_connect(&d);
     daemon_send(fd, 1, &request);
     daemon_await_running(&d, 1);
     close(fd);
-    struct wire_reply reply = daemon_call(&d, &request);
+    struct call again = daemon_call_begin(&d, &request);
+    daemon_release(rank);
+    struct wire_reply reply = daemon_call_end(&again);
     expect_pass(&reply);
     reply = daemon_call(&d, &request);
     expect_pass(&reply);
-    ck_assert_uint_eq(daemon_status(&d).admitted, 1);
-    ck_assert_uint_eq(daemon_status(&d).passed, 1);
+    ck_assert_uint_eq(daemon_status(&d).admitted, 2); // with that of daemon_hold()
+    ck_assert_uint_eq(daemon_status(&d).passed, 2);
 }
 END_TEST
 

@@ -20,7 +20,8 @@
 START_TEST(test_sigterm_drains)
 {
     daemon_start(&d, NULL);
-    struct wire_request request = daemon_request_medium();
+    struct wire_request request = daemon_request(METHOD_RUN);
+    pid_t rank = daemon_hold(&d, 2);
     struct call running = daemon_call_begin(&d, &request);
     daemon_await_running(&d, 1);
     struct wire_request queued = daemon_request(METHOD_RUN);
@@ -33,6 +34,7 @@ START_TEST(test_sigterm_drains)
     struct wire_reply reply = daemon_call(&d, &late);
     expect_status(&reply, STATUS_UNAVAILABLE);
     wire_reply_fini(&reply);
+    daemon_release(rank);
     reply = daemon_call_end(&running);
     expect_pass(&reply);
     reply = daemon_call_end(&behind);

@@ -184,13 +184,15 @@ END_TEST
 START_TEST(test_clients_die_in_a_request)
 {
     daemon_start(&d, NULL);
-    struct wire_request request = daemon_request_medium();
+    struct wire_request request = daemon_request(METHOD_RUN);
+    pid_t rank = daemon_hold(&d, 2);
     struct call call = daemon_call_begin(&d, &request);
     daemon_await_running(&d, 1);
     int status;
     pid_t clients = early_clients_start("request");
     ck_assert_int_eq(waitpid(clients, &status, 0), clients);
     ck_assert_int_eq(status, 0);
+    daemon_release(rank);
     struct wire_reply reply = daemon_call_end(&call);
     ck_assert_msg(reply.status == STATUS_OK, "%s", reply.message);
     wire_reply_fini(&reply);

@@ -355,7 +355,7 @@ static void child_dies(bool runs)
     pid_t child = fork();
     ck_assert_int_ge(child, 0);
     if (child == 0) {
-        struct wire_request request = daemon_request_medium();
+        struct wire_request request = daemon_request(METHOD_RUN);
         int64_t given, wanted;
         request.attends = true;
         places_init(&request.places);
@@ -383,8 +383,10 @@ START_TEST(dead_clients_leave_no_deposits)
     int before = daemon_descriptors(&d);
     for (int i = 0; i < 3; i++)
         child_dies(false);
-    child_dies(true);
     // The case goes on; its memory is the daemon's until then.
+    pid_t rank = daemon_hold(&d, 2);
+    child_dies(true);
+    daemon_release(rank);
     daemon_await_running(&d, 0);
     run_and_pass(&d, 2);
     ck_assert_int_eq(daemon_descriptors(&d), before);
