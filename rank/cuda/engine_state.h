@@ -65,7 +65,8 @@ bool cuda_windows_held(const struct cuda *cuda);
 enum status cuda_windows_free(struct cuda *cuda, bool *freed, struct error *error);
 
 // Opens the communicator of the library's own collectives, if this is the first job that has one
-// and that of the exchanges has few channels. All ranks call it, without an exchange in progress.
+// and that of the exchanges has few channels. Then nothing is kept of the cases before. All ranks
+// call it, without an exchange in progress.
 enum status cuda_library_open(struct cuda *cuda, struct transport *control, struct error *error);
 
 // Plans of other kinds of jobs, as rank/engine.h says (rank/cuda/plans.c).

@@ -119,9 +119,16 @@ enum status cuda_exchanges_open(struct cuda *cuda, const struct engine_setup *se
     return status;
 }
 
+// NCCL takes memory of its own, and a pool is lost if it lacks some: what is kept of earlier cases
+// is not in its way.
 enum status cuda_library_open(struct cuda *cuda, struct transport *control, struct error *error)
 {
+    bool freed;
     if (cuda->library || !cuda->peer)
         return STATUS_OK;
-    return transport_nccl_create(control, cuda->comm, 0, &cuda->library, error);
+    enum status status = cuda_windows_free(cuda, &freed, error);
+    device_arena_fini(&cuda->arena);
+    return status == STATUS_OK
+               ? transport_nccl_create(control, cuda->comm, 0, &cuda->library, error)
+               : status;
 }

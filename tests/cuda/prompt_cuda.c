@@ -348,9 +348,11 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int nranks, ncclUniqueId c
     insist(rank == rank_here, "a communicator of another rank");
     *comm = calloc(1, sizeof(**comm));
     insist(*comm, "no memory");
-    if (d->communicators < 3)
+    if (d->communicators < 3) {
         d->channels[d->communicators] =
             config->maxCTAs == NCCL_CONFIG_UNDEF_INT ? 0 : config->maxCTAs;
+        d->beside[d->communicators] = d->taken_bytes;
+    }
     (*comm)->number = ++d->communicators;
     d->open_communicators++;
     return ncclSuccess;

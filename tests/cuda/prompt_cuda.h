@@ -17,6 +17,7 @@ struct prompt_device {
     float peer_ms, nccl_ms; // what the first two timings take, and all later ones
     int communicators, open_communicators;
     int channels[3];  // of the first communicators; 0: as NCCL chooses
+    size_t beside[3]; // bytes that were taken when they were opened
     int collected_by; // number of the communicator of the last collective, from 1 on; 0: none
 };
 extern struct prompt_device prompt_devices[WORLD_SIZE_MAX];

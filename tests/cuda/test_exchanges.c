@@ -424,11 +424,15 @@ START_TEST(the_library_has_a_communicator_of_its_own_beside_copy_engines)
         ck_assert_int_gt(prompt_devices[rank].channels[0], 0);
     }
     element_count = 16;
+    window_bytes = 128 * MIB;
+    ranks_do(windows_ask);
+    ranks_do(arena_fill);
     for (int run = 0; run < 2; run++) {
         ranks_do(library_run);
         for (int rank = 0; rank < 2; rank++) {
             ck_assert_int_eq(prompt_devices[rank].communicators, 2);
             ck_assert_int_eq(prompt_devices[rank].channels[1], 0);
+            ck_assert_uint_lt(prompt_devices[rank].beside[1], 32 * MIB); // nothing is kept
             ck_assert_int_eq(prompt_devices[rank].collected_by, 2);
         }
     }
