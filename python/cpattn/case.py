@@ -57,8 +57,11 @@ class Case:
     def __getitem__(self, name: str) -> str:
         text = ctypes.create_string_buffer(_VALUE_BYTES)
         if self._library.cpattn_case_get(self._handle, name.encode(), text, len(text)) < 0:
-            raise CpattnError(Status.INVALID_ARGUMENT, f"a case has no field {name}")
+            raise CpattnError(Status.INVALID_ARGUMENT, self._without(name))
         return text.value.decode()
+
+    def _without(self, name: str) -> str:
+        return f"a case has no field {name}"
 
     def fields(self) -> dict[str, str]:
         """All fields and their values, as text."""
@@ -145,6 +148,10 @@ class Job(Case):
         super().__setitem__(name, value)
         if name not in self._given:
             self._given.append(name)
+
+    def _without(self, name: str) -> str:
+        given = ", ".join(self._given) or "no field"
+        return f"this {self.kind} was given no {name}; it was given {given}"
 
     def fields(self) -> dict[str, str]:
         """The fields that were given, as text."""

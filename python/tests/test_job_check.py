@@ -122,3 +122,9 @@ def test_memory_of_a_device(monkeypatch):
     with pytest.raises(cpattn.CpattnError, match="libcpattn-check-cuda|CUDA device 4096"):
         check.verify(receive=Elsewhere(receive, 4096))
     assert "never written" in check.verify(receive=receive).diagnosis.text
+
+
+def test_a_field_that_was_not_given_is_told():
+    job = cpattn.Job("collective", operation="all_reduce", count=10)
+    with pytest.raises(cpattn.CpattnError, match="was given no world_size; it was given operation, count"):
+        job["world_size"]
