@@ -326,6 +326,17 @@ START_TEST(sinks_are_judged_head_by_head)
     rules_sinks_finish(&rules, &sums, &f);
     ck_assert_int_eq(f.broken, RULE_ELEMENT);
     ck_assert_int_eq(f.mismatches, 1);
+    ck_assert_int_eq(f.remark, REMARK_NONE);
+    // Zeros pass only if they pass in every head.
+    struct rules_sink faint = {
+        .reference = 1e-3, .twin_squares = 1, .term_squares = 1, .queries = 9};
+    sums = (struct rules_sinks){0};
+    ck_assert_int_eq(rules_sinks_add(&rules, &sums, &faint, 1e-3), RULES_WORST);
+    rules_sinks_finish(&rules, &sums, &f);
+    ck_assert_int_eq(f.remark, REMARK_ZEROS_PASS);
+    ck_assert_int_eq(rules_sinks_add(&rules, &sums, &head, 2), 0);
+    rules_sinks_finish(&rules, &sums, &f);
+    ck_assert_int_eq(f.remark, REMARK_NONE);
 }
 END_TEST
 
