@@ -140,14 +140,22 @@ tap_is "--shuffle: seeds give different orders" "$different" yes
 run "$scratch/flaky.yaml" -j 1
 tap_is "without --retry a flaky case fails" "$status $(summary)" "1 2 cases: 1 passed, 1 failed"
 run "$scratch/flaky.yaml" -j 1 --retry 2 --junit "$scratch/j.xml" --markdown "$scratch/m.md" --save "$scratch/f.jsonl"
-tap_is "--retry: exit status and counts" "$status $(summary)" "0 2 cases: 2 passed, 1 of them flaky"
+tap_is "--retry: exit status and counts" "$status $(summary)" \
+    "1 2 cases: 2 passed, 1 of them flaky (1 with a wrong result first)"
 tap_has "--retry: progress names the failed try" "$out" "again flaky: dq of rank 1"
 tap_has "--retry: flaky cases are listed" "$out" "Flaky, passed after another try:
   flaky: dq of rank 1"
 tap_has "--retry: flaky cases have their diagnosis" "$(grep '^  flaky: ' "$scratch/out")" "; diagnosis: the scale is missing"
 tap_has "--retry: JUnit" "$(cat "$scratch/j.xml")" '<flakyFailure message="dq of rank 1'
 tap_has "--retry: Markdown" "$(cat "$scratch/m.md")" "| flaky | flaky | dq of rank 1"
+tap_is "--retry: record of the first outcome" "$("$peek" json first_outcome <"$scratch/f.jsonl" | grep fail)" fail
+run "$scratch/flaky.yaml" -j 1 --retry 2 --resume "$scratch/f.jsonl"
+tap_is "--retry: a resumed run has the exit status, too" "$status" 1
 tap_is "--retry: record" "$("$peek" json first_message <"$scratch/f.jsonl" | grep -c 'dq of rank 1')" 1
+echo 'models: {good: {}, shaky: {}}' >"$scratch/shaky.yaml"
+run "$scratch/shaky.yaml" -j 1 --retry 1 --junit "$scratch/j.xml"
+tap_is "--retry: an error may go away: exit status and counts" "$status $(summary)" "0 2 cases: 2 passed, 1 of them flaky"
+tap_has "--retry: JUnit after an error" "$(cat "$scratch/j.xml")" '<flakyError message="rank 1 was killed'
 run "$scratch/m.yaml" --retry 2 -j 1 --filter fail1/bf16/w2
 tap_is "--retry: a case that fails each time: exit status and counts" "$status $(summary)" "1 1 case: 1 failed"
 tap_is "--retry: a case that fails each time runs twice" "$(grep -c '^again fail1' "$scratch/out")" 2

@@ -83,7 +83,9 @@ static const struct argp_option option_table[] = {
     {"repeat", KEY_REPEAT, "N", 0,
      "run each case N times; all runs must give the same results bit for bit [1]", 10},
     {"retry", KEY_RETRY, "N", 0,
-     "run a case that does not pass up to N more times; if it passes then, it is flaky [0]", 10},
+     "run a case that does not pass up to N more times; if it passes then, it is flaky; "
+     "a wrong result makes the exit status 1 nevertheless [0]",
+     10},
     {"resume", KEY_RESUME, "FILE", 0,
      "continue the run that FILE records: cases with a verdict are not run again, and new "
      "answers are appended",

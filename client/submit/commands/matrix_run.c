@@ -219,8 +219,10 @@ static void settle_held(struct outcome *outcome, struct outcome *held)
         outcome_fini(outcome);
         *outcome = *held;
     } else {
-        if (outcome_is_good(outcome))
+        if (outcome_is_good(outcome)) {
             outcome->first = message_of(held);
+            outcome->was_wrong = held->kind == OUTCOME_FAIL;
+        }
         outcome_fini(held);
     }
     *held = (struct outcome){.kind = OUTCOME_NOT_RUN};
@@ -463,7 +465,7 @@ static int exit_of(const struct matrix_run *run)
         if (run->outcomes[i].kind == OUTCOME_ERROR)
             exit_status = command_exit(run->outcomes[i].status);
     for (int i = 0; i < run->list->count; i++)
-        if (run->outcomes[i].kind == OUTCOME_FAIL)
+        if (run->outcomes[i].kind == OUTCOME_FAIL || run->outcomes[i].was_wrong)
             return COMMAND_FAIL;
     if (exit_status == COMMAND_PASS && command_interrupted())
         return command_exit(STATUS_CANCELLED);

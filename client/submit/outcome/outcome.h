@@ -35,6 +35,7 @@ struct outcome {
     int64_t te_mismatches;            // elements outside TransformerEngine's own rule
     bool sampled;                     // not every element was judged
     bool remarked;                    // a tensor has a remark
+    bool was_wrong;                   // a pass: the result of the first try was wrong
     bool blind;          // case_blind(): the case asks for what cannot show; the caller's
     uint64_t timeout_ns; // of the request, for a retry; 0: the default. Set by the caller
     char *sentence;      // owned; why it failed, was excluded or could not run; NULL for a pass

@@ -100,6 +100,7 @@ static enum status take_entry(const json_t *object, struct record_entry *entry)
     o->wait_ns = time_of(object, "queue") + time_of(object, "start");
     snprintf(entry->digest, sizeof(entry->digest), "%s", text_of(object, "digest"));
     o->sampled = json_is_true(json_object_get(object, "sampled"));
+    o->was_wrong = !strcmp(text_of(object, "first_outcome"), outcome_name(OUTCOME_FAIL));
     o->blind = json_object_get(object, "blind") != NULL;
     bool kept = keep_text(&entry->id, text_of(object, "id")) &&
                 keep_text(&entry->command, text_of(object, "command")) &&

@@ -214,11 +214,16 @@ void matrix_report_sum(const struct matrix_report *report, char *text, size_t si
                                  all.kinds[parts[i].kind], parts[i].words);
         joint = ", ";
     }
-    int flaky = 0;
-    for (int i = 0; i < report->list->count; i++)
+    int flaky = 0, wrong = 0;
+    for (int i = 0; i < report->list->count; i++) {
         flaky += report->outcomes[i].first != NULL;
+        wrong += report->outcomes[i].was_wrong;
+    }
     if (flaky && used < size)
         used += (size_t)snprintf(text + used, size - used, ", %d of them flaky", flaky);
+    if (wrong && used < size)
+        used +=
+            (size_t)snprintf(text + used, size - used, " (%d with a wrong result first)", wrong);
     if (used < size)
         used += (size_t)snprintf(text + used, size - used, " in %s",
                                  duration_format(report->elapsed_ns, elapsed, sizeof(elapsed)));

@@ -15,11 +15,12 @@ void report_text_totals(FILE *out, const struct record *run)
                  {OUTCOME_UNVERIFIED, "run without verification"},
                  {OUTCOME_NOT_RUN, "not run"},
                  {OUTCOME_EXCLUDED, "excluded"}};
-    int counts[OUTCOME_KINDS] = {0}, flaky = 0;
+    int counts[OUTCOME_KINDS] = {0}, flaky = 0, wrong = 0;
     const char *joint = ":";
     for (int i = 0; i < run->count; i++) {
         counts[run->entries[i].outcome.kind]++;
         flaky += run->entries[i].outcome.first != NULL;
+        wrong += run->entries[i].outcome.was_wrong;
     }
     fprintf(out, "%d case%s", run->count, plural(run->count));
     for (size_t i = 0; i < sizeof(parts) / sizeof(*parts); i++) {
@@ -30,6 +31,8 @@ void report_text_totals(FILE *out, const struct record *run)
     }
     if (flaky)
         fprintf(out, ", %d of them flaky", flaky);
+    if (wrong)
+        fprintf(out, " (%d with a wrong result first)", wrong);
     fputc('\n', out);
 }
 

@@ -280,8 +280,11 @@ static json_t *answer_object(struct json_writer *w, const char *id, const struct
         json_put_text(w, object, "message", outcome->sentence);
     if (outcome->diagnosis)
         json_put_text(w, object, "diagnosis", outcome->diagnosis);
-    if (outcome->first)
+    if (outcome->first) {
+        json_put_text(w, object, "first_outcome",
+                      outcome_name(outcome->was_wrong ? OUTCOME_FAIL : OUTCOME_ERROR));
         json_put_text(w, object, "first_message", outcome->first);
+    }
     if (outcome->tensor[0])
         put_limit(w, object, outcome);
     return object;

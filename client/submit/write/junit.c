@@ -62,7 +62,7 @@ static void cause(struct report *r, const char *name, const char *type, const st
 // As Surefire writes it: a case that passed after another try.
 static void flaky(struct report *r, const struct outcome *o)
 {
-    element_start(r, "flakyFailure");
+    element_start(r, o->was_wrong ? "flakyFailure" : "flakyError");
     attribute(r, "message", o->first);
     element_end(r);
 }
