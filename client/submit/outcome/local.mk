@@ -14,3 +14,5 @@ submit_sources += client/submit/outcome/text.c
 submit_sources += client/submit/outcome/text.h
 submit_sources += client/submit/outcome/bench_record.c
 submit_sources += client/submit/outcome/bench_record.h
+submit_sources += client/submit/outcome/totals.c
+submit_sources += client/submit/outcome/totals.h

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "client/submit/outcome/totals.h"
 #include "client/submit/show/table.h"
 #include "client/submit/show/verdict.h"
 #include "common/duration.h"
@@ -194,36 +195,15 @@ static void print_failures(FILE *out, const struct matrix_report *report, int ba
 
 void matrix_report_sum(const struct matrix_report *report, char *text, size_t size)
 {
-    struct sum all = sum_of(report, -1, 0);
-    char elapsed[DURATION_TEXT_MAX];
-    int shown = report->list->count - all.kinds[OUTCOME_EXCLUDED];
-    size_t used = (size_t)snprintf(text, size, "%d case%s:", shown, plural(shown));
-    const struct {
-        enum outcome_kind kind;
-        const char *words;
-    } parts[] = {{OUTCOME_PASS, "passed"},
-                 {OUTCOME_FAIL, "failed"},
-                 {OUTCOME_ERROR, "could not be run"},
-                 {OUTCOME_UNVERIFIED, "run without verification"},
-                 {OUTCOME_NOT_RUN, "not run"}};
-    const char *joint = " ";
-    for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]) && used < size; i++) {
-        if (!all.kinds[parts[i].kind])
-            continue;
-        used += (size_t)snprintf(text + used, size - used, "%s%d %s", joint,
-                                 all.kinds[parts[i].kind], parts[i].words);
-        joint = ", ";
-    }
-    int flaky = 0, wrong = 0;
-    for (int i = 0; i < report->list->count; i++) {
-        flaky += report->outcomes[i].first != NULL;
-        wrong += report->outcomes[i].was_wrong;
-    }
-    if (flaky && used < size)
-        used += (size_t)snprintf(text + used, size - used, ", %d of them flaky", flaky);
-    if (wrong && used < size)
-        used +=
-            (size_t)snprintf(text + used, size - used, " (%d with a wrong result first)", wrong);
+    struct totals totals = {0};
+    char elapsed[DURATION_TEXT_MAX], words[TOTALS_TEXT_MAX];
+    for (int i = 0; i < report->list->count; i++)
+        totals_add(&totals, &report->outcomes[i]);
+    int shown = report->list->count - totals.kinds[OUTCOME_EXCLUDED];
+    totals.kinds[OUTCOME_EXCLUDED] = 0;
+    totals_format(&totals, words);
+    size_t used = (size_t)snprintf(text, size, "%d case%s:%s%s", shown, plural(shown),
+                                   words[0] ? " " : "", words);
     if (used < size)
         used += (size_t)snprintf(text + used, size - used, " in %s",
                                  duration_format(report->elapsed_ns, elapsed, sizeof(elapsed)));

@@ -1,39 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "client/submit/show/report_text.h"
 
+#include "client/submit/outcome/totals.h"
 #include "client/submit/show/table.h"
 #include "common/plural.h"
 
 void report_text_totals(FILE *out, const struct record *run)
 {
-    static const struct {
-        enum outcome_kind kind;
-        const char *words;
-    } parts[] = {{OUTCOME_PASS, "passed"},
-                 {OUTCOME_FAIL, "failed"},
-                 {OUTCOME_ERROR, "could not be run"},
-                 {OUTCOME_UNVERIFIED, "run without verification"},
-                 {OUTCOME_NOT_RUN, "not run"},
-                 {OUTCOME_EXCLUDED, "excluded"}};
-    int counts[OUTCOME_KINDS] = {0}, flaky = 0, wrong = 0;
-    const char *joint = ":";
-    for (int i = 0; i < run->count; i++) {
-        counts[run->entries[i].outcome.kind]++;
-        flaky += run->entries[i].outcome.first != NULL;
-        wrong += run->entries[i].outcome.was_wrong;
-    }
-    fprintf(out, "%d case%s", run->count, plural(run->count));
-    for (size_t i = 0; i < sizeof(parts) / sizeof(*parts); i++) {
-        if (counts[parts[i].kind] == 0)
-            continue;
-        fprintf(out, "%s %d %s", joint, counts[parts[i].kind], parts[i].words);
-        joint = ",";
-    }
-    if (flaky)
-        fprintf(out, ", %d of them flaky", flaky);
-    if (wrong)
-        fprintf(out, " (%d with a wrong result first)", wrong);
-    fputc('\n', out);
+    struct totals totals = {0};
+    char text[TOTALS_TEXT_MAX];
+    for (int i = 0; i < run->count; i++)
+        totals_add(&totals, &run->entries[i].outcome);
+    fprintf(out, "%d case%s%s%s\n", run->count, plural(run->count), run->count ? ": " : "",
+            totals_format(&totals, text));
 }
 
 static const char *word_of(const struct outcome *o)

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "client/submit/outcome/changes.h"
+#include "client/submit/outcome/totals.h"
 #include "client/submit/write/report_style.h"
 #include "common/duration.h"
 #include "common/plural.h"
@@ -80,22 +81,20 @@ static bool is_bad(const struct outcome *o)
 
 static void put_sum(FILE *out, const struct report_page *page)
 {
-    int counts[OUTCOME_KINDS] = {0}, flaky = 0;
+    struct totals totals = {0};
     static const enum outcome_kind order[] = {OUTCOME_PASS,    OUTCOME_FAIL,
                                               OUTCOME_ERROR,   OUTCOME_UNVERIFIED,
                                               OUTCOME_NOT_RUN, OUTCOME_EXCLUDED};
-    for (int i = 0; i < page->run->count; i++) {
-        counts[page->run->entries[i].outcome.kind]++;
-        flaky += page->run->entries[i].outcome.first != NULL;
-    }
+    for (int i = 0; i < page->run->count; i++)
+        totals_add(&totals, &page->run->entries[i].outcome);
     fprintf(out, "<p class=sum><b>%d</b> case%s", page->run->count, plural(page->run->count));
     for (size_t i = 0; i < sizeof(order) / sizeof(order[0]); i++)
-        if (counts[order[i]])
+        if (totals.kinds[order[i]])
             fprintf(out, " <span class=%s>%d %s</span>",
-                    class_of(&(struct outcome){.kind = order[i]}), counts[order[i]],
+                    class_of(&(struct outcome){.kind = order[i]}), totals.kinds[order[i]],
                     outcome_name(order[i]));
-    if (flaky)
-        fprintf(out, " <span class=k>%d flaky</span>", flaky);
+    if (totals.flaky)
+        fprintf(out, " <span class=k>%d flaky</span>", totals.flaky);
     fputs("</p>\n", out);
 }
 
