@@ -7,6 +7,9 @@
 
     pytest --cpattn-matrix cases.yaml -k bf16 -n 4
 
+`cpattn_matrix = cases.yaml` in pytest.ini or pyproject.toml gives the matrix to every run; the path
+counts from that file's folder, and the option prevails. Without a matrix these tests are skipped.
+
 A ring under test runs as `torchrun --nproc-per-node 4 -m pytest ...`: each rank judges its own part.
 
 A test with the fixture `cpattn_case` or `cpattn_check` runs once for each case of the file, under the
@@ -41,6 +44,7 @@ _PASSED_ON = {
 def pytest_addoption(parser: Any) -> None:
     group = parser.getgroup("cpattn", "judged attention")
     group.addoption("--cpattn-matrix", metavar="FILE", help="run tests on the cases of this matrix")
+    parser.addini("cpattn_matrix", "the matrix file of every run without --cpattn-matrix", default="")
     group.addoption(
         "--cpattn-filter",
         metavar="FILTER",
@@ -65,10 +69,16 @@ def pytest_addoption(parser: Any) -> None:
     )
 
 
-def _listed(config: Any) -> list[dict]:
-    """The cases of the matrix file, as `cpattn-submit matrix --list --json` prints them."""
-    command = [config.getoption("--cpattn-submit"), "matrix", config.getoption("--cpattn-matrix")]
-    command += ["--list", "--json"]
+def _matrix(config: Any) -> str:
+    """The matrix file; "" if none is given."""
+    configured = config.getini("cpattn_matrix")
+    beside = config.inipath.parent if config.inipath else config.rootpath
+    return config.getoption("--cpattn-matrix") or (str(beside / configured) if configured else "")
+
+
+def _listed(config: Any, matrix: str) -> list[dict]:
+    """The cases of a matrix file, as `cpattn-submit matrix --list --json` prints them."""
+    command = [config.getoption("--cpattn-submit"), "matrix", matrix, "--list", "--json"]
     for wanted in config.getoption("--cpattn-filter"):
         command += ["--filter", wanted]
     for option, passed_on in _PASSED_ON.items():
@@ -90,8 +100,9 @@ _CASES = pytest.StashKey[list]()
 
 
 def pytest_configure(config: Any) -> None:
-    if config.getoption("--cpattn-matrix"):
-        config.stash[_CASES] = _listed(config)
+    matrix = _matrix(config)
+    if matrix:
+        config.stash[_CASES] = _listed(config, matrix)
 
 
 def pytest_generate_tests(metafunc: Any) -> None:
@@ -110,7 +121,7 @@ def pytest_generate_tests(metafunc: Any) -> None:
 def cpattn_case(request: Any) -> Case:
     """The case of this test, or the job of a matrix of another kind."""
     if not hasattr(request, "param"):
-        pytest.skip("no --cpattn-matrix is given")
+        pytest.skip("no matrix; give --cpattn-matrix FILE, or cpattn_matrix in pytest.ini")
     fields = {k: v for k, v in request.param.items() if k not in _OF_DAEMONS}
     return Job(**fields) if "kind" in fields else Case(**fields)
 

@@ -58,6 +58,18 @@ status=$(run $plugin --cpattn-matrix "$scratch/absent.yaml" test_kernel.py)
 tap_is "a missing matrix is a usage error" "$status" 4
 tap_has "missing matrix: the message" "$(cat "$scratch/out")" absent.yaml
 
+# The matrix of every run, in the settings of pytest; a run from a folder below.
+mkdir -p "$scratch/project/tests"
+cp "$scratch/test_kernel.py" "$scratch/project/tests"
+printf '[pytest]\ncpattn_matrix = cases.yaml\n' >"$scratch/project/pytest.ini"
+echo 'axes: {world_size: [1, 2, 3]}' >"$scratch/project/cases.yaml"
+# shellcheck disable=SC2086
+status=$(run $plugin --rootdir "$scratch/project" -c "$scratch/project/pytest.ini" --collect-only project/tests)
+tap_is "the settings name a matrix" "$status $(grep -c test_kernel.py::test_right "$scratch/out")" "0 3"
+# shellcheck disable=SC2086
+status=$(run $plugin -rs test_kernel.py)
+tap_has "without a matrix: why tests are skipped" "$(cat "$scratch/out")" "no matrix; give --cpattn-matrix FILE"
+
 # A matrix of another kind, and a rank of torchrun.
 cat >"$scratch/sums.yaml" <<'YAML'
 kind: collective
