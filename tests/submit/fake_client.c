@@ -4,8 +4,8 @@
 // (all four fail), "sample..." (not all is judged), "remark...", "faint..." (dq would pass with
 // zeros, too), "nothing..." (the reference of dq is zero), "killed...", "busy...", "unsent..." (not
 // even submitted), "slow..." (50 ms), "stuck..." (until it is cancelled), "drift..." (another
-// digest each time), "slower..." (1 ms more each time), "flaky..." (the first fails), "shaky..."
-// (the first is killed); every other name passes. Only what the command calls is here; one thread.
+// digest each time), "slower..." (1 ms more each time), "flaky..." (the first fails; more of
+// "flaky_killed" are killed), "shaky..." and "flaky_shaky..." (the first is killed); others pass.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -177,8 +177,7 @@ static struct cpattn_figures padding_figures(int index)
                                    .first_bad_got = 0.5};
 }
 
-// The first run of a flaky model in this process fails.
-static int flaky_runs;
+static int flaky_runs; // in this process; the first fails
 
 static bool fails(const struct cp_case *c)
 {
@@ -243,7 +242,6 @@ static void fill_answer(struct fake_result *r, const struct cp_case *c)
                                  .forward_ns = 2500000 + (uint64_t)i + slower_ns,
                                  .backward_ns = 6000000 - (model_is(c, "skew") ? (uint64_t)i : 0),
                                  .exchange_ns = 400000,
-                                 .exposed_ns = 0,
                                  .reference_ns = 1000000,
                                  .compare_ns = 50000,
                                  .launch_ns = 120000,
@@ -473,7 +471,9 @@ enum cpattn_status cpattn_collect(struct cpattn_request *request, struct cpattn_
     made->public.world_size = request->c.world_size;
     *result = &made->public;
     static int shaky_runs;
-    if (model_is(&request->c, "killed") || (model_is(&request->c, "shaky") && !shaky_runs++)) {
+    bool shaky = model_is(&request->c, "shaky") || model_is(&request->c, "flaky_shaky");
+    if (model_is(&request->c, "killed") || (shaky && !shaky_runs++) ||
+        (model_is(&request->c, "flaky_killed") && flaky_runs > 0)) {
         fill_failure(made, &request->c);
         return fake_error(error, CPATTN_ABORTED,
                           "rank 1 was killed by signal 9 in forward, step 1");

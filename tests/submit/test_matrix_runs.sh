@@ -156,6 +156,15 @@ echo 'models: {good: {}, shaky: {}}' >"$scratch/shaky.yaml"
 run "$scratch/shaky.yaml" -j 1 --retry 1 --junit "$scratch/j.xml"
 tap_is "--retry: an error may go away: exit status and counts" "$status $(summary)" "0 2 cases: 2 passed, 1 of them flaky"
 tap_has "--retry: JUnit after an error" "$(cat "$scratch/j.xml")" '<flakyError message="rank 1 was killed'
+echo 'models: {flaky_shaky: {}}' >"$scratch/unsteady.yaml"
+run "$scratch/unsteady.yaml" --retry 2 --junit "$scratch/j.xml"
+tap_is "--retry: an error, a wrong result and a pass" "$status $(summary)" \
+    "1 1 case: 1 passed, 1 of them flaky (1 with a wrong result first)"
+tap_has "--retry: the wrong result counts, not the error" "$(cat "$scratch/j.xml")" '<flakyFailure message="dq of rank 1'
+echo 'models: {flaky_killed: {}}' >"$scratch/brittle.yaml"
+run "$scratch/brittle.yaml" --retry 2 --save "$scratch/b.jsonl"
+tap_is "--retry: a wrong result and then errors are a fail" "$status $(summary)" "1 1 case: 1 failed"
+tap_is "--retry: and so does the record say" "$("$peek" json outcome <"$scratch/b.jsonl")" fail
 run "$scratch/m.yaml" --retry 2 -j 1 --filter fail1/bf16/w2
 tap_is "--retry: a case that fails each time: exit status and counts" "$status $(summary)" "1 1 case: 1 failed"
 tap_is "--retry: a case that fails each time runs twice" "$(grep -c '^again fail1' "$scratch/out")" 2

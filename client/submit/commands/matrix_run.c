@@ -19,7 +19,7 @@ struct matrix_flight {
     bool flying; // in flight
     int tries;   // how often it was submitted
     struct outcome_digest digest;
-    struct outcome held; // of the first try, while the case is tried again; else not run
+    struct outcome held; // see settle_held(), while the case is tried again; else not run
 };
 
 // ---- submitted cases --------------------------------------------------------------------------
@@ -175,6 +175,14 @@ static void finish(const struct matrix_run *run, int number, const struct cpattn
         keep_detail(outcome, &spec, result);
 }
 
+// True if a try that did not pass tells more than an earlier one: a wrong result tells more than a
+// run without a result.
+static bool tells_more(const struct outcome *outcome, const struct outcome *held)
+{
+    return held->kind == OUTCOME_NOT_RUN ||
+           (held->kind == OUTCOME_ERROR && outcome->kind == OUTCOME_FAIL);
+}
+
 // Puts back a case that runs once more: the next repeat after a pass, or the next try after a
 // failure.
 static bool run_again(struct matrix_run *run, int number)
@@ -190,16 +198,18 @@ static bool run_again(struct matrix_run *run, int number)
         progress_clear(&run->progress);
         print_retried(run, number);
     }
-    if (!repeats && flight->held.kind == OUTCOME_NOT_RUN)
-        flight->held = *outcome;
-    else
+    if (repeats || !tells_more(outcome, &flight->held)) {
         outcome_fini(outcome);
+    } else {
+        outcome_fini(&flight->held);
+        flight->held = *outcome;
+    }
     *outcome = (struct outcome){.kind = OUTCOME_NOT_RUN};
     put_again(run, number);
     return true;
 }
 
-// What the first try says, with its diagnosis; the caller frees it. NULL: out of memory.
+// What the held try says, with its diagnosis; the caller frees it. NULL: out of memory.
 static char *message_of(const struct outcome *held)
 {
     char text[2 * OUTCOME_SENTENCE_MAX + 32];
@@ -209,13 +219,15 @@ static char *message_of(const struct outcome *held)
     return strdup(text);
 }
 
-// The outcome of the first try. It is kept beside a later pass, and stands alone if the next try is
-// cancelled.
-static void settle_held(struct outcome *outcome, struct outcome *held)
+// The first wrong result, or without one the first error. It is kept beside a later pass. It stands
+// alone if the next try is cancelled, and if it was wrong and the last try has no result; returns
+// true then.
+static bool settle_held(struct outcome *outcome, struct outcome *held)
 {
+    bool alone = tells_more(held, outcome);
     if (held->kind == OUTCOME_NOT_RUN)
-        return;
-    if (outcome->kind == OUTCOME_NOT_RUN) {
+        return false;
+    if (alone) {
         outcome_fini(outcome);
         *outcome = *held;
     } else {
@@ -226,6 +238,7 @@ static void settle_held(struct outcome *outcome, struct outcome *held)
         outcome_fini(held);
     }
     *held = (struct outcome){.kind = OUTCOME_NOT_RUN};
+    return alone;
 }
 
 // True if two runs must give the same bits.
@@ -259,8 +272,8 @@ static void answered(void *context, int number, enum cpattn_status status,
     run->failed_io = run->failed_io || memory;
     finish(run, number, result);
     if (!run_again(run, number)) {
-        settle_held(outcome, &run->flights[number].held);
-        publish(run, number, result);
+        bool of_held = settle_held(outcome, &run->flights[number].held);
+        publish(run, number, of_held ? NULL : result);
     }
     cpattn_result_destroy(result);
 }
@@ -395,9 +408,7 @@ static void take_known(struct matrix_run *run)
 static void settle_all(struct matrix_run *run)
 {
     for (int number; take_again(run, &number);) {
-        bool held = run->flights[number].held.kind != OUTCOME_NOT_RUN;
-        settle_held(&run->outcomes[number], &run->flights[number].held);
-        if (held)
+        if (settle_held(&run->outcomes[number], &run->flights[number].held))
             publish(run, number, NULL);
     }
 }

@@ -35,11 +35,11 @@ struct outcome {
     int64_t te_mismatches;            // elements outside TransformerEngine's own rule
     bool sampled;                     // not every element was judged
     bool remarked;                    // a tensor has a remark
-    bool was_wrong;                   // a pass: the result of the first try was wrong
+    bool was_wrong;                   // a pass: the result of an earlier try was wrong
     bool blind;          // case_blind(): the case asks for what cannot show; the caller's
     uint64_t timeout_ns; // of the request, for a retry; 0: the default. Set by the caller
     char *sentence;      // owned; why it failed, was excluded or could not run; NULL for a pass
-    char *first;         // owned; the error of the first try, if a later one passed; or NULL
+    char *first;         // owned; what an earlier try said, if a later one passed; or NULL
     char *diagnosis;     // owned; of a fail, the diagnosis that explains most; or NULL
     char *detail;        // owned; the cause in words, or NULL
 };
