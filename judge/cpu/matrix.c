@@ -316,7 +316,7 @@ static void block_out(const struct work *w, bool reference, struct block *b,
         double sum = b->max[i] > -INFINITY ? b->sum[i] + exp(sink - b->max[i]) : 0;
         b->factor[i] = sum > 0 ? 1 / sum : 0;
         if (reference)
-            e->lse[i] = sum > 0 ? b->max[i] + log(sum) : sink;
+            e->lse[i] = rows_lse(b->max[i], sum, sink);
         row_finish(w, w->sums, i, w->d_v, b->factor[i], reference ? e->out : NULL, e->out_twin);
     }
 }

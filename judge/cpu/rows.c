@@ -76,6 +76,11 @@ void rows_nothing(const struct cp_case *c, bool reference, int head, int64_t row
     }
 }
 
+double rows_lse(double shift, double sum, double sink)
+{
+    return sum > 0 && isfinite(sum) ? shift + log(sum) : sink;
+}
+
 JUDGE_CLONES void rows_finish(enum case_dtype dtype, int d, double factor, const float *head,
                               const float *rest, double *reference, float *twin)
 {

@@ -20,6 +20,10 @@ struct expected_queries rows_at(const struct cp_case *c, const struct expected_q
 void rows_nothing(const struct cp_case *c, bool reference, int head, int64_t rows,
                   const struct expected_queries *e);
 
+// The LSE of a row from the sum of exp(logit - shift), the sink's term included, which may
+// overflow: then the keys have no part in it. Without a sum it is the sink.
+double rows_lse(double shift, double sum, double sink);
+
 // One row of results [d] from its products with the rounded part of a matrix, `head`, and with the
 // rest. The reference (NULL: not wanted) is their sum; the twin is the first one, rounded.
 void rows_finish(enum case_dtype dtype, int d, double factor, const float *head, const float *rest,

@@ -270,7 +270,7 @@ static void block_out(const struct work *w, bool reference, int head, struct ran
         double sum = row_exponentials(w, head, seen, s, &shift, reference, &e->sums);
         factors[i] = row_factor(w, sum, shift);
         if (reference)
-            e->lse[i] = sum > 0 ? shift + log(sum) : sink;
+            e->lse[i] = rows_lse(shift, sum, sink);
         if (rounds)
             loop_split(w->c->dtype, s, w->head + i * w->stride,
                        w->rest ? w->tail + i * w->stride : NULL, w->stride);

@@ -160,37 +160,49 @@ START_TEST(the_reference_computes_with_given_inputs)
 }
 END_TEST
 
-// The relative error of the twin's out as a whole, fp16, with logits of 0 and this sink.
-static double slope_behind(float sink)
+enum { BEHIND_ROWS = 32, BEHIND_DIM = 64, BEHIND = BEHIND_ROWS * BEHIND_DIM };
+
+// The LSE of the last query with this sink, of the fast reference, and `out` of all. `flat`: with
+// logits of 0.
+static double lse_behind(enum case_dtype dtype, float sink, bool flat, double out[BEHIND],
+                         float twin[BEHIND])
 {
-    enum { N = 32, D = 64 };
     struct cp_case drawn;
     struct given g;
     struct error error;
     struct room room = {0};
-    double out[N * D], lse[N], product = 0, squares = 0;
-    float twin[N * D];
+    double lse[BEHIND_ROWS];
     const struct expected_queries e = {.out = out, .lse = lse, .out_twin = twin};
     case_init(&drawn);
-    drawn.dtype = DTYPE_FP16;
+    drawn.dtype = dtype;
     drawn.batch = drawn.heads = drawn.kv_heads = 1;
-    drawn.head_dim_qk = drawn.head_dim_v = D;
-    drawn.seqlen_q = drawn.seqlen_kv = N;
+    drawn.head_dim_qk = drawn.head_dim_v = BEHIND_DIM;
+    drawn.seqlen_q = drawn.seqlen_kv = BEHIND_ROWS;
     drawn.softmax = SOFTMAX_LEARNABLE;
     drawn.training = false;
     given_init(&g, &drawn);
-    memset(g.tensors[WHOLE_Q], 0, (size_t)whole_bytes(&drawn, WHOLE_Q));
+    if (flat)
+        memset(g.tensors[WHOLE_Q], 0, (size_t)whole_bytes(&drawn, WHOLE_Q));
     *(float *)g.tensors[WHOLE_SINK] = sink;
-    ck_assert_int_eq(
-        expected_queries(&g.c, PRECISION_FAST, 0, 0, (struct range){0, N}, &room, &e, &error),
-        STATUS_OK);
-    ck_assert_double_eq_tol(lse[N - 1], log(exp(sink) + N), 1e-6);
-    for (int i = 0; i < N * D; i++) {
+    ck_assert_int_eq(expected_queries(&g.c, PRECISION_FAST, 0, 0, (struct range){0, BEHIND_ROWS},
+                                      &room, &e, &error),
+                     STATUS_OK);
+    room_fini(&room);
+    given_fini(&g);
+    return lse[BEHIND_ROWS - 1];
+}
+
+// The relative error of the twin's out as a whole, fp16, with logits of 0 and this sink.
+static double slope_behind(float sink)
+{
+    double out[BEHIND], product = 0, squares = 0;
+    float twin[BEHIND];
+    double lse = lse_behind(DTYPE_FP16, sink, true, out, twin);
+    ck_assert_double_eq_tol(lse, log(exp(sink) + BEHIND_ROWS), 1e-6);
+    for (int i = 0; i < BEHIND; i++) {
         product += (twin[i] - out[i]) * out[i];
         squares += out[i] * out[i];
     }
-    room_fini(&room);
-    given_fini(&g);
     return product / squares;
 }
 
@@ -202,6 +214,22 @@ START_TEST(the_twin_rounds_fp16_against_a_sink_far_above)
     ck_assert_double_eq_tol(slope_behind(11), 280 / (exp(-11) * 0x1p24) - 1, 1e-4);
     ck_assert_double_gt(fabs(slope_behind(11)), 5e-4);
     ck_assert_double_le(fabs(slope_behind(14)), 0x1p-8 + 1e-4);
+}
+END_TEST
+
+// A sink whose exponential, relative to the logits, exceeds fp64.
+START_TEST(the_lse_is_a_sink_that_is_above_everything)
+{
+    const float sinks[] = {700, 1000, 1e6F, 1e30F};
+    double out[BEHIND];
+    float twin[BEHIND];
+    for (int dtype = DTYPE_BF16; dtype <= DTYPE_FP16; dtype++)
+        for (size_t i = 0; i < sizeof(sinks) / sizeof(*sinks); i++) {
+            double lse = lse_behind((enum case_dtype)dtype, sinks[i], false, out, twin);
+            ck_assert_double_eq(lse, sinks[i]);
+            for (int at = 0; at < BEHIND; at++)
+                ck_assert_double_eq_tol(out[at], 0, 1e-290);
+        }
 }
 END_TEST
 
@@ -283,6 +311,7 @@ int main(void)
     tcase_add_test(tcase, the_reference_computes_with_given_inputs);
     tcase_add_test(tcase, the_passes_agree_about_logits_of_any_size);
     tcase_add_test(tcase, the_twin_rounds_fp16_against_a_sink_far_above);
+    tcase_add_test(tcase, the_lse_is_a_sink_that_is_above_everything);
     tcase_add_test(tcase, elements_outside_are_zero);
     suite_add_tcase(suite, tcase);
     return runner_run(suite);
