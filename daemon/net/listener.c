@@ -92,17 +92,25 @@ static enum status lock_take(struct listener *l, struct error *error)
     return STATUS_OK;
 }
 
-// True if a program listens on a unix socket, of any type.
-static bool is_served(const char *path)
+// OK if nothing listens on a unix socket, of any type.
+static enum status check_unserved(const char *path, struct error *error)
 {
     struct sockaddr_un name = {.sun_family = AF_UNIX};
     strcpy(name.sun_path, path);
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    bool served = fd >= 0 && (connect(fd, (struct sockaddr *)&name, sizeof(name)) == 0 ||
-                              errno == EAGAIN || errno == EPROTOTYPE);
+    bool connected = fd >= 0 && connect(fd, (struct sockaddr *)&name, sizeof(name)) == 0;
+    int number = connected ? 0 : errno;
     if (fd >= 0)
         close(fd);
-    return served;
+    if (number == ECONNREFUSED)
+        return STATUS_OK;
+    if (number == 0 || number == EAGAIN || number == EPROTOTYPE)
+        return error_set(error, STATUS_FAILED_PRECONDITION,
+                         "another program listens on %s; choose another path with --socket", path);
+    return error_set(error, STATUS_FAILED_PRECONDITION,
+                     "another program may listen on %s, which cannot be asked: %s; choose another "
+                     "path with --socket, or remove it",
+                     path, strerror(number));
 }
 
 // Our lock is held, so no cpattnd serves the socket.
@@ -114,9 +122,9 @@ static enum status leftover_remove(const char *path, struct error *error)
     if (!S_ISSOCK(stat.st_mode))
         return error_set(error, STATUS_INVALID_ARGUMENT,
                          "%s exists and is not a socket; choose another path with --socket", path);
-    if (is_served(path))
-        return error_set(error, STATUS_FAILED_PRECONDITION,
-                         "another program listens on %s; choose another path with --socket", path);
+    enum status status = check_unserved(path, error);
+    if (status != STATUS_OK)
+        return status;
     if (unlink(path) != 0)
         return error_set(error, STATUS_UNAVAILABLE, "cannot remove the leftover socket %s: %s",
                          path, strerror(errno));

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -190,6 +191,9 @@ START_TEST(test_wrong_socket)
     int other = listen_on(path);
     ck_assert_int_eq(daemon_run(no_socket, text, sizeof(text)), 1);
     expect_text(text, "another program listens on");
+    ck_assert_int_eq(chmod(path, 0), 0); // to all but root as the socket of another user
+    ck_assert_int_eq(daemon_run(no_socket, text, sizeof(text)), 1);
+    expect_text(text, getuid() ? "another program may listen on" : "another program listens on");
     close(other);
     ck_assert_int_eq(unlink(path), 0); // it was not touched
 }
