@@ -151,6 +151,8 @@ tap_has "--retry: Markdown" "$(cat "$scratch/m.md")" "| flaky | flaky | dq of ra
 tap_is "--retry: record of the first outcome" "$("$peek" json first_outcome <"$scratch/f.jsonl" | grep fail)" fail
 run "$scratch/flaky.yaml" -j 1 --retry 2 --resume "$scratch/f.jsonl"
 tap_is "--retry: a resumed run has the exit status, too" "$status" 1
+run "$scratch/flaky.yaml" --last-failed "$scratch/f.jsonl" --list
+tap_is "--last-failed: a wrong result before a pass counts" "$status $(echo "$out" | sed 's/ .*//')" "0 flaky"
 tap_is "--retry: record" "$("$peek" json first_message <"$scratch/f.jsonl" | grep -c 'dq of rank 1')" 1
 echo 'models: {good: {}, shaky: {}}' >"$scratch/shaky.yaml"
 run "$scratch/shaky.yaml" -j 1 --retry 1 --junit "$scratch/j.xml"

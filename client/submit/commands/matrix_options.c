@@ -62,7 +62,9 @@ static const struct argp_option option_table[] = {
     {"shard", KEY_SHARD, "I/N", 0,
      "only part I of N, from 1/N to N/N; together the parts have every case once", 1},
     {"last-failed", KEY_LAST_FAILED, "FILE", 0,
-     "only cases that failed or could not be run in the run that FILE records (--save)", 1},
+     "only cases that failed, could not be run, or had a wrong result before a pass, in the run "
+     "that FILE records (--save)",
+     1},
     {"list", 'l', NULL, 0, "print the cases and run nothing", 1},
     {"excluded", KEY_EXCLUDED, NULL, 0,
      "with --list: print the excluded cases with their "

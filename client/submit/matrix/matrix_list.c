@@ -237,7 +237,8 @@ static bool had_failed(const struct matrix_choice *choice, const char *id)
     const struct record_entry *entry =
         choice->last_failed ? record_find(choice->last_failed, id) : NULL;
     return !choice->last_failed ||
-           (entry && (entry->outcome.kind == OUTCOME_FAIL || entry->outcome.kind == OUTCOME_ERROR));
+           (entry && (entry->outcome.kind == OUTCOME_FAIL || entry->outcome.kind == OUTCOME_ERROR ||
+                      entry->outcome.was_wrong));
 }
 
 // Deals the cases of each outcome in turn, so that all parts have the same number to run.
