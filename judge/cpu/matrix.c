@@ -261,7 +261,7 @@ static double row_exponentials(const struct work *w, int64_t row, struct range s
                                   .begin = seen.begin - part.begin,
                                   .end = seen.end - part.begin,
                                   .scale = factor,
-                                  .shift = max,
+                                  .shift = max > -INFINITY ? max : 0, // a bias may hide all keys
                                   .head = head_of(w, row),
                                   .rest = rest_of(w, row)};
     return weights_exp(&e, loop_padded(length(part)));

@@ -242,7 +242,7 @@ static double row_exponentials(const struct work *w, int head, struct range seen
     float max = loop_max(s, seen.begin, seen.end);
     if (reference && sums->max_logit && max > *sums->max_logit)
         *sums->max_logit = max;
-    *shift = row_shift(w, max, sink);
+    *shift = max > -INFINITY ? row_shift(w, max, sink) : 0; // a bias may hide all keys
     double sum = loop_exp(s, seen.begin, seen.end, w->stride, *shift, w->base);
     return seen.begin < seen.end ? sum + exp(sink - *shift * (double)w->base) : 0;
 }

@@ -233,6 +233,54 @@ START_TEST(the_lse_is_a_sink_that_is_above_everything)
 }
 END_TEST
 
+// A bias of -infinity hides all keys of a row, as a mask does; only the sink is left.
+START_TEST(a_bias_may_hide_all_keys_of_a_row)
+{
+    enum { HIDDEN = 3, N = BEHIND_ROWS, D = BEHIND_DIM };
+    static const uint16_t narrow[] = {[DTYPE_BF16] = 0xff80, [DTYPE_FP16] = 0xfc00};
+    struct cp_case drawn;
+    struct given g;
+    struct error error;
+    struct room room = {0};
+    double out[BEHIND], dq[BEHIND], lse[N], delta[N], delta_twin[N], terms[N];
+    float out_twin[BEHIND], dq_twin[BEHIND];
+    const struct expected_queries e = {.out = out,
+                                       .lse = lse,
+                                       .delta = delta,
+                                       .dq = dq,
+                                       .out_twin = out_twin,
+                                       .delta_twin = delta_twin,
+                                       .dq_twin = dq_twin,
+                                       .terms = terms};
+    case_init(&drawn);
+    drawn.dtype = (enum case_dtype)_i;
+    drawn.batch = drawn.heads = drawn.kv_heads = 1;
+    drawn.head_dim_qk = drawn.head_dim_v = D;
+    drawn.seqlen_q = drawn.seqlen_kv = N;
+    drawn.softmax = SOFTMAX_OFF_BY_ONE;
+    drawn.bias = BIAS_11SS;
+    given_init(&g, &drawn);
+    for (int key = 0; key < N; key++)
+        if (_i == DTYPE_FP32)
+            ((float *)g.tensors[WHOLE_BIAS])[HIDDEN * N + key] = -INFINITY;
+        else
+            ((uint16_t *)g.tensors[WHOLE_BIAS])[HIDDEN * N + key] = narrow[_i];
+    ck_assert_int_eq(expected_queries(&g.c, expected_precision(&g.c), 0, 0, (struct range){0, N},
+                                      &room, &e, &error),
+                     STATUS_OK);
+    ck_assert_double_eq(lse[HIDDEN], 0);
+    ck_assert_double_eq(terms[HIDDEN], 0);
+    for (int at = HIDDEN * D; at < (HIDDEN + 1) * D; at++) {
+        ck_assert_double_eq(out[at], 0);
+        ck_assert_double_eq(out_twin[at], 0);
+        ck_assert_double_eq(dq[at], 0);
+        ck_assert_double_eq(dq_twin[at], 0);
+    }
+    room_fini(&room);
+    given_fini(&g);
+}
+END_TEST
+
 START_TEST(elements_outside_are_zero)
 {
     struct cp_case drawn = cases_usual();
@@ -312,6 +360,7 @@ int main(void)
     tcase_add_test(tcase, the_passes_agree_about_logits_of_any_size);
     tcase_add_test(tcase, the_twin_rounds_fp16_against_a_sink_far_above);
     tcase_add_test(tcase, the_lse_is_a_sink_that_is_above_everything);
+    tcase_add_loop_test(tcase, a_bias_may_hide_all_keys_of_a_row, DTYPE_BF16, DTYPE_FP32 + 1);
     tcase_add_test(tcase, elements_outside_are_zero);
     suite_add_tcase(suite, tcase);
     return runner_run(suite);
