@@ -276,6 +276,15 @@ START_TEST(a_bias_may_hide_all_keys_of_a_row)
         ck_assert_double_eq(dq[at], 0);
         ck_assert_double_eq(dq_twin[at], 0);
     }
+    double dk[BEHIND], dv[BEHIND], key_terms[N];
+    float dk_twin[BEHIND], dv_twin[BEHIND];
+    const struct expected_statistics statistics = {lse, delta, delta_twin};
+    const struct expected_keys k = {dk, dv, key_terms, dk_twin, dv_twin};
+    ck_assert_int_eq(expected_keys(&g.c, expected_precision(&g.c), 0, 0, (struct range){0, N},
+                                   &statistics, &room, &k, &error),
+                     STATUS_OK);
+    for (int at = 0; at < BEHIND; at++)
+        ck_assert(isfinite(dk[at] + dv[at] + dk_twin[at] + dv_twin[at]));
     room_fini(&room);
     given_fini(&g);
 }
