@@ -21,10 +21,10 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import types
 from typing import Any, Union
 
 import pytest
+from _pytest._code.code import ReprExceptionInfo, ReprFileLocation, ReprTraceback
 
 from cpattn import _submit
 from cpattn.case import Case, Job
@@ -139,25 +139,19 @@ def cpattn_check(cpattn_case: Case) -> Union[Check, JobCheck]:
     return JobCheck(cpattn_case, rank) if isinstance(cpattn_case, Job) else Check(cpattn_case, rank)
 
 
-class _Told:
-    """What pytest shows of a failed verdict: its text, and a short message."""
-
-    def __init__(self, verdict: Verdict) -> None:
-        wrong = dict.fromkeys(f.tensor for f in verdict.figures if f.broken)
-        where = "" if verdict.rank is None else f" on rank {verdict.rank}"
-        message = f"{', '.join(wrong)}{where}: {verdict.diagnosis or 'wrong'}"
-        self.text = str(verdict)
-        self.reprcrash = types.SimpleNamespace(message=message)
-
-    def __str__(self) -> str:
-        return self.text
-
-    def toterminal(self, writer: Any) -> None:
-        writer.line(self.text)
+def _told(verdict: Verdict) -> ReprExceptionInfo:
+    """What pytest shows of a failed verdict: its text, and a short message. pytest-xdist sends no other class."""
+    wrong = dict.fromkeys(f.tensor for f in verdict.figures if f.broken)
+    where = "" if verdict.rank is None else f" on rank {verdict.rank}"
+    message = f"{', '.join(wrong)}{where}: {verdict.diagnosis or 'wrong'}"
+    return ReprExceptionInfo(
+        reprtraceback=ReprTraceback(reprentries=[], extraline=str(verdict), style="native"),
+        reprcrash=ReprFileLocation(path="", lineno=0, message=message),
+    )
 
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item: Any, call: Any) -> Any:
     outcome = yield
     if call.excinfo is not None and call.excinfo.errisinstance(VerdictError):
-        outcome.get_result().longrepr = _Told(call.excinfo.value.verdict)
+        outcome.get_result().longrepr = _told(call.excinfo.value.verdict)

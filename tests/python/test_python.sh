@@ -47,6 +47,18 @@ tap_has "a test has the id of its case" "$(cat "$scratch/out")" "test_wrong[cp_1
 tap_has "a failure shows its figures" "$(cat "$scratch/out")" "FAIL dk, chunk 0:"
 tap_is "a failure has no traceback" "$(grep -c 'VerdictError(' "$scratch/out")" 0
 tap_has "the short summary has the tensor and the rank" "$(grep '^FAILED' "$scratch/out")" " - dk on rank 0: "
+# pytest-xdist sends reports in this form.
+cat >"$scratch/conftest.py" <<'PY'
+def pytest_runtest_logreport(report):
+    if report.failed:
+        sent = type(report)._from_json(report._to_json())
+        print("\nsent:", sent.longrepr.reprcrash.message, sent.longreprtext.count("FAIL dk, chunk 0:"))
+PY
+# shellcheck disable=SC2086
+status=$(run -s $plugin --cpattn-matrix "$top_srcdir/cases/demonstration.yaml" --cpattn-filter model=cp_1_0 \
+    --cpattn-filter world_size=2 --cpattn-filter dtype=bf16 --cpattn-scale 16 test_kernel.py)
+rm "$scratch/conftest.py"
+tap_has "message and figures reach another process" "$(grep '^sent: dk on rank 0: ' "$scratch/out")" " 1"
 # shellcheck disable=SC2086
 status=$(run $plugin --cpattn-matrix "$top_srcdir/cases/transformer-engine.yaml" --cpattn-subset essential \
     --cpattn-shard 2/20 --cpattn-filter world_size=2 --collect-only test_kernel.py)
