@@ -62,6 +62,13 @@ static const char *advice(int error, const char *path)
     }
 }
 
+static enum status path_refused(const char *what, const char *path, int number, struct error *error)
+{
+    return error_set(error, STATUS_UNAVAILABLE,
+                     "cannot %s %s: %s; %s, or choose another path with --socket", what, path,
+                     strerror(number), advice(number, path));
+}
+
 static enum status lock_take(struct listener *l, struct error *error)
 {
     char path[LISTENER_PATH_MAX + 8];
@@ -69,9 +76,7 @@ static enum status lock_take(struct listener *l, struct error *error)
     for (;;) {
         int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
         if (fd < 0)
-            return error_set(error, STATUS_UNAVAILABLE,
-                             "cannot create %s: %s; %s, or choose another path with --socket", path,
-                             strerror(errno), advice(errno, path));
+            return path_refused("create", path, errno, error);
         if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
             enum status status = errno == EWOULDBLOCK
                                      ? lock_refused(l, fd, error)
@@ -160,10 +165,7 @@ enum status listener_open(struct listener *l, struct error *error)
     bool bound = fd >= 0 && bind(fd, (struct sockaddr *)&name, sizeof(name)) == 0;
     umask(mask);
     if (!bound || listen(fd, SOMAXCONN) != 0) {
-        enum status status =
-            error_set(error, STATUS_UNAVAILABLE,
-                      "cannot listen on %s: %s; %s, or choose another path with --socket", l->path,
-                      strerror(errno), advice(errno, l->path));
+        enum status status = path_refused("listen on", l->path, errno, error);
         if (bound)
             unlink(l->path);
         if (fd >= 0)

@@ -181,6 +181,12 @@ START_TEST(test_wrong_socket)
     ck_assert_int_eq(daemon_run(no_folder, text, sizeof(text)), 1);
     expect_text(text, "cannot create /tmp/no/such/folder/socket.lock");
 
+    if (getuid()) { // who may write everywhere is not refused
+        const char *const closed[] = {"--socket", "/usr/socket", NULL};
+        ck_assert_int_eq(daemon_run(closed, text, sizeof(text)), 1);
+        expect_text(text, "/usr/socket.lock: Permission denied; make the directory writable");
+    }
+
     snprintf(path, sizeof(path), "%s/file", d.folder);
     close(open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
     const char *const no_socket[] = {"--socket", path, NULL};
