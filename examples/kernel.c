@@ -53,18 +53,26 @@ struct tensors {
     float *p, *sums; // [tokens], [dim]: for one query
 };
 
+// Replaces logits by exp(logit - top), and gives their sum.
+static float exponentials(float *p, long count, float top)
+{
+    float total = 0;
+    for (long j = 0; j < count; j++)
+        total += p[j] = expf(p[j] - top);
+    return total;
+}
+
 // One query and head; `at` is the offset of its row, `keys` that of its first key.
 static void attend_row(const struct shape *s, const struct tensors *t, long query, long at,
                        long keys, float *lse)
 {
     long step = s->kv_heads * s->dim;
-    float top = -INFINITY, total = 0, delta = 0;
+    float top = -INFINITY, delta = 0;
     for (long j = 0; j <= query; j++) {
         t->p[j] = dot(t->q + at, t->k + keys + j * step, s->dim) * s->scale;
         top = fmaxf(top, t->p[j]);
     }
-    for (long j = 0; j <= query; j++)
-        total += t->p[j] = expf(t->p[j] - top);
+    float total = exponentials(t->p, query + 1, top);
     *lse = top + logf(total);
     for (long d = 0; d < s->dim; d++) {
         float sum = 0;
