@@ -112,6 +112,7 @@ void verdict_diagnose(struct cpattn_check *check, const struct cpattn_array *res
                                    .spans = {s.spans[SIDE_Q], s.spans[SIDE_KV]},
                                    .span_count = {s.span_count[SIDE_Q], s.span_count[SIDE_KV]},
                                    .lse_rows = lse_rows(check),
+                                   .unfilled = true,
                                    .read = result_read,
                                    .read_context = &s,
                                    .statistics = statistics,

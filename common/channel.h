@@ -20,7 +20,7 @@
 int channel_last_fd(void);
 
 #define CHANNEL_MAGIC   UINT32_C(0x43504154) // "CPAT"
-#define CHANNEL_VERSION 1
+#define CHANNEL_VERSION 2
 
 // X(name, number, who sends it). Payloads: HELLO struct channel_hello; CASE struct job_frame
 // (plan/kind.h), a job of any kind;

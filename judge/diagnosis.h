@@ -91,6 +91,7 @@ struct diagnosis_input {
     int count;                        // up to DIAGNOSIS_ROWS_MAX
     double noise;                     // RMS error of an honest result / RMS; 0: the usual value
     bool only_zero;                   // RULE_ZERO is the only broken rule
+    bool unfilled;                    // the results did not hold NaN before the run
     diagnosis_statistics *statistics; // NULL: computed if that is little work
     void *statistics_context;
     // Returns true to end the search; may be NULL. A mistake found before then must explain almost

@@ -23,6 +23,7 @@ struct evidence {
     void *read_context;
     diagnosis_statistics *statistics; // or NULL
     void *statistics_context;
+    bool unfilled;        // the results did not hold NaN before the run
     uint64_t deadline_ns; // end of the search by the monotonic clock; 0: none
 };
 

@@ -28,6 +28,15 @@ static bool keys_padded(const struct cp_case *c)
     return padded;
 }
 
+static const char *source_of_nonfinite(const struct trial *t, bool padded)
+{
+    if (t->in->unfilled)
+        return padded ? "padding of inputs contains NaN"
+                      : "perhaps they see no key, or were not written";
+    return padded ? "padding and memory contain NaN before a run"
+                  : "memory contains NaN before a run";
+}
+
 // With NaN or infinity no hypothesis can be compared; the message tells where they are.
 static void find_nonfinite(const struct trial *t, struct finding *result)
 {
@@ -46,9 +55,9 @@ static void find_nonfinite(const struct trial *t, struct finding *result)
                                .diagnosis = {.tensor = t->in->tensor, .explained = 1}};
     snprintf(result->diagnosis.text, sizeof(result->diagnosis.text),
              "%s is NaN or infinite in %d of %d examined rows, such as sequence %d, head %d, "
-             "position %lld; %s before a run",
+             "position %lld; %s",
              name, bad, t->rows, row->sequence, row->head, (long long)row->position,
-             padded ? "padding and memory contain NaN" : "memory contains NaN");
+             source_of_nonfinite(t, padded));
 }
 
 // ---- rows that must be zero ---------------------------------------------------------------------

@@ -185,6 +185,7 @@ static void *desk_verify(void *context)
                                    .rank = d->rank,
                                    .spans = {d->spans[0], d->spans[1]},
                                    .span_count = {d->span_count[0], d->span_count[1]},
+                                   .unfilled = true,
                                    .read = evidence_host_read,
                                    .read_context = &host,
                                    .statistics = desk_statistics,

@@ -353,6 +353,8 @@ START_TEST(changed_results_are_diagnosed)
         printf("# %s: %s\n", diagnosis_kind_name(f->kind), f->diagnosis.text);
         ck_assert_msg(f->kind == kinds[i], "%d: %s: %s", i, diagnosis_kind_name(f->kind),
                       f->diagnosis.text);
+        if (i == SPOIL_NAN)
+            ck_assert_ptr_nonnull(strstr(f->diagnosis.text, "; memory contains NaN before a run"));
     }
     world_close_all();
 }
