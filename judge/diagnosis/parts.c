@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Hypotheses about query rows: contributions of single chunks of keys are missing, count twice, or
-// are merged in another way than by their LSE.
+// are merged in another way than by their LSE, such as without one of the two weights; or the LSE
+// lacks one of its two terms.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -271,6 +272,79 @@ static void try_merges(struct trial *t, double *values, double *weights)
         try_merge(t, parts, merge_team_parts(t, way, parts), values, weights);
 }
 
+// ---- merged without a weight --------------------------------------------------------------------
+
+// A ring adds a partial result `part` by out = a * out + b * part, where a and b are the shares of
+// what was there and of the new keys in the sum of their weights.
+struct merged {
+    double *unscaled;   // [rows][dim] with a = 1
+    double *unweighted; // [rows][dim] with b = 1
+    double *sums;       // [rows] weights so far
+};
+
+static void merged_add(const struct trial *t, const struct merged *m, const double *values,
+                       const double *weights)
+{
+    for (int row = 0; row < t->rows; row++) {
+        double before = m->sums[row], share = weights[row];
+        if (share < 1e-30)
+            continue;
+        m->sums[row] = before + share;
+        for (int at = row * t->dim; at < (row + 1) * t->dim; at++) {
+            m->unscaled[at] += values[at] / m->sums[row];
+            m->unweighted[at] = m->unweighted[at] * (before / m->sums[row]) + values[at] / share;
+        }
+    }
+}
+
+// Merges the parts in the order in which a ring brings them to the query's rank: from the ranks
+// before it (`way` -1) or after it (1).
+static void try_unscaled(struct trial *t, int way, double *values, double *weights)
+{
+    int members = team_size(t->c), teams = t->c->world_size / members, n = t->rows * t->dim;
+    double sums[DIAGNOSIS_ROWS_MAX] = {0};
+    const struct merged m = {values + n, values + 2 * n, sums};
+    memset(m.unscaled, 0, 2 * (size_t)n * sizeof(double));
+    for (int step = 0; step < teams; step++) {
+        int team = (t->in->rank / members + way * step + teams) % teams;
+        part_evaluate(t, &(struct part){.chunk = -1, .rank = team * members, .more = members - 1},
+                      values, weights);
+        merged_add(t, &m, values, weights);
+    }
+    trial_keep_lse(t);
+    trial_offer(t, DIAGNOSIS_MERGE, m.unscaled,
+                "when a ring step's partial result is added to out, what was there is not scaled "
+                "by exp(LSE before - LSE after)");
+    trial_offer(t, DIAGNOSIS_MERGE, m.unweighted,
+                "when a ring step's partial result is added to out, it is not scaled by "
+                "exp(its LSE - LSE after)");
+}
+
+// ---- the terms of the LSE -----------------------------------------------------------------------
+
+// LSE = m + log(sum of exp(logit - m)), where m is the largest logit of the row: that of the
+// largest weight, by its logarithm above the LSE.
+static void try_terms(struct trial *t)
+{
+    for (int term = 0; term < 2; term++) {
+        for (int i = 0; i < t->panel_count; i++) {
+            const struct panel *p = &t->panels[i];
+            for (int row = 0; row < p->rows; row++) {
+                double most = 0, lse = t->lse_right[t->panel_first[i] + row];
+                for (int64_t key = 0; key < p->columns; key++)
+                    most = fmax(most, p->p[row * p->columns + key]);
+                t->tried[t->panel_first[i] + row] = most == 0   ? lse
+                                                    : term == 0 ? lse + log(most)
+                                                                : -log(most);
+            }
+        }
+        memcpy(t->lse_tried, t->tried, (size_t)t->rows * sizeof(double));
+        trial_offer(t, DIAGNOSIS_LSE, t->tried,
+                    term == 0 ? "lse is the largest logit of each row: log(sum) is missing"
+                              : "lse is log(sum): the largest logit of each row is missing");
+    }
+}
+
 // ---- several at once ----------------------------------------------------------------------------
 
 #define FIT_PARTS_MAX 32
@@ -341,10 +415,16 @@ void try_parts(struct trial *t)
     for (int tile = 16; tile <= 256 && !trial_over(t); tile *= 2)
         if (t->panels[0].keys % tile > 1)
             try_part(t, &(struct part){.chunk = -1, .tile = tile}, values, weights);
+    if (t->in->tensor == TENSOR_LSE)
+        try_terms(t);
     if (world > 2)
         try_remote(t, values, weights);
     if (t->in->tensor == TENSOR_OUT)
         try_merges(t, values, weights);
+    bool ring = world > team_size(t->c) && t->c->softmax == SOFTMAX_VANILLA; // else with a sink
+    for (int way = -1; way <= 1 && ring && t->in->tensor == TENSOR_OUT && t->in->rank >= 0;
+         way += 2)
+        try_unscaled(t, way, values, weights);
     if (world > 2 && world <= FIT_PARTS_MAX && t->in->tensor == TENSOR_DQ)
         try_counts(t, values, weights);
     free(values);

@@ -234,9 +234,85 @@ static void last_dims_zero(struct dense *t)
         t->out[i] = i % t->dv >= 24 ? 0 : t->out[i];
 }
 
+// A ring of four ranks adds the partial results of its steps; this row gets those of the ranks
+// before its own in turn, or of those after it. `kept` and `added` tell what is scaled.
+static void merge_row(struct dense *t, int64_t i, int head, int way, bool kept, bool added)
+{
+    int64_t keys = t->sk / 4;
+    int own = (int)(i / keys);
+    double *out = dense_row(t->out, i, t->h, head, t->dv), before = 0;
+    const double *logits = dense_pair(t, t->logits, i, 0, head);
+    memset(out, 0, (size_t)t->dv * sizeof(double));
+    for (int step = 0; step < 4; step++) {
+        int64_t first = (own + way * step + 4) % 4 * keys;
+        double part[DIM] = {0}, sum = 0;
+        for (int64_t j = first; j < first + keys; j++) {
+            double weight = exp(logits[j]);
+            const double *v = dense_row(t->v, j, t->hk, head / (t->h / t->hk), t->dv);
+            sum += weight;
+            for (int k = 0; k < t->dv; k++)
+                part[k] += weight * v[k];
+        }
+        for (int k = 0; k < t->dv; k++)
+            out[k] = out[k] * (kept ? before / (before + sum) : 1) +
+                     part[k] / (added ? before + sum : sum);
+        before += sum;
+    }
+}
+
+static void merge_rows(struct dense *t, int way, bool kept, bool added)
+{
+    for (int head = 0; head < t->h; head++)
+        for (int64_t i = 0; i < t->sq; i++)
+            merge_row(t, i, head, way, kept, added);
+}
+
+static void merged_rightly(struct dense *t)
+{
+    merge_rows(t, -1, true, true);
+}
+
+static void merged_unscaled(struct dense *t)
+{
+    merge_rows(t, -1, false, true);
+}
+
+static void merged_unscaled_other_way(struct dense *t)
+{
+    merge_rows(t, 1, false, true);
+}
+
+static void merged_unweighted(struct dense *t)
+{
+    merge_rows(t, -1, true, false);
+}
+
+static double largest_logit(const struct dense *t, int64_t i, int head)
+{
+    const double *logits = dense_pair(t, t->logits, i, 0, head);
+    double most = -INFINITY;
+    for (int64_t j = 0; j < (t->c.mask == MASK_CAUSAL ? i + 1 : t->sk); j++)
+        most = fmax(most, logits[j]);
+    return most;
+}
+
+static void lse_of_the_largest(struct dense *t)
+{
+    for (int head = 0; head < t->h; head++)
+        for (int64_t i = 0; i < t->sq; i++)
+            t->lse[head * t->sq + i] = largest_logit(t, i, head);
+}
+
+static void lse_of_the_sum(struct dense *t)
+{
+    for (int head = 0; head < t->h; head++)
+        for (int64_t i = 0; i < t->sq; i++)
+            t->lse[head * t->sq + i] -= largest_logit(t, i, head);
+}
+
 // ---- the table ----------------------------------------------------------------------------------
 
-enum of { PLAIN, HALF, SINGLE, FULL, TWO_RANKS, SINK, CAP };
+enum of { PLAIN, HALF, SINGLE, FULL, TWO_RANKS, FOUR_RANKS, SINK, CAP };
 
 static const struct mistake {
     enum of of;
@@ -266,6 +342,11 @@ static const struct mistake {
      .says = "the softmax scale of keys of other ranks is 1.0"},
     {TWO_RANKS, TENSOR_OUT, .weigh = weigh_ranks,
      .says = "the partial results of the ranks have wrong weights"},
+    {FOUR_RANKS, TENSOR_OUT, .after = merged_rightly, .says = NULL},
+    {FOUR_RANKS, TENSOR_OUT, .after = merged_unscaled, .says = "what was there is not scaled"},
+    {FOUR_RANKS, TENSOR_OUT, .after = merged_unscaled_other_way,
+     .says = "what was there is not scaled"},
+    {FOUR_RANKS, TENSOR_OUT, .after = merged_unweighted, .says = "it is not scaled by"},
     {PLAIN, TENSOR_OUT, .inputs = scaled_query_rounded,
      .says = "Q is rounded to bf16 after it is multiplied by the scale and log2(e)"},
     {PLAIN, TENSOR_LSE, .inputs = scale_imprecise, .says = "the softmax scale is 1.0003 times"},
@@ -286,6 +367,11 @@ static const struct mistake {
     {PLAIN, TENSOR_DQ, .after = block_lost, .says = "the other rows are right"},
     {PLAIN, TENSOR_OUT, .after = last_dims_zero,
      .says = "out is zero in 8 dims of every examined row"},
+    {PLAIN, TENSOR_LSE, .after = lse_of_the_largest, .says = "log(sum) is missing"},
+    {FULL, TENSOR_LSE, .after = lse_of_the_largest, .says = "log(sum) is missing"},
+    {SINK, TENSOR_LSE, .after = lse_of_the_largest, .says = "log(sum) is missing"},
+    {PLAIN, TENSOR_LSE, .after = lse_of_the_sum,
+     .says = "the largest logit of each row is missing"},
     {PLAIN, TENSOR_LSE, .after = lse_rounded, .says = "lse has only numbers of bf16"},
 };
 
@@ -293,7 +379,7 @@ static void case_of(enum of of, struct cp_case *c)
 {
     struct error error;
     case_init(c);
-    c->world_size = of == TWO_RANKS ? 2 : 1;
+    c->world_size = of == TWO_RANKS ? 2 : of == FOUR_RANKS ? 4 : 1;
     c->sharding = SHARDING_CONTIGUOUS;
     c->batch = 1;
     c->heads = c->kv_heads = HEADS;
