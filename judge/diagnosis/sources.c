@@ -185,6 +185,19 @@ static void map_steps(const struct panel *p, const struct map *map)
     }
 }
 
+// In place of the keys of each rank, the query's own too, those of the rank that is `from` after it
+// are read.
+static void map_neighbours(const struct panel *p, const struct map *map)
+{
+    int world = p->c->world_size;
+    for (int rank = 0; rank < world; rank++) {
+        struct map one = *map;
+        one.rank = rank;
+        one.from = (rank + map->from) % world;
+        map_rank(p, &one);
+    }
+}
+
 // The two chunks of a rank are exchanged (-1: of all ranks but the query's).
 static void map_mirrored(const struct panel *p, const struct map *map)
 {
@@ -239,6 +252,19 @@ static bool evaluate_map(struct trial *t, fill_map *fill, struct map *map)
 }
 
 #define STALE_RANKS_MAX 8 // largest world size for which single stale slots are tried
+
+// K and V of one step are those of neighbouring ranks.
+static void try_apart(struct trial *t)
+{
+    int world = t->c->world_size;
+    for (int way = 0; way < (world > 2 ? 2 : 1); way++) {
+        struct map map = {.from = way ? 1 : world - 1, .values = true};
+        if (evaluate_map(t, map_neighbours, &map))
+            trial_offer(t, DIAGNOSIS_STALE_KEYS, t->tried,
+                        "at each ring step K is that of one rank r and V that of rank r %s 1",
+                        way ? "+" : "-");
+    }
+}
 
 static void try_stale(struct trial *t, bool values)
 {
@@ -407,6 +433,8 @@ void try_sources(struct trial *t)
         try_stale(t, false);
         if (!trial_solved(t) && t->in->tensor != TENSOR_LSE)
             try_stale(t, true);
+        if (!trial_solved(t) && t->in->tensor == TENSOR_OUT)
+            try_apart(t);
         if (t->c->sharding == SHARDING_ZIGZAG) {
             try_swapped(t);
             try_in_order(t);

@@ -5,6 +5,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "judge/diagnosis.h"
@@ -165,6 +166,17 @@ static void values_of_own_rank(struct dense *t)
 {
     int64_t half = t->sk / 2 * t->hk * t->dv;
     memcpy(t->v + half, t->v, (size_t)half * sizeof(double));
+}
+
+static void values_of_rank_before(struct dense *t)
+{
+    int64_t row = t->hk * t->dv, part = t->sk / 4 * row;
+    double *last = malloc((size_t)part * sizeof(double));
+    ck_assert_ptr_nonnull(last);
+    memcpy(last, t->v + 3 * part, (size_t)part * sizeof(double));
+    memmove(t->v + part, t->v, (size_t)(3 * part) * sizeof(double));
+    memcpy(t->v, last, (size_t)part * sizeof(double));
+    free(last);
 }
 
 static void sink_scaled(struct dense *t)
@@ -353,6 +365,8 @@ static const struct mistake {
     {PLAIN, TENSOR_LSE, .says = NULL},
     {PLAIN, TENSOR_OUT, .inputs = last_dims_lost, .says = "the dims from 16 on are left out"},
     {TWO_RANKS, TENSOR_OUT, .inputs = values_of_own_rank, .says = "values (not the keys)"},
+    {FOUR_RANKS, TENSOR_OUT, .inputs = values_of_rank_before,
+     .says = "K is that of one rank r and V that of rank r - 1"},
     {SINK, TENSOR_OUT, .inputs = sink_scaled, .says = "the sink is multiplied by the scale"},
     {SINK, TENSOR_OUT, .inputs = sink_in_base_2, .says = "the sink is log2(e) times"},
     {SINK, TENSOR_OUT, .inputs = sink_of_next_head, .says = "the sink is that of the next head"},
