@@ -280,6 +280,7 @@ static void *work(void *arg)
     return NULL;
 }
 
+// Called before a connection's first request is read, so that its answer counts the connection.
 static void count_connection(nng_pipe pipe, nng_pipe_ev event, void *arg)
 {
     (void)pipe;
@@ -297,7 +298,7 @@ int main(int argc, char **argv)
         return 2;
     snprintf(url, sizeof url, "ipc://%s", argv[1]);
     if (nng_rep0_open(&server) != 0 ||
-        nng_pipe_notify(server, NNG_PIPE_EV_ADD_POST, count_connection, NULL) != 0 ||
+        nng_pipe_notify(server, NNG_PIPE_EV_ADD_PRE, count_connection, NULL) != 0 ||
         nng_listen(server, url, NULL, 0) != 0)
         return 1;
     pthread_attr_init(&small);
