@@ -25,10 +25,11 @@ daemon_start() { # SOCKET
         sleep 0.05
     done
 }
-te() { # OPTIONS...
-    "$submit" matrix "$top_srcdir/cases/transformer-engine.yaml" --timeout 1h \
+te_exec() { # OPTIONS...
+    exec "$submit" matrix "$top_srcdir/cases/transformer-engine.yaml" --timeout 1h \
         --seqlen-scale "${CPATTN_TE_SCALE:-128}" "$@"
 }
+te() { (te_exec "$@"); }
 daemon_start "$CPATTN_SOCKET"
 te --save "$scratch/all.jsonl" >"$scratch/out" 2>"$scratch/err"
 tap_is "exit status" "$?$(cat "$scratch/err")" 0
@@ -56,13 +57,20 @@ cases=$(te --list --shard "1/$part" | wc -l)
 all=$((cases + (1278 + part - 1) / part))
 te_part() { te --shard "1/$part" "$@"; }
 lines() { if [ -f "$1" ]; then wc -l <"$1"; else echo 0; fi; }
+# True if the process is cpattn-submit, and handles SIGTERM itself. Before, it is a shell.
+handles() { # PID
+    [ "$(cat "/proc/$1/comm" 2>/dev/null)" = cpattn-submit ] || return
+    caught=$(sed -n 's/^SigCgt:[[:space:]]*//p' "/proc/$1/status" 2>/dev/null)
+    [ $((0x${caught#????????} & 0x4000)) -ne 0 ]
+}
 # Sends the signal when the record has ANSWERS lines, and waits for the end. SIGNAL with a 2 after it is sent twice.
 interrupted() { # SIGNAL ANSWERS OPTIONS...
     signal=$1 answers=$2
     shift 2
-    te_part --socket "$CPATTN_SOCKET" --socket "$scratch/second.sock" --junit "$scratch/te.xml" "$@" >/dev/null 2>&1 &
+    (te_exec --shard "1/$part" --socket "$CPATTN_SOCKET" --socket "$scratch/second.sock" --junit "$scratch/te.xml" "$@") \
+        >/dev/null 2>&1 &
     running=$!
-    until [ "$(lines "$scratch/two.jsonl")" -ge "$answers" ]; do
+    until handles "$running" && [ "$(lines "$scratch/two.jsonl")" -ge "$answers" ]; do
         kill -0 "$running" 2>/dev/null || break
         sleep 0.02
     done
