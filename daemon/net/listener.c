@@ -97,7 +97,7 @@ static enum status lock_take(struct listener *l, struct error *error)
     return STATUS_OK;
 }
 
-// OK if nothing listens on a unix socket, of any type.
+// OK if nothing listens on the unix socket, whatever its type.
 static enum status check_unserved(const char *path, struct error *error)
 {
     struct sockaddr_un name = {.sun_family = AF_UNIX};

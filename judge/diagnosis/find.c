@@ -32,7 +32,7 @@ static const char *source_of_nonfinite(const struct trial *t, bool padded)
 {
     if (t->in->unfilled)
         return padded ? "padding of inputs contains NaN"
-                      : "perhaps they see no key, or were not written";
+                      : "such rows may see no key, or may not have been written";
     return padded ? "padding and memory contain NaN before a run"
                   : "memory contains NaN before a run";
 }

@@ -313,17 +313,17 @@ static void try_unscaled(struct trial *t, int way, double *values, double *weigh
     }
     trial_keep_lse(t);
     trial_offer(t, DIAGNOSIS_MERGE, m.unscaled,
-                "when a ring step's partial result is added to out, what was there is not scaled "
-                "by exp(LSE before - LSE after)");
+                "a ring step adds its partial result without scaling the earlier out by "
+                "exp(LSE before - LSE after)");
     trial_offer(t, DIAGNOSIS_MERGE, m.unweighted,
-                "when a ring step's partial result is added to out, it is not scaled by "
+                "a ring step adds its partial result without scaling that by "
                 "exp(its LSE - LSE after)");
 }
 
 // ---- the terms of the LSE -----------------------------------------------------------------------
 
-// LSE = m + log(sum of exp(logit - m)), where m is the largest logit of the row: that of the
-// largest weight, by its logarithm above the LSE.
+// LSE = m + log(sum of exp(logit - m)), where m is the largest logit of the row. Its weight is
+// exp(m - LSE), so m is the LSE plus the logarithm of the largest weight.
 static void try_terms(struct trial *t)
 {
     for (int term = 0; term < 2; term++) {

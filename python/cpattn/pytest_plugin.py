@@ -99,10 +99,10 @@ def _listed(config: Any, matrix: str) -> list[dict]:
 _CASES = pytest.StashKey[list]()
 
 
-def pytest_configure(config: Any) -> None:
-    matrix = _matrix(config)
+def pytest_sessionstart(session: Any) -> None:
+    matrix = _matrix(session.config)
     if matrix:
-        config.stash[_CASES] = _listed(config, matrix)
+        session.config.stash[_CASES] = _listed(session.config, matrix)
 
 
 def pytest_generate_tests(metafunc: Any) -> None:

@@ -119,8 +119,8 @@ enum status cuda_exchanges_open(struct cuda *cuda, const struct engine_setup *se
     return status;
 }
 
-// NCCL takes memory of its own, and a pool is lost if it lacks some: what is kept of earlier cases
-// is not in its way.
+// NCCL takes memory of its own, and a pool is lost if it gets none. So what is kept of earlier
+// cases is freed first.
 enum status cuda_library_open(struct cuda *cuda, struct transport *control, struct error *error)
 {
     bool freed;

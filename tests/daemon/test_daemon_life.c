@@ -132,13 +132,19 @@ static int64_t memory_granted(void)
     return bytes;
 }
 
+// Writes the settings to a file, whose path is returned in `path`, and starts a daemon with it.
+static void start_with_settings(char *path, size_t size, const char *settings)
+{
+    snprintf(path, size, "%s/settings.yaml", d.folder);
+    settings_write(path, settings);
+    const char *const arguments[] = {"--config", path, NULL};
+    daemon_start(&d, arguments);
+}
+
 START_TEST(test_sighup_reloads)
 {
     char path[128];
-    snprintf(path, sizeof(path), "%s/settings.yaml", d.folder);
-    settings_write(path, "memory: 21G\n");
-    const char *const arguments[] = {"--config", path, NULL};
-    daemon_start(&d, arguments);
+    start_with_settings(path, sizeof(path), "memory: 21G\n");
     ck_assert_int_eq(memory_granted(), INT64_C(21) << 30);
     struct wire_request request = daemon_request_long(2);
     struct call running = daemon_call_begin(&d, &request);
@@ -192,10 +198,7 @@ static void expect_reload(const char *path, const char *settings, enum wire_relo
 START_TEST(test_order_to_reload)
 {
     char path[128];
-    snprintf(path, sizeof(path), "%s/settings.yaml", d.folder);
-    settings_write(path, "memory: 21G\n");
-    const char *const arguments[] = {"--config", path, NULL};
-    daemon_start(&d, arguments);
+    start_with_settings(path, sizeof(path), "memory: 21G\n");
     expect_reload(path, "memory: 22G\n", RELOAD_APPLIED);
     ck_assert_int_eq(memory_granted(), INT64_C(22) << 30);
     expect_reload(path, "memory: 23G\nqueue-max: 3\n", RELOAD_NEEDS_RESTART);
@@ -217,10 +220,7 @@ END_TEST
 START_TEST(test_pipes_are_not_read_again)
 {
     char path[128];
-    snprintf(path, sizeof(path), "%s/settings.yaml", d.folder);
-    settings_write(path, "memory: 21G\n");
-    const char *const arguments[] = {"--config", path, NULL};
-    daemon_start(&d, arguments);
+    start_with_settings(path, sizeof(path), "memory: 21G\n");
     unlink(path);
     ck_assert_int_eq(mkfifo(path, 0600), 0);
     kill(d.pid, SIGHUP);

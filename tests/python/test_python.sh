@@ -78,6 +78,12 @@ echo 'axes: {world_size: [1, 2, 3]}' >"$scratch/project/cases.yaml"
 # shellcheck disable=SC2086
 status=$(run $plugin --rootdir "$scratch/project" -c "$scratch/project/pytest.ini" --collect-only project/tests)
 tap_is "the settings name a matrix" "$status $(grep -c test_kernel.py::test_right "$scratch/out")" "0 3"
+rm "$scratch/project/cases.yaml"
+# shellcheck disable=SC2086
+status=$(run $plugin -c "$scratch/project/pytest.ini" --collect-only project/tests)
+tap_is "they name a missing one: a usage error" "$status $(grep -c "project/cases.yaml" "$scratch/out")" "4 1"
+# shellcheck disable=SC2086
+tap_is "they name a missing one: pytest's help is there" "$(run $plugin -c "$scratch/project/pytest.ini" --help)" 0
 # shellcheck disable=SC2086
 status=$(run $plugin -rs test_kernel.py)
 tap_has "without a matrix: why tests are skipped" "$(cat "$scratch/out")" "no matrix; give --cpattn-matrix FILE"

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// libcpattn's functions for status and events without a daemon: always the same pools, cases and
-// events.
+// libcpattn's functions for description, status and events without a daemon: always the same
+// devices, pools, cases and events.
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "client/cpattn_watch.h"
 #include "common/status.h"
+#include "tests/submit/fake_client.h"
 
 #define AT(second) (UINT64_C(1700000000) + (second)) * 1000000000
 
@@ -152,11 +154,8 @@ enum cpattn_status cpattn_watch_next(struct cpattn_watch *w, uint64_t timeout_ns
     while (w->next < EVENTS && !is_asked_for(w, w->next))
         w->next++;
     *event = NULL;
-    if (w->next == EVENTS && timeout_ns > 0) {
-        error->status = CPATTN_UNAVAILABLE;
-        snprintf(error->text, sizeof(error->text), "the daemon went away");
-        return CPATTN_UNAVAILABLE;
-    }
+    if (w->next == EVENTS && timeout_ns > 0)
+        return fake_error(error, CPATTN_UNAVAILABLE, "the daemon went away");
     if (w->next == EVENTS)
         return CPATTN_OK;
     const struct fake_event *fake = &events[w->next++];
@@ -238,4 +237,76 @@ cpattn_daemon_status_request(const struct cpattn_daemon_status *status, int inde
 void cpattn_daemon_status_destroy(struct cpattn_daemon_status *status)
 {
     free(status);
+}
+
+// ---- description and status ---------------------------------------------------------------------
+
+enum cpattn_status cpattn_describe(struct cpattn_client *client, uint64_t timeout_ns,
+                                   struct cpattn_description **description,
+                                   struct cpattn_error *error)
+{
+    (void)client;
+    (void)timeout_ns;
+    *description = malloc(sizeof(**description));
+    if (!*description)
+        return fake_error(error, CPATTN_RESOURCE_EXHAUSTED, "not enough memory");
+    **description = (struct cpattn_description){.version = "0.0.0",
+                                                .backend = "cuda",
+                                                .gpu_count = 2,
+                                                .devices = 2,
+                                                .world_size_max = 8,
+                                                .memory_bytes_max = INT64_C(3) << 30,
+                                                .timeout_default_ns = UINT64_C(90000000000),
+                                                .timeout_max_ns = UINT64_C(86400000000000),
+                                                .queue_max = 4096};
+    return CPATTN_OK;
+}
+
+const struct cpattn_implementation *
+cpattn_description_guest(const struct cpattn_description *description, int i)
+{
+    (void)description;
+    (void)i;
+    return NULL;
+}
+
+const struct cpattn_gpu *cpattn_description_gpu(const struct cpattn_description *description, int i)
+{
+    static const struct cpattn_gpu gpus[] = {{0, "sm_90", INT64_C(139) << 30, "NVIDIA H200"},
+                                             {3, "sm_80", INT64_C(40) << 30, "NVIDIA A100"}};
+    return i >= 0 && i < description->gpu_count ? &gpus[i] : NULL;
+}
+
+void cpattn_description_destroy(struct cpattn_description *description)
+{
+    free(description);
+}
+
+enum cpattn_status cpattn_query_status(struct cpattn_client *client, uint64_t timeout_ns,
+                                       struct cpattn_daemon_status **status,
+                                       struct cpattn_error *error)
+{
+    (void)timeout_ns;
+    *status = malloc(sizeof(**status));
+    if (!*status)
+        return fake_error(error, CPATTN_RESOURCE_EXHAUSTED, "not enough memory");
+    **status = (struct cpattn_daemon_status){.uptime_ns = UINT64_C(7265000000000),
+                                             .queued = 3,
+                                             .running = 1,
+                                             .admitted = 20,
+                                             .passed = 12,
+                                             .failed = 1,
+                                             .unverified = 2,
+                                             .devices_out = 0x5,
+                                             .loop_lag_max_ns = 12000000,
+                                             .loop_lag_p99_ns = 400000,
+                                             .errors = 1,
+                                             .refused = 2,
+                                             .pool_count = 2,
+                                             .request_count = 2};
+    if (strcmp(cpattn_client_socket(client), "many") == 0) {
+        (*status)->request_count = 1;
+        (*status)->host_count = 2;
+    }
+    return CPATTN_OK;
 }

@@ -15,7 +15,8 @@ tests_submit_test_timeline_LDADD = tests/support/libtesting.a $(submit_libs) $(t
 
 # The command with answers that a sound daemon never gives.
 test_helpers += tests/submit/submit_fake
-tests_submit_submit_fake_SOURCES = tests/submit/fake_client.c tests/submit/fake_status.c client/submit/main.c
+tests_submit_submit_fake_SOURCES = tests/submit/fake_client.c tests/submit/fake_client.h \
+    tests/submit/fake_status.c client/submit/main.c
 tests_submit_submit_fake_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/client
 tests_submit_submit_fake_LDADD = client/libsubmit.a yaml/libyamltree.la plan/libplan.la common/libcommon.la \
     $(third_party_libs)
