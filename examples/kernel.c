@@ -203,6 +203,17 @@ static void run(const struct shape *s, struct cpattn_array *a)
     free(t.sums);
 }
 
+static float number(const char *text)
+{
+    char *end;
+    float value = strtof(text, &end);
+    if (end == text || *end) {
+        fprintf(stderr, "kernel: wrong is '%s'; accepted is a number\n", text);
+        exit(2);
+    }
+    return value;
+}
+
 // "heads=8"; "wrong" is no field of a case.
 static void set(struct cpattn_case *c, char *text, float *wrong)
 {
@@ -213,7 +224,7 @@ static void set(struct cpattn_case *c, char *text, float *wrong)
     }
     *value++ = '\0';
     if (strcmp(text, "wrong") == 0)
-        *wrong = (float)atof(value);
+        *wrong = number(value);
     else
         must(cpattn_case_set(c, text, value, &error));
 }

@@ -98,6 +98,8 @@ kernel mask=none
 tap_is "kernel: an unsupported field" "$status $told" "2 kernel: mask is none; only causal is supported"
 kernel mask=diagonal
 tap_has "kernel: a wrong value" "$status $told" "2 kernel: mask is 'diagonal'"
+kernel wrong=x
+tap_is "kernel: no number" "$status $told" "2 kernel: wrong is 'x'; accepted is a number"
 if command -v c++ >/dev/null 2>&1; then
     tap_is "kernel: compiled as C++" "$(c++ -x c++ -std=c++11 -Wall -Wextra -fsyntax-only -I"$top_srcdir/client" \
         -I"$top_srcdir/check" "$top_srcdir/examples/kernel.c" 2>&1)" ""
