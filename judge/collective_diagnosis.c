@@ -266,13 +266,19 @@ static const char *reduction_name(int reduction)
 #define CUT_LEAST 0.5
 #define CUT_MOST  0.8
 
+// A smaller factor says no more than that the elements are almost zero.
+#define FACTOR_ZERO 1e-3
+
 static void factor_sentence(const struct search *s, char *text, size_t size)
 {
     double slope = s->figures->slope, cut = -ldexp(slope, view_precision(&s->v));
-    snprintf(text, size, "every element is about %.4g times what it should be%s", 1 + slope,
-             cut >= CUT_LEAST && cut <= CUT_MOST
-                 ? ", as if bits were cut off instead of rounded to nearest"
-                 : "");
+    if (fabs(1 + slope) < FACTOR_ZERO)
+        snprintf(text, size, "every element is almost zero beside what it should be");
+    else
+        snprintf(text, size, "every element is about %.4g times what it should be%s", 1 + slope,
+                 cut >= CUT_LEAST && cut <= CUT_MOST
+                     ? ", as if bits were cut off instead of rounded to nearest"
+                     : "");
 }
 
 static void sentence(const struct search *s, const struct hypothesis *h, char *text, size_t size)

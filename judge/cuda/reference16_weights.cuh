@@ -336,7 +336,7 @@ static __device__ __forceinline__ void group_weigh(const attend16 &a, const plac
                 twin[e] = weight * (dp[n][i] - stat.delta_twin);
                 if (EXTRAS && PASS == PASS_DQ && a.dbias.twin) {
                     dbias_add(a, p, p.row + p.g + 8 * m, column + offset, exact[e], twin[e]);
-                    r.bias_terms[m] = fmaf(part * part, squares, r.bias_terms[m]);
+                    r.bias_terms[m] = fmaf(part * squares, part, r.bias_terms[m]);
                 }
                 if (EXTRAS && weight > 0) {
                     float moved = attend_slope_twin(a.c, slope[n][i], e);
@@ -344,7 +344,7 @@ static __device__ __forceinline__ void group_weigh(const attend16 &a, const plac
                     twin[e] *= moved;
                     part *= moved;
                 }
-                r.terms[m] = fmaf(part * part, squares, r.terms[m]);
+                r.terms[m] = fmaf(part * squares, part, r.terms[m]); // part * part may underflow
             }
             weights_set<T>(w, first + n, m, twin[0], twin[1], exact[0], exact[1]);
         }
