@@ -267,7 +267,7 @@ static const char *reduction_name(int reduction)
 #define CUT_MOST  0.8
 
 // A smaller factor says no more than that the elements are almost zero.
-#define FACTOR_ZERO 1e-3
+#define FACTOR_ZERO 1e-6
 
 static void factor_sentence(const struct search *s, char *text, size_t size)
 {
