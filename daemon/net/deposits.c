@@ -17,6 +17,7 @@
 #include "common/list.h"
 #include "common/log.h"
 #include "daemon/net/acceptor.h"
+#include "daemon/net/listener.h"
 
 // Time limits from the connection to its datagram, and from there to the request.
 #define PATIENCE_S  10.
@@ -370,10 +371,12 @@ static void on_accepted(void *context, int fd, const struct sockaddr_storage *fr
 static enum status listen_at(struct deposits *d, struct error *error)
 {
     struct sockaddr_un name = {.sun_family = AF_UNIX};
-    struct stat stat;
     memcpy(name.sun_path, d->path, sizeof(d->path));
-    if (lstat(d->path, &stat) == 0 && S_ISSOCK(stat.st_mode))
-        unlink(d->path); // of a daemon that was killed: the lock of its socket is ours
+    enum status status = listener_leftover_remove(d->path, error);
+    if (status != STATUS_OK) {
+        d->path[0] = '\0'; // it is not ours
+        return status;
+    }
     d->fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     mode_t mask = umask(0777 & ~SOCKET_MODE);
     bool bound = d->fd >= 0 && bind(d->fd, (struct sockaddr *)&name, sizeof(name)) == 0;

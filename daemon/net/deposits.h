@@ -37,7 +37,8 @@ struct deposits_handler {
 };
 
 // Listens beside the daemon's socket, whose lock the caller holds. `descriptors`: limit of this
-// process. UNAVAILABLE: the system refused.
+// process. INVALID_ARGUMENT, FAILED_PRECONDITION: the path is taken (daemon/net/listener.h);
+// UNAVAILABLE: the system refused.
 enum status deposits_create(struct ev_loop *loop, const char *socket, int descriptors,
                             const struct deposits_handler *handler, struct deposits **deposits,
                             struct error *error) MUST_CHECK;

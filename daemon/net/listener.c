@@ -118,8 +118,7 @@ static enum status check_unserved(const char *path, struct error *error)
                      path, strerror(number));
 }
 
-// Our lock is held, so no cpattnd serves the socket.
-static enum status leftover_remove(const char *path, struct error *error)
+enum status listener_leftover_remove(const char *path, struct error *error)
 {
     struct stat stat;
     if (lstat(path, &stat) != 0)
@@ -149,7 +148,7 @@ enum status listener_init(struct listener *l, const char *path, struct error *er
     memcpy(l->path, path, length + 1);
     enum status status = lock_take(l, error);
     if (status == STATUS_OK)
-        status = leftover_remove(l->path, error);
+        status = listener_leftover_remove(l->path, error);
     if (status != STATUS_OK)
         listener_fini(l);
     return status;

@@ -21,6 +21,11 @@ struct listener {
 // another daemon serves it; UNAVAILABLE: the system refused.
 enum status listener_init(struct listener *l, const char *path, struct error *error) MUST_CHECK;
 
+// Removes the socket file of a killed daemon; the caller holds the lock of the daemon's path. OK
+// also if there is no file. INVALID_ARGUMENT: it is no socket; FAILED_PRECONDITION: a program
+// listens on it, or cannot be asked; UNAVAILABLE: the system refused.
+enum status listener_leftover_remove(const char *path, struct error *error) MUST_CHECK;
+
 // Starts listening, mode 0660. The descriptor does not block. UNAVAILABLE: the system refused.
 enum status listener_open(struct listener *l, struct error *error) MUST_CHECK;
 

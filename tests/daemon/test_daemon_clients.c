@@ -14,6 +14,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "common/deposit.h"
 #include "tests/daemon/daemon_scene.h"
 
 // ---- messages ----------------------------------------------------------------------------------
@@ -205,6 +206,34 @@ START_TEST(test_wrong_socket)
 }
 END_TEST
 
+// Beside the socket is that for descriptors, with the same rules.
+START_TEST(test_wrong_socket_for_descriptors)
+{
+    char text[2048], path[80], beside[sizeof(d.socket)];
+    snprintf(path, sizeof(path), "%.70s/main", d.folder);
+    snprintf(beside, sizeof(beside), "%s%s", path, DEPOSIT_SUFFIX);
+    const char *const arguments[] = {"--socket", path, NULL};
+    int other = listen_on(beside);
+    ck_assert_int_eq(daemon_run(arguments, text, sizeof(text)), 1);
+    expect_text(text, "another program listens on");
+    close(other);
+    ck_assert_int_eq(unlink(beside), 0); // it was not touched
+
+    memcpy(d.socket, beside, sizeof(beside));
+    daemon_start(&d, NULL); // a daemon whose own socket is there
+    ck_assert_int_eq(daemon_run(arguments, text, sizeof(text)), 1);
+    expect_text(text, "another program listens on");
+    ck_assert_int_eq(access(d.socket, F_OK), 0);
+    ck_assert_int_ne(access(path, F_OK), 0);
+    ck_assert_int_eq(daemon_stop(&d), 0);
+
+    close(open(beside, O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
+    ck_assert_int_eq(daemon_run(arguments, text, sizeof(text)), 1);
+    expect_text(text, "exists and is not a socket");
+    ck_assert_int_eq(unlink(beside), 0);
+}
+END_TEST
+
 START_TEST(test_few_descriptors)
 {
     char text[2048];
@@ -267,6 +296,7 @@ int main(void)
     tcase_add_loop_test(tcase, test_wrong_option, 0,
                         sizeof(wrong_options) / sizeof(wrong_options[0]));
     tcase_add_test(tcase, test_wrong_socket);
+    tcase_add_test(tcase, test_wrong_socket_for_descriptors);
     tcase_add_test(tcase, test_few_descriptors);
     tcase_add_test(tcase, test_settings_file);
     suite_add_tcase(suite, tcase);
