@@ -462,6 +462,8 @@ enum cpattn_status cpattn_collect(struct cpattn_request *request, struct cpattn_
         pause_ns(50000000);
     if (request->cancelled)
         return fake_error(error, CPATTN_CANCELLED, "cancelled while it waited for its turn");
+    if (request->timeout_ns > fake_timeout_max_ns())
+        return fake_error(error, CPATTN_INVALID_ARGUMENT, "the time limit is too long");
     if (model_is(&request->c, "limits"))
         return fake_limits(request, error);
     if (model_is(&request->c, "busy"))

@@ -9,4 +9,7 @@
 enum cpattn_status fake_error(struct cpattn_error *error, enum cpattn_status status,
                               const char *text);
 
+// The longest time limit of a request (FAKE_TIMEOUT_MAX_S in the environment).
+uint64_t fake_timeout_max_ns(void);
+
 #endif

@@ -241,12 +241,27 @@ void cpattn_daemon_status_destroy(struct cpattn_daemon_status *status)
 
 // ---- description and status ---------------------------------------------------------------------
 
+static uint64_t fake_number(const char *name, uint64_t otherwise)
+{
+    const char *text = getenv(name);
+    return text ? strtoull(text, NULL, 10) : otherwise;
+}
+
+uint64_t fake_timeout_max_ns(void)
+{
+    return fake_number("FAKE_TIMEOUT_MAX_S", 86400) * 1000000000;
+}
+
+// FAKE_DESCRIBE_MS: how long an answer takes, without a wait here; FAKE_DESCRIBES: how many come.
 enum cpattn_status cpattn_describe(struct cpattn_client *client, uint64_t timeout_ns,
                                    struct cpattn_description **description,
                                    struct cpattn_error *error)
 {
+    static uint64_t answers;
     (void)client;
-    (void)timeout_ns;
+    if (timeout_ns < fake_number("FAKE_DESCRIBE_MS", 0) * 1000000 ||
+        answers++ >= fake_number("FAKE_DESCRIBES", UINT64_MAX))
+        return fake_error(error, CPATTN_DEADLINE_EXCEEDED, "no answer in time");
     *description = malloc(sizeof(**description));
     if (!*description)
         return fake_error(error, CPATTN_RESOURCE_EXHAUSTED, "not enough memory");
@@ -257,7 +272,7 @@ enum cpattn_status cpattn_describe(struct cpattn_client *client, uint64_t timeou
                                                 .world_size_max = 8,
                                                 .memory_bytes_max = INT64_C(3) << 30,
                                                 .timeout_default_ns = UINT64_C(90000000000),
-                                                .timeout_max_ns = UINT64_C(86400000000000),
+                                                .timeout_max_ns = fake_timeout_max_ns(),
                                                 .queue_max = 4096};
     return CPATTN_OK;
 }

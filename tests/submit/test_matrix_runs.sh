@@ -200,6 +200,22 @@ tap_is "--markdown appends, and escapes text" "$(head -n 2 "$scratch/w.md")" \
 run "$scratch/m.yaml" --junit "$scratch/host.xml" --filter good
 tap_has "--junit: host name" "$(cat "$scratch/host.xml")" "hostname=\"$(hostname)\""
 tap_has "--junit: version of the daemon" "$(cat "$scratch/host.xml")" '<property name="backend"'
+
+# ---- the longest time limit of a daemon ----
+
+export FAKE_TIMEOUT_MAX_S=80
+FAKE_DESCRIBE_MS=1500 run "$scratch/good.yaml"
+tap_is "a daemon that takes more than a second to say its longest limit" "$status $(summary)" "0 24 cases: 24 passed"
+tap_is "is asked again, and the limit is told once" "$err" \
+    "cpattn-submit: the daemon at fake grants a case at most 80.0 s with its wait (timeout-max)"
+FAKE_DESCRIBE_MS=99000 run "$scratch/good.yaml"
+tap_has "one that never says it: each case has its refusal" "$out" "the time limit is too long"
+# A case without an answer has its daemon asked again whether it takes cases; it does not say its limit any more.
+printf 'models: {unsent: {}, zzz: {}}\naxes: {dtype: [bf16, fp16, fp32]}\n' >"$scratch/unsent.yaml"
+FAKE_DESCRIBES=1 run "$scratch/unsent.yaml"
+tap_is "the limit that a daemon has said stays" "$(summary)" "6 cases: 3 passed, 3 could not be run"
+unset FAKE_TIMEOUT_MAX_S
+
 for option in "--junit x" "--save x" "--resume x" "--markdown x"; do
     # shellcheck disable=SC2086
     run "$scratch/m.yaml" --list $option

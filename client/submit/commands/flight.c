@@ -14,6 +14,8 @@
 // How long a daemon may take to say whether it accepts cases, and how often it is asked.
 #define ASK_NS         (UINT64_C(1) * 1000000000)
 #define ASKS_NS        (UINT64_C(250) * 1000000)
+// How long one that has just refused a case may take to say which time limit it grants.
+#define ASK_LIMIT_NS   (UINT64_C(10) * 1000000000)
 // The same while other daemons accept cases, which also wait for this answer.
 #define ASKS_BESIDE_NS (UINT64_C(5) * 1000000000)
 // With several daemons: how long to wait for one before asking the next.
@@ -46,7 +48,7 @@ struct daemon {
     struct cpattn_error lost; // of the last case that was held
     uint64_t lost_ns;         // start of the wait for it; 0: it is reachable
     uint64_t asked_ns;
-    uint64_t timeout_max_ns; // that it grants
+    uint64_t timeout_max_ns; // that it grants, or that all grant if it has not said it yet
 };
 
 struct air {
@@ -113,15 +115,15 @@ static bool crowd(struct air *air, struct slot *slot, const struct cpattn_error 
     return true;
 }
 
-// The longest time limit that a daemon grants. One that does not say it now tells each case.
-static void take_limit(struct daemon *daemon)
+// Asks for the longest time limit that a daemon grants. Without an answer the last one stays; a
+// daemon that grants less refuses a case, and is asked again then.
+static void take_limit(struct daemon *daemon, uint64_t wait_ns)
 {
     struct cpattn_description *description;
-    daemon->timeout_max_ns = TIMEOUT_MAX_NS;
-    if (cpattn_describe(daemon->client, ASK_NS, &description, NULL) != CPATTN_OK)
+    if (cpattn_describe(daemon->client, wait_ns, &description, NULL) != CPATTN_OK)
         return;
-    if (description->timeout_max_ns < TIMEOUT_MAX_NS)
-        daemon->timeout_max_ns = description->timeout_max_ns;
+    daemon->timeout_max_ns =
+        description->timeout_max_ns < TIMEOUT_MAX_NS ? description->timeout_max_ns : TIMEOUT_MAX_NS;
     cpattn_description_destroy(description);
 }
 
@@ -140,22 +142,23 @@ static void tell_limit(const struct air *air, const struct daemon *daemon)
 }
 
 // The same once more, during the run. Says so if a case now has less time than before.
-static void take_limit_again(const struct air *air, struct daemon *daemon)
+static void take_limit_again(const struct air *air, struct daemon *daemon, uint64_t wait_ns)
 {
     uint64_t before_ns = daemon->timeout_max_ns;
-    take_limit(daemon);
+    take_limit(daemon, wait_ns);
     if (daemon->timeout_max_ns < before_ns)
         tell_limit(air, daemon);
 }
 
-// True if a reload has lowered the limit since the case was submitted with it.
+// True if the daemon grants less than the limit with which the case was submitted: a reload has
+// lowered it, or the daemon had not said it yet.
 static bool limit_fell(const struct air *air, struct slot *slot, const struct cpattn_error *error)
 {
     struct daemon *daemon = &air->daemons[slot->daemon];
     if (error->status != CPATTN_INVALID_ARGUMENT || air->stopping)
         return false;
     if (daemon->timeout_max_ns >= slot->limit_ns)
-        take_limit_again(air, daemon);
+        take_limit_again(air, daemon, ASK_LIMIT_NS);
     return daemon->timeout_max_ns < slot->limit_ns;
 }
 
@@ -306,7 +309,7 @@ static void look_for_daemon(struct air *air, struct daemon *daemon)
     daemon->asked_ns = now_ns;
     if (takes_cases(daemon->client)) {
         daemon->lost_ns = 0;
-        take_limit_again(air, daemon);
+        take_limit_again(air, daemon, ASK_NS);
     } else if (!others && now_ns - daemon->lost_ns > air->flight->patience_ns) {
         daemon->patient = false;
         answer_waiting(air, daemon, SLOT_HELD, &daemon->lost, &air->held);
@@ -400,7 +403,8 @@ static bool air_init(struct air *air, const struct flight *flight)
     for (int i = 0; i < flight->client_count; i++) {
         air->daemons[i].client = flight->clients[i];
         air->daemons[i].patient = true;
-        take_limit(&air->daemons[i]);
+        air->daemons[i].timeout_max_ns = TIMEOUT_MAX_NS;
+        take_limit(&air->daemons[i], ASK_NS);
         if (flight->timeout_ns > air->daemons[i].timeout_max_ns)
             tell_limit(air, &air->daemons[i]);
     }
