@@ -24,6 +24,8 @@
 static nng_socket server;
 static atomic_int runs;        // cases received
 static atomic_int connections; // taken since the start
+static atomic_int workers;     // started
+static atomic_int idle;        // workers that wait for a request
 
 // ---- requests that wait to be cancelled ---------------------------------------------------------
 
@@ -256,6 +258,8 @@ static void reply(nng_ctx context, nng_aio *aio, nng_msg *message)
         nng_msg_free(message);
 }
 
+static void worker_start(void);
+
 static void *work(void *arg)
 {
     nng_ctx context;
@@ -267,6 +271,8 @@ static void *work(void *arg)
     while ((message = receive(context, aio)) != NULL) {
         struct wire_request request;
         struct error error;
+        if (atomic_fetch_sub(&idle, 1) == 1)
+            worker_start();
         if (wire_decode_request(nng_msg_body(message), nng_msg_len(message), &request, &error) !=
             STATUS_OK) {
             fprintf(stderr, "fake_daemon: %s\n", error.text);
@@ -276,8 +282,25 @@ static void *work(void *arg)
         runs += request.method == METHOD_RUN;
         if (request.method != METHOD_RUN || strcmp(request.run.model, "silent") != 0)
             reply(context, aio, answer(&request));
+        idle++;
     }
     return NULL;
+}
+
+// One worker always waits for the next request, up to WORKERS. Not all start at once: with a
+// sanitizer a thread is expensive, and some tests start this program many times.
+static void worker_start(void)
+{
+    pthread_attr_t small;
+    pthread_t thread;
+    if (atomic_fetch_add(&workers, 1) >= WORKERS)
+        return;
+    idle++;
+    pthread_attr_init(&small);
+    pthread_attr_setstacksize(&small, 256 * 1024);
+    if (pthread_create(&thread, &small, work, NULL) != 0)
+        abort();
+    pthread_attr_destroy(&small);
 }
 
 // Called before a connection's first request is read, so that its answer counts the connection.
@@ -292,8 +315,6 @@ static void count_connection(nng_pipe pipe, nng_pipe_ev event, void *arg)
 int main(int argc, char **argv)
 {
     char url[256], end;
-    pthread_attr_t small;
-    pthread_t thread;
     if (argc != 2)
         return 2;
     snprintf(url, sizeof url, "ipc://%s", argv[1]);
@@ -301,11 +322,7 @@ int main(int argc, char **argv)
         nng_pipe_notify(server, NNG_PIPE_EV_ADD_PRE, count_connection, NULL) != 0 ||
         nng_listen(server, url, NULL, 0) != 0)
         return 1;
-    pthread_attr_init(&small);
-    pthread_attr_setstacksize(&small, 256 * 1024);
-    for (int i = 0; i < WORKERS; i++)
-        if (pthread_create(&thread, &small, work, NULL) != 0)
-            return 1;
+    worker_start();
     puts("ready");
     fflush(stdout);
     ssize_t got;
