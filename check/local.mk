@@ -87,8 +87,9 @@ check_libcpattn_check_cuda_la_LDFLAGS = $(AM_LDFLAGS) -module -avoid-version -no
 endif
 
 # The Python package over the libraries: pip install ./python.
-EXTRA_DIST += python/pyproject.toml python/cpattn/__init__.py python/cpattn/_arrays.py python/cpattn/_attend.py \
-    python/cpattn/_library.py python/cpattn/case.py python/cpattn/check.py python/cpattn/client.py \
+EXTRA_DIST += python/pyproject.toml python/cpattn/__init__.py python/cpattn/_answers.py python/cpattn/_arrays.py \
+    python/cpattn/_attend.py python/cpattn/_guest_memory.py python/cpattn/_library.py python/cpattn/_structs.py \
+    python/cpattn/case.py python/cpattn/check.py python/cpattn/client.py \
     python/cpattn/guest.py python/cpattn/guests/__init__.py python/cpattn/job_check.py \
     python/cpattn/guests/torch_context_parallel.py python/cpattn/guests/torch_sdpa.py \
     python/cpattn/py.typed python/cpattn/pytest_plugin.py python/cpattn/_submit.py python/cpattn/_map.py \

@@ -7,7 +7,7 @@ import sys
 from typing import Any, Optional
 
 from cpattn import _arrays
-from cpattn._library import TensorsStruct
+from cpattn._structs import TensorsStruct
 from cpattn.case import Case
 
 INPUTS = ("q", "k", "v", "do", "bias", "sink")

@@ -5,7 +5,8 @@ from __future__ import annotations
 import ctypes
 from typing import Any, Callable, Union
 
-from cpattn._library import CASE_FAILS, CpattnError, Error, Status, case_library, insist
+from cpattn._library import CASE_FAILS, CpattnError, Status, case_library, insist
+from cpattn._structs import Error
 
 Value = Union[str, int, float, bool, list, tuple]
 

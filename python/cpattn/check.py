@@ -11,15 +11,8 @@ import warnings
 from typing import Any, Iterable, Optional
 
 from cpattn import _arrays, _map
-from cpattn._library import (
-    TENSORS,
-    Array,
-    Element,
-    Error,
-    FiguresStruct,
-    check_library,
-    insist,
-)
+from cpattn._library import TENSORS, check_library, insist
+from cpattn._structs import Array, Element, Error, FiguresStruct
 from cpattn.case import Case
 
 INPUTS = ("q", "k", "v", "do", "bias", "sink")

@@ -13,29 +13,45 @@ from __future__ import annotations
 
 import collections
 import ctypes
-import dataclasses
-import itertools
 import os
 import time
 from typing import Any, Iterable, Iterator, Optional, Union
 
 from cpattn import _attend
-from cpattn._library import (
+from cpattn._answers import (
+    SECOND,
+    Answer,
+    DaemonStatus,
+    Description,
+    Event,
+    Failure,
+    Rank,
+    answer_of,
+    event_of,
+)
+from cpattn._library import Status, client_library, insist
+from cpattn._structs import (
     DaemonStatusStruct,
     DescriptionStruct,
     Error,
     EventStruct,
     OptionsStruct,
     ResultStruct,
-    Status,
-    client_library,
-    insist,
     members,
 )
 from cpattn.case import Case
-from cpattn.check import Diagnosis, Figures
 
-_SECOND = 10**9
+__all__ = [
+    "Answer",
+    "Client",
+    "DaemonStatus",
+    "Description",
+    "Event",
+    "Failure",
+    "Rank",
+    "Request",
+]
+
 _DAY = 24 * 3600
 _FOREVER = 2**64 - 1
 
@@ -43,7 +59,7 @@ CaseLike = Union[Case, dict]
 
 
 def _ns(seconds: float) -> int:
-    return int(seconds * _SECOND)
+    return int(seconds * SECOND)
 
 
 def _case(case: CaseLike) -> Case:
@@ -54,166 +70,7 @@ def _wait_ns(timeout: Optional[float]) -> int:
     return _FOREVER if timeout is None else _ns(timeout)
 
 
-@dataclasses.dataclass(frozen=True)
-class Rank:
-    """The measurements of one rank. Times are in seconds, by phase."""
-
-    rank: int
-    passed: bool
-    figures: tuple
-    digest: int
-    flops: float
-    seconds: dict
-    diagnosis: Optional[Diagnosis]
-    # Number of attention operations computed by the daemon's own kernels and by the case's provider;
-    # why the provider did not support the first of the former.
-    own_operations: int
-    provider_operations: int
-    provider_reason: str
-
-
-@dataclasses.dataclass(frozen=True)
-class Failure:
-    """The state of a rank when a case did not come to its end."""
-
-    rank: int
-    culprit: bool
-    phase: str
-    step: int
-    waiting_for: int
-    state: str
-    fate: str
-    text: str
-    stderr_tail: str
-
-
-@dataclasses.dataclass(frozen=True)
-class Answer:
-    """The answer to a case. True if the case passed.
-
-    `verdict` is "pass", "fail" or "unverified". It is None if the case did not come to its end; then
-    `status` and `text` give the reason, and `failures` the state of each rank.
-    """
-
-    case: Case
-    status: Status
-    text: str
-    verdict: Optional[str]
-    digest: int
-    seconds: dict
-    ranks: tuple
-    failures: tuple
-
-    def __bool__(self) -> bool:
-        return self.verdict == "pass"
-
-    @property
-    def figures(self) -> list[tuple[int, Figures]]:
-        """All figures with their ranks."""
-        return [(rank.rank, f) for rank in self.ranks for f in rank.figures]
-
-    @property
-    def diagnosis(self) -> Optional[Diagnosis]:
-        """The diagnosis of the first rank that has one."""
-        return next((rank.diagnosis for rank in self.ranks if rank.diagnosis), None)
-
-    def __str__(self) -> str:
-        said = f": {self.text}" if self.text else ""
-        lines = [f"{self.verdict or self.status.name} {self.case}{said}"]
-        for rank, f in self.figures:
-            if f.broken:
-                lines.append(f"  {f.tensor} of rank {rank}, chunk {f.chunk}: {', '.join(f.broken)}")
-        if self.diagnosis:
-            lines.append(f"  diagnosis: {self.diagnosis}")
-        return "\n".join(lines)
-
-
-@dataclasses.dataclass(frozen=True)
-class Description:
-    """A daemon and its limits. GPUs and providers are dicts of struct cpattn_gpu and
-    cpattn_provider_entry; guests are dicts with name, world_sizes and supports."""
-
-    version: str
-    backend: str
-    devices: int
-    world_size_max: int
-    memory_bytes_max: int
-    timeout_default: float
-    timeout_max: float
-    queue_max: int
-    gpus: tuple
-    providers: tuple
-    guests: tuple
-
-
-@dataclasses.dataclass(frozen=True)
-class DaemonStatus:
-    """The state of a daemon. Counters begin at its start; pools, requests
-    and hosts are dicts of struct cpattn_pool, cpattn_open_request and cpattn_host."""
-
-    uptime: float
-    queued: int
-    running: int
-    admitted: int
-    passed: int
-    failed: int
-    errors: int
-    refused: int
-    draining: bool
-    pools: tuple
-    requests: tuple
-    unverified: int
-    devices_out: int
-    loop_lag_max: float
-    loop_lag_p99: float
-    hosts: tuple = ()
-
-
-@dataclasses.dataclass(frozen=True)
-class Event:
-    """An event at a daemon. Members that its kind does not have are 0, "" or None.
-
-    `kind` is "admitted", "started" or "finished" (of a case), "pool", "device" or "daemon". `lost` is
-    the number of lost events before it. id, case_text and text of another user's case are "", except
-    for administrators. See struct cpattn_event in <cpattn_watch.h>.
-    """
-
-    number: int
-    lost: int
-    time: float
-    kind: str
-    restarted: bool
-    spare: bool
-    world_size: int
-    instance: int
-    generation: int
-    implementation: str
-    id: str
-    user: str
-    case_text: str
-    verdict: Optional[str]
-    code: Status
-    seconds: dict
-    state: str
-    devices: int
-    text: str
-
-
 _EVENT_KINDS = ("admitted", "started", "finished", "pool", "device", "daemon")
-
-
-def _event(library: Any, event: EventStruct) -> Event:
-    values = members(event)
-    verdict = values.pop("verdict")
-    values["kind"] = library.cpattn_event_kind_name(values["kind"]).decode()
-    values["code"] = Status(values["code"])
-    seconds = {n[:-3]: values.pop(n) / _SECOND for n in list(values) if n.endswith("_ns")}
-    return Event(
-        time=seconds.pop("time"),
-        seconds=seconds,
-        verdict=library.cpattn_verdict_name(verdict).decode() if verdict else None,
-        **values,
-    )
 
 
 class Request:
@@ -255,62 +112,8 @@ class Request:
             )
             if self._handle is not None:
                 self._client._flying.pop(self._handle, None)
-            self._answer = _answer(self._library, self.case, status, error, result)
+            self._answer = answer_of(self._library, self.case, status, error, result)
         return self._answer
-
-
-def _ranks(library: Any, result: Any) -> Iterator[Rank]:
-    for index in range(result.contents.world_size):
-        found = library.cpattn_result_rank(result, index)
-        if not found:
-            return
-        rank, figures = found.contents, []
-        for i in itertools.count():
-            f = library.cpattn_result_figures(result, index, i)
-            if not f:
-                break
-            figures.append(Figures._of(f.contents))
-        values = members(rank)
-        said = values["diagnosis"]
-        yield Rank(
-            rank=rank.rank,
-            passed=rank.passed,
-            figures=tuple(figures),
-            digest=rank.digest,
-            flops=rank.flops,
-            seconds={n[:-3]: v / _SECOND for n, v in values.items() if n.endswith("_ns")},
-            diagnosis=Diagnosis(said, values["diagnosis_tensor"], values["diagnosis_explained"])
-            if said
-            else None,
-            own_operations=rank.own_forward + rank.own_backward,
-            provider_operations=rank.provider_forward + rank.provider_backward,
-            provider_reason=values["provider_reason"],
-        )
-
-
-def _failures(library: Any, result: Any) -> Iterator[Failure]:
-    for index in range(result.contents.world_size):
-        found = library.cpattn_result_failure(result, index)
-        if found:
-            yield Failure(**members(found.contents))
-
-
-def _answer(library: Any, case: Case, status: int, error: Error, result: Any) -> Answer:
-    values: dict = {} if not result else members(result.contents)
-    verdict = library.cpattn_verdict_name(values["verdict"]).decode() if status == 0 else None
-    try:
-        return Answer(
-            case=case,
-            status=Status(status),
-            text=error.text.decode(),
-            verdict=verdict,
-            digest=values.get("digest", 0),
-            seconds={n[:-3]: v / _SECOND for n, v in values.items() if n.endswith("_ns")},
-            ranks=tuple(_ranks(library, result)) if result else (),
-            failures=tuple(_failures(library, result)) if result else (),
-        )
-    finally:
-        library.cpattn_result_destroy(result)
 
 
 class Client:
@@ -431,7 +234,7 @@ class Client:
             ctypes.byref(result),
             ctypes.byref(error),
         )
-        answer = _answer(self._library, case, status, error, result)
+        answer = answer_of(self._library, case, status, error, result)
         return answer, tensors.results if status == Status.OK else {}
 
     @staticmethod
@@ -554,8 +357,8 @@ class Client:
             gpus=tuple(gpus),
             providers=tuple(providers),
             guests=tuple(guests),
-            timeout_default=values["timeout_default_ns"] / _SECOND,
-            timeout_max=values["timeout_max_ns"] / _SECOND,
+            timeout_default=values["timeout_default_ns"] / SECOND,
+            timeout_max=values["timeout_max_ns"] / SECOND,
             **{
                 name: values[name]
                 for name in (
@@ -594,9 +397,9 @@ class Client:
             request["ranks"] = [members(places[i]) for i in range(request.pop("rank_count"))]
         self._library.cpattn_daemon_status_destroy(found)
         return DaemonStatus(
-            uptime=values.pop("uptime_ns") / _SECOND,
-            loop_lag_max=values.pop("loop_lag_max_ns") / _SECOND,
-            loop_lag_p99=values.pop("loop_lag_p99_ns") / _SECOND,
+            uptime=values.pop("uptime_ns") / SECOND,
+            loop_lag_max=values.pop("loop_lag_max_ns") / SECOND,
+            loop_lag_p99=values.pop("loop_lag_p99_ns") / SECOND,
             pools=tuple(pools),
             requests=tuple(requests),
             hosts=tuple(hosts),
@@ -628,7 +431,7 @@ class Client:
                 )
                 insist(status, error)
                 if found:
-                    yield _event(self._library, found.contents)
+                    yield event_of(self._library, found.contents)
                     until = None if timeout is None else time.monotonic() + timeout
                 elif until is not None and time.monotonic() >= until:
                     return

@@ -29,10 +29,8 @@ to import this module.
 """
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import faulthandler
-import functools
 import itertools
 import math
 import os
@@ -41,7 +39,16 @@ import traceback
 import types
 from typing import Any, Callable, Optional
 
-from cpattn import _library
+from cpattn._guest_memory import (
+    ATTEND,
+    START,
+    Guest,
+    NumpyMemory,
+    Place,
+    TorchMemory,
+    guest_library,
+    view_of,
+)
 
 __all__ = ["Case", "Job", "Shard", "Tensors", "Unsupported", "serve"]
 
@@ -50,8 +57,6 @@ RESULTS = ("out", "lse", "dq", "dk", "dv", "dsink", "max_logit", "dbias")
 # Tensors of jobs of other kinds.
 TENSORS = ("send", "receive", "x", "w", "b", "w1", "b1", "w2", "b2", "dy")
 TENSORS += ("y", "dx", "dw", "db", "dw1", "db1", "dw2", "db2")
-_DTYPES = {1: "bf16", 2: "fp16", 3: "fp32", 4: "int32", 5: "int64", 6: "uint8"}
-_BYTES = {1: 2, 2: 2, 3: 4, 4: 4, 5: 8, 6: 1}
 _TEXT_MAX = 500
 _FRAMES_TOLD = 3
 # How long before its time limit a rank writes where it is; limits beyond _WATCHED_S are none.
@@ -59,7 +64,6 @@ _DUMP_S = 0.5
 _WAIT_LEAST_S = 1e-3
 _STDERR = 2
 _WATCHED_S = 1e6
-_KEPT_BYTES = 1 << 30
 
 
 class Unsupported(Exception):
@@ -68,82 +72,6 @@ class Unsupported(Exception):
 
 class WrongResult(Exception):
     """attend() returned something that is not a result of the case."""
-
-
-class _Place(ctypes.Structure):
-    """struct cpattn_guest_place"""
-
-    _fields_ = [
-        ("rank", ctypes.c_int),
-        ("world_size", ctypes.c_int),
-        ("device", ctypes.c_int),
-        ("port", ctypes.c_int),
-        ("listener", ctypes.c_int),
-    ]
-
-
-class _Tensor(ctypes.Structure):
-    """struct cpattn_guest_tensor"""
-
-    _fields_ = [
-        ("data", ctypes.c_void_p),
-        ("dtype", ctypes.c_int),
-        ("dims", ctypes.c_int),
-        ("shape", ctypes.c_int64 * 4),
-        ("strides", ctypes.c_int64 * 4),
-        ("bytes", ctypes.c_size_t),
-    ]
-
-
-_START = ctypes.CFUNCTYPE(
-    ctypes.c_int, ctypes.POINTER(_Place), ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p
-)
-_ATTEND = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
-
-
-class _Guest(ctypes.Structure):
-    """struct cpattn_guest"""
-
-    _fields_ = [("start", _START), ("attend", _ATTEND), ("context", ctypes.c_void_p)]
-
-
-_FUNCTIONS = {
-    "cpattn_guest_main": (ctypes.c_int, [ctypes.POINTER(_Guest)]),
-    "cpattn_guest_place": (ctypes.POINTER(_Place), [ctypes.c_void_p]),
-    "cpattn_guest_field": (
-        ctypes.c_int,
-        [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_size_t],
-    ),
-    "cpattn_guest_field_name": (ctypes.c_char_p, [ctypes.c_int]),
-    "cpattn_guest_tensor": (
-        ctypes.c_bool,
-        [ctypes.c_void_p, ctypes.c_char_p, ctypes.POINTER(_Tensor)],
-    ),
-    "cpattn_guest_token": (
-        ctypes.c_bool,
-        [
-            ctypes.c_void_p,
-            ctypes.c_bool,
-            ctypes.c_int64,
-            ctypes.POINTER(ctypes.c_int32),
-            ctypes.POINTER(ctypes.c_int64),
-        ],
-    ),
-    "cpattn_guest_add": (ctypes.c_bool, [ctypes.c_char_p, _ATTEND, ctypes.c_void_p]),
-    "cpattn_guest_kind": (ctypes.c_char_p, [ctypes.c_void_p]),
-    "cpattn_guest_job_field_name": (ctypes.c_char_p, [ctypes.c_void_p, ctypes.c_int]),
-    "cpattn_guest_message": (ctypes.c_int64, [ctypes.c_void_p, ctypes.c_int, ctypes.c_int]),
-    "cpattn_guest_time_left": (ctypes.c_int64, [ctypes.c_void_p]),
-    "cpattn_guest_has_lse": (None, [ctypes.c_void_p]),
-    "cpattn_guest_backward": (None, [ctypes.c_void_p]),
-    "cpattn_guest_fail": (None, [ctypes.c_void_p, ctypes.c_bool, ctypes.c_char_p]),
-}
-
-
-@functools.lru_cache(maxsize=None)
-def _guest_library() -> ctypes.CDLL:
-    """libcpattn-guest"""
-    return _library._load("cpattn-guest", _FUNCTIONS)
 
 
 # ---- the case -----------------------------------------------------------------------------------
@@ -198,7 +126,7 @@ class Job(types.SimpleNamespace):
 
 
 def _fields_of(job: int) -> dict:
-    library, fields, index = _guest_library(), {}, 0
+    library, fields, index = guest_library(), {}, 0
     text = ctypes.create_string_buffer(1 << 14)
     while name := library.cpattn_guest_job_field_name(job, index):
         library.cpattn_guest_field(job, name, text, len(text))
@@ -208,125 +136,6 @@ def _fields_of(job: int) -> dict:
 
 
 # ---- tensors ------------------------------------------------------------------------------------
-
-
-class _DeviceMemory:
-    """Device memory in the form that PyTorch accepts."""
-
-    def __init__(self, tensor: _Tensor, size: int) -> None:
-        kind = {3: "<f4", 4: "<i4", 5: "<i8", 6: "|u1"}.get(tensor.dtype, "<i2")
-        self.__cuda_array_interface__ = {
-            "shape": (size,),
-            "typestr": kind,
-            "data": (tensor.data, False),
-            "version": 3,
-            "strides": None,
-        }
-
-
-class _Torch:
-    """Memory of the library as PyTorch's tensors."""
-
-    name = "torch"
-
-    def __init__(self, device: int) -> None:
-        import torch
-
-        self.torch = torch
-        self.device = torch.device("cpu") if device < 0 else torch.device("cuda", device)
-        self.dtypes = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
-        self.dtypes.update({"int32": torch.int32, "int64": torch.int64, "uint8": torch.uint8})
-
-    def view(self, tensor: _Tensor, shape: tuple, strides: tuple) -> Any:
-        dtype = self.dtypes[_DTYPES[tensor.dtype]]
-        size = tensor.bytes // _BYTES[tensor.dtype]
-        if size == 0:
-            return self.torch.empty(shape, dtype=dtype, device=self.device)
-        if self.device.type == "cuda":
-            flat = self.torch.as_tensor(_DeviceMemory(tensor, size), device=self.device).view(dtype)
-        else:
-            memory = (ctypes.c_char * tensor.bytes).from_address(tensor.data)
-            flat = self.torch.frombuffer(memory, dtype=dtype)
-        return flat.as_strided(shape, strides)
-
-    def copy(self, view: Any) -> Any:
-        return view.clone(memory_format=self.torch.contiguous_format)
-
-    def fill(self, view: Any, value: Any) -> None:
-        view.copy_(value.detach())
-
-    def finish(self) -> None:
-        if self.device.type == "cuda":
-            self.torch.cuda.synchronize(self.device)
-
-    def trim(self) -> None:
-        """Frees memory that PyTorch would keep between cases: inputs and verdicts need it."""
-        if self.device.type == "cuda" and self.torch.cuda.memory_reserved() > _KEPT_BYTES:
-            with contextlib.suppress(RuntimeError):  # other calls report a broken device
-                self.torch.cuda.empty_cache()
-
-    def objection(self, view: Any, value: Any) -> Optional[str]:
-        if not isinstance(value, self.torch.Tensor):
-            return f"is a {type(value).__name__}, not a PyTorch tensor"
-        if value.device != view.device:
-            return f"is on {value.device}, not on {view.device}"
-        if value.dtype != view.dtype:
-            return f"has elements of {value.dtype}, not {view.dtype}"
-        if tuple(value.shape) != tuple(view.shape):
-            return f"has the shape {tuple(value.shape)}, not {tuple(view.shape)}"
-        return None
-
-
-class _Numpy:
-    """Memory of the library as numpy's arrays; bf16 as its bits, uint16."""
-
-    name = "numpy"
-
-    def __init__(self) -> None:
-        import numpy
-
-        self.numpy = numpy
-        self.dtypes = {"bf16": numpy.uint16, "fp16": numpy.float16, "fp32": numpy.float32}
-        self.dtypes.update({"int32": numpy.int32, "int64": numpy.int64, "uint8": numpy.uint8})
-
-    def view(self, tensor: _Tensor, shape: tuple, strides: tuple) -> Any:
-        dtype = self.numpy.dtype(self.dtypes[_DTYPES[tensor.dtype]])
-        if tensor.bytes == 0:
-            return self.numpy.empty(shape, dtype)
-        memory = (ctypes.c_char * tensor.bytes).from_address(tensor.data)
-        flat = self.numpy.frombuffer(memory, dtype=dtype)
-        steps = tuple(stride * dtype.itemsize for stride in strides)
-        return self.numpy.lib.stride_tricks.as_strided(flat, shape, steps)
-
-    def copy(self, view: Any) -> Any:
-        return view.copy()
-
-    def fill(self, view: Any, value: Any) -> None:
-        view[...] = value
-
-    def finish(self) -> None:
-        pass
-
-    def trim(self) -> None:
-        pass
-
-    def objection(self, view: Any, value: Any) -> Optional[str]:
-        if not isinstance(value, self.numpy.ndarray):
-            return f"is a {type(value).__name__}, not a numpy array"
-        if value.dtype != view.dtype:
-            return f"has elements of {value.dtype}, not {view.dtype}"
-        if value.shape != view.shape:
-            return f"has the shape {value.shape}, not {view.shape}"
-        return None
-
-
-def _view_of(job: int, name: str, memory: Any) -> Any:
-    """The rank's memory of a tensor; None: the job has no such tensor."""
-    tensor = _Tensor()
-    if not _guest_library().cpattn_guest_tensor(job, name.encode(), ctypes.byref(tensor)):
-        return None
-    shape, strides = tensor.shape[: tensor.dims], tensor.strides[: tensor.dims]
-    return memory.view(tensor, tuple(shape), tuple(strides))
 
 
 class Tensors:
@@ -342,18 +151,18 @@ class Tensors:
 
     def __init__(self, job: int, memory: Any) -> None:
         self._job = job
-        place = _guest_library().cpattn_guest_place(job).contents
+        place = guest_library().cpattn_guest_place(job).contents
         self.rank, self.world_size, self.device = place.rank, place.world_size, place.device
         for name in TENSORS:
-            setattr(self, name, _view_of(job, name, memory))
+            setattr(self, name, view_of(job, name, memory))
 
     def message(self, source: int, target: int) -> int:
         """Elements that a rank sends to another in an all_to_all or all_to_allv; -1 in other jobs."""
-        return _guest_library().cpattn_guest_message(self._job, source, target)
+        return guest_library().cpattn_guest_message(self._job, source, target)
 
     def backward(self) -> None:
         """Marks the begin of the backward pass, for times and progress."""
-        _guest_library().cpattn_guest_backward(self._job)
+        guest_library().cpattn_guest_backward(self._job)
 
 
 class Shard:
@@ -372,19 +181,19 @@ class Shard:
 
     def __init__(self, job: int, memory: Any) -> None:
         self._job, self._memory = job, memory
-        place = _guest_library().cpattn_guest_place(job).contents
+        place = guest_library().cpattn_guest_place(job).contents
         self.rank, self.world_size, self.device = place.rank, place.world_size, place.device
         for name in INPUTS:
             view = self._view(name)
             setattr(self, name, None if view is None else memory.copy(view))
 
     def _view(self, name: str) -> Any:
-        return _view_of(self._job, name, self._memory)
+        return view_of(self._job, name, self._memory)
 
     def tokens(self, side: str = "q") -> list:
         """The sequence and position of each row of the queries ("q") or the keys ("k"). Rows number
         the dimensions before the heads. Positions behind the last token are padding."""
-        library = _guest_library()
+        library = guest_library()
         found: list = []
         sequence, position = ctypes.c_int32(), ctypes.c_int64()
         while library.cpattn_guest_token(
@@ -395,7 +204,7 @@ class Shard:
 
     def backward(self) -> None:
         """Marks the begin of the backward pass, for times and progress."""
-        _guest_library().cpattn_guest_backward(self._job)
+        guest_library().cpattn_guest_backward(self._job)
 
     def _deliver(self, results: Any) -> None:
         if not isinstance(results, dict):
@@ -423,14 +232,14 @@ class Shard:
                 value = value.swapaxes(0, 1).reshape(-1)[first : first + len(view)]
             self._memory.fill(view, value)
             if name == "lse":
-                _guest_library().cpattn_guest_has_lse(self._job)
+                guest_library().cpattn_guest_has_lse(self._job)
         self._memory.finish()
 
 
 # ---- the process group --------------------------------------------------------------------------
 
 
-def _group_create(place: _Place) -> Any:
+def _group_create(place: Place) -> Any:
     """Creates PyTorch's process group of the pool, over the port on which rank 0 listens."""
     import torch
     import torch.distributed as dist
@@ -471,7 +280,7 @@ def _environment_follow() -> None:
             os.environ[name] = now[name]
 
 
-def _environment_set(place: _Place) -> None:
+def _environment_set(place: Place) -> None:
     """Sets the variables of torchrun, for code that reads them."""
     os.environ.update(
         RANK=str(place.rank),
@@ -505,7 +314,7 @@ class _Server:
         self._memory: Any = None
         self._group: Any = None
 
-    def _begin(self, place: _Place) -> None:
+    def _begin(self, place: Place) -> None:
         _environment_follow()
         _environment_set(place)
         library = self._library
@@ -515,7 +324,7 @@ class _Server:
             raise ValueError(f"library is {library!r}; it is 'numpy' or 'torch'")
         if library == "numpy" and place.device >= 0:
             raise ValueError("numpy has no tensors on GPUs; the daemon has GPUs")
-        self._memory = _Torch(place.device) if library == "torch" else _Numpy()
+        self._memory = TorchMemory(place.device) if library == "torch" else NumpyMemory()
         if library == "torch" and self._wants_group:
             self._group = _group_create(place)
 
@@ -530,7 +339,7 @@ class _Server:
             return 1
 
     def run(self, job: int, _context: Any) -> int:
-        left = _guest_library().cpattn_guest_time_left(job) / 1e9
+        left = guest_library().cpattn_guest_time_left(job) / 1e9
         watched = left < _WATCHED_S
         try:
             if watched:  # by its descriptor: sys.stderr may have been replaced
@@ -543,7 +352,7 @@ class _Server:
             self._memory.trim()
 
     def _run_job(self, job: int) -> None:
-        kind = _guest_library().cpattn_guest_kind(job).decode()
+        kind = guest_library().cpattn_guest_kind(job).decode()
         function, fields = self._functions[kind], _fields_of(job)
         if kind == "attention":
             shard = Shard(job, self._memory)
@@ -554,7 +363,7 @@ class _Server:
         self._memory.finish()
 
     def _run_guarded(self, job: int) -> int:
-        fail = _guest_library().cpattn_guest_fail
+        fail = guest_library().cpattn_guest_fail
         try:
             self._run_job(job)
             return 0
@@ -600,10 +409,10 @@ def serve(
     """
     others = {"collective": collective, "linear": linear}
     server = _Server({"attention": attend, **others}, library, group)
-    run = _ATTEND(server.run)
+    run = ATTEND(server.run)
     for kind, function in others.items():
         if function is not None:
-            _guest_library().cpattn_guest_add(kind.encode(), run, None)
-    guest = _Guest(_START(server.start), run if attend is not None else _ATTEND(), None)
-    status = _guest_library().cpattn_guest_main(ctypes.byref(guest))
+            guest_library().cpattn_guest_add(kind.encode(), run, None)
+    guest = Guest(START(server.start), run if attend is not None else ATTEND(), None)
+    status = guest_library().cpattn_guest_main(ctypes.byref(guest))
     sys.exit(status)

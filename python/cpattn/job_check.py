@@ -8,7 +8,8 @@ import math
 from typing import Any, Optional
 
 from cpattn import _arrays
-from cpattn._library import CheckBuffer, CheckTensor, Error, check_library, insist
+from cpattn._library import check_library, insist
+from cpattn._structs import CheckBuffer, CheckTensor, Error
 from cpattn.case import Job
 from cpattn.check import Check, Verdict, VerdictError, verdict_of
 
