@@ -193,7 +193,7 @@ weigh_step(const attend &a, const warp_place &p, int column, double s[DMMA_TILES
                 if (PASS != PASS_DV) {
                     double d = p.delta[statistic];
                     double term = weight * weight * (dp[n][i] * dp[n][i] + d * d + a.products);
-                    double moved = attend_slope_twin(a.c, (float)slope, 1);
+                    double moved = attend_slope_twin(a.c, (float)slope, i % 2);
                     terms[m] += term * moved * moved;
                     if (EXTRAS && PASS == PASS_DQ)
                         bias_terms[m] += term;
