@@ -42,6 +42,7 @@ void room_fini(struct room *r)
     if (r->operands)
         operands_clear(r->operands);
     free(r->operands);
+    drawn_destroy(r->drawn);
     free(r->base);
     *r = (struct room){0};
 }
@@ -68,6 +69,13 @@ enum status room_grow(struct room *r, size_t bytes, struct error *error)
         return memory_short(bytes, error);
     r->bytes = bytes;
     return STATUS_OK;
+}
+
+struct drawn *room_drawn(struct room *r)
+{
+    if (!r->drawn)
+        r->drawn = drawn_create();
+    return r->drawn;
 }
 
 // ---- operands -----------------------------------------------------------------------------------

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory that is kept between calls of judge/cpu/expected.h: scratch, and inputs that are drawn and
-// packed for products on AMX.
+// Memory that is kept between calls of judge/cpu/expected.h: scratch, and inputs that are drawn, as
+// fp32 and packed for products on AMX.
 #ifndef CPATTN_JUDGE_CPU_ROOM_H
 #define CPATTN_JUDGE_CPU_ROOM_H
 
 #include "common/amx.h"
+#include "judge/cpu/drawn.h"
 #include "judge/inputs.h"
 #include "judge/mask.h"
 
@@ -13,11 +14,15 @@ struct room {
     char *base;
     size_t bytes;
     struct operands *operands; // packed inputs
+    struct drawn *drawn;       // inputs of the twin
 };
 void room_fini(struct room *r);
 
 // Makes r->base at least that large, aligned to 64 bytes; its contents are lost.
 enum status room_grow(struct room *r, size_t bytes, struct error *error) MUST_CHECK;
+
+// NULL: memory is short, and inputs are drawn for each use.
+struct drawn *room_drawn(struct room *r);
 
 // Positions of a bf16 input of one sequence and head as right factors. Factors are finite also
 // before and after these positions, up to multiples of AMX_DEPTH.

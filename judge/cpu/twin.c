@@ -29,13 +29,15 @@ struct work {
     float scale;
     float base; // ln of the base of the exponentials: kernels use base 2, which matters in fp32
     int d_qk, d_v;
-    struct range keys;  // keys in k and v
-    int64_t block;      // queries of a block
-    int64_t stride;     // of scores
-    float *k, *v;       // [keys][d]
-    float *q, *d_out;   // [block][d]
-    float *s;           // [block][stride]: scores, then probabilities
-    float *head, *tail; // of P, then of dS: rounded to the dtype, and the rest
+    struct range keys;        // keys in k and v
+    int64_t block;            // queries of a block
+    int64_t stride;           // of scores
+    struct drawn *drawn;      // may be NULL
+    const float *k, *v;       // [keys][d]
+    const float *q, *d_out;   // [block][d]
+    float *own[INPUT_DO + 1]; // room for these, if they are not kept
+    float *s;                 // [block][stride]: scores, then probabilities
+    float *head, *tail;       // of P, then of dS: rounded to the dtype, and the rest
     float *dp;
     float *slope;           // with a softcap only
     float *twin, *residual; // products: [block] or [keys][the larger d], of dV and dK at a time
@@ -52,10 +54,10 @@ static size_t work_lay_out(struct work *w, char *base, int64_t products)
     struct {
         float **place;
         int64_t floats;
-    } pieces[] = {{&w->k, count * w->d_qk},
-                  {&w->v, count * w->d_v},
-                  {&w->q, w->block * w->d_qk},
-                  {&w->d_out, w->block * w->d_v},
+    } pieces[] = {{&w->own[INPUT_K], count * w->d_qk},
+                  {&w->own[INPUT_V], count * w->d_v},
+                  {&w->own[INPUT_Q], w->block * w->d_qk},
+                  {&w->own[INPUT_DO], w->block * w->d_v},
                   {&w->s, scores},
                   {&w->head, scores},
                   {&w->tail, scores},
@@ -100,22 +102,17 @@ static enum status work_init(struct work *w, const struct cp_case *c, int sequen
     memset(w->dp, 0, (size_t)(rows * stride) * sizeof(float));
     if (c->softcap != 0)
         memset(w->slope, 0, (size_t)(rows * stride) * sizeof(float));
+    w->drawn = room_drawn(room);
+    drawn_begin(w->drawn, c);
     blas_prepare();
     return STATUS_OK;
 }
 
-// Returns the RMS of the loaded elements.
-static float load(const struct work *w, enum input_tensor tensor, int head, struct range positions,
-                  float *rows)
+// Rows of an input, and the RMS of their elements.
+static const float *load(const struct work *w, enum input_tensor tensor, int head,
+                         struct range positions, float *rms)
 {
-    int d = input_head_dim(w->c, tensor);
-    double squares = 0, count = (double)(positions.end - positions.begin) * d;
-    for (int64_t position = positions.begin; position < positions.end; position++, rows += d) {
-        input_token_head(w->c, tensor, w->sequence, position, head, rows);
-        for (int i = 0; i < d; i++)
-            squares += rows[i] * rows[i];
-    }
-    return (float)sqrt(squares / (count > 0 ? count : 1));
+    return drawn_rows(w->drawn, w->c, tensor, w->sequence, head, positions, w->own[tensor], rms);
 }
 
 // The rows from a given key on.
@@ -320,7 +317,7 @@ static void block_gradient(struct work *w, bool reference, int head, struct rang
                            const struct expected_queries *e)
 {
     int64_t rows = length(queries);
-    load(w, INPUT_DO, head, queries, w->d_out);
+    w->d_out = load(w, INPUT_DO, head, queries, &(float){0});
     scores_of(w, rows, length(keys), w->d_v, 1, w->d_out, value_rows(w, keys), w->dp);
     for (int64_t i = 0; i < rows; i++) {
         rows_delta(w->c, reference, w->d_out + i * w->d_v, i, e);
@@ -342,7 +339,7 @@ static void queries_block(struct work *w, bool reference, int head, struct range
         rows_nothing(w->c, reference, head, length(queries), e);
         return;
     }
-    load(w, INPUT_Q, head, queries, w->q);
+    w->q = load(w, INPUT_Q, head, queries, &(float){0});
     block_logits(w, head, queries, keys);
     block_out(w, reference, head, queries, keys, factors, e);
     if (w->c->training)
@@ -363,8 +360,8 @@ enum status twin_queries(const struct cp_case *c, bool reference, int sequence, 
         return status;
     int kv_head = head / (c->heads / c->kv_heads);
     unsigned before = rows_denormals_flush();
-    w.key_rms = load(&w, INPUT_K, kv_head, keys, w.k);
-    load(&w, INPUT_V, kv_head, keys, w.v);
+    w.k = load(&w, INPUT_K, kv_head, keys, &w.key_rms);
+    w.v = load(&w, INPUT_V, kv_head, keys, &(float){0});
     for (int64_t first = queries.begin; first < queries.end; first += w.block) {
         struct range block = {first, first + w.block < queries.end ? first + w.block : queries.end};
         struct expected_queries part = rows_at(c, e, first - queries.begin);
@@ -428,13 +425,13 @@ static void block_key_gradients(const struct work *w, int64_t rows, const struct
 }
 
 // Adds the contribution of a block of queries of one head. `terms` [keys of the call].
-static void keys_block(const struct work *w, int head, struct range queries, struct range keys,
+static void keys_block(struct work *w, int head, struct range queries, struct range keys,
                        const struct head_statistics *s, double *terms)
 {
     int64_t rows = length(queries), count = length(keys), skipped = keys.begin - w->keys.begin;
     int64_t total = length(w->keys), dk = total * w->d_v + skipped * w->d_qk;
     int64_t dv = skipped * w->d_v;
-    load(w, INPUT_DO, head, queries, w->d_out);
+    w->d_out = load(w, INPUT_DO, head, queries, &(float){0});
     block_logits(w, head, queries, keys);
     block_probabilities(w, queries, keys, s);
     add_product(w, rows, count, w->d_v, w->head, w->d_out, w->twin + dv);
@@ -463,7 +460,7 @@ static void keys_head(struct work *w, int head, const struct expected_statistics
         if (keys.begin >= keys.end)
             continue;
         struct head_statistics part = statistics_at(s, first);
-        w->query_rms = load(w, INPUT_Q, head, queries, w->q);
+        w->q = load(w, INPUT_Q, head, queries, &w->query_rms);
         keys_block(w, head, queries, keys, &part, terms);
     }
 }
@@ -480,8 +477,8 @@ enum status twin_keys(const struct cp_case *c, bool reference, int sequence, int
     if (status != STATUS_OK)
         return status;
     unsigned before = rows_denormals_flush();
-    load(&w, INPUT_K, kv_head, keys, w.k);
-    load(&w, INPUT_V, kv_head, keys, w.v);
+    w.k = load(&w, INPUT_K, kv_head, keys, &(float){0});
+    w.v = load(&w, INPUT_V, kv_head, keys, &(float){0});
     memset(w.twin, 0, (size_t)(count * (w.d_qk + w.d_v)) * sizeof(float));
     memset(w.residual, 0, (size_t)(count * (w.d_qk + w.d_v)) * sizeof(float));
     memset(e->terms, 0, (size_t)count * sizeof(double));

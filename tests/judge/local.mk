@@ -15,6 +15,9 @@ test_programs += tests/judge/test_power
 tests_judge_test_power_SOURCES = tests/judge/test_power.c tests/judge/power.c tests/judge/power.h \
     tests/judge/dense.c tests/judge/dense.h
 
+test_programs += tests/judge/test_drawn
+tests_judge_test_drawn_SOURCES = tests/judge/test_drawn.c
+
 test_programs += tests/judge/test_tiles
 tests_judge_test_tiles_SOURCES = tests/judge/test_tiles.c
 
