@@ -79,6 +79,34 @@ static inline attend_case attend_case_of(const struct reference_cuda *r)
     return a;
 }
 
+// What the passes of a reference share: rows of the given side, columns of the other. `queries`: Q
+// and dO, `keys`: K and V. ATTEND is the struct of the reference, whose members have these names.
+template <class ATTEND, class ELEMENT>
+static ATTEND attend_begin(const struct reference_cuda *r, const struct reference_rows *rows,
+                           enum shard_side side, const ELEMENT *const (&queries)[2],
+                           const ELEMENT *const (&keys)[2])
+{
+    const struct cp_case *c = r->c;
+    ATTEND a = {};
+    a.c = attend_case_of(r);
+    for (int i = 0; i < 2; i++) {
+        a.rows[i] = side == SIDE_Q ? queries[i] : keys[i];
+        a.columns[i] = side == SIDE_Q ? keys[i] : queries[i];
+    }
+    a.row_tokens = r->tokens[side];
+    a.column_tokens = r->tokens[side == SIDE_Q ? SIDE_KV : SIDE_Q];
+    a.width[0] = reference_cuda_padded(c->head_dim_qk);
+    a.width[1] = reference_cuda_padded(c->head_dim_v);
+    a.tiles = rows->tiles;
+    a.group = c->heads / c->kv_heads;
+    a.heads = r->kv_count * (side == SIDE_Q ? a.group : 1);
+    a.head_first = r->kv_first * (side == SIDE_Q ? a.group : 1);
+    a.sinks = r->sinks;
+    a.query_rows = side == SIDE_Q ? rows->rows : r->tokens[SIDE_Q];
+    a.result_rows = rows->rows;
+    return a;
+}
+
 // Completes a place whose tile is known.
 static __device__ __forceinline__ void attend_sequence(const attend_case &a, attend_place &p)
 {

@@ -15,7 +15,6 @@ static void run(const struct reference_cuda *r, const struct reference_rows *row
         reference16_run_fp16(r, rows, a, which);
 }
 
-// What all passes share: rows of the given side, columns of the other.
 static attend16 attend16_of(const struct reference_cuda *r, const struct reference_rows *rows,
                             enum shard_side side)
 {
@@ -24,28 +23,12 @@ static attend16 attend16_of(const struct reference_cuda *r, const struct referen
                                  (uint16_t *)r->narrow[REFERENCE_DO]};
     const uint16_t *keys[] = {(uint16_t *)r->narrow[REFERENCE_K],
                               (uint16_t *)r->narrow[REFERENCE_V]};
-    attend16 a = {};
-    a.c = attend_case_of(r);
-    for (int i = 0; i < 2; i++) {
-        a.rows[i] = side == SIDE_Q ? queries[i] : keys[i];
-        a.columns[i] = side == SIDE_Q ? keys[i] : queries[i];
-    }
-    a.row_tokens = r->tokens[side];
-    a.column_tokens = r->tokens[side == SIDE_Q ? SIDE_KV : SIDE_Q];
-    a.width[0] = reference_cuda_padded(c->head_dim_qk);
-    a.width[1] = reference_cuda_padded(c->head_dim_v);
-    a.tiles = rows->tiles;
-    a.group = c->heads / c->kv_heads;
-    a.heads = r->kv_count * (side == SIDE_Q ? a.group : 1);
-    a.head_first = r->kv_first * (side == SIDE_Q ? a.group : 1);
+    attend16 a = attend_begin<attend16>(r, rows, side, queries, keys);
     a.scale = (float)case_scale(c);
     a.products = (float)rules_product_squares(c);
     double factor = (a.c.bias.present || c->softcap != 0 ? 1 : case_scale(c)) * M_LOG2E;
     a.factor[0] = (float)factor;
     a.factor[1] = (float)(factor - a.factor[0]);
-    a.sinks = r->sinks;
-    a.query_rows = side == SIDE_Q ? rows->rows : r->tokens[SIDE_Q];
-    a.result_rows = rows->rows;
     return a;
 }
 

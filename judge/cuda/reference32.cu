@@ -257,25 +257,9 @@ static plain plain_of(const struct reference_cuda *r, const struct reference_row
     const struct cp_case *c = r->c;
     const float *queries[] = {r->inputs[REFERENCE_Q], c->training ? r->inputs[REFERENCE_DO] : NULL};
     const float *keys[] = {r->inputs[REFERENCE_K], r->inputs[REFERENCE_V]};
-    plain a = {};
-    a.c = attend_case_of(r);
-    for (int i = 0; i < 2; i++) {
-        a.rows[i] = side == SIDE_Q ? queries[i] : keys[i];
-        a.columns[i] = side == SIDE_Q ? keys[i] : queries[i];
-    }
-    a.row_tokens = r->tokens[side];
-    a.column_tokens = r->tokens[side == SIDE_Q ? SIDE_KV : SIDE_Q];
-    a.width[0] = reference_cuda_padded(c->head_dim_qk);
-    a.width[1] = reference_cuda_padded(c->head_dim_v);
-    a.tiles = rows->tiles;
-    a.group = c->heads / c->kv_heads;
-    a.heads = r->kv_count * (side == SIDE_Q ? a.group : 1);
-    a.head_first = r->kv_first * (side == SIDE_Q ? a.group : 1);
+    plain a = attend_begin<plain>(r, rows, side, queries, keys);
     a.scale = (float)case_scale(c);
-    a.sinks = r->sinks;
     a.stats = (reference_stat *)stats;
-    a.query_rows = side == SIDE_Q ? rows->rows : r->tokens[SIDE_Q];
-    a.result_rows = rows->rows;
     a.result = result;
     return a;
 }

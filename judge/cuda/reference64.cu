@@ -426,33 +426,16 @@ __global__ void __launch_bounds__(WARPS_MAX * 32, 2) attend_kernel(const attend 
 
 // ---- launches -----------------------------------------------------------------------------------
 
-// What all passes share: rows of the given side, columns of the other.
 static attend attend_of(const struct reference_cuda *r, const struct reference_rows *rows,
                         enum shard_side side)
 {
     const struct cp_case *c = r->c;
     const float *queries[] = {r->inputs[REFERENCE_Q], r->inputs[REFERENCE_DO]};
     const float *keys[] = {r->inputs[REFERENCE_K], r->inputs[REFERENCE_V]};
-    attend a = {};
-    a.c = attend_case_of(r);
-    for (int i = 0; i < 2; i++) {
-        a.rows[i] = side == SIDE_Q ? queries[i] : keys[i];
-        a.columns[i] = side == SIDE_Q ? keys[i] : queries[i];
-    }
-    a.row_tokens = r->tokens[side];
-    a.column_tokens = r->tokens[side == SIDE_Q ? SIDE_KV : SIDE_Q];
-    a.width[0] = reference_cuda_padded(c->head_dim_qk);
-    a.width[1] = reference_cuda_padded(c->head_dim_v);
-    a.tiles = rows->tiles;
-    a.group = c->heads / c->kv_heads;
-    a.heads = r->kv_count * (side == SIDE_Q ? a.group : 1);
-    a.head_first = r->kv_first * (side == SIDE_Q ? a.group : 1);
+    attend a = attend_begin<attend>(r, rows, side, queries, keys);
     a.scale = case_scale(c);
     a.products = rules_product_squares(c);
     a.softcap = c->softcap;
-    a.sinks = r->sinks;
-    a.query_rows = side == SIDE_Q ? rows->rows : r->tokens[SIDE_Q];
-    a.result_rows = rows->rows;
     return a;
 }
 

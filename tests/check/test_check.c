@@ -15,6 +15,7 @@
 #include "judge/dtype.h"
 #include "judge/evidence.h"
 #include "plan/bias.h"
+#include "tests/support/figures.h"
 #include "tests/support/generate.h"
 #include "tests/support/part.h"
 
@@ -211,42 +212,6 @@ static void daemon_verify(struct scene *s)
 
 // ---- comparison ---------------------------------------------------------------------------------
 
-static const struct figures *figures_find(const struct rank_report *r, const struct figures *like)
-{
-    for (int i = 0; i < r->figures_count; i++)
-        if (r->figures[i].tensor == like->tensor && r->figures[i].chunk == like->chunk)
-            return &r->figures[i];
-    return NULL;
-}
-
-static bool same_double(double a, double b)
-{
-    return (a == b && signbit(a) == signbit(b)) || (isnan(a) && isnan(b));
-}
-
-static bool same_element(const struct element *a, const struct element *b)
-{
-    return a->sequence == b->sequence && a->head == b->head && a->dim == b->dim &&
-           a->position == b->position;
-}
-
-static bool same_figures(const struct figures *a, const struct figures *b)
-{
-    return a->broken == b->broken && a->elements == b->elements && a->mismatches == b->mismatches &&
-           a->nonfinite == b->nonfinite && same_double(a->rmse_rel, b->rmse_rel) &&
-           same_double(a->rmse_limit, b->rmse_limit) && same_double(a->max_abs, b->max_abs) &&
-           same_double(a->worst_element, b->worst_element) &&
-           same_double(a->worst_row_rel, b->worst_row_rel) &&
-           same_double(a->worst_row_limit, b->worst_row_limit) &&
-           same_element(&a->worst_row, &b->worst_row) &&
-           same_element(&a->first_bad, &b->first_bad) &&
-           same_double(a->first_bad_got, b->first_bad_got) &&
-           same_double(a->first_bad_expected, b->first_bad_expected) &&
-           same_double(a->twin_rel, b->twin_rel) && same_double(a->slope, b->slope) &&
-           same_double(a->slope_limit, b->slope_limit) && a->judged == b->judged &&
-           a->te_mismatches == b->te_mismatches && a->remark == b->remark;
-}
-
 // True for a gradient of a bias that all ranks add up: each of the daemon's ranks judges a share, a
 // check judges all of it.
 static bool is_share(const struct cp_case *c, const struct figures *f)
@@ -276,7 +241,7 @@ static void desk_compare(const struct desk *d)
         shares = shares || is_share(c, f);
         if (is_share(c, f))
             continue;
-        ck_assert_msg(own && same_figures(own, f), "%s, chunk %d of rank %d of seed %llu",
+        ck_assert_msg(own && figures_same(own, f), "%s, chunk %d of rank %d of seed %llu",
                       report_tensor_name(f->tensor), f->chunk, d->rank,
                       (unsigned long long)c->seed);
     }
@@ -286,7 +251,7 @@ static void desk_compare(const struct desk *d)
     ck_assert_int_eq(check->pass, d->report.pass);
     if (d->scene->diagnosed) {
         ck_assert_str_eq(check->diagnosis.text, d->report.diagnosis.text);
-        ck_assert(same_double(check->diagnosis.explained, d->report.diagnosis.explained));
+        ck_assert(doubles_same(check->diagnosis.explained, d->report.diagnosis.explained));
     }
 }
 

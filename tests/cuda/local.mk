@@ -81,7 +81,8 @@ tests_cuda_test_reference16_cuda_LDADD = $(cuda_test_libs)
 cuda_test_programs += tests/cuda/test_verify_cuda
 tests_cuda_test_verify_cuda_SOURCES = tests/cuda/test_verify_cuda.c $(harness_sources) \
     tests/cuda/local_transport.c tests/cuda/local_transport.h tests/cuda/verify_sample.c \
-    tests/cuda/verify_sample.h tests/support/generate.c tests/support/generate.h
+    tests/cuda/verify_sample.h tests/cuda/verify_workers.c tests/cuda/verify_workers.h \
+    tests/support/generate.c tests/support/generate.h
 tests_cuda_test_verify_cuda_CPPFLAGS = $(cuda_test_cppflags)
 tests_cuda_test_verify_cuda_LDADD = rank/cuda/librankcuda.a rank/librank.a \
     transport/libtransport.a $(cuda_test_libs)
@@ -89,7 +90,8 @@ tests_cuda_test_verify_cuda_LDADD = rank/cuda/librankcuda.a rank/librank.a \
 cuda_test_programs += tests/cuda/test_check_cuda
 tests_cuda_test_check_cuda_SOURCES = tests/cuda/test_check_cuda.c $(harness_sources) \
     tests/cuda/local_transport.c tests/cuda/local_transport.h tests/cuda/verify_sample.c \
-    tests/cuda/verify_sample.h tests/support/generate.c tests/support/generate.h \
+    tests/cuda/verify_sample.h tests/cuda/verify_workers.c tests/cuda/verify_workers.h \
+    tests/support/figures.c tests/support/figures.h tests/support/generate.c tests/support/generate.h \
     check/cuda/judge.c check/cuda/pack.h
 tests_cuda_test_check_cuda_CPPFLAGS = $(cuda_test_cppflags) -I$(top_srcdir)/client
 tests_cuda_test_check_cuda_LDADD = check/cuda/pack.$(OBJEXT) rank/cuda/librankcuda.a rank/librank.a \

@@ -2,20 +2,17 @@
 // A check of results in device memory gives the same figures, bit for bit, as the ranks of a daemon
 // on the device, with any strides; and checks of placed tokens.
 #include <math.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "check/device.h"
 #include "client/cpattn.h"
-#include "judge/cuda/verify.h"
 #include "kernels/dtype.h"
 #include "plan/bias.h"
-#include "rank/cuda/swap_nccl.h"
 #include "tests/cuda/harness.h"
-#include "tests/cuda/local_transport.h"
-#include "tests/cuda/verify_sample.h"
+#include "tests/cuda/verify_workers.h"
+#include "tests/support/figures.h"
 #include "tests/support/generate.h"
 
 check_cuda_table cpattn_check_cuda_table;
@@ -25,115 +22,6 @@ static const enum cpattn_tensor tensor_of[TENSORS] = {
     [DQ] = CPATTN_TENSOR_DQ,       [DK] = CPATTN_TENSOR_DK,
     [DV] = CPATTN_TENSOR_DV,       [DBIAS] = CPATTN_TENSOR_DBIAS,
     [DSINK] = CPATTN_TENSOR_DSINK, [MAX_LOGIT] = CPATTN_TENSOR_MAX_LOGIT};
-
-// ---- the daemon's ranks -------------------------------------------------------------------------
-
-struct worker {
-    struct rank *rank;
-    pthread_t thread;
-    struct local_transport local;
-    struct attention_backend *backend;
-    struct device_arena device;
-    struct arena host;
-};
-static struct local_meeting meeting;
-static struct worker workers[SAMPLE_WORLD_MAX];
-
-static struct rank_results results_push(struct worker *w)
-{
-    void *at[TENSORS] = {NULL};
-    for (int i = 0; i < TENSORS; i++) {
-        if (!w->rank->host[i])
-            continue;
-        at[i] = device_arena_take(&w->device, (int64_t)w->rank->bytes[i], 1);
-        CUDA(cudaMemcpy(at[i], w->rank->host[i], w->rank->bytes[i], cudaMemcpyHostToDevice));
-    }
-    return (struct rank_results){.out = at[OUT],
-                                 .dq = at[DQ],
-                                 .dk = at[DK],
-                                 .dv = at[DV],
-                                 .lse = at[LSE],
-                                 .dsink = at[DSINK],
-                                 .max_logit = at[MAX_LOGIT],
-                                 .dbias = at[DBIAS]};
-}
-
-static void memory_reserve(struct worker *w)
-{
-    const struct cp_case *c = &w->rank->sample->c;
-    size_t host = 0, device = 0;
-    struct error error;
-    sample_check(verify_cuda_reserve(c, w->rank->number, &host, &device, &error), &error);
-    for (int i = 0; i < TENSORS; i++)
-        sample_check(device_arena_add(&device, (int64_t)w->rank->bytes[i], 1, &error), &error);
-    sample_check(arena_reserve(&w->host, host, &error), &error);
-    sample_check(device_arena_reserve(&w->device, device, &error), &error);
-}
-
-static void *rank_verify(void *argument)
-{
-    struct worker *w = argument;
-    struct rank *rank = w->rank;
-    struct error error;
-    cudaEvent_t events[2];
-    struct verify_cuda *x;
-    struct swap_nccl swap = {attention_cuda_queue(w->backend), &w->local.base};
-    memory_reserve(w);
-    CUDA(cudaEventCreate(&events[0]));
-    CUDA(cudaEventCreate(&events[1]));
-    struct verification_cuda v = {
-        .c = &rank->sample->c,
-        .rank = rank->number,
-        .spans = {rank->spans[0], rank->spans[1]},
-        .span_count = {rank->span_count[0], rank->span_count[1]},
-        .results = results_push(w),
-        .queue = attention_cuda_queue(w->backend),
-        .host = &w->host,
-        .device = &w->device,
-        .swap = swap_nccl(&swap),
-    };
-    sample_check(verify_cuda_start(&v, events[0], events[1], &x, &error), &error);
-    sample_check(attention_cuda_finish(w->backend, &error), &error);
-    verify_cuda_finish(x, &rank->report);
-    CUDA(cudaEventDestroy(events[0]));
-    CUDA(cudaEventDestroy(events[1]));
-    return NULL;
-}
-
-static void daemon_verify(struct sample *s)
-{
-    local_meeting_init(&meeting, s->c.world_size);
-    for (int r = 0; r < s->c.world_size; r++) {
-        workers[r].rank = &s->ranks[r];
-        local_transport_init(&workers[r].local, &meeting, r, s->c.world_size);
-        if (pthread_create(&workers[r].thread, NULL, rank_verify, &workers[r]) != 0)
-            abort();
-    }
-    for (int r = 0; r < s->c.world_size; r++)
-        pthread_join(workers[r].thread, NULL);
-    local_meeting_fini(&meeting);
-}
-
-static void workers_open(void)
-{
-    struct error error;
-    for (int i = 0; i < SAMPLE_WORLD_MAX; i++) {
-        arena_init(&workers[i].host);
-        device_arena_init(&workers[i].device, (size_t)1 << 30);
-        sample_check(backend_cuda.create(&workers[i].backend, &error), &error);
-        CUDA(cudaStreamCreateWithFlags(&workers[i].local.stream, cudaStreamNonBlocking));
-    }
-}
-
-static void workers_close(void)
-{
-    for (int i = 0; i < SAMPLE_WORLD_MAX; i++) {
-        backend_cuda.destroy(workers[i].backend);
-        CUDA(cudaStreamDestroy(workers[i].local.stream));
-        arena_fini(&workers[i].host);
-        device_arena_fini(&workers[i].device);
-    }
-}
 
 // ---- the check ----------------------------------------------------------------------------------
 
@@ -207,40 +95,6 @@ static struct cpattn_check_verdict *judge(struct cpattn_check *check,
 
 // ---- comparison ---------------------------------------------------------------------------------
 
-static bool same_double(double a, double b)
-{
-    return (a == b && signbit(a) == signbit(b)) || (isnan(a) && isnan(b));
-}
-
-static bool same_element(const struct element *a, const struct element *b)
-{
-    return a->sequence == b->sequence && a->head == b->head && a->dim == b->dim &&
-           a->position == b->position;
-}
-
-static bool same_figures(const struct figures *a, const struct figures *b)
-{
-    return a->broken == b->broken && a->elements == b->elements && a->mismatches == b->mismatches &&
-           a->nonfinite == b->nonfinite && same_double(a->rmse_rel, b->rmse_rel) &&
-           same_double(a->rmse_limit, b->rmse_limit) && same_double(a->max_abs, b->max_abs) &&
-           same_double(a->worst_element, b->worst_element) &&
-           same_double(a->worst_row_rel, b->worst_row_rel) &&
-           same_element(&a->worst_row, &b->worst_row) &&
-           same_element(&a->first_bad, &b->first_bad) &&
-           same_double(a->first_bad_got, b->first_bad_got) &&
-           same_double(a->twin_rel, b->twin_rel) && same_double(a->slope, b->slope) &&
-           same_double(a->slope_limit, b->slope_limit) && a->judged == b->judged &&
-           a->te_mismatches == b->te_mismatches && a->remark == b->remark;
-}
-
-static const struct figures *figures_find(const struct rank_report *r, const struct figures *like)
-{
-    for (int i = 0; i < r->figures_count; i++)
-        if (r->figures[i].tensor == like->tensor && r->figures[i].chunk == like->chunk)
-            return &r->figures[i];
-    return NULL;
-}
-
 // The bits of sums by atomic additions are not repeatable.
 static bool is_close(const struct figures *a, const struct figures *b)
 {
@@ -257,7 +111,7 @@ static int reports_compare(const struct rank *rank, const struct rank_report *ch
         const struct figures *f = &rank->report.figures[i], *own = figures_find(check, f);
         if (shares && f->tensor == TENSOR_DBIAS)
             continue;
-        if (own && (same_figures(own, f) || is_close(own, f)))
+        if (own && (figures_same(own, f) || is_close(own, f)))
             continue;
         if (!own && f->elements == 0) // a rank without rows delivers nothing
             continue;
@@ -323,7 +177,7 @@ static void figures_are_those_of_ranks(void)
         sample_init(&s, &c);
         if (i % 2)
             sample_spoil(&s);
-        daemon_verify(&s);
+        sample_judge(&s);
         for (int r = 0; r < c.world_size; r++) {
             different += rank_check(&s.ranks[r]);
             failed += !s.ranks[r].report.pass;
