@@ -26,8 +26,9 @@ struct forward_work {
     int64_t bias_head_stride, bias_query_stride;
     // Logit in base 2: factor * qk, or, with a cap, cap * tanh(factor * qk); then the bias.
     float factor, cap;
-    // The same where qk is small: qk times a series in qk^2. Of the kernels for sm_90a alone.
-    float cap_close[3], cap_near[6];
+    // The same where qk is small: qk times a series in qk^2, the shorter the smaller, up to a qk of
+    // `cap_reach`. Of the kernels for sm_90a alone.
+    float cap_close[2], cap_middle[3], cap_near[6], cap_reach[3];
     bool aligned; // every row of Q, K and V begins at a multiple of 16 bytes and has whole ones
 };
 

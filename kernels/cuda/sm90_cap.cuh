@@ -7,6 +7,8 @@
 
 #include "kernels/cuda/sm90.cuh"
 
+#define CAP_NEAR_REACH 0.8f
+
 enum cap_reach { CAP_CLOSE, CAP_NEAR, CAP_FAR };
 
 // The reach of a warp, of a thread's largest magnitude.
@@ -14,7 +16,7 @@ static __device__ __forceinline__ enum cap_reach cap_reach_within(float x)
 {
     if (__all_sync(0xffffffffu, x <= 0.2f))
         return CAP_CLOSE;
-    return __all_sync(0xffffffffu, x <= 0.8f) ? CAP_NEAR : CAP_FAR;
+    return __all_sync(0xffffffffu, x <= CAP_NEAR_REACH) ? CAP_NEAR : CAP_FAR;
 }
 
 // How far from 0 the products of a warp are, times `factor`.

@@ -3,6 +3,8 @@
 #include "kernels/cuda/sm90_forward.h"
 
 #include <limits.h>
+#include <math.h>
+#include <string.h>
 
 #include "kernels/cuda/sm90_cap.cuh"
 #include "kernels/cuda/sm90_tensor.h"
@@ -69,15 +71,68 @@ const struct forward_instance *forward_sm90_instance(const struct attention_forw
     return plain ? instance_plain(&args->shape) : instance_with(args);
 }
 
-// The terms of cap * tanh(factor * x) / x.
+// ---- softcap ------------------------------------------------------------------------------------
+
+// What a short series of tanh may do to a logit in base 2: change a weight by 3e-5 of it, where
+// rounding to 16 bits changes it by up to 5e-4 or 4e-3.
+#define CAP_ERROR 4e-5
+
+// tanh(x) / x as a power series in x^2, which converges well up to CAP_TAYLOR_REACH.
+#define CAP_TAYLOR       7
+#define CAP_TAYLOR_REACH 0.5
+static const double cap_taylor[CAP_TAYLOR] = {
+    1, -1. / 3, 2. / 15, -17. / 315, 62. / 2835, -1382. / 155925, 21844. / 6081075};
+
+// Takes the last of `count` terms of x times a series in x^2 away, by what is as large everywhere
+// up to `reach`: a Chebyshev polynomial.
+static void series_shorten(double *terms, int count, double reach)
+{
+    const int n = count - 1, degree = 2 * n + 1;
+    double less = terms[n];
+    for (int i = 0; i < n; i++) {
+        int power = degree - 2 * i;
+        less *= -reach * reach * power * (power - 1) / (4. * (i + 1) * (degree - i - 1));
+        terms[n - i - 1] -= less;
+    }
+}
+
+// Sets the terms of cap * tanh(factor * x) / x, of those of tanh(x) / x.
 template <int TERMS>
-static void series_set(const struct forward_work &work, const float (&tanh_terms)[TERMS],
-                       float (&terms)[TERMS])
+static void series_scale(const struct forward_work &work, const double *tanh_terms,
+                         float (&terms)[TERMS])
 {
     double scale = (double)work.cap * work.factor;
     for (int i = 0; i < TERMS; i++, scale *= (double)work.factor * work.factor)
         terms[i] = (float)(tanh_terms[i] * scale);
 }
+
+// Sets a series that is off by CAP_ERROR at most, and how far it reaches.
+template <int TERMS>
+static void series_short(const struct forward_work &work, float (&terms)[TERMS], float *reach)
+{
+    const double first_left = work.cap * fabs(cap_taylor[TERMS]) / pow(4, TERMS);
+    const double far = pow(CAP_ERROR / first_left, 1. / (2 * TERMS + 1));
+    const double most = far < CAP_TAYLOR_REACH ? far : CAP_TAYLOR_REACH;
+    double left[CAP_TAYLOR];
+    memcpy(left, cap_taylor, sizeof(left));
+    for (int count = CAP_TAYLOR; count > TERMS; count--)
+        series_shorten(left, count, most);
+    series_scale(work, left, terms);
+    *reach = (float)(most / work.factor);
+}
+
+static void cap_set(struct forward_work *work)
+{
+    static const double near[] = {CAP_NEAR_SERIES};
+    if (work->cap == 0)
+        return;
+    series_short(*work, work->cap_close, &work->cap_reach[0]);
+    series_short(*work, work->cap_middle, &work->cap_reach[1]);
+    series_scale(*work, near, work->cap_near);
+    work->cap_reach[2] = (float)(CAP_NEAR_REACH / work->factor);
+}
+
+// ---- tensor maps --------------------------------------------------------------------------------
 
 static cudaError_t bias_map(const struct forward_work &work, enum case_dtype dtype, int rows,
                             struct sm90_forward *args)
@@ -98,8 +153,7 @@ cudaError_t sm90_forward_args(const struct forward_work &work, enum case_dtype d
     v.address = work.v;
     v.d = work.d_v;
     args->work = work;
-    series_set(work, {CAP_CLOSE_SERIES}, args->work.cap_close);
-    series_set(work, {CAP_NEAR_SERIES}, args->work.cap_near);
+    cap_set(&args->work);
     cudaError_t error = sm90_tensor_map(&q, rows, &args->q);
     if (error == cudaSuccess)
         error = sm90_tensor_map(&k, keys, &args->k);

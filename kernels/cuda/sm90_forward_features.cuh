@@ -25,10 +25,9 @@ __device__ __forceinline__ int bits_most(const float (&scores)[S::N / 2], int ha
 
 // ---- softcap ------------------------------------------------------------------------------------
 
-// cap_reach_of() of scores: numbers below 0 have the largest bits of all where these have no sign.
-template <class S>
-__device__ __forceinline__ enum cap_reach cap_reach_of_scores(const float (&scores)[S::N / 2],
-                                                              float factor)
+// The largest magnitude of a thread's scores: numbers below 0 have the largest bits of all where
+// these have no sign.
+template <class S> __device__ __forceinline__ float scores_reach(const float (&scores)[S::N / 2])
 {
     unsigned below[2] = {0, 0};
 #pragma unroll
@@ -36,9 +35,7 @@ __device__ __forceinline__ enum cap_reach cap_reach_of_scores(const float (&scor
         below[i / 2 % 2] = __vimax3_u32(below[i / 2 % 2], __float_as_uint(scores[i]),
                                         __float_as_uint(scores[i + 1]));
     int above = max(bits_most<S>(scores, 0), bits_most<S>(scores, 1));
-    float most =
-        fmaxf(fabsf(__uint_as_float(max(below[0], below[1]))), fabsf(__int_as_float(above)));
-    return cap_reach_within(most * fabsf(factor));
+    return fmaxf(fabsf(__uint_as_float(max(below[0], below[1]))), fabsf(__int_as_float(above)));
 }
 
 // Products become capped logits in base 2: cap * tanh(factor * score).

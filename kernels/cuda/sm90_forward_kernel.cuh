@@ -353,10 +353,12 @@ block_weigh(struct sm90_state<S> &state, const struct forward_work &work, uint32
 {
     const bool masked = block_is_masked<S>(walk, group);
     if (S::CAP && !S::BIAS && !masked) {
-        enum cap_reach reach = cap_reach_of_scores<S>(state.scores, work.factor);
-        if (reach == CAP_CLOSE)
-            return block_weigh_as<S>(state, logit_series<3>{work.cap_close}, shrink);
-        if (reach == CAP_NEAR)
+        float reach = scores_reach<S>(state.scores);
+        if (__all_sync(0xffffffffu, reach <= work.cap_reach[0]))
+            return block_weigh_as<S>(state, logit_series<2>{work.cap_close}, shrink);
+        if (__all_sync(0xffffffffu, reach <= work.cap_reach[1]))
+            return block_weigh_as<S>(state, logit_series<3>{work.cap_middle}, shrink);
+        if (__all_sync(0xffffffffu, reach <= work.cap_reach[2]))
             return block_weigh_as<S>(state, logit_series<6>{work.cap_near}, shrink);
     }
     if (S::CAP)
