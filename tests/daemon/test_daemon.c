@@ -215,7 +215,7 @@ static struct wire_reply harm_in_flight(int signal, uint64_t timeout_ns, uint64_
     victim.run_timeout_ns = run_timeout_ns;
     if (timeout_ns > 0 || run_timeout_ns > 0) { // long, but not so that it is refused at once
         victim.run.batch = 2;
-        victim.run.seqlen_q = victim.run.seqlen_kv = 2048;
+        victim.run.seqlen_q = victim.run.seqlen_kv = 3072;
     }
     struct call call = daemon_call_begin(&d, &victim);
     daemon_await_running(&d, 1);
@@ -283,14 +283,14 @@ END_TEST
 // With the time limit of the request, and with that of the run.
 START_TEST(test_rank_stopped_until_deadline)
 {
-    const uint64_t limit_ns = UINT64_C(1500000000);
+    const uint64_t limit_ns = UINT64_C(4000000000);
     daemon_start(&d, NULL);
     run_and_pass(&d, 2);
     for (int of_run = 0; of_run < 2; of_run++) {
         struct wire_reply reply =
             harm_in_flight(SIGSTOP, of_run ? 0 : limit_ns, of_run ? limit_ns : 0);
         expect_status(&reply, STATUS_DEADLINE_EXCEEDED);
-        expect_text(reply.message, "time limit of 1.5");
+        expect_text(reply.message, "time limit of 4.0");
         expect_text(reply.message, "rank 1 of 2 was ");
         expect_text(reply.message, "stopped");
         expect_culprit(&reply, 1, 'T');

@@ -286,7 +286,7 @@ START_TEST(test_flood)
 {
     struct wire_request request = daemon_request(METHOD_RUN);
     strcpy(request.run.model, "flood");
-    request.timeout_ns = UINT64_C(1500000000);
+    request.run_timeout_ns = UINT64_C(5000000000);
     long resident_kib = daemon_resident_kib(&d);
     struct call call = daemon_call_begin(&d, &request);
     daemon_await_running(&d, 1);
