@@ -73,9 +73,13 @@ const struct forward_instance *forward_sm90_instance(const struct attention_forw
 
 // ---- softcap ------------------------------------------------------------------------------------
 
-// What a short series of tanh may do to a logit in base 2: change a weight by 3e-5 of it, where
-// rounding to 16 bits changes it by up to 5e-4 or 4e-3.
-#define CAP_ERROR 4e-5
+// By how much a short series of tanh may change a logit in base 2, and so the LSE: three quarters
+// of what a verdict admits to LSE in fp32, 2^-24 * (128 + 4 * softcap) in base e. Rounding to 16
+// bits changes weights by fifty times that.
+static double cap_error(double cap)
+{
+    return 0.75 * 0x1p-24 * (128 * M_LOG2E + 4 * cap);
+}
 
 // tanh(x) / x as a power series in x^2, which converges well up to CAP_TAYLOR_REACH.
 #define CAP_TAYLOR       7
@@ -106,12 +110,12 @@ static void series_scale(const struct forward_work &work, const double *tanh_ter
         terms[i] = (float)(tanh_terms[i] * scale);
 }
 
-// Sets a series that is off by CAP_ERROR at most, and how far it reaches.
+// Sets a series that is off by cap_error() at most, and how far it reaches.
 template <int TERMS>
 static void series_short(const struct forward_work &work, float (&terms)[TERMS], float *reach)
 {
     const double first_left = work.cap * fabs(cap_taylor[TERMS]) / pow(4, TERMS);
-    const double far = pow(CAP_ERROR / first_left, 1. / (2 * TERMS + 1));
+    const double far = pow(cap_error(work.cap) / first_left, 1. / (2 * TERMS + 1));
     const double most = far < CAP_TAYLOR_REACH ? far : CAP_TAYLOR_REACH;
     double left[CAP_TAYLOR];
     memcpy(left, cap_taylor, sizeof(left));

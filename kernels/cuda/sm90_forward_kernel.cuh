@@ -42,6 +42,7 @@ __device__ __forceinline__ void scores_mask(struct sm90_state<S> &state, int low
 
 // Logits in base 2, of scores: `factor` times them,
 struct logit_linear {
+    static const bool SERIES = false;
     float factor;
 
     __device__ __forceinline__ float operator()(float score, float less = 0) const
@@ -52,6 +53,7 @@ struct logit_linear {
 
 // or capped, as a series.
 template <int TERMS> struct logit_series {
+    static const bool SERIES = true;
     const float (&terms)[TERMS];
 
     __device__ __forceinline__ float operator()(float score, float less = 0) const
@@ -84,26 +86,30 @@ template <class S, class Logit>
 __device__ __forceinline__ bool maxima_raise(struct sm90_state<S> &state, const Logit &logit,
                                              float shrink[2])
 {
-    float max[2];
+    float(&seen)[2] = Logit::SERIES ? state.seen_close : state.seen;
+    float most[2], max[2];
     bool grown = false, unsure = false;
 #pragma unroll
     for (int half = 0; half < 2; half++) {
-        int most = bits_most<S>(state.scores, half);
-        float least = S::MAX ? fminf(state.max[half] + MAX_SLACK, state.seen[half])
+        int bits = bits_most<S>(state.scores, half);
+        float least = S::MAX ? fminf(state.max[half] + MAX_SLACK, seen[half])
                              : state.max[half] + MAX_SLACK;
-        max[half] = logit(__int_as_float(most));
-        unsure = unsure || (most < 0 && least < 0);
+        most[half] = __int_as_float(bits);
+        max[half] = logit(most[half]);
+        unsure = unsure || (bits < 0 && least < 0);
         grown = grown || max[half] > state.max[half] + MAX_SLACK;
     }
     grown = __any_sync(0xffffffffu, grown || unsure);
     if (grown && __any_sync(0xffffffffu, unsure))
 #pragma unroll
-        for (int half = 0; half < 2; half++)
-            max[half] = logit(row_most<S>(state.scores, half));
+        for (int half = 0; half < 2; half++) {
+            most[half] = row_most<S>(state.scores, half);
+            max[half] = logit(most[half]);
+        }
     if (S::MAX)
 #pragma unroll
         for (int half = 0; half < 2; half++)
-            state.seen[half] = fmaxf(state.seen[half], max[half]);
+            seen[half] = fmaxf(seen[half], Logit::SERIES ? most[half] : max[half]);
     if (grown) {
 #pragma unroll
         for (int half = 0; half < 2; half++) {
@@ -450,6 +456,7 @@ tile_compute(const struct forward_work &work, uint32_t shared,
     struct sm90_state<S> state;
     state.max[0] = state.max[1] = MAX_NONE;
     state.seen[0] = state.seen[1] = -CUDART_INF_F;
+    state.seen_close[0] = state.seen_close[1] = -CUDART_INF_F;
     state.sum[0] = state.sum[1] = 0;
     rows_cache(work, task, group.row);
     uint32_t q = shared + slot.place * S::Q_BYTES + group.index * GROUP_ROWS * SM90_PANEL_ROW_BYTES;

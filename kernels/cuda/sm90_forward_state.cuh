@@ -5,6 +5,7 @@
 
 #include <math_constants.h>
 
+#include "kernels/cuda/sm90_cap.cuh"
 #include "kernels/cuda/sm90_forward_load.cuh"
 
 // What a thread holds of its group's rows: rows g and g + 8 of its warp's 16.
@@ -15,6 +16,9 @@ template <class S> struct sm90_state {
     float max[2];  // of the row, base 2; that which `out` and `sum` are relative to
     float sum[2];  // of this thread's columns
     float seen[2]; // largest logit that this thread had of the row, base 2, with MAX
+    // The same where a series caps: the largest product of query and key, of which the logit is
+    // exact.
+    float seen_close[2];
 };
 
 // ---- merge --------------------------------------------------------------------------------------
@@ -166,6 +170,17 @@ __device__ __forceinline__ void state_merge(const struct sm90_state<S> &state,
                          half, sum[half], lse[half]);
 }
 
+// The largest logit that a thread had of a row, base 2.
+template <class S>
+__device__ __forceinline__ float row_seen(const struct sm90_state<S> &state,
+                                          const struct forward_work &work, int half)
+{
+    if (!S::CAP || state.seen_close[half] == -CUDART_INF_F)
+        return state.seen[half];
+    return fmaxf(state.seen[half],
+                 work.cap * cap_tanh<CAP_NEAR>(work.factor * state.seen_close[half]));
+}
+
 // Raises the head's largest logit to those of a warp's rows.
 template <class S>
 __device__ __forceinline__ void state_seen(const struct sm90_state<S> &state,
@@ -173,8 +188,8 @@ __device__ __forceinline__ void state_seen(const struct sm90_state<S> &state,
                                            const struct sm90_rows &rows, int head)
 {
     const float ln_2 = 0.6931471805599453f;
-    float most = fmaxf(rows.some[0] ? state.seen[0] : -CUDART_INF_F,
-                       rows.some[1] ? state.seen[1] : -CUDART_INF_F);
+    float most = fmaxf(rows.some[0] ? row_seen<S>(state, work, 0) : -CUDART_INF_F,
+                       rows.some[1] ? row_seen<S>(state, work, 1) : -CUDART_INF_F);
     most = warp_max(most);
     if (work.max_logit && threadIdx.x % WARP_LANES == 0 && most > -CUDART_INF_F)
         atomic_max(work.max_logit + head, most * ln_2);
