@@ -92,8 +92,8 @@ __device__ __forceinline__ bool maxima_raise(struct sm90_state<S> &state, const 
 #pragma unroll
     for (int half = 0; half < 2; half++) {
         int bits = bits_most<S>(state.scores, half);
-        float least = S::MAX ? fminf(state.max[half] + MAX_SLACK, seen[half])
-                             : state.max[half] + MAX_SLACK;
+        float least =
+            S::MAX ? fminf(state.max[half] + MAX_SLACK, seen[half]) : state.max[half] + MAX_SLACK;
         most[half] = __int_as_float(bits);
         max[half] = logit(most[half]);
         unsure = unsure || (bits < 0 && least < 0);

@@ -17,7 +17,7 @@ struct trial {
     bool wants_max;
     bool rising;         // logits grow with the key
     int hiding;          // one of this many elements of the bias hides its key; 0: none
-    double depth; // the elements of such keys are below -depth
+    double depth;        // the elements of such keys are below -depth
     double max_admitted; // how far the largest logits may be off; 0: as far as LSE
 };
 
