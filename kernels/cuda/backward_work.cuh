@@ -4,6 +4,7 @@
 #ifndef CPATTN_KERNELS_CUDA_BACKWARD_WORK_CUH
 #define CPATTN_KERNELS_CUDA_BACKWARD_WORK_CUH
 
+#include "kernels/cuda/cap_series.h"
 #include "kernels/cuda/mma.cuh"
 #include "kernels/cuda/worklist_backward.h"
 
@@ -44,6 +45,7 @@ struct backward_params {
     float scale;
     float product_factor; // of a product of query and key: makes it base 2, or the argument of tanh
     float cap_factor;     // of the tanh: makes it base 2; 0: there is none
+    struct cap_series cap_series; // of these two factors; of the kernels for sm_90a alone
 };
 
 // The thread's number, read anew: addresses that are made of it are not worth a register each for

@@ -5,6 +5,7 @@
 
 #include <cuda_runtime.h>
 
+#include "kernels/cuda/cap_series.h"
 #include "kernels/cuda/worklist.h"
 
 // Tensors as in struct attention_forward.
@@ -26,9 +27,7 @@ struct forward_work {
     int64_t bias_head_stride, bias_query_stride;
     // Logit in base 2: factor * qk, or, with a cap, cap * tanh(factor * qk); then the bias.
     float factor, cap;
-    // The same where qk is small: qk times a series in qk^2, the shorter the smaller, up to a qk of
-    // `cap_reach`. Of the kernels for sm_90a alone.
-    float cap_close[2], cap_middle[3], cap_near[6], cap_reach[3];
+    struct cap_series cap_series; // the same where qk is small; of the kernels for sm_90a alone
     bool aligned; // every row of Q, K and V begins at a multiple of 16 bytes and has whole ones
 };
 

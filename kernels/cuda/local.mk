@@ -3,6 +3,7 @@
 # files as well.
 cuda_kernels_c_sources =
 cuda_kernels_c_sources += kernels/cuda/backend.c
+cuda_kernels_c_sources += kernels/cuda/cap_series.c
 cuda_kernels_c_sources += kernels/cuda/cublaslt.c
 cuda_kernels_c_sources += kernels/cuda/intervals.c
 cuda_kernels_c_sources += kernels/cuda/sm90_tensor.c
@@ -13,6 +14,7 @@ cuda_kernels_c_sources += kernels/cuda/worklist_tail.c
 cuda_kernels_sources = $(cuda_kernels_c_sources)
 cuda_kernels_sources += kernels/cuda/backend.h
 cuda_kernels_sources += kernels/cuda/backward_work.cuh
+cuda_kernels_sources += kernels/cuda/cap_series.h
 cuda_kernels_sources += kernels/cuda/clocks.h
 cuda_kernels_sources += kernels/cuda/cublaslt.h
 cuda_kernels_sources += kernels/cuda/delay.cu
@@ -43,6 +45,7 @@ cuda_kernels_sources += kernels/cuda/sm90_backward_instances.h
 cuda_kernels_sources += kernels/cuda/sm90_backward_kernel.cuh
 cuda_kernels_sources += kernels/cuda/sm90_backward_load.cuh
 cuda_kernels_sources += kernels/cuda/sm90_backward_parts.cuh
+cuda_kernels_sources += kernels/cuda/sm90_backward_scores.cuh
 cuda_kernels_sources += kernels/cuda/sm90_backward_work.cuh
 cuda_kernels_sources += kernels/cuda/sm90_bias.cuh
 cuda_kernels_sources += kernels/cuda/sm90_cap.cuh

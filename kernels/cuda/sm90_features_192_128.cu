@@ -13,4 +13,5 @@ const struct forward_sm90_features forward_sm90_features_192_128 = {
     sm90_instance_of<with_max>(FORWARD_SECTION_BYTES / 8),
     sm90_instance_of<with_cap>(FORWARD_SECTION_BYTES / 8),
     sm90_instance_of<with_bias>(FORWARD_SECTION_BYTES / 8),
+    sm90_instance_of<with_bias>(FORWARD_SECTION_BYTES / 8),
     sm90_instance_of<with_both>(FORWARD_SECTION_BYTES / 8)};

@@ -26,9 +26,9 @@ struct sm90_task {
 // What an instance knows beside plain attention. All that know any of it know max_logit.
 enum sm90_feature { SM90_MAX = 1, SM90_CAP = 2, SM90_BIAS = 4 };
 
-// Instances for what a call may ask for: max_logit alone, softcap, bias, both.
+// Instances for what a call may ask for: max_logit alone, softcap, bias, bias without a mask, both.
 struct forward_sm90_features {
-    struct forward_instance max, cap, bias, both;
+    struct forward_instance max, cap, bias, bias_full, both;
 };
 
 // Whether the device and these kernels can do a call: bf16 or fp16, aligned, with a positive scale.

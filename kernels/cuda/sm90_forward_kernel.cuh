@@ -58,7 +58,7 @@ template <int TERMS> struct logit_series {
 
     __device__ __forceinline__ float operator()(float score, float less = 0) const
     {
-        return fmaf(score, cap_series(terms, score * score), -less);
+        return fmaf(score, series_of(terms, score * score), -less);
     }
 };
 
@@ -359,13 +359,14 @@ block_weigh(struct sm90_state<S> &state, const struct forward_work &work, uint32
 {
     const bool masked = block_is_masked<S>(walk, group);
     if (S::CAP && !S::BIAS && !masked) {
+        const struct cap_series &series = work.cap_series;
         float reach = scores_reach<S>(state.scores);
-        if (__all_sync(0xffffffffu, reach <= work.cap_reach[0]))
-            return block_weigh_as<S>(state, logit_series<2>{work.cap_close}, shrink);
-        if (__all_sync(0xffffffffu, reach <= work.cap_reach[1]))
-            return block_weigh_as<S>(state, logit_series<3>{work.cap_middle}, shrink);
-        if (__all_sync(0xffffffffu, reach <= work.cap_reach[2]))
-            return block_weigh_as<S>(state, logit_series<6>{work.cap_near}, shrink);
+        if (__all_sync(0xffffffffu, reach <= series.reach[0]))
+            return block_weigh_as<S>(state, logit_series<2>{series.close}, shrink);
+        if (__all_sync(0xffffffffu, reach <= series.reach[1]))
+            return block_weigh_as<S>(state, logit_series<3>{series.middle}, shrink);
+        if (__all_sync(0xffffffffu, reach <= series.reach[2]))
+            return block_weigh_as<S>(state, logit_series<6>{series.near}, shrink);
     }
     if (S::CAP)
         scores_cap<S>(state.scores, work.factor, work.cap);

@@ -68,6 +68,8 @@ static void params_scores(const struct attention_shape *shape, struct backward_p
     p->scale = (float)shape->scale;
     p->product_factor = (float)(shape->scale * (cap != 0 ? 1 / cap : M_LOG2E));
     p->cap_factor = (float)(cap * M_LOG2E);
+    if (cap != 0)
+        cap_series_set(p->product_factor, p->cap_factor, &p->cap_series);
     p->bias_head_stride = shape->bias_head_stride;
     p->bias_query_stride = shape->bias_row_step * shape->bias_row_stride;
     p->dbias_once = shape->dbias_once;

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/cuda/cap_series.h"
+
+#include <math.h>
+#include <string.h>
+
+// By how much a short series may change a logit in base 2, and so the LSE: nine tenths of what a
+// verdict admits to LSE in fp32, 2^-24 * (128 + 4 * softcap) in base e. Rounding to 16 bits changes
+// weights by fifty times that.
+static double error_admitted(double cap)
+{
+    return 0.9 * 0x1p-24 * (128 * M_LOG2E + 4 * cap);
+}
+
+// tanh(x) / x as a power series in x^2, which converges well up to TAYLOR_REACH.
+#define TAYLOR       7
+#define TAYLOR_REACH 0.5
+static const double taylor[TAYLOR] = {1,          -1. / 3,         2. / 15,         -17. / 315,
+                                      62. / 2835, -1382. / 155925, 21844. / 6081075};
+
+// Takes the last of `count` terms of x times a series in x^2 away, by what is as large everywhere
+// up to `reach`: a Chebyshev polynomial.
+static void shorten(double *terms, int count, double reach)
+{
+    const int n = count - 1, degree = 2 * n + 1;
+    double less = terms[n];
+    for (int i = 0; i < n; i++) {
+        int power = degree - 2 * i;
+        less *= -reach * reach * power * (power - 1) / (4. * (i + 1) * (degree - i - 1));
+        terms[n - i - 1] -= less;
+    }
+}
+
+// Terms of tanh(x) / x to those of cap * tanh(factor * x) / x.
+static void scale(double factor, double cap, const double *terms, int count, float *scaled)
+{
+    double by = cap * factor;
+    for (int i = 0; i < count; i++, by *= factor * factor)
+        scaled[i] = (float)(terms[i] * by);
+}
+
+// Sets a series that is off by error_admitted() at most. Returns how far it reaches.
+static float shorten_to(int count, double factor, double cap, float *terms)
+{
+    const double first_left = cap * fabs(taylor[count]) / pow(4, count);
+    const double far = pow(error_admitted(cap) / first_left, 1. / (2 * count + 1));
+    const double reach = fmin(far, TAYLOR_REACH);
+    double left[TAYLOR];
+    memcpy(left, taylor, sizeof(left));
+    for (int terms_left = TAYLOR; terms_left > count; terms_left--)
+        shorten(left, terms_left, reach);
+    scale(factor, cap, left, count, terms);
+    return (float)(reach / fabs(factor));
+}
+
+void cap_series_set(float factor, float cap, struct cap_series *series)
+{
+    static const double near[] = {CAP_NEAR_SERIES};
+    series->reach[0] = shorten_to(2, factor, cap, series->close);
+    series->reach[1] = shorten_to(3, factor, cap, series->middle);
+    scale(factor, cap, near, 6, series->near);
+    series->reach[2] = CAP_NEAR_REACH / fabsf(factor);
+    const double square = (double)factor * factor;
+    series->close_slope[0] = (float)-square;
+    series->close_slope[1] = (float)(2. / 3 * square * square);
+}

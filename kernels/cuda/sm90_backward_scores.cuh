@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: Apache-2.0
+// Backward on sm_90a, up to head dimension 128: S' to P' and dP' to dS', in registers.
+#ifndef CPATTN_KERNELS_CUDA_SM90_BACKWARD_SCORES_CUH
+#define CPATTN_KERNELS_CUDA_SM90_BACKWARD_SCORES_CUH
+
+#include "kernels/cuda/sm90_backward_add.cuh"
+#include "kernels/cuda/sm90_backward_bias.cuh"
+#include "kernels/cuda/sm90_backward_load.cuh"
+#include "kernels/cuda/sm90_cap.cuh"
+
+// Which of a thread's scores its queries see.
+template <class C> struct scores_seen {
+    uint32_t queries[2]; // bits of each key's, as columns_between() has them
+
+    __device__ __forceinline__ scores_seen(const struct sm90_step *step)
+    {
+        unsigned thread = thread_number(), lane = thread % WARP_LANES;
+        int key = (int)((thread / WARP_LANES - 4) * 16 + lane / 4);
+#pragma unroll
+        for (int h = 0; h < 2; h++, key += 8) {
+            int first = key - (int)(lane % 4 * 2);
+            queries[h] =
+                key < step->keys ? columns_between(first - step->high, first - step->low + 1) : 0;
+        }
+    }
+
+    __device__ __forceinline__ bool operator()(int i) const
+    {
+        return queries[i / 2 % 2] & 1u << (i / 4 * 2 + i % 2);
+    }
+};
+
+// Makes the scores of a thread that its query does not see such that their P is 0.
+template <class C>
+__device__ __forceinline__ void scores_hide(const struct sm90_step *step, float hidden,
+                                            float (&s)[C::SCORES])
+{
+    const scores_seen<C> seen(step);
+#pragma unroll
+    for (int i = 0; i < C::SCORES; i++)
+        if (!seen(i))
+            s[i] = hidden;
+}
+
+// Two neighbours of one row each.
+static __device__ __forceinline__ float2 shared_pair(uint32_t address)
+{
+    float2 pair;
+    asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];"
+                 : "=f"(pair.x), "=f"(pair.y)
+                 : "r"(address)
+                 : "memory");
+    return pair;
+}
+
+// LSE or D of a thread's two queries of scores i..i + 3, from where those of the first lie. `four`
+// is kept from one to the next.
+template <class C>
+__device__ __forceinline__ float2 numbers_pair(uint32_t from, int i, float4 &four)
+{
+    if (!C::BY_FOURS)
+        return shared_pair(from + i / 4 * 32);
+    if (i % 8 == 0)
+        four = shared_four(from + i / 8 * 64);
+    return i % 8 == 0 ? make_float2(four.x, four.y) : make_float2(four.z, four.w);
+}
+
+// ---- P ------------------------------------------------------------------------------------------
+
+// Where a thread's LSE of a stage begin.
+template <class C> __device__ __forceinline__ uint32_t lse_place(int stage, uint32_t shared)
+{
+    return shared + C::LSE + stage * C::Q_ROWS * 4 +
+           (unsigned)thread_number() % 4 * (C::BY_FOURS ? 16 : 8);
+}
+
+// S' to P'.
+template <class C>
+__device__ __forceinline__ void p_make(float factor, const struct sm90_step *step, int stage,
+                                       uint32_t shared, float (&s)[C::SCORES])
+{
+    if (step->keys != 0)
+        scores_hide<C>(step, factor < 0 ? INFINITY : -INFINITY, s);
+    uint32_t lse = lse_place<C>(stage, shared);
+    float4 four;
+#pragma unroll
+    for (int i = 0; i < C::SCORES; i += 4) {
+        float2 l = numbers_pair<C>(lse, i, four);
+        s[i] = fast_exp2(fmaf(s[i], factor, -l.x));
+        s[i + 1] = fast_exp2(fmaf(s[i + 1], factor, -l.y));
+        s[i + 2] = fast_exp2(fmaf(s[i + 2], factor, -l.x));
+        s[i + 3] = fast_exp2(fmaf(s[i + 3], factor, -l.y));
+    }
+}
+
+// Two rows of two scores, from element i on, to 16 bits.
+template <typename T, int COUNT>
+__device__ __forceinline__ void weights_pack(const float (&x)[4], int i,
+                                             uint32_t (&packed)[COUNT][4])
+{
+    packed[i / 8][i / 4 % 2 * 2] = pack<T>(x[0], x[1]);
+    packed[i / 8][i / 4 % 2 * 2 + 1] = pack<T>(x[2], x[3]);
+}
+
+// S' with a cap, where all of it is close to 0 and visible: P' to 16 bits, and in its place P'
+// times the slope of the cap.
+template <typename T, class C>
+__device__ __forceinline__ void p_make_close(const struct cap_series &series, uint32_t lse,
+                                             float (&s)[C::SCORES],
+                                             uint32_t (&p16)[C::SCORES / 8][4])
+{
+    float4 four;
+#pragma unroll
+    for (int i = 0; i < C::SCORES; i += 4) {
+        float2 l = numbers_pair<C>(lse, i, four);
+        float weights[4];
+#pragma unroll
+        for (int k = 0; k < 4; k++) {
+            float x = s[i + k], z = x * x;
+            weights[k] = fast_exp2(fmaf(x, series_of(series.close, z), k % 2 ? -l.y : -l.x));
+            s[i + k] = weights[k] * fmaf(z, series_of(series.close_slope, z), 1);
+        }
+        weights_pack<T>(weights, i, p16);
+    }
+}
+
+// The same where it is within the reach of a longer series.
+template <typename T, class C, bool MASKED, int TERMS>
+__device__ __forceinline__ void
+p_make_within(const struct sm90_step *step, const float (&terms)[TERMS], float cap, uint32_t lse,
+              float (&s)[C::SCORES], uint32_t (&p16)[C::SCORES / 8][4])
+{
+    const scores_seen<C> seen(step);
+    const float less = __fdividef(1, cap);
+    float4 four;
+#pragma unroll
+    for (int i = 0; i < C::SCORES; i += 4) {
+        float2 l = numbers_pair<C>(lse, i, four);
+        float weights[4];
+#pragma unroll
+        for (int k = 0; k < 4; k++) {
+            float logit = s[i + k] * series_of(terms, s[i + k] * s[i + k]), t = logit * less;
+            weights[k] = fast_exp2(logit - (k % 2 ? l.y : l.x));
+            if (MASKED && !seen(i + k))
+                weights[k] = 0;
+            s[i + k] = weights[k] * fmaf(-t, t, 1);
+        }
+        weights_pack<T>(weights, i, p16);
+    }
+}
+
+// The same for any scores.
+template <typename T, class C>
+__device__ __forceinline__ void
+p_make_capped(const struct backward_params &p, const struct sm90_step *step, int stage,
+              uint32_t shared, float (&s)[C::SCORES], uint32_t (&p16)[C::SCORES / 8][4])
+{
+    const struct cap_series &series = p.cap_series;
+    const float cap = p.cap_factor, reach = products_reach(s);
+    const uint32_t lse = lse_place<C>(stage, shared);
+    const bool masked = step->keys != 0;
+    if (!masked && __all_sync(0xffffffffu, reach <= series.reach[0])) {
+        p_make_close<T, C>(series, lse, s, p16);
+        return;
+    }
+    if (__all_sync(0xffffffffu, reach <= series.reach[1])) {
+        if (masked)
+            p_make_within<T, C, true>(step, series.middle, cap, lse, s, p16);
+        else
+            p_make_within<T, C, false>(step, series.middle, cap, lse, s, p16);
+        return;
+    }
+    if (__all_sync(0xffffffffu, reach <= series.reach[2])) {
+        p_make_within<T, C, true>(step, series.near, cap, lse, s, p16);
+        return;
+    }
+    const scores_seen<C> seen(step);
+    float4 four;
+#pragma unroll
+    for (int i = 0; i < C::SCORES; i += 4) {
+        float2 l = numbers_pair<C>(lse, i, four);
+        float weights[4];
+#pragma unroll
+        for (int k = 0; k < 4; k++) {
+            float slope, t = cap_tanh_far(s[i + k] * p.product_factor, &slope);
+            weights[k] = fast_exp2(fmaf(t, cap, k % 2 ? -l.y : -l.x));
+            if (masked && !seen(i + k))
+                weights[k] = 0;
+            s[i + k] = weights[k] == 0 ? 0 : weights[k] * slope;
+        }
+        weights_pack<T>(weights, i, p16);
+    }
+}
+
+// The same with a bias.
+template <typename T, class C>
+__device__ __forceinline__ void p_make_biased(float factor, const struct sm90_step *step, int group,
+                                              unsigned number, uint32_t shared,
+                                              float (&s)[C::SCORES])
+{
+    if (step->keys != 0)
+        scores_hide<C>(step, factor < 0 ? INFINITY : -INFINITY, s);
+    const uint32_t lse = lse_place<C>(number % C::STAGES, shared),
+                   bias = bias_place<C>(group, shared);
+    barrier_wait(shared + C::BIAS_FULL, number & 1);
+    float4 four;
+#pragma unroll
+    for (int i = 0; i < C::SCORES; i += 8) {
+        uint32_t pairs[4];
+        matrices_load(bias + i / 8 * 16 * 128, pairs);
+#pragma unroll
+        for (int k = 0; k < 8; k += 2) {
+            float2 l = numbers_pair<C>(lse, (i + k) / 4 * 4, four),
+                   b = pair_floats<T>(pairs[k / 2]);
+            s[i + k] = fast_exp2(fmaf(s[i + k], factor, fmaf(b.x, LOG2_E, -l.x)));
+            s[i + k + 1] = fast_exp2(fmaf(s[i + k + 1], factor, fmaf(b.y, LOG2_E, -l.y)));
+        }
+    }
+    warp_arrive(shared + C::BIAS_EMPTY);
+}
+
+// ---- dS -----------------------------------------------------------------------------------------
+
+// dP' to what dbias gets, and times the scale to dS'; both it and P' to 16 bits.
+template <typename T, class C>
+__device__ __forceinline__ void
+ds_make_biased(float scale, int stage, uint32_t shared, const float (&weights)[C::SCORES],
+               float (&dp)[C::SCORES], uint32_t (&p16)[C::SCORES / 8][4],
+               uint32_t (&ds16)[C::SCORES / 8][4])
+{
+    const uint32_t delta = lse_place<C>(stage, shared) + (C::DELTA - C::LSE);
+    float4 four;
+#pragma unroll
+    for (int i = 0; i < C::SCORES; i += 4) {
+        float2 d = numbers_pair<C>(delta, i, four);
+#pragma unroll
+        for (int k = 0; k < 4; k++)
+            dp[i + k] = weights[i + k] * (dp[i + k] - (k % 2 ? d.y : d.x));
+        const float four[4] = {weights[i], weights[i + 1], weights[i + 2], weights[i + 3]};
+        const float scaled[4] = {dp[i] * scale, dp[i + 1] * scale, dp[i + 2] * scale,
+                                 dp[i + 3] * scale};
+        weights_pack<T>(four, i, p16);
+        weights_pack<T>(scaled, i, ds16);
+    }
+}
+
+// dP' to dS', and both it and P' to 16 bits, as products take them. P is packed only here, since
+// registers are short before, unless there is a cap.
+template <typename T, class C>
+__device__ __forceinline__ void ds_make(float scale, int stage, uint32_t shared,
+                                        const float (&p)[C::SCORES], const float (&dp)[C::SCORES],
+                                        uint32_t (&p16)[C::SCORES / 8][4],
+                                        uint32_t (&ds16)[C::SCORES / 8][4])
+{
+    uint32_t delta = lse_place<C>(stage, shared) + (C::DELTA - C::LSE);
+    float4 four;
+#pragma unroll
+    for (int i = 0; i < C::SCORES; i += 4) {
+        float2 d = numbers_pair<C>(delta, i, four);
+        float x[4];
+#pragma unroll
+        for (int k = 0; k < 4; k++) {
+            float sum = k % 2 ? d.y : d.x, left = dp[i + k];
+            x[k] = p[i + k] * (type_is_half<T>::value ? left - sum : fmaf(left, scale, -sum));
+        }
+        const float weights[4] = {p[i], p[i + 1], p[i + 2], p[i + 3]};
+        if (!C::CAPPED)
+            weights_pack<T>(weights, i, p16);
+        weights_pack<T>(x, i, ds16);
+    }
+}
+
+#endif
