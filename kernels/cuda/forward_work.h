@@ -70,8 +70,9 @@ struct forward_instance {
     int32_t d_qk, d_v;
     struct work_cut cut;
     int32_t shared_bytes; // at most, of a thread block
-    // Keys and values of as many heads as fit into this are worked on at a time.
-    int64_t section_bytes;
+    // Keys and values of two heads are worked on at a time, or of as many as section_least holds,
+    // or of as many as section_bytes holds if those are fewer.
+    int64_t section_bytes, section_least;
     // Enqueues one call's thread blocks. `plain`: without bias, cap and max_logit, aligned, and
     // with a positive factor.
     cudaError_t (*launch)(const struct forward_work &work, enum case_dtype dtype, bool plain,

@@ -25,6 +25,28 @@ __device__ __forceinline__ int bits_most(const float (&scores)[S::N / 2], int ha
 
 // ---- softcap ------------------------------------------------------------------------------------
 
+// Logits in base 2, of scores: `factor` times them,
+struct logit_linear {
+    static const bool SERIES = false;
+    float factor;
+
+    __device__ __forceinline__ float operator()(float score, float less = 0) const
+    {
+        return fmaf(score, factor, -less);
+    }
+};
+
+// or capped, as a series.
+template <int TERMS> struct logit_series {
+    static const bool SERIES = true;
+    const float (&terms)[TERMS];
+
+    __device__ __forceinline__ float operator()(float score, float less = 0) const
+    {
+        return fmaf(score, series_of(terms, score * score), -less);
+    }
+};
+
 // The largest magnitude of a thread's scores: numbers below 0 have the largest bits of all where
 // these have no sign.
 template <class S> __device__ __forceinline__ float scores_reach(const float (&scores)[S::N / 2])

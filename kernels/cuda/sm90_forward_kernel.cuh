@@ -40,28 +40,6 @@ __device__ __forceinline__ void scores_mask(struct sm90_state<S> &state, int low
     }
 }
 
-// Logits in base 2, of scores: `factor` times them,
-struct logit_linear {
-    static const bool SERIES = false;
-    float factor;
-
-    __device__ __forceinline__ float operator()(float score, float less = 0) const
-    {
-        return fmaf(score, factor, -less);
-    }
-};
-
-// or capped, as a series.
-template <int TERMS> struct logit_series {
-    static const bool SERIES = true;
-    const float (&terms)[TERMS];
-
-    __device__ __forceinline__ float operator()(float score, float less = 0) const
-    {
-        return fmaf(score, series_of(terms, score * score), -less);
-    }
-};
-
 // The largest score of a row that a thread has.
 template <class S>
 __device__ __forceinline__ float row_most(const float (&scores)[S::N / 2], int half)
@@ -587,11 +565,18 @@ static cudaError_t sm90_launch(const struct forward_work &work, enum case_dtype 
                                : sm90_launch_instance<TRAITS<__half>>(args, stream);
 }
 
+// section_least 0: section_bytes.
 template <template <typename> class TRAITS>
-constexpr struct forward_instance sm90_instance_of(int64_t section_bytes)
+constexpr struct forward_instance sm90_instance_of(int64_t section_bytes, int64_t section_least = 0)
 {
     typedef TRAITS<__half> S;
-    return {S::DQK,  S::DV, {S::ROWS, S::N}, S::SHARED_BYTES, section_bytes, sm90_launch<TRAITS>,
+    return {S::DQK,
+            S::DV,
+            {S::ROWS, S::N},
+            S::SHARED_BYTES,
+            section_bytes,
+            section_least > 0 ? section_least : section_bytes,
+            sm90_launch<TRAITS>,
             S::TIMES};
 }
 

@@ -39,16 +39,32 @@ static enum status check_shape(const struct attention_shape *shape, struct error
     return STATUS_OK;
 }
 
-// Query heads of a section: whole groups of key heads, as far as the phase lets them be.
-static int32_t section_heads(const struct forward_instance *instance,
-                             const struct attention_shape *shape, const struct worklist *list)
+// Bytes of the keys and values of one head that the tile with the most of them sees.
+static int64_t head_bytes(const struct forward_instance *instance,
+                          const struct attention_shape *shape, const struct worklist *list)
 {
     int64_t keys = 0;
     for (int32_t i = 0; i < list->tile_count; i++)
         keys = list->tiles[i].blocks > keys ? list->tiles[i].blocks : keys;
     keys *= instance->cut.keys;
-    int64_t bytes = keys * (shape->d_qk + shape->d_v) * dtype_bytes(shape->dtype);
-    int64_t heads = instance->section_bytes / bytes * shape->group;
+    return keys * (shape->d_qk + shape->d_v) * dtype_bytes(shape->dtype);
+}
+
+// Bytes of the keys and values that are worked on at a time.
+static int64_t section_bytes(const struct forward_instance *instance,
+                             const struct attention_shape *shape, const struct worklist *list)
+{
+    int64_t two = 2 * head_bytes(instance, shape, list);
+    int64_t bytes = two > instance->section_least ? two : instance->section_least;
+    return bytes < instance->section_bytes ? bytes : instance->section_bytes;
+}
+
+// Query heads of a section: whole groups of key heads, as far as the phase lets them be.
+static int32_t section_heads(const struct forward_instance *instance,
+                             const struct attention_shape *shape, const struct worklist *list)
+{
+    int64_t bytes = section_bytes(instance, shape, list);
+    int64_t heads = bytes / head_bytes(instance, shape, list) * shape->group;
     if (heads < shape->group)
         heads = shape->group;
     return (int32_t)(heads < shape->heads ? heads : shape->heads);
@@ -72,8 +88,8 @@ static void list_order(struct worklist *list, const struct forward_instance *ins
     int64_t kv_heads = work->section / shape->group > 0 ? work->section / shape->group : 1;
     int32_t heads_last = work->heads - (work->sections - 1) * work->section;
     int64_t blocks = (int64_t)work->multiprocessors * list->tiles[0].blocks * 3 / 2;
-    worklist_order(list, shape->row_step, instance->section_bytes / (key_bytes * kv_heads),
-                   blocks / heads_last);
+    int64_t bytes = section_bytes(instance, shape, list);
+    worklist_order(list, shape->row_step, bytes / (key_bytes * kv_heads), blocks / heads_last);
 }
 
 // A prepared forward: all of a launch's argument but the tensors.

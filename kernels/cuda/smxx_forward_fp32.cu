@@ -289,7 +289,8 @@ static cudaError_t launch(const struct forward_work &work, enum case_dtype, bool
 
 #define INSTANCE(d)                                                                                \
     {                                                                                              \
-        d, d, {ROWS, KEYS}, shared_bytes(d, d), FORWARD_SECTION_BYTES, launch<d>                   \
+        d, d, {ROWS, KEYS}, shared_bytes(d, d), FORWARD_SECTION_BYTES, FORWARD_SECTION_BYTES,      \
+            launch<d>                                                                              \
     }
 const struct forward_instance forward_fp32_64 = INSTANCE(64);
 const struct forward_instance forward_fp32_128 = INSTANCE(128);

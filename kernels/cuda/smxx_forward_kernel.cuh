@@ -520,6 +520,7 @@ constexpr struct forward_instance forward_instance_of()
             plain::SHARED_BYTES > general::SHARED_BYTES ? plain::SHARED_BYTES
                                                         : general::SHARED_BYTES,
             FORWARD_SECTION_BYTES,
+            FORWARD_SECTION_BYTES,
             forward_launch_dtype<PLAIN, GENERAL, BLOCKS>};
 }
 
