@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/cuda/cap_series.h"
 
+#include <float.h>
 #include <math.h>
+#include <stdbool.h>
 #include <string.h>
 
 // By how much a short series may change a logit in base 2, and so the LSE: nine tenths of what a
@@ -12,9 +14,11 @@ static double error_admitted(double cap)
     return 0.9 * 0x1p-24 * (128 * M_LOG2E + 4 * cap);
 }
 
-// tanh(x) / x as a power series in x^2, which converges well up to TAYLOR_REACH.
+// tanh(x) / x as a power series in x^2, which converges well up to TAYLOR_REACH. Within CLOSE_REACH
+// two terms of 1 - tanh^2 are off by less than 3e-5.
 #define TAYLOR       7
 #define TAYLOR_REACH 0.5
+#define CLOSE_REACH  0.2
 static const double taylor[TAYLOR] = {1,          -1. / 3,         2. / 15,         -17. / 315,
                                       62. / 2835, -1382. / 155925, 21844. / 6081075};
 
@@ -31,35 +35,46 @@ static void shorten(double *terms, int count, double reach)
     }
 }
 
-// Terms of tanh(x) / x to those of cap * tanh(factor * x) / x.
-static void scale(double factor, double cap, const double *terms, int count, float *scaled)
+static bool is_normal(double x)
 {
-    double by = cap * factor;
-    for (int i = 0; i < count; i++, by *= factor * factor)
-        scaled[i] = (float)(terms[i] * by);
+    return fabs(x) >= FLT_MIN && fabs(x) <= FLT_MAX;
 }
 
-// Sets a series that is off by error_admitted() at most. Returns how far it reaches.
-static float shorten_to(int count, double factor, double cap, float *terms)
+// Terms of tanh(x) / x, up to factor * x of `reach`, to those of cap * tanh(factor * x) / x.
+// Returns how far these reach: nowhere if a term or a square is too large or too small for fp32.
+static float scale(double factor, double cap, const double *terms, int count, double reach,
+                   float *scaled)
+{
+    const double far = reach / fabs(factor);
+    bool normal = is_normal(far * far);
+    double by = cap * factor;
+    for (int i = 0; i < count; i++, by *= factor * factor) {
+        normal = normal && is_normal(terms[i] * by);
+        scaled[i] = (float)(terms[i] * by);
+    }
+    return normal ? (float)far : -1;
+}
+
+// Sets a series that is off by error_admitted() at most where it reaches, `farthest` at most.
+// Returns how far.
+static float shorten_to(int count, double factor, double cap, double farthest, float *terms)
 {
     const double first_left = cap * fabs(taylor[count]) / pow(4, count);
     const double far = pow(error_admitted(cap) / first_left, 1. / (2 * count + 1));
-    const double reach = fmin(far, TAYLOR_REACH);
+    const double reach = fmin(far, farthest);
     double left[TAYLOR];
     memcpy(left, taylor, sizeof(left));
     for (int terms_left = TAYLOR; terms_left > count; terms_left--)
         shorten(left, terms_left, reach);
-    scale(factor, cap, left, count, terms);
-    return (float)(reach / fabs(factor));
+    return scale(factor, cap, left, count, reach, terms);
 }
 
 void cap_series_set(float factor, float cap, struct cap_series *series)
 {
     static const double near[] = {CAP_NEAR_SERIES};
-    series->reach[0] = shorten_to(2, factor, cap, series->close);
-    series->reach[1] = shorten_to(3, factor, cap, series->middle);
-    scale(factor, cap, near, 6, series->near);
-    series->reach[2] = CAP_NEAR_REACH / fabsf(factor);
+    series->reach[0] = shorten_to(2, factor, cap, CLOSE_REACH, series->close);
+    series->reach[1] = shorten_to(3, factor, cap, TAYLOR_REACH, series->middle);
+    series->reach[2] = scale(factor, cap, near, 6, CAP_NEAR_REACH, series->near);
     const double square = (double)factor * factor;
     series->close_slope[0] = (float)-square;
     series->close_slope[1] = (float)(2. / 3 * square * square);

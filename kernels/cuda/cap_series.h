@@ -13,12 +13,12 @@
 extern "C" {
 #endif
 
-// cap * tanh(factor * x) is x times a series in x^2, the shorter the smaller x is.
+// cap * tanh(factor * x) is x times a series in x^2, the shorter the smaller x is. Up to reach[0]
+// the slope of the tanh is 1 plus x^2 times `close_slope`, which is a series in x^2, too.
 struct cap_series {
     float close[2], middle[3], near[6];
-    float reach[3]; // largest |x| of each
-    float
-        close_slope[2]; // 1 - tanh^2 is 1 plus x^2 times this series in x^2, where `close` reaches
+    float reach[3]; // largest |x| of each; -1: fp32 cannot hold its terms
+    float close_slope[2];
 };
 
 // `cap` is in base 2. Where the two short series reach they are off by less than what a verdict

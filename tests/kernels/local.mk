@@ -29,6 +29,10 @@ tests_kernels_test_worklist_SOURCES = tests/kernels/test_worklist.c tests/kernel
     kernels/cuda/worklist.c kernels/cuda/worklist.h kernels/cuda/clocks.h \
     kernels/cuda/intervals.c kernels/cuda/intervals.h
 
+test_programs += tests/kernels/test_cap_series
+tests_kernels_test_cap_series_SOURCES = tests/kernels/test_cap_series.c kernels/cuda/cap_series.c \
+    kernels/cuda/cap_series.h
+
 test_programs += tests/kernels/test_worklist_backward
 tests_kernels_test_worklist_backward_SOURCES = tests/kernels/test_worklist_backward.c \
     tests/kernels/drawn_slices.c tests/kernels/drawn_slices.h \
