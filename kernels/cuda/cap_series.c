@@ -7,8 +7,8 @@
 #include <string.h>
 
 // By how much a short series may change a logit in base 2, and so the LSE: nine tenths of what a
-// verdict admits to LSE in fp32, 2^-24 * (128 + 4 * softcap) in base e. Rounding to 16 bits changes
-// weights by fifty times that.
+// verdict admits to LSE in fp32, which is 2^-24 * (128 + 4 * softcap) in base e. The rest is for
+// rounding.
 static double error_admitted(double cap)
 {
     return 0.9 * 0x1p-24 * (128 * M_LOG2E + 4 * cap);
@@ -22,8 +22,8 @@ static double error_admitted(double cap)
 static const double taylor[TAYLOR] = {1,          -1. / 3,         2. / 15,         -17. / 315,
                                       62. / 2835, -1382. / 155925, 21844. / 6081075};
 
-// Takes the last of `count` terms of x times a series in x^2 away, by what is as large everywhere
-// up to `reach`: a Chebyshev polynomial.
+// Removes the last of `count` terms of x times a series in x^2. Subtracts the Chebyshev polynomial
+// of that degree, so that the error is spread evenly over |x| <= reach.
 static void shorten(double *terms, int count, double reach)
 {
     const int n = count - 1, degree = 2 * n + 1;
@@ -40,8 +40,8 @@ static bool is_normal(double x)
     return fabs(x) >= FLT_MIN && fabs(x) <= FLT_MAX;
 }
 
-// Terms of tanh(x) / x, up to factor * x of `reach`, to those of cap * tanh(factor * x) / x.
-// Returns how far these reach: nowhere if a term or a square is too large or too small for fp32.
+// Turns a series of tanh(x) / x for |x| <= reach into one of cap * tanh(factor * x) / x. Returns
+// the largest |x| of the latter, or -1 if fp32 cannot hold a term or the square of that |x|.
 static float scale(double factor, double cap, const double *terms, int count, double reach,
                    float *scaled)
 {
@@ -55,8 +55,8 @@ static float scale(double factor, double cap, const double *terms, int count, do
     return normal ? (float)far : -1;
 }
 
-// Sets a series that is off by error_admitted() at most where it reaches, `farthest` at most.
-// Returns how far.
+// Sets a series of `count` terms that is off by error_admitted() at most. Its argument of tanh is
+// `farthest` at most. Returns what scale() does.
 static float shorten_to(int count, double factor, double cap, double farthest, float *terms)
 {
     const double first_left = cap * fabs(taylor[count]) / pow(4, count);

@@ -70,8 +70,8 @@ struct forward_instance {
     int32_t d_qk, d_v;
     struct work_cut cut;
     int32_t shared_bytes; // at most, of a thread block
-    // Keys and values of two heads are worked on at a time, or of as many as section_least holds,
-    // or of as many as section_bytes holds if those are fewer.
+    // How many bytes of keys and values are worked on at a time: those of two heads, but at least
+    // section_least and at most section_bytes.
     int64_t section_bytes, section_least;
     // Enqueues one call's thread blocks. `plain`: without bias, cap and max_logit, aligned, and
     // with a positive factor.

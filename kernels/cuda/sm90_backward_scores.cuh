@@ -102,12 +102,11 @@ __device__ __forceinline__ void weights_pack(const float (&x)[4], int i,
     packed[i / 8][i / 4 % 2 * 2 + 1] = pack<T>(x[2], x[3]);
 }
 
-// S' with a cap, where all of it is close to 0 and visible: P' to 16 bits, and in its place P'
-// times the slope of the cap.
-template <typename T, class C>
-__device__ __forceinline__ void p_make_close(const struct cap_series &series, uint32_t lse,
-                                             float (&s)[C::SCORES],
-                                             uint32_t (&p16)[C::SCORES / 8][4])
+// S' with a cap: P' to 16 bits, and in its place P' times the slope of the cap. weigh(i, x, lse)
+// returns P of score i and puts that product in the place of the score x.
+template <typename T, class C, class Weigh>
+__device__ __forceinline__ void p_make_each(uint32_t lse, float (&s)[C::SCORES],
+                                            uint32_t (&p16)[C::SCORES / 8][4], const Weigh &weigh)
 {
     float4 four;
 #pragma unroll
@@ -115,16 +114,26 @@ __device__ __forceinline__ void p_make_close(const struct cap_series &series, ui
         float2 l = numbers_pair<C>(lse, i, four);
         float weights[4];
 #pragma unroll
-        for (int k = 0; k < 4; k++) {
-            float x = s[i + k], z = x * x;
-            weights[k] = fast_exp2(fmaf(x, series_of(series.close, z), k % 2 ? -l.y : -l.x));
-            s[i + k] = weights[k] * fmaf(z, series_of(series.close_slope, z), 1);
-        }
+        for (int k = 0; k < 4; k++)
+            weights[k] = weigh(i + k, s[i + k], k % 2 ? l.y : l.x);
         weights_pack<T>(weights, i, p16);
     }
 }
 
-// The same where it is within the reach of a longer series.
+// Where all scores are within the reach of the shortest series, and visible.
+template <typename T, class C>
+__device__ __forceinline__ void p_make_close(const struct cap_series &series, uint32_t lse,
+                                             float (&s)[C::SCORES],
+                                             uint32_t (&p16)[C::SCORES / 8][4])
+{
+    p_make_each<T, C>(lse, s, p16, [&](int, float &x, float l) {
+        float z = x * x, p = fast_exp2(fmaf(x, series_of(series.close, z), -l));
+        x = p * fmaf(z, series_of(series.close_slope, z), 1);
+        return p;
+    });
+}
+
+// Where they are within the reach of a longer one.
 template <typename T, class C, bool MASKED, int TERMS>
 __device__ __forceinline__ void
 p_make_within(const struct sm90_step *step, const float (&terms)[TERMS], float cap, uint32_t lse,
@@ -132,24 +141,33 @@ p_make_within(const struct sm90_step *step, const float (&terms)[TERMS], float c
 {
     const scores_seen<C> seen(step);
     const float less = __fdividef(1, cap);
-    float4 four;
-#pragma unroll
-    for (int i = 0; i < C::SCORES; i += 4) {
-        float2 l = numbers_pair<C>(lse, i, four);
-        float weights[4];
-#pragma unroll
-        for (int k = 0; k < 4; k++) {
-            float logit = s[i + k] * series_of(terms, s[i + k] * s[i + k]), t = logit * less;
-            weights[k] = fast_exp2(logit - (k % 2 ? l.y : l.x));
-            if (MASKED && !seen(i + k))
-                weights[k] = 0;
-            s[i + k] = weights[k] * fmaf(-t, t, 1);
-        }
-        weights_pack<T>(weights, i, p16);
-    }
+    p_make_each<T, C>(lse, s, p16, [&](int i, float &x, float l) {
+        float logit = x * series_of(terms, x * x), t = logit * less, p = fast_exp2(logit - l);
+        if (MASKED && !seen(i))
+            p = 0;
+        x = p * fmaf(-t, t, 1);
+        return p;
+    });
 }
 
-// The same for any scores.
+// Of any scores.
+template <typename T, class C>
+__device__ __forceinline__ void p_make_far(const struct backward_params &p,
+                                           const struct sm90_step *step, bool masked, uint32_t lse,
+                                           float (&s)[C::SCORES], uint32_t (&p16)[C::SCORES / 8][4])
+{
+    const scores_seen<C> seen(step);
+    p_make_each<T, C>(lse, s, p16, [&](int i, float &x, float l) {
+        float slope, t = cap_tanh_far(x * p.product_factor, &slope);
+        float weight = fast_exp2(fmaf(t, p.cap_factor, -l));
+        if (masked && !seen(i))
+            weight = 0;
+        x = weight == 0 ? 0 : weight * slope;
+        return weight;
+    });
+}
+
+// The one of these that a warp's scores allow.
 template <typename T, class C>
 __device__ __forceinline__ void
 p_make_capped(const struct backward_params &p, const struct sm90_step *step, int stage,
@@ -161,34 +179,15 @@ p_make_capped(const struct backward_params &p, const struct sm90_step *step, int
     const bool masked = step->keys != 0;
     if (!masked && __all_sync(0xffffffffu, reach <= series.reach[0])) {
         p_make_close<T, C>(series, lse, s, p16);
-        return;
-    }
-    if (__all_sync(0xffffffffu, reach <= series.reach[1])) {
+    } else if (__all_sync(0xffffffffu, reach <= series.reach[1])) {
         if (masked)
             p_make_within<T, C, true>(step, series.middle, cap, lse, s, p16);
         else
             p_make_within<T, C, false>(step, series.middle, cap, lse, s, p16);
-        return;
-    }
-    if (__all_sync(0xffffffffu, reach <= series.reach[2])) {
+    } else if (__all_sync(0xffffffffu, reach <= series.reach[2])) {
         p_make_within<T, C, true>(step, series.near, cap, lse, s, p16);
-        return;
-    }
-    const scores_seen<C> seen(step);
-    float4 four;
-#pragma unroll
-    for (int i = 0; i < C::SCORES; i += 4) {
-        float2 l = numbers_pair<C>(lse, i, four);
-        float weights[4];
-#pragma unroll
-        for (int k = 0; k < 4; k++) {
-            float slope, t = cap_tanh_far(s[i + k] * p.product_factor, &slope);
-            weights[k] = fast_exp2(fmaf(t, cap, k % 2 ? -l.y : -l.x));
-            if (masked && !seen(i + k))
-                weights[k] = 0;
-            s[i + k] = weights[k] == 0 ? 0 : weights[k] * slope;
-        }
-        weights_pack<T>(weights, i, p16);
+    } else {
+        p_make_far<T, C>(p, step, masked, lse, s, p16);
     }
 }
 

@@ -42,8 +42,8 @@ __device__ __forceinline__ float series_of(const float (&terms)[TERMS], float z)
     return sum;
 }
 
-// The largest magnitude of a thread's products. Numbers below 0 have the largest bits of all where
-// these have no sign, the others where they have.
+// The largest magnitude of a thread's products. Compares their bits: as unsigned integers the
+// largest is the most negative number, as signed ones the largest positive number.
 template <int COUNT> __device__ __forceinline__ float products_reach(const float (&products)[COUNT])
 {
     unsigned below = 0;

@@ -16,8 +16,8 @@ template <class S> struct sm90_state {
     float max[2];  // of the row, base 2; that which `out` and `sum` are relative to
     float sum[2];  // of this thread's columns
     float seen[2]; // largest logit that this thread had of the row, base 2, with MAX
-    // The same where a series caps: the largest product of query and key, of which the logit is
-    // exact.
+    // For blocks that a series caps: the largest product of query and key instead. Its logit is
+    // computed once, without the error of a short series.
     float seen_close[2];
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The series of a softcap, computed in fp32 as kernels do, are as close to its tanh as a verdict
-// asks of LSE, everywhere within their reach.
+// The series of a softcap, evaluated in fp32 as in kernels: within their reach they differ from its
+// tanh by no more than a verdict admits to LSE.
 #include <check.h>
 #include <math.h>
 
@@ -26,7 +26,7 @@ static double admitted(double cap, double logit)
     return 0x1p-24 * (128 + 8 * fabs(logit) + 4 * cap);
 }
 
-// Nothing is expected of a series that reaches nowhere.
+// A series with a reach of -1 is not used and not tested.
 static void close_enough(const float *terms, int count, float reach, double scale, double cap)
 {
     for (int i = -POINTS; i <= POINTS && reach >= 0; i++) {
@@ -74,7 +74,7 @@ START_TEST(slopes_are_close_enough)
 }
 END_TEST
 
-// Of scores that are distributed as usual, most blocks are within the reach of two terms.
+// Scores of normal inputs are within the reach of two terms in most blocks.
 START_TEST(the_shortest_series_reaches_four_deviations)
 {
     for (int d = 64; d <= 128; d *= 2) {

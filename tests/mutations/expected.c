@@ -224,7 +224,7 @@ const struct expectation expectations[] = {
     SHOWS("SCALE_HALF_PERCENT", PLAIN | ON(WINDOW), OUT | LSE | DQ, DK | DV),
     SHOWS("RESULTS_HALF_PERCENT", ON(PLAIN_CAUSAL) | ON(PLAIN_FULL) | ON(PLAIN_FULL_4) | ON(WINDOW),
           OUT | GRADIENTS, 0),
-    // Chunks of 24 rows: the limit of dk's slope is half a percent, too.
+    // In chunks of 24 rows half a percent is the limit of dk's slope: rounding decides.
     SHOWS("RESULTS_HALF_PERCENT", ON(PLAIN_CAUSAL_4), OUT | DQ | DV, DK),
     SHOWS("LOAD_LOSES_BIT", PLAIN, OUT | LSE | DQ, DK | DV),
     SHOWS("TF32_PRODUCTS", ON(SINGLE), EVERYTHING, 0),
