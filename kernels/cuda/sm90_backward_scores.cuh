@@ -8,7 +8,7 @@
 #include "kernels/cuda/sm90_backward_load.cuh"
 #include "kernels/cuda/sm90_cap.cuh"
 
-// Which of a thread's scores its queries see.
+// Which of a thread's scores its queries see: all, or what the masks of the step leave.
 template <class C> struct scores_seen {
     uint32_t queries[2]; // bits of each key's, as columns_between() has them
 
@@ -19,8 +19,8 @@ template <class C> struct scores_seen {
 #pragma unroll
         for (int h = 0; h < 2; h++, key += 8) {
             int first = key - (int)(lane % 4 * 2);
-            queries[h] =
-                key < step->keys ? columns_between(first - step->high, first - step->low + 1) : 0;
+            uint32_t seen = columns_between(first - step->high, first - step->low + 1);
+            queries[h] = step->keys == 0 ? ~0u : key < step->keys ? seen : 0;
         }
     }
 
@@ -153,14 +153,14 @@ p_make_within(const struct sm90_step *step, const float (&terms)[TERMS], float c
 // Of any scores.
 template <typename T, class C>
 __device__ __forceinline__ void p_make_far(const struct backward_params &p,
-                                           const struct sm90_step *step, bool masked, uint32_t lse,
+                                           const struct sm90_step *step, uint32_t lse,
                                            float (&s)[C::SCORES], uint32_t (&p16)[C::SCORES / 8][4])
 {
     const scores_seen<C> seen(step);
     p_make_each<T, C>(lse, s, p16, [&](int i, float &x, float l) {
         float slope, t = cap_tanh_far(x * p.product_factor, &slope);
         float weight = fast_exp2(fmaf(t, p.cap_factor, -l));
-        if (masked && !seen(i))
+        if (!seen(i))
             weight = 0;
         x = weight == 0 ? 0 : weight * slope;
         return weight;
@@ -187,7 +187,7 @@ p_make_capped(const struct backward_params &p, const struct sm90_step *step, int
     } else if (__all_sync(0xffffffffu, reach <= series.reach[2])) {
         p_make_within<T, C, true>(step, series.near, cap, lse, s, p16);
     } else {
-        p_make_far<T, C>(p, step, masked, lse, s, p16);
+        p_make_far<T, C>(p, step, lse, s, p16);
     }
 }
 

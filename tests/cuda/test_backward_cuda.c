@@ -345,12 +345,13 @@ static void long_sequences(void)
     }
 }
 
-// The same with a bias for each head or for all heads and queries, and with a softcap that many or
-// few scores reach. Rows of the bias, and the slices in it, are aligned to 16 bytes or not.
+// The same with a bias for each head or for all heads and queries, and with a softcap that many,
+// some or few scores reach. Rows of the bias, and the slices in it, are aligned to 16 bytes or not.
 static void long_sequences_with_features(void)
 {
     static const int32_t widths[] = {64, 96, 128, 192, 256};
-    for (int i = 0; i < (harness_small() ? 5 : 20); i++) {
+    static const double caps[] = {1, 5, 50};
+    for (int i = 0; i < (harness_small() ? 5 : 25); i++) {
         int64_t length = harness_small() ? 300 : 1000;
         struct trial trial = {.problem =
                                   problem_square(2, 1 + i % 2, length, widths[i % 5], i % 4 < 2)};
@@ -362,7 +363,7 @@ static void long_sequences_with_features(void)
             p->bias_count = 2 * length * p->shape.bias_row_stride;
             p->slices[0].bias_column = i == 1 || i == 2 ? 3 : 0;
         } else {
-            p->shape.softcap = i < 15 ? 1 : 50;
+            p->shape.softcap = caps[(i - 10) / 5];
             p->shape.deterministic = i % 3 == 0;
         }
         trial_run(&trial);
