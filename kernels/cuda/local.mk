@@ -53,6 +53,7 @@ cuda_kernels_sources += kernels/cuda/sm90_forward.h
 cuda_kernels_sources += kernels/cuda/sm90_forward_features.cuh
 cuda_kernels_sources += kernels/cuda/sm90_forward_kernel.cuh
 cuda_kernels_sources += kernels/cuda/sm90_forward_load.cuh
+cuda_kernels_sources += kernels/cuda/sm90_forward_softmax.cuh
 cuda_kernels_sources += kernels/cuda/sm90_forward_state.cuh
 cuda_kernels_sources += kernels/cuda/sm90_tensor.h
 cuda_kernels_sources += kernels/cuda/sm90_wide_add.cuh

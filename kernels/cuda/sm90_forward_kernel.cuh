@@ -10,126 +10,7 @@
 #ifndef CPATTN_KERNELS_CUDA_SM90_FORWARD_KERNEL_CUH
 #define CPATTN_KERNELS_CUDA_SM90_FORWARD_KERNEL_CUH
 
-#include "kernels/cuda/sm90_forward_features.cuh"
-#include "kernels/cuda/sm90_forward_state.cuh"
-
-// Results are scaled down to a new maximum of their row when it is larger by this power of 2: until
-// then weights stay under 2^8 and nothing is lost.
-#define MAX_SLACK 8.0f
-// Below every logit. Finite, so that no difference of two maxima is NaN.
-#define MAX_NONE  (-1e38f)
-
-// ---- softmax ------------------------------------------------------------------------------------
-
-// Hides the scores of keys that their row does not see. `row` is the thread's first.
-template <class S>
-__device__ __forceinline__ void scores_mask(struct sm90_state<S> &state, int low, int high,
-                                            int keys, int key, int row)
-{
-    int column = key + 2 * ((int)threadIdx.x % 4);
-#pragma unroll
-    for (int half = 0; half < 2; half++) {
-        uint32_t seen = columns_between(low + row + 8 * half - column,
-                                        min(high + row + 8 * half, keys) - column);
-#pragma unroll
-        for (int n = 0; n < S::N / 8; n++)
-#pragma unroll
-            for (int i = 0; i < 2; i++)
-                if (!(seen & 1u << (2 * n + i)))
-                    state.scores[4 * n + 2 * half + i] = -CUDART_INF_F;
-    }
-}
-
-// The largest score of a row that a thread has.
-template <class S>
-__device__ __forceinline__ float row_most(const float (&scores)[S::N / 2], int half)
-{
-    float most[2] = {scores[2 * half], scores[2 * half + 1]};
-#pragma unroll
-    for (int n = 1; n < S::N / 8; n++)
-#pragma unroll
-        for (int i = 0; i < 2; i++)
-            most[i] = fmaxf(most[i], scores[4 * n + 2 * half + i]);
-    return fmaxf(most[0], most[1]);
-}
-
-// Raises the rows' maxima as the scores call for. Returns whether some lane's may have grown; then
-// `out` is to be multiplied by `shrink`.
-//
-// A thread looks at what it has of a row, and only when some thread finds a maximum to raise do the
-// four of a row exchange theirs. Maxima of bits take half of the instructions. Where all scores of
-// a thread are below 0 the one found is not the largest, which matters where the maximum so far is
-// below 0, too.
-template <class S, class Logit>
-__device__ __forceinline__ bool maxima_raise(struct sm90_state<S> &state, const Logit &logit,
-                                             float shrink[2])
-{
-    float(&seen)[2] = Logit::SERIES ? state.seen_close : state.seen;
-    float most[2], max[2];
-    bool grown = false, unsure = false;
-#pragma unroll
-    for (int half = 0; half < 2; half++) {
-        int bits = bits_most<S>(state.scores, half);
-        float least =
-            S::MAX ? fminf(state.max[half] + MAX_SLACK, seen[half]) : state.max[half] + MAX_SLACK;
-        most[half] = __int_as_float(bits);
-        max[half] = logit(most[half]);
-        unsure = unsure || (bits < 0 && least < 0);
-        grown = grown || max[half] > state.max[half] + MAX_SLACK;
-    }
-    grown = __any_sync(0xffffffffu, grown || unsure);
-    if (grown && __any_sync(0xffffffffu, unsure))
-#pragma unroll
-        for (int half = 0; half < 2; half++) {
-            most[half] = row_most<S>(state.scores, half);
-            max[half] = logit(most[half]);
-        }
-    if (S::MAX)
-#pragma unroll
-        for (int half = 0; half < 2; half++)
-            seen[half] = fmaxf(seen[half], Logit::SERIES ? most[half] : max[half]);
-    if (grown) {
-#pragma unroll
-        for (int half = 0; half < 2; half++) {
-            float after = fmaxf(state.max[half], quad_max(max[half]));
-            shrink[half] = fast_exp2(state.max[half] - after);
-            state.max[half] = after;
-            state.sum[half] *= shrink[half];
-        }
-    }
-    return grown;
-}
-
-// Scores become weights. A block's weights are summed before they meet the sum of all before, which
-// may be so large that single ones would vanish beside it.
-template <class S, class Logit>
-__device__ __forceinline__ void scores_weigh(struct sm90_state<S> &state, const Logit &logit)
-{
-#pragma unroll
-    for (int half = 0; half < 2; half++) {
-        float sums[2] = {0, 0};
-#pragma unroll
-        for (int n = 0; n < S::N / 8; n++) {
-            float *pair = &state.scores[4 * n + 2 * half];
-#pragma unroll
-            for (int i = 0; i < 2; i++) {
-                pair[i] = fast_exp2(logit(pair[i], state.max[half]));
-                sums[i] += pair[i];
-            }
-        }
-        state.sum[half] += sums[0] + sums[1];
-    }
-}
-
-template <class S> __device__ __forceinline__ void weights_pack(struct sm90_state<S> &state)
-{
-#pragma unroll
-    for (int step = 0; step < S::N / 16; step++)
-#pragma unroll
-        for (int i = 0; i < 4; i++)
-            state.weights[step][i] = pack<typename S::T>(state.scores[8 * step + 2 * i],
-                                                         state.scores[8 * step + 2 * i + 1]);
-}
+#include "kernels/cuda/sm90_forward_softmax.cuh"
 
 // ---- products -----------------------------------------------------------------------------------
 
@@ -319,12 +200,27 @@ __device__ __forceinline__ void scores_add_bias(struct sm90_state<S> &state, uin
     stages->bias.next();
 }
 
+// The blocks that the products behind a softmax need. look() asks before the exponentials whether
+// they are there; the answer comes while those are computed.
+template <class S> struct sm90_ahead {
+    struct sm90_ring<S::STAGES> keys, values;
+    bool keys_there, values_there;
+
+    __device__ __forceinline__ void look(uint32_t shared)
+    {
+        values_there = barrier_test(shared + S::V_FULL + 8 * values.place, values.phase);
+        keys_there = barrier_test(shared + S::K_FULL + 8 * keys.place, keys.phase);
+    }
+};
+
 // Scores become weights. Returns what maxima_raise() does.
 template <class S, class Logit>
 __device__ __forceinline__ bool block_weigh_as(struct sm90_state<S> &state, const Logit &logit,
+                                               uint32_t shared, struct sm90_ahead<S> &ahead,
                                                float shrink[2])
 {
     bool grown = maxima_raise<S>(state, logit, shrink);
+    ahead.look(shared);
     scores_weigh<S>(state, logit);
     return grown;
 }
@@ -333,18 +229,18 @@ template <class S>
 __device__ __forceinline__ bool
 block_weigh(struct sm90_state<S> &state, const struct forward_work &work, uint32_t shared,
             const struct sm90_walk &walk, const struct sm90_group &group,
-            struct sm90_stages<S> *stages, float shrink[2])
+            struct sm90_stages<S> *stages, struct sm90_ahead<S> &ahead, float shrink[2])
 {
     const bool masked = block_is_masked<S>(walk, group);
     if (S::CAP && !S::BIAS && !masked) {
         const struct cap_series &series = work.cap_series;
         float reach = scores_reach<S>(state.scores);
         if (__all_sync(0xffffffffu, reach <= series.reach[0]))
-            return block_weigh_as<S>(state, logit_series<2>{series.close}, shrink);
+            return block_weigh_as<S>(state, logit_series<2>{series.close}, shared, ahead, shrink);
         if (__all_sync(0xffffffffu, reach <= series.reach[1]))
-            return block_weigh_as<S>(state, logit_series<3>{series.middle}, shrink);
+            return block_weigh_as<S>(state, logit_series<3>{series.middle}, shared, ahead, shrink);
         if (__all_sync(0xffffffffu, reach <= series.reach[2]))
-            return block_weigh_as<S>(state, logit_series<6>{series.near}, shrink);
+            return block_weigh_as<S>(state, logit_series<6>{series.near}, shared, ahead, shrink);
     }
     if (S::CAP)
         scores_cap<S>(state.scores, work.factor, work.cap);
@@ -353,7 +249,7 @@ block_weigh(struct sm90_state<S> &state, const struct forward_work &work, uint32
                            S::CAP ? LOG2_E : __fdividef(LOG2_E, work.factor), stages);
     if (masked)
         scores_mask<S>(state, walk.low, walk.high, walk.keys, walk.key, group.row);
-    return block_weigh_as<S>(state, logit_linear{S::CAP ? 1 : work.factor}, shrink);
+    return block_weigh_as<S>(state, logit_linear{S::CAP ? 1 : work.factor}, shared, ahead, shrink);
 }
 
 // The blocks of `span`, of which there is at least one. The ring stands at the first. The products
@@ -390,17 +286,25 @@ __device__ __forceinline__ uint32_t span_compute(struct sm90_state<S> &state,
         product_wait<1>();
         registers_settle(state.scores);
         warp_arrive(shared + S::K_EMPTY + 8 * ring.place);
-        bool grown = block_weigh<S>(state, work, shared, walk, group, stages, shrink);
+        const struct sm90_ring<S::STAGES> values = ring;
+        ring.next();
+        struct sm90_ahead<S> ahead = {
+            ring, values, false, false
+        };
+        bool grown = block_weigh<S>(state, work, shared, walk, group, stages, ahead, shrink);
         registers_settle(state.scores);
         registers_settle(state.sum);
         // Branches in front of the wait keep the compiler from moving the wait up, and so from
         // having the softmax run after the weighing of values rather than meanwhile.
-        struct sm90_ring<S::STAGES> values = ring;
-        ring.next();
-        int rows = last ? walk_rows<S>(walk, work.fragments) : walk_next<S>(&walk, work.fragments);
-        values_wait<S>(shared, values, rows, group.index);
-        if (!last)
-            barrier_wait(shared + S::K_FULL + 8 * ring.place, ring.phase);
+        if (!last && walk.key + S::N < walk.keys && ahead.values_there && ahead.keys_there) {
+            walk.key += S::N;
+        } else {
+            int rows =
+                last ? walk_rows<S>(walk, work.fragments) : walk_next<S>(&walk, work.fragments);
+            values_wait<S>(shared, values, rows, group.index);
+            if (!last)
+                barrier_wait(shared + S::K_FULL + 8 * ring.place, ring.phase);
+        }
         product_wait<0>();
         registers_settle(state.out);
         if (!first)
@@ -437,13 +341,14 @@ tile_compute(const struct forward_work &work, uint32_t shared,
     state.seen[0] = state.seen[1] = -CUDART_INF_F;
     state.seen_close[0] = state.seen_close[1] = -CUDART_INF_F;
     state.sum[0] = state.sum[1] = 0;
-    rows_cache(work, task, group.row);
+    float before[2]; // read here, it is there when it is needed
+    lse_read(work, task, group.row, before);
     uint32_t q = shared + slot.place * S::Q_BYTES + group.index * GROUP_ROWS * SM90_PANEL_ROW_BYTES;
     uint32_t last = span_compute<S>(state, work, shared, task, q, span, group, stages);
     // Passes at once. Its branch keeps the compiler from putting what follows, and waits for
     // memory, in between the last products.
     barrier_wait(shared + S::Q_FULL + 8 * slot.place, slot.phase);
-    struct sm90_rows rows = rows_read(work, task, group.row);
+    struct sm90_rows rows = rows_of(work, task, group.row, before);
     int head = task->head;
     __syncwarp();
     warp_arrive(shared + S::Q_EMPTY + 8 * slot.place);

@@ -81,25 +81,6 @@ __device__ __forceinline__ void block_load(uint32_t to, uint32_t full, uint32_t 
                        residue, full);
 }
 
-// Has it in the nearest cache when it is read.
-static __device__ __forceinline__ void cache(const void *address)
-{
-    asm volatile("{\n.reg .b32 ignored;\nld.global.ca.b32 ignored, [%0];\n}\n" ::"l"(address)
-                 : "memory");
-}
-
-// The number of the next tile, and what is said of it on the way.
-static __device__ __forceinline__ int tile_claim(const struct forward_work &work)
-{
-    int next = (int)gridDim.x + atomicAdd(work.taken, 1);
-    if (next < work.tile_count * work.heads) {
-        const struct work_tile *tile = &work.tiles[forward_place_of(work, next).tile];
-        cache(&work.fragments[tile->fragment]);
-        cache(&work.fragments[tile->fragment + tile->fragment_count - 1]);
-    }
-    return next;
-}
-
 // Returns the next tile. That is asked for when as many blocks are left as there are stages, all of
 // which are full by then: the others do not notice how long it takes.
 template <class S>
@@ -115,7 +96,7 @@ __device__ __forceinline__ int tile_load_keys(const struct sm90_forward &args, u
         int residue = (int)(fragment.kv_row % work.row_step), keys = fragment.keys;
         for (int key = 0; key < keys; key += S::N) {
             if (!S::GRID && left-- == min(tile.blocks, S::STAGES))
-                next = tile_claim(work);
+                next = (int)gridDim.x + atomicAdd(work.taken, 1);
             int at = ring->place;
             block_load<S, S::Q_PANELS>(shared + S::K + at * S::K_BYTES, shared + S::K_FULL + 8 * at,
                                        shared + S::K_EMPTY + 8 * at, ring->phase, &args.k,

@@ -93,17 +93,30 @@ struct sm90_rows {
     float before[2]; // LSE
 };
 
-static __device__ __forceinline__ struct sm90_rows
-rows_read(const struct forward_work &work, const struct sm90_task *task, int first_row)
+// LSE of the thread's rows in the running result, 0 where there is no such row. Only this thread's
+// group writes it.
+static __device__ __forceinline__ void
+lse_read(const struct forward_work &work, const struct sm90_task *task, int first_row, float lse[2])
+{
+    const float *from = work.lse + task->head * work.q_rows + task->tile.q_row;
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+        int row = first_row + 8 * half;
+        lse[half] = row < task->tile.rows ? from[row * work.row_step] : 0;
+    }
+}
+
+static __device__ __forceinline__ struct sm90_rows rows_of(const struct forward_work &work,
+                                                           const struct sm90_task *task,
+                                                           int first_row, const float before[2])
 {
     struct sm90_rows rows;
-    const float *lse = work.lse + task->head * work.q_rows;
 #pragma unroll
     for (int half = 0; half < 2; half++) {
         int row = first_row + 8 * half;
         rows.at[half] = task->tile.q_row + row * work.row_step;
         rows.some[half] = row < task->tile.rows;
-        rows.before[half] = rows.some[half] ? lse[rows.at[half]] : 0;
+        rows.before[half] = before[half];
     }
     return rows;
 }
@@ -132,17 +145,6 @@ __device__ __forceinline__ void row_merge(const struct forward_work &work, int64
         work.lse[head * work.q_rows + row] = most + logf(both);
     row_blend<S>(work.o + (row * work.heads + head) * work.d_v, some, keep / both, out, half,
                  take / (both * sum), work.d_v);
-}
-
-// Has the rows' LSE near when they are read: nobody else writes them.
-static __device__ __forceinline__ void rows_cache(const struct forward_work &work,
-                                                  const struct sm90_task *task, int first_row)
-{
-    const float *lse = work.lse + task->head * work.q_rows + task->tile.q_row;
-#pragma unroll
-    for (int row = first_row; row <= first_row + 8; row += 8)
-        if (row < task->tile.rows)
-            cache(lse + row * work.row_step);
 }
 
 template <class S>
