@@ -128,12 +128,23 @@ static __device__ __forceinline__ void tensor_load_4d(uint32_t to, const CUtenso
                  : "memory");
 }
 
-static __device__ __forceinline__ void tensor_load_2d(uint32_t to, const CUtensorMap *map, int c0,
-                                                      int c1, uint32_t barrier)
+// How long L2 keeps what is copied. What is read or written once goes first.
+static __device__ __forceinline__ uint64_t l2_policy(bool once)
 {
-    asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes "
-                 "[%0], [%1, {%2, %3}], [%4];" ::"r"(to),
-                 "l"(map), "r"(c0), "r"(c1), "r"(barrier)
+    uint64_t policy;
+    if (once)
+        asm volatile("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+    else
+        asm volatile("createpolicy.fractional.L2::evict_normal.b64 %0, 1.0;" : "=l"(policy));
+    return policy;
+}
+
+static __device__ __forceinline__ void tensor_load_2d(uint32_t to, const CUtensorMap *map, int c0,
+                                                      int c1, uint64_t policy, uint32_t barrier)
+{
+    asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes"
+                 ".L2::cache_hint [%0], [%1, {%2, %3}], [%4], %5;" ::"r"(to),
+                 "l"(map), "r"(c0), "r"(c1), "r"(barrier), "l"(policy)
                  : "memory");
 }
 

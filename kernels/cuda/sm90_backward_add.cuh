@@ -152,8 +152,10 @@ __device__ __forceinline__ void dbias_add_staged(const struct sm90_backward_para
     if (!p.all.dbias_once) {
         dbias_add_rows<C>(p.all, step, group, from);
     } else if (threadIdx.x % WARP_LANES == 0) {
-        tensor_store_2d(&p.dbias, column, step->bias_row, from);
-        tensor_store_2d(&p.dbias, column + PANEL_FLOATS, step->bias_row, from + C::DBIAS_PANEL);
+        const uint64_t policy = l2_policy(true);
+        tensor_store_2d(&p.dbias, column, step->bias_row, policy, from);
+        tensor_store_2d(&p.dbias, column + PANEL_FLOATS, step->bias_row, policy,
+                        from + C::DBIAS_PANEL);
         bulk_commit();
     }
 }

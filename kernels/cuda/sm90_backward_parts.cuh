@@ -37,12 +37,12 @@ static __device__ __forceinline__ void tensor_add_4d(const CUtensorMap *map, int
 
 // Writes it, instead of adding, to a box of a matrix.
 static __device__ __forceinline__ void tensor_store_2d(const CUtensorMap *map, int c0, int c1,
-                                                       uint32_t from)
+                                                       uint64_t policy, uint32_t from)
 {
-    asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group "
-                 "[%0, {%1, %2}], [%3];"
+    asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group.L2::cache_hint "
+                 "[%0, {%1, %2}], [%3], %4;"
                  :
-                 : "l"(map), "r"(c0), "r"(c1), "r"(from)
+                 : "l"(map), "r"(c0), "r"(c1), "r"(from), "l"(policy)
                  : "memory");
 }
 
