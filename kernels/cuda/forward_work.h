@@ -25,6 +25,7 @@ struct forward_work {
     int64_t q_positions, kv_positions; // of the slices, as in struct sm90_extent
     int32_t multiprocessors;
     int64_t bias_head_stride, bias_query_stride;
+    bool bias_once; // no two scores share an element of the bias
     // Logit in base 2: factor * qk, or, with a cap, cap * tanh(factor * qk); then the bias.
     float factor, cap;
     struct cap_series cap_series; // the same where qk is small; of the kernels for sm_90a alone

@@ -73,8 +73,8 @@ static __device__ __forceinline__ void barrier_expect(uint32_t barrier, uint32_t
                  : "memory");
 }
 
-// Whether barrier_wait() would pass at once. A thread that asks early has the answer while it does
-// something else.
+// Whether the phase has ended. Does not wait. If so, what was copied is visible as it is behind
+// barrier_wait(). The answer takes 40 clocks or more, so ask early.
 static __device__ __forceinline__ bool barrier_test(uint32_t barrier, uint32_t parity)
 {
     uint32_t done;
@@ -117,6 +117,17 @@ static __device__ __forceinline__ void tensor_prefetch(const CUtensorMap *map)
     asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
 }
 
+// A policy for copies. `once`: what is read or written once leaves L2 before the rest.
+static __device__ __forceinline__ uint64_t l2_policy(bool once)
+{
+    uint64_t policy;
+    if (once)
+        asm volatile("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+    else
+        asm volatile("createpolicy.fractional.L2::evict_normal.b64 %0, 1.0;" : "=l"(policy));
+    return policy;
+}
+
 // Copies the map's box at these coordinates, the innermost first, to shared memory; its bytes count
 // for the barrier. Elements outside of the tensor become 0.
 static __device__ __forceinline__ void tensor_load_4d(uint32_t to, const CUtensorMap *map, int c0,
@@ -128,17 +139,7 @@ static __device__ __forceinline__ void tensor_load_4d(uint32_t to, const CUtenso
                  : "memory");
 }
 
-// How long L2 keeps what is copied. What is read or written once goes first.
-static __device__ __forceinline__ uint64_t l2_policy(bool once)
-{
-    uint64_t policy;
-    if (once)
-        asm volatile("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
-    else
-        asm volatile("createpolicy.fractional.L2::evict_normal.b64 %0, 1.0;" : "=l"(policy));
-    return policy;
-}
-
+// The same of a matrix, with a policy of l2_policy().
 static __device__ __forceinline__ void tensor_load_2d(uint32_t to, const CUtensorMap *map, int c0,
                                                       int c1, uint64_t policy, uint32_t barrier)
 {

@@ -187,7 +187,7 @@ __device__ __forceinline__ void bias_load(const struct sm90_backward_params &par
         shared_fence(); // behind what threads copied to the same place
         barrier_expect(full, C::BIAS_BYTES);
         barrier_arrive_times(full, 2 * WARP_LANES - 1);
-        const uint64_t policy = l2_policy(p.bias_head_stride != 0);
+        const uint64_t policy = l2_policy(p.dbias_once);
         for (int i = 0; i < C::TILE / C::BIAS_BOX; i++)
             tensor_load_2d(to + i * C::BIAS_PANEL, &params.bias, box.column + i * C::BIAS_BOX,
                            box.row, policy, full);

@@ -102,8 +102,8 @@ __device__ __forceinline__ void weights_pack(const float (&x)[4], int i,
     packed[i / 8][i / 4 % 2 * 2 + 1] = pack<T>(x[2], x[3]);
 }
 
-// S' with a cap: P' to 16 bits, and in its place P' times the slope of the cap. weigh(i, x, lse)
-// returns P of score i and puts that product in the place of the score x.
+// S' with a cap. P' goes to p16 as 16 bits; P' times the slope of the cap replaces S'.
+// weigh(i, x, lse) returns P of score i and sets x to P times the slope.
 template <typename T, class C, class Weigh>
 __device__ __forceinline__ void p_make_each(uint32_t lse, float (&s)[C::SCORES],
                                             uint32_t (&p16)[C::SCORES / 8][4], const Weigh &weigh)
@@ -120,7 +120,7 @@ __device__ __forceinline__ void p_make_each(uint32_t lse, float (&s)[C::SCORES],
     }
 }
 
-// Where all scores are within the reach of the shortest series, and visible.
+// P' where all scores are within the reach of the shortest series, and visible.
 template <typename T, class C>
 __device__ __forceinline__ void p_make_close(const struct cap_series &series, uint32_t lse,
                                              float (&s)[C::SCORES],
@@ -133,7 +133,7 @@ __device__ __forceinline__ void p_make_close(const struct cap_series &series, ui
     });
 }
 
-// Where they are within the reach of a longer one.
+// P' where all scores are within the reach of a longer series. MASKED: some may be hidden.
 template <typename T, class C, bool MASKED, int TERMS>
 __device__ __forceinline__ void
 p_make_within(const struct sm90_step *step, const float (&terms)[TERMS], float cap, uint32_t lse,
@@ -150,7 +150,7 @@ p_make_within(const struct sm90_step *step, const float (&terms)[TERMS], float c
     });
 }
 
-// Of any scores.
+// P' of any scores.
 template <typename T, class C>
 __device__ __forceinline__ void p_make_far(const struct backward_params &p,
                                            const struct sm90_step *step, uint32_t lse,
@@ -167,7 +167,7 @@ __device__ __forceinline__ void p_make_far(const struct backward_params &p,
     });
 }
 
-// The one of these that a warp's scores allow.
+// S' with a cap to P', by the shortest series that reaches a warp's scores.
 template <typename T, class C>
 __device__ __forceinline__ void
 p_make_capped(const struct backward_params &p, const struct sm90_step *step, int stage,
@@ -191,7 +191,7 @@ p_make_capped(const struct backward_params &p, const struct sm90_step *step, int
     }
 }
 
-// The same with a bias.
+// S' with a bias to P'.
 template <typename T, class C>
 __device__ __forceinline__ void p_make_biased(float factor, const struct sm90_step *step, int group,
                                               unsigned number, uint32_t shared,

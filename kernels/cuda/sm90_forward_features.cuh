@@ -229,7 +229,7 @@ __device__ __forceinline__ void bias_boxes_load(const struct sm90_forward &args,
     shared_fence(); // behind copies that threads made to the same place
     barrier_expect(full, S::BIAS_BYTES);
     barrier_arrive_times(full, 2 * WARP_LANES - 1);
-    const uint64_t policy = l2_policy(args.work.bias_head_stride != 0);
+    const uint64_t policy = l2_policy(args.work.bias_once);
 #pragma unroll
     for (int panel = 0; panel < S::N / SM90_PANEL_COLUMNS; panel++)
         tensor_load_2d(to + panel * S::ROWS * SM90_PANEL_ROW_BYTES, &args.bias,

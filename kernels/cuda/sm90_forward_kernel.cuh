@@ -200,8 +200,8 @@ __device__ __forceinline__ void scores_add_bias(struct sm90_state<S> &state, uin
     stages->bias.next();
 }
 
-// The blocks that the products behind a softmax need. look() asks before the exponentials whether
-// they are there; the answer comes while those are computed.
+// The blocks that the products that follow a softmax need. look() asks before the exponentials
+// whether they are there; the answer comes while those are computed.
 template <class S> struct sm90_ahead {
     struct sm90_ring<S::STAGES> keys, values;
     bool keys_there, values_there;
@@ -294,8 +294,9 @@ __device__ __forceinline__ uint32_t span_compute(struct sm90_state<S> &state,
         bool grown = block_weigh<S>(state, work, shared, walk, group, stages, ahead, shrink);
         registers_settle(state.scores);
         registers_settle(state.sum);
-        // Branches in front of the wait keep the compiler from moving the wait up, and so from
-        // having the softmax run after the weighing of values rather than meanwhile.
+        // Usually both blocks are there and the fragment goes on: one test, no wait. Its branch
+        // keeps the compiler from moving product_wait() up, and so from having the softmax run
+        // after the weighing of values rather than meanwhile.
         if (!last && walk.key + S::N < walk.keys && ahead.values_there && ahead.keys_there) {
             walk.key += S::N;
         } else {
@@ -341,7 +342,7 @@ tile_compute(const struct forward_work &work, uint32_t shared,
     state.seen[0] = state.seen[1] = -CUDART_INF_F;
     state.seen_close[0] = state.seen_close[1] = -CUDART_INF_F;
     state.sum[0] = state.sum[1] = 0;
-    float before[2]; // read here, it is there when it is needed
+    float before[2]; // asked for here: it comes while blocks are computed
     lse_read(work, task, group.row, before);
     uint32_t q = shared + slot.place * S::Q_BYTES + group.index * GROUP_ROWS * SM90_PANEL_ROW_BYTES;
     uint32_t last = span_compute<S>(state, work, shared, task, q, span, group, stages);

@@ -81,8 +81,8 @@ __device__ __forceinline__ void block_load(uint32_t to, uint32_t full, uint32_t 
                        residue, full);
 }
 
-// Returns the next tile. That is asked for when as many blocks are left as there are stages, all of
-// which are full by then: the others do not notice how long it takes.
+// Returns the number of the next tile. It is asked for when as many blocks are left as there are
+// stages: the answer comes while these are loaded.
 template <class S>
 __device__ __forceinline__ int tile_load_keys(const struct sm90_forward &args, uint32_t shared,
                                               const struct work_tile &tile, int kv_head,

@@ -93,8 +93,8 @@ struct sm90_rows {
     float before[2]; // LSE
 };
 
-// LSE of the thread's rows in the running result, 0 where there is no such row. Only this thread's
-// group writes it.
+// LSE of the thread's rows in the running result, 0 where there is no such row. Each row is in one
+// tile, so nobody else writes it during the launch.
 static __device__ __forceinline__ void
 lse_read(const struct forward_work &work, const struct sm90_task *task, int first_row, float lse[2])
 {

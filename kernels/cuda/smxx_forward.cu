@@ -122,6 +122,7 @@ static void work_set(struct attention_backend *backend, const struct attention_o
     work->kv_positions =
         sm90_extent_of(op->slices, op->slice_count, shape->row_step, false).positions;
     work->bias_head_stride = shape->bias_head_stride;
+    work->bias_once = shape->dbias_once;
     work->bias_query_stride = shape->bias_row_step * shape->bias_row_stride;
     work->cap = (float)(shape->softcap * LOG2_E);
     work->factor = (float)(shape->scale * (shape->softcap != 0 ? 1 / shape->softcap : LOG2_E));

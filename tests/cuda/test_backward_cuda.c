@@ -177,7 +177,8 @@ static double gradient_least_exact(const struct problem *p)
     return GRADIENT_LEAST * p->magnitude * fmax(1, sqrt(p->shape.d_v) / 4);
 }
 
-// The same for dK in fp32: the errors of all queries add up at random.
+// The same for dK in fp32, a sum over the queries of all heads of a group: their errors add up at
+// random.
 static double dk_least_exact(const struct problem *p)
 {
     return gradient_least_exact(p) * fmax(1, sqrt((double)p->q_rows * p->shape.group) / 8);
