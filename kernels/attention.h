@@ -27,7 +27,8 @@ struct attention_shape {
     int64_t bias_head_stride, bias_row_stride, bias_row_step;
     // The rectangles of queries and keys that all slices of all launches with one dbias have in it
     // do not overlap, heads included, and it is 0 before the first. A backend may then write there
-    // instead of adding, 0 where a query does not see a key.
+    // instead of adding, 0 where a query does not see a key. Each element of the bias is read once
+    // then, in forward, too, so it need not stay in a cache.
     bool dbias_once;
     bool deterministic; // the same bits in every run; a backend may be faster without
 };

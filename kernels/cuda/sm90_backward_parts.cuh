@@ -35,7 +35,7 @@ static __device__ __forceinline__ void tensor_add_4d(const CUtensorMap *map, int
                  : "memory");
 }
 
-// Writes it, instead of adding, to a box of a matrix.
+// Writes it, instead of adding, to a box of a matrix, with a policy of l2_policy().
 static __device__ __forceinline__ void tensor_store_2d(const CUtensorMap *map, int c0, int c1,
                                                        uint64_t policy, uint32_t from)
 {
