@@ -33,6 +33,17 @@ struct attention_shape {
     bool deterministic; // the same bits in every run; a backend may be faster without
 };
 
+// What a forward does beside the merge, in the same launch. All 0: nothing. Only a prepared
+// operation that says so (struct op_needs) may be given more. Rows of the slices that see no key
+// may be left as they are.
+struct attention_fold {
+    bool begins;     // O has no value before and counts as 0
+    bool lse_begins; // with `begins`: LSE has no value before either and counts as lse_begin
+    float lse_begin; // below +inf
+    void *out;     // dtype, layout of O: gets O after the merge, to nearest even; NULL: not wanted
+    bool out_only; // with `out`: O need not be written
+};
+
 struct attention_forward {
     struct attention_shape shape;
     const void *q, *k, *v;
@@ -40,6 +51,7 @@ struct attention_forward {
     // LSE = the logit of a sink, which has no value. A row that sees nothing is left as it is.
     // Merge in fp32 with what was there (L0): L = log(e^L0 + e^l), O = e^(L0-L) O + e^(l-L) o.
     float *o, *lse;
+    struct attention_fold fold;
     const void *bias; // dtype; NULL: none
     float *max_logit; // [heads]: is raised to the largest visible logit; NULL: not wanted
     const struct slice *slices;

@@ -12,16 +12,18 @@ struct attention_op {
     struct attention_shape shape;
     bool backward;
     bool bias, dbias, max_logit; // whether it has or computes one
-    bool aligned;                // Q, K, V, O, dO and gradients will begin at multiples of 16 bytes
+    bool
+        aligned; // Q, K, V, O, dO, gradients and a fold's `out` will begin at multiples of 16 bytes
     const struct slice *slices;
     int32_t slice_count;
 };
 
-// Bytes of an operation in addition to its tensors.
+// What an operation needs in addition to its tensors, in bytes, and what it can do.
 struct op_needs {
     size_t table_bytes;   // written by the host once, then only read
     size_t zero_bytes;    // all zeros whenever the operation begins
     size_t scratch_bytes; // with undefined contents; consecutive operations share it
+    bool folds;           // a launch takes any struct attention_fold
 };
 
 #endif

@@ -30,6 +30,8 @@ plan_libplan_la_SOURCES = \
     plan/element.h \
     plan/explain.c \
     plan/fields.c \
+    plan/folds.c \
+    plan/folds.h \
     plan/gather.c \
     plan/hierarchical.c \
     plan/kind.c \

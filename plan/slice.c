@@ -27,3 +27,14 @@ int64_t slice_pairs(const struct slice *s)
     int64_t before_left = left_bound ? clamp_sum(-s->left - s->offset, s->q_len, s->kv_len) : 0;
     return before_right - before_left;
 }
+
+void slice_seeing(const struct slice *s, int64_t *begin, int64_t *end)
+{
+    bool left_bound = s->left < SLICE_UNBOUNDED, right_bound = s->right < SLICE_UNBOUNDED;
+    int64_t first = right_bound ? s->offset - s->right : 0;
+    int64_t last = left_bound ? s->kv_len + s->offset + s->left : s->q_len;
+    *begin = first < 0 ? 0 : first;
+    *end = last > s->q_len ? s->q_len : last;
+    if (s->kv_len == 0 || (left_bound && right_bound && s->left + s->right < 0))
+        *end = *begin;
+}

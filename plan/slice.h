@@ -30,6 +30,9 @@ static inline void slice_visible(const struct slice *s, int64_t i, int64_t *begi
     *end = hi > s->kv_len ? s->kv_len : hi;
 }
 
+// Queries [*begin, *end) of the slice that see a key; none if begin >= end.
+void slice_seeing(const struct slice *s, int64_t *begin, int64_t *end);
+
 // Number of (query, key) pairs that the mask admits. Closed form, no loop over rows.
 int64_t slice_pairs(const struct slice *s);
 

@@ -171,6 +171,24 @@ static enum status all_supported(const struct attends *x, struct attention_provi
     return STATUS_OK;
 }
 
+// ---- operations without a launch ----
+
+static enum status folds_make(struct attends *x, struct error *error)
+{
+    int32_t count = x->plan->op_count;
+    bool *may = calloc((size_t)count + 1, sizeof(*may));
+    x->folds = calloc((size_t)count + 1, sizeof(*x->folds));
+    enum status status = STATUS_OK;
+    for (int32_t i = 0; i < count && may; i++)
+        may[i] = x->list[i].needs.folds;
+    if (may && x->folds)
+        folds_find(x->plan, may, x->folds);
+    else
+        status = error_set(error, STATUS_RESOURCE_EXHAUSTED, "no memory for %d operations", count);
+    free(may);
+    return status;
+}
+
 // ---- the gradient of sinks ----
 
 static enum status sink_prepare(struct attends *x, int32_t index, struct error *error)
@@ -291,6 +309,8 @@ enum status attends_create(const struct plan *plan, struct own_provider *own,
     for (int32_t i = 0; i < plan->op_count && status == STATUS_OK; i++)
         status = op_prepare(x, i, wanted, fallback, error);
     if (status == STATUS_OK)
+        status = folds_make(x, error);
+    if (status == STATUS_OK)
         status = tables_make(x, error);
     if (status != STATUS_OK) {
         attends_destroy(x);
@@ -313,5 +333,6 @@ void attends_destroy(struct attends *attends)
     if (attends->own->ops->tables_release)
         attends->own->ops->tables_release(attends->own->backend);
     free(attends->list);
+    free(attends->folds);
     free(attends);
 }

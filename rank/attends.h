@@ -6,6 +6,7 @@
 
 #include "common/report.h"
 #include "kernels/provider.h"
+#include "plan/folds.h"
 #include "plan/plan.h"
 
 // One operation of a plan.
@@ -22,6 +23,7 @@ struct attends {
     uint64_t number; // unique in the process
     const struct own_provider *own;
     struct attend *list;  // by index of the operation
+    struct fold *folds;   // the same
     size_t scratch_bytes; // the maximum over the operations, which run one after the other
     void *zeros;          // of all operations; NULL: none
     size_t zero_bytes;

@@ -16,6 +16,23 @@ static const struct attend *attend_of(const struct operations *x, const struct o
     return x->attends ? &x->attends->list[op - x->plan->ops] : NULL;
 }
 
+bool operations_skip(const struct operations *x, const struct op *op)
+{
+    return x->attends && x->attends->folds[op - x->plan->ops].done;
+}
+
+static struct attention_fold fold_of(const struct operations *x, const struct op *op)
+{
+    if (!x->attends)
+        return (struct attention_fold){0};
+    const struct fold *fold = &x->attends->folds[op - x->plan->ops];
+    return (struct attention_fold){.begins = fold->begins,
+                                   .lse_begins = fold->lse_begins,
+                                   .lse_begin = fold->lse_begin,
+                                   .out = at(x, fold->out),
+                                   .out_only = fold->out_only};
+}
+
 static enum status attend_forward(const struct operations *x, const struct op *op,
                                   struct error *error)
 {
@@ -26,6 +43,7 @@ static enum status attend_forward(const struct operations *x, const struct op *o
         .v = at(x, op->operand[ATTEND_V]),
         .o = at(x, op->operand[ATTEND_O]),
         .lse = at(x, op->operand[ATTEND_LSE]),
+        .fold = fold_of(x, op),
         .bias = at(x, op->operand[ATTEND_BIAS]),
         .max_logit = at(x, op->operand[ATTEND_MAX]),
         .slices = x->plan->slices + op->slice_first,
@@ -161,6 +179,8 @@ enum status operations_run(const struct operations *x, const struct op *op, stru
     struct attention_backend *backend = x->backend;
     struct region source = op->operand[UNARY_SOURCE];
     struct region destination = op->operand[UNARY_DESTINATION];
+    if (operations_skip(x, op))
+        return STATUS_OK;
     switch (op->kind) {
     case OP_ATTEND_FORWARD:
         return attend_forward(x, op, error);

@@ -4,8 +4,10 @@
 // The answer is one line: the median and the minimum milliseconds of a call, and the TFLOP/s of
 // visible pairs at the median. Forward calls run in bursts, so that the device waits for the host
 // only in the first; a burst of other calls is one call. Earlier calls warm the device up. VERB is
-//     forward
-//     forward_capped    with a softcap
+//     forward           O rounded to the dtype and LSE, from nothing: a whole forward
+//     forward_train     the same, with O in fp32, too, as backward needs it
+//     forward_merge     merges into O in fp32 and LSE, which is filled first: a step
+//     forward_capped    forward with a softcap
 //     forward_biased    with a bias of each head, batch 1
 //     forward_max       with max_logit
 //     forward_sink      with a sink of each head
@@ -48,6 +50,7 @@ struct request {
 
 struct tensors {
     void *q, *k, *v, *d_out;
+    void *out;                         // dtype, only in forward
     float *o, *lse, *d, *dq, *dk, *dv; // the last four only in backward
     void *bias;
     float *dbias;     // only biased backward
@@ -139,6 +142,8 @@ static struct tensors tensors_create(const struct request *r, enum case_dtype dt
     t.v = tensor_create(dtype, numbers, NUMBERS / 2, kv * (size_t)r->d_v);
     CHECK(cudaMalloc((void **)&t.o, rows * heads * (size_t)r->d_v * sizeof(float)));
     CHECK(cudaMalloc((void **)&t.lse, rows * heads * sizeof(float)));
+    if (is_forward(r))
+        CHECK(cudaMalloc(&t.out, rows * heads * (size_t)r->d_v * (size_t)dtype_bytes(dtype)));
     if (!is_forward(r)) {
         t.d_out = tensor_create(dtype, numbers, NUMBERS / 4 * 3, rows * heads * (size_t)r->d_v);
         t.d = gradient_create(rows * heads);
@@ -162,6 +167,7 @@ static void tensors_destroy(struct tensors *t)
     CHECK(cudaFree(t->q));
     CHECK(cudaFree(t->k));
     CHECK(cudaFree(t->v));
+    CHECK(cudaFree(t->out));
     CHECK(cudaFree(t->o));
     CHECK(cudaFree(t->lse));
     CHECK(cudaFree(t->d_out));
@@ -308,6 +314,8 @@ static void call_equip(struct attention_backend *backend, struct call *call)
     void *host, *device;
     call->needs = (struct op_needs){0};
     check_status(kernels->prepare(backend, &op, &call->work, &call->needs, &error), &error);
+    if (!call->needs.folds)
+        call->forward.fold = (struct attention_fold){0};
     size_t tables = (call->needs.table_bytes + 255) / 256 * 256;
     check_status(backend_cuda.tables_reserve(backend, tables + call->needs.zero_bytes, &host,
                                              &device, &error),
@@ -328,7 +336,7 @@ static void call_discard(struct attention_backend *backend, struct call *call)
 static void call_prepare(struct attention_backend *backend, const struct call *call)
 {
     const struct attention_forward *args = &call->forward;
-    if (call->is_forward)
+    if (call->is_forward && !args->fold.lse_begins)
         backend_cuda.fill(backend, args->lse, call->lse, args->shape.heads * args->shape.q_rows);
     if (call->needs.zero_bytes > 0)
         backend_cuda.fill(backend, call->zeros, 0, (int64_t)(call->needs.zero_bytes / 4));
@@ -400,6 +408,18 @@ static void time_calls(struct attention_backend *backend, const struct call *cal
     qsort(times, (size_t)bursts, sizeof(*times), compare_times);
 }
 
+// What a forward does beside the merge.
+static struct attention_fold request_fold(const struct request *r, const struct tensors *t)
+{
+    if (!is_forward(r) || strcmp(r->verb, "forward_merge") == 0)
+        return (struct attention_fold){0};
+    return (struct attention_fold){.begins = true,
+                                   .lse_begins = strcmp(r->verb, "forward_sink") != 0,
+                                   .lse_begin = -INFINITY,
+                                   .out = t->out,
+                                   .out_only = strcmp(r->verb, "forward_train") != 0};
+}
+
 static struct call request_call(const struct request *r, const struct tensors *t,
                                 const struct slice *slices, int slice_count)
 {
@@ -415,6 +435,7 @@ static struct call request_call(const struct request *r, const struct tensors *t
                                               .max_logit = t->max_logit,
                                               .o = t->o,
                                               .lse = t->lse,
+                                              .fold = request_fold(r, t),
                                               .slices = slices,
                                               .slice_count = slice_count};
     call.backward = (struct attention_backward){.shape = shape,

@@ -12,6 +12,7 @@
 struct forward_work {
     const void *q, *k, *v, *bias;
     float *o, *lse, *max_logit;
+    struct attention_fold fold;    // of the kernels for sm_90a alone
     const struct work_tile *tiles; // device
     const struct work_fragment *fragments;
     int32_t *taken; // device; 0, for thread blocks that take one tile after the other
@@ -79,6 +80,7 @@ struct forward_instance {
     cudaError_t (*launch)(const struct forward_work &work, enum case_dtype dtype, bool plain,
                           cudaStream_t stream);
     struct forward_times times;
+    bool folds; // takes any struct attention_fold
 };
 extern const struct forward_instance forward_64, forward_128, forward_192_128, forward_256;
 extern const struct forward_instance forward_fp32_64, forward_fp32_128, forward_fp32_256;

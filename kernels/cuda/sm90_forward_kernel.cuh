@@ -483,7 +483,8 @@ constexpr struct forward_instance sm90_instance_of(int64_t section_bytes, int64_
             section_bytes,
             section_least > 0 ? section_least : section_bytes,
             sm90_launch<TRAITS>,
-            S::TIMES};
+            S::TIMES,
+            true};
 }
 
 #endif

@@ -49,27 +49,43 @@ static __device__ __forceinline__ int row_column(void)
     return 8 * odd + 2 * (t - odd);
 }
 
+// Four numbers of O, rounded, at four elements of `out`.
+template <typename T> __device__ __forceinline__ void four_round(T *out, float4 four)
+{
+    *(uint2 *)out = make_uint2(pack<T>(four.x, four.y), pack<T>(four.z, four.w));
+}
+
+// The place of a row in O.
+static __device__ __forceinline__ int64_t place_of(const struct forward_work &work, int64_t row,
+                                                   int head)
+{
+    return (row * work.heads + head) * work.d_v;
+}
+
 // A row's part of O: o = keep * o + take * out where `some`. keep = 0 does not read.
 template <class S>
-__device__ __forceinline__ void row_blend(float *o, bool some, float keep,
-                                          const float (&out)[S::DV / 2], int half, float take,
-                                          int d_v)
+__device__ __forceinline__ void row_blend(const struct forward_work &work, int64_t row, int head,
+                                          bool some, float keep, const float (&out)[S::DV / 2],
+                                          int half, float take)
 {
-    int column = row_column();
-    o += column;
-    d_v = some ? d_v - column : 0;
+    int column = row_column(), d_v = some ? work.d_v - column : 0;
+    int64_t first = place_of(work, row, head) + column;
 #pragma unroll
     for (int n = 0; n < S::DV / 8; n += 2) {
         float4 after = row_four<S>(out, n, half, take, threadIdx.x % 2 != 0);
         if (n * 8 < d_v) {
+            float4 *at = (float4 *)(work.o + first + n * 8);
             if (keep != 0) {
-                float4 before = *(const float4 *)(o + n * 8);
+                float4 before = *at;
                 after.x = fmaf(keep, before.x, after.x);
                 after.y = fmaf(keep, before.y, after.y);
                 after.z = fmaf(keep, before.z, after.z);
                 after.w = fmaf(keep, before.w, after.w);
             }
-            *(float4 *)(o + n * 8) = after;
+            if (!work.fold.out_only)
+                *at = after;
+            if (work.fold.out)
+                four_round((typename S::T *)work.fold.out + first + n * 8, after);
         }
     }
 }
@@ -86,6 +102,40 @@ __device__ __forceinline__ void row_set(float *o, const float (&out)[S::DV / 2],
         *(float4 *)(o + n * 8) = row_four<S>(out, n, half, take, threadIdx.x % 2 != 0);
 }
 
+// The same, rounded. Of four times 8 columns, the four lanes of a row exchange pairs of columns so
+// that each has 8 in a row.
+template <class S>
+__device__ __forceinline__ void row_round(typename S::T *o, const float (&out)[S::DV / 2], int half,
+                                          float take)
+{
+    const int t = (int)threadIdx.x % 4;
+    const bool odd = t % 2 != 0, upper = t >= 2;
+    o += 8 * t;
+#pragma unroll
+    for (int n = 0; n < S::DV / 8; n += 4) {
+        uint32_t pair[4], got[2];
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            pair[i] = pack<typename S::T>(take * out[4 * (n + i) + 2 * half],
+                                          take * out[4 * (n + i) + 2 * half + 1]);
+            // Lanes t and t ^ 1: the even one gets columns 8 n and 8 (n + 2), the odd one the
+            // others.
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+            got[i] = __shfl_xor_sync(0xffffffffu, odd ? pair[2 * i] : pair[2 * i + 1], 1);
+            uint32_t own = odd ? pair[2 * i + 1] : pair[2 * i];
+            pair[2 * i] = odd ? got[i] : own;
+            pair[2 * i + 1] = odd ? own : got[i];
+        }
+        // Lanes t and t ^ 2: the upper one gets what begins at 8 (n + 2).
+#pragma unroll
+        for (int i = 0; i < 2; i++)
+            got[i] = __shfl_xor_sync(0xffffffffu, upper ? pair[i] : pair[2 + i], 2);
+        *(uint4 *)(o + 8 * n) = upper ? make_uint4(got[0], got[1], pair[2], pair[3])
+                                      : make_uint4(pair[0], pair[1], got[0], got[1]);
+    }
+}
+
 // The thread's two rows in the running result.
 struct sm90_rows {
     int64_t at[2];
@@ -93,8 +143,8 @@ struct sm90_rows {
     float before[2]; // LSE
 };
 
-// LSE of the thread's rows in the running result, 0 where there is no such row. Each row is in one
-// tile, so nobody else writes it during the launch.
+// LSE of the thread's rows before, 0 where there is no such row. Each row is in one tile, so nobody
+// else writes it during the launch.
 static __device__ __forceinline__ void
 lse_read(const struct forward_work &work, const struct sm90_task *task, int first_row, float lse[2])
 {
@@ -102,7 +152,9 @@ lse_read(const struct forward_work &work, const struct sm90_task *task, int firs
 #pragma unroll
     for (int half = 0; half < 2; half++) {
         int row = first_row + 8 * half;
-        lse[half] = row < task->tile.rows ? from[row * work.row_step] : 0;
+        lse[half] = work.fold.lse_begin;
+        if (!work.fold.lse_begins)
+            lse[half] = row < task->tile.rows ? from[row * work.row_step] : 0;
     }
 }
 
@@ -127,24 +179,38 @@ __device__ __forceinline__ void row_begin(const struct forward_work &work, int64
                                           const float (&out)[S::DV / 2], int half, float sum,
                                           float lse)
 {
+    const int64_t first = place_of(work, row, head);
+    const float take = __fdividef(1, sum);
     if (threadIdx.x % 4 == 0)
         work.lse[head * work.q_rows + row] = lse;
-    row_set<S>(work.o + (row * work.heads + head) * work.d_v, out, half, __fdividef(1, sum));
+    if (!work.fold.out_only)
+        row_set<S>(work.o + first, out, half, take);
+    if (work.fold.out)
+        row_round<S>((typename S::T *)work.fold.out + first, out, half, take);
 }
 
-// Merges any row that there is and that saw something.
+// Merges any row that there is. One that saw nothing keeps what it has, which is written only if it
+// is not there yet.
 template <class S>
 __device__ __forceinline__ void row_merge(const struct forward_work &work, int64_t row, bool some,
                                           float before, int head, const float (&out)[S::DV / 2],
                                           int half, float sum, float lse)
 {
-    some = some && sum != 0;
-    float most = fmaxf(before, lse);
-    float keep = expf(before - most), take = expf(lse - most), both = keep + take;
-    if (some && threadIdx.x % 4 == 0)
-        work.lse[head * work.q_rows + row] = most + logf(both);
-    row_blend<S>(work.o + (row * work.heads + head) * work.d_v, some, keep / both, out, half,
-                 take / (both * sum), work.d_v);
+    const bool saw = sum != 0, begins = work.fold.begins;
+    float keep = before == -CUDART_INF_F ? 0 : 1, take = 0, after = before;
+    some = some && (saw || begins || work.fold.out);
+    if (saw) {
+        float most = fmaxf(before, lse);
+        keep = expf(before - most);
+        take = expf(lse - most);
+        float both = keep + take;
+        after = most + logf(both);
+        keep /= both;
+        take /= both * sum;
+    }
+    if (some && (saw || begins) && threadIdx.x % 4 == 0)
+        work.lse[head * work.q_rows + row] = after;
+    row_blend<S>(work, row, head, some, begins ? 0 : keep, out, half, take);
 }
 
 template <class S>

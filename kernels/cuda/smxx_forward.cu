@@ -286,6 +286,7 @@ enum status forward_prepare_cuda(struct attention_backend *backend, const struct
         forward_discard_cuda(&x->base);
         return status;
     }
+    needs->folds = x->instance->folds;
     if (x->list.tile_count > 0) {
         needs->table_bytes = tiles_bytes(&x->list) + fragments_bytes(&x->list);
         needs->zero_bytes = sizeof(*x->work.taken);
@@ -323,6 +324,7 @@ static void work_point(struct forward_work *work, const struct attention_forward
     work->o = args->o;
     work->lse = args->lse;
     work->max_logit = args->max_logit;
+    work->fold = args->fold;
     work->aligned = is_aligned(args);
 }
 
@@ -335,8 +337,9 @@ enum status forward_launch_cuda(struct attention_backend *backend,
         return cuda_report(backend, error);
     struct forward_work launched = x->work;
     work_point(&launched, args);
-    if (x->aligned &&
-        ((uintptr_t)args->q | (uintptr_t)args->k | (uintptr_t)args->v | (uintptr_t)args->o) % 16)
+    if (x->aligned && ((uintptr_t)args->q | (uintptr_t)args->k | (uintptr_t)args->v |
+                       (uintptr_t)args->o | (uintptr_t)args->fold.out) %
+                          16)
         return error_set(error, STATUS_INVALID_ARGUMENT,
                          "tensors of a forward are not aligned as they were said to be");
     bool plain = !launched.bias && !launched.max_logit && launched.cap == 0 && launched.aligned &&

@@ -162,7 +162,7 @@ static bool fill_follows(const struct cuda_executor *x, int32_t index)
            !x->plan->c.operation_times;
 }
 
-// Fills that follow each other at once are one launch.
+// Fills that follow each other at once are one launch, or none where attentions do them.
 static void fills_put(struct cuda_executor *x, int32_t index)
 {
     struct region_fill fills[REGION_FILLS_MAX];
@@ -172,12 +172,14 @@ static void fills_put(struct cuda_executor *x, int32_t index)
     do {
         const struct op *op = &x->plan->ops[index++];
         const struct region *r = &op->operand[UNARY_DESTINATION];
-        fills[count] = (struct region_fill){.destination = region_memory(x->e->buffers, r),
-                                            .count = region_total(r) / (int64_t)sizeof(float),
-                                            .value = op->value};
-    } while (++count < REGION_FILLS_MAX && fill_follows(x, index));
+        if (!operations_skip(&x->operations, op))
+            fills[count++] = (struct region_fill){.destination = region_memory(x->e->buffers, r),
+                                                  .count = region_total(r) / (int64_t)sizeof(float),
+                                                  .value = op->value};
+    } while (count < REGION_FILLS_MAX && fill_follows(x, index));
     x->filled = index;
-    regions_cuda_fill(x->backend, fills, count);
+    if (count > 0)
+        regions_cuda_fill(x->backend, fills, count);
 }
 
 static enum status compute_put(struct cuda_executor *x, const struct op *op, cudaStream_t stream,

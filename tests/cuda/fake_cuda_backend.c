@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,6 +8,7 @@
 #include "kernels/backend.h"
 #include "kernels/cuda/regions_cuda.h"
 #include "kernels/cuda/stamp_cuda.h"
+#include "kernels/dtype.h"
 #include "tests/cuda/fake_cuda.h"
 
 struct fake_backend {
@@ -78,11 +80,54 @@ struct forward_call {
     struct attention_forward args;
 };
 
+static void fold_begin(const struct forward_call *call)
+{
+    const struct attention_forward *args = &call->args;
+    const struct attention_shape *s = &args->shape;
+    if (args->fold.begins)
+        backend_cpu.fill(call->cpu, args->o, 0, s->q_rows * s->heads * s->d_v);
+    if (args->fold.lse_begins)
+        backend_cpu.fill(call->cpu, args->lse, args->fold.lse_begin, s->heads * s->q_rows);
+}
+
+// Rounds the rows that see a key. What need not be written is NaN.
+static void fold_end(const struct forward_call *call)
+{
+    const struct attention_forward *args = &call->args;
+    const struct attention_shape *s = &args->shape;
+    int64_t width = (int64_t)s->heads * s->d_v, element = dtype_bytes(s->dtype);
+    for (int32_t i = 0; i < args->slice_count && args->fold.out; i++) {
+        int64_t begin, end;
+        slice_seeing(&args->slices[i], &begin, &end);
+        for (int64_t q = begin; q < end; q++) {
+            int64_t at = (args->slices[i].q_row + q * s->row_step) * width;
+            backend_cpu.convert(call->cpu, s->dtype, args->o + at,
+                                (char *)args->fold.out + at * element, width);
+        }
+    }
+    if (args->fold.out_only)
+        backend_cpu.fill(call->cpu, args->o, NAN, s->q_rows * width);
+}
+
 static void forward_run(void *arguments)
 {
     struct forward_call *call = arguments;
     struct error error;
+    fold_begin(call);
     insist(backend_cpu.attention->forward(call->cpu, &call->args, &error) == STATUS_OK, "forward");
+    fold_end(call);
+}
+
+// There is nothing to prepare.
+static enum status prepare(struct attention_backend *backend, const struct attention_op *op,
+                           struct attention_work **work, struct op_needs *needs,
+                           struct error *error)
+{
+    (void)backend;
+    (void)error;
+    *work = NULL;
+    needs->folds = !op->backward;
+    return STATUS_OK;
 }
 
 static enum status forward(struct attention_backend *backend, const struct attention_forward *args,
@@ -229,7 +274,8 @@ static void fill(struct attention_backend *backend, float *destination, float va
               (struct call){.destination = destination, .value = value, .count = count});
 }
 
-static const struct attention_kernels kernels = {.forward = forward, .backward = backward};
+static const struct attention_kernels kernels = {
+    .forward = forward, .backward = backward, .prepare = prepare};
 
 const struct backend_ops backend_cuda = {
     .name = "fake",

@@ -48,7 +48,7 @@ static enum status prepare(struct attention_backend *backend, const struct atten
         return error_set(error, STATUS_RESOURCE_EXHAUSTED, "too many");
     the_work.slice_count = op->slice_count;
     *work = &the_work;
-    *needs = (struct op_needs){64, 8, 300};
+    *needs = (struct op_needs){64, 8, 300, false};
     return STATUS_OK;
 }
 

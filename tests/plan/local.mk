@@ -30,6 +30,9 @@ test_programs += tests/plan/test_plan
 tests_plan_test_plan_SOURCES = tests/plan/test_plan.c
 tests_plan_test_plan_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=calloc,--wrap=reallocarray
 
+test_programs += tests/plan/test_folds
+tests_plan_test_folds_SOURCES = tests/plan/test_folds.c
+
 test_programs += tests/plan/test_plan_check
 tests_plan_test_plan_check_SOURCES = tests/plan/test_plan_check.c
 

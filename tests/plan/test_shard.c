@@ -153,10 +153,12 @@ START_TEST(pairs_and_rows_follow_the_definition)
     uint64_t state = 5;
     for (int n = 0; n < 20000; n++) {
         struct slice s = random_slice(&state);
-        int64_t pairs = 0;
+        int64_t pairs = 0, seeing, last_seeing;
+        slice_seeing(&s, &seeing, &last_seeing);
         for (int64_t i = 0; i < s.q_len; i++) {
             int64_t begin, end;
             slice_visible(&s, i, &begin, &end);
+            EXPECT((begin < end) == (seeing <= i && i < last_seeing));
             for (int64_t j = 0; j < s.kv_len; j++) {
                 int64_t at = j + s.offset - i;
                 bool visible = -s.left <= at && at <= s.right;

@@ -18,6 +18,7 @@ struct rank_state {
 
 struct world {
     struct plan *const *plans;
+    struct fold *const *folds; // by rank; NULL: nothing is folded
     int size;
     struct rank_state ranks[WORLD_SIZE_MAX];
     struct symbols memory;
@@ -198,8 +199,56 @@ static void run_unary(struct world *w, int rank, const struct op *op)
     }
 }
 
+static void region_store(struct world *w, int rank, const struct region *r, uint64_t value)
+{
+    for (int64_t i = 0; i < r->bytes; i += 4)
+        symbols_store(&w->memory, rank, r->buffer, r->offset + i, 4, value);
+}
+
+static void fold_begin(struct world *w, int rank, const struct op *op, const struct fold *fold)
+{
+    region_store(w, rank, &op->operand[ATTEND_O], 0);
+    if (fold->lse_begins)
+        region_store(w, rank, &op->operand[ATTEND_LSE],
+                     fold->lse_begin == 0 ? 0 : SYMBOL_MINUS_INFINITY);
+}
+
+// Converts a row of all heads.
+static void row_round(struct world *w, int rank, const struct op *op, const struct region *out,
+                      int64_t row)
+{
+    const struct region *o = &op->operand[ATTEND_O];
+    int64_t count = (int64_t)op->heads.count * w->memory.c->head_dim_v;
+    int element = case_element_bytes(w->memory.c);
+    for (int64_t i = row * count; i < (row + 1) * count; i++)
+        symbols_store(&w->memory, rank, out->buffer, out->offset + i * element, element,
+                      symbols_load(&w->memory, rank, o->buffer, o->offset + i * 4, 4));
+}
+
+// Converts the rows that see a key. What need not be written is garbage.
+static void fold_end(struct world *w, int rank, const struct op *op, const struct fold *fold)
+{
+    int64_t step = shard_row_step(w->memory.c);
+    for (int32_t n = 0; n < op->slice_count; n++) {
+        const struct slice *s = &w->plans[rank]->slices[op->slice_first + n];
+        for (int64_t i = 0; i < s->q_len; i++) {
+            int64_t begin, end;
+            slice_visible(s, i, &begin, &end);
+            if (begin < end)
+                row_round(w, rank, op, &fold->out, s->q_row + i * step);
+        }
+    }
+    if (fold->out_only)
+        region_store(w, rank, &op->operand[ATTEND_O], generate_next(&w->random));
+}
+
 static void run_compute(struct world *w, int rank, const struct op *op)
 {
+    const struct fold *fold = w->folds ? &w->folds[rank][op - w->plans[rank]->ops] : NULL;
+    if (fold && fold->done)
+        return;
+    if (fold && fold->begins)
+        fold_begin(w, rank, op, fold);
     if (op->kind == OP_ATTEND_FORWARD)
         attend(w, rank, op, pair_forward);
     else if (op->kind == OP_ATTEND_BACKWARD)
@@ -212,6 +261,8 @@ static void run_compute(struct world *w, int rank, const struct op *op)
         run_sink_grad(w, rank, op);
     else
         run_unary(w, rank, op);
+    if (fold && fold->out.bytes > 0)
+        fold_end(w, rank, op, fold);
 }
 
 // ---- order ----
@@ -394,9 +445,11 @@ static void check_done(struct world *w, int rank)
             symbols_fault(&w->memory, "rank %d is stuck before operation %d", rank, i);
 }
 
-bool symbolic_run(struct plan *const *plans, uint64_t seed, char *why)
+bool symbolic_run_folded(struct plan *const *plans, struct fold *const *folds, uint64_t seed,
+                         char *why)
 {
-    struct world w = {.plans = plans, .size = plans[0]->c.world_size, .random = seed};
+    struct world w = {
+        .plans = plans, .folds = folds, .size = plans[0]->c.world_size, .random = seed};
     w.preference = generate_next(&w.random);
     symbols_init(&w.memory, plans, &w.random, why);
     for (int rank = 0; rank < w.size; rank++)
@@ -411,4 +464,9 @@ bool symbolic_run(struct plan *const *plans, uint64_t seed, char *why)
         rank_fini(&w.ranks[rank]);
     symbols_fini(&w.memory);
     return !why[0];
+}
+
+bool symbolic_run(struct plan *const *plans, uint64_t seed, char *why)
+{
+    return symbolic_run_folded(plans, NULL, seed, why);
 }

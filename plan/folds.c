@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plan/folds.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "plan/shard.h"
+
+// The operations that touch a running result.
+struct result {
+    struct region o, lse;
+    int32_t fill_o, fill_lse; // fill_lse: a fill, or fill heads
+    int32_t first, last;      // attentions
+    int32_t convert;
+};
+
+// ---- who touches what ---------------------------------------------------------------------------
+
+static bool regions_same(const struct region *a, const struct region *b)
+{
+    return a->buffer == b->buffer && a->offset == b->offset && a->bytes == b->bytes &&
+           a->rows <= 1 && b->rows <= 1;
+}
+
+static bool is_in(const struct region *r, int32_t buffer)
+{
+    return r->bytes > 0 && r->buffer == buffer;
+}
+
+// How an operation accesses a buffer.
+static enum access touch(const struct plan *plan, const struct op *op, int32_t buffer)
+{
+    unsigned touched = ACCESS_NONE;
+    for (int32_t i = 0; i < op->transfer_count; i++) {
+        const struct transfer *t = &plan->transfers[op->transfer_first + i];
+        touched |= is_in(&t->send, buffer) ? ACCESS_READ : 0;
+        touched |= is_in(&t->receive, buffer) ? ACCESS_WRITE : 0;
+    }
+    for (int i = 0; i < OPERANDS_MAX; i++)
+        if (is_in(&op->operand[i], buffer))
+            touched |= op_access(op->kind, i);
+    return (enum access)touched;
+}
+
+// The first operation from `from` on that touches a buffer; op_count if none does.
+static int32_t next_touch(const struct plan *plan, int32_t from, int32_t buffer)
+{
+    while (from < plan->op_count && touch(plan, &plan->ops[from], buffer) == ACCESS_NONE)
+        from++;
+    return from;
+}
+
+static const struct region *target(const struct plan *plan, int32_t i)
+{
+    return &plan->ops[i].operand[UNARY_DESTINATION];
+}
+
+// ---- a running result ---------------------------------------------------------------------------
+
+// The fill of O, which is the first to touch it.
+static bool fill_o_find(const struct plan *plan, struct result *r)
+{
+    r->fill_o = next_touch(plan, 0, r->o.buffer);
+    const struct op *op = &plan->ops[r->fill_o];
+    return op->kind == OP_FILL && op->value == 0 && regions_same(target(plan, r->fill_o), &r->o) &&
+           next_touch(plan, r->fill_o + 1, r->o.buffer) == r->first;
+}
+
+static bool fill_lse_find(const struct plan *plan, struct result *r)
+{
+    r->fill_lse = next_touch(plan, 0, r->lse.buffer);
+    const struct op *op = &plan->ops[r->fill_lse];
+    return (op->kind == OP_FILL || op->kind == OP_FILL_HEADS) &&
+           regions_same(target(plan, r->fill_lse), &r->lse) &&
+           next_touch(plan, r->fill_lse + 1, r->lse.buffer) == r->first;
+}
+
+static bool merges(const struct plan *plan, int32_t i, const struct result *r)
+{
+    const struct op *op = &plan->ops[i];
+    return op->kind == OP_ATTEND_FORWARD && regions_same(&op->operand[ATTEND_O], &r->o) &&
+           regions_same(&op->operand[ATTEND_LSE], &r->lse);
+}
+
+// The attentions from the first on. False if another operation writes O, or one may not fold.
+static bool attends_find(const struct plan *plan, const bool *may, struct result *r)
+{
+    for (int32_t i = r->first; i < plan->op_count; i++) {
+        if (merges(plan, i, r) && may[i])
+            r->last = i;
+        else if (touch(plan, &plan->ops[i], r->o.buffer) & ACCESS_WRITE)
+            return false;
+    }
+    return true;
+}
+
+// The conversion, which waits for nothing but the attentions and is the first to touch what it
+// writes.
+static bool convert_find(const struct plan *plan, struct result *r)
+{
+    r->convert = next_touch(plan, r->last + 1, r->o.buffer);
+    if (r->convert == plan->op_count)
+        return false;
+    const struct op *op = &plan->ops[r->convert];
+    return op->kind == OP_CONVERT && op->wait_count == 0 &&
+           regions_same(&op->operand[UNARY_SOURCE], &r->o) && target(plan, r->convert)->rows <= 1 &&
+           next_touch(plan, 0, target(plan, r->convert)->buffer) == r->convert;
+}
+
+// ---- rows ---------------------------------------------------------------------------------------
+
+// Marks the rows that see a key. Returns how many were not marked.
+static int64_t rows_mark(const struct plan *plan, int32_t i, bool *marks)
+{
+    const struct op *op = &plan->ops[i];
+    const int64_t step = shard_row_step(&plan->c);
+    int64_t added = 0;
+    for (int32_t n = 0; n < op->slice_count; n++) {
+        const struct slice *s = &plan->slices[op->slice_first + n];
+        int64_t begin, end;
+        slice_seeing(s, &begin, &end);
+        for (int64_t q = begin; q < end; q++) {
+            bool *mark = &marks[s->q_row + q * step];
+            added += !*mark;
+            *mark = true;
+        }
+    }
+    return added;
+}
+
+// ---- all ----------------------------------------------------------------------------------------
+
+static void fold_begin(const struct plan *plan, const struct result *r, struct fold *folds)
+{
+    struct fold *first = &folds[r->first];
+    first->begins = true;
+    folds[r->fill_o].done = true;
+    if (plan->ops[r->fill_lse].kind != OP_FILL)
+        return;
+    first->lse_begins = true;
+    first->lse_begin = plan->ops[r->fill_lse].value;
+    folds[r->fill_lse].done = true;
+}
+
+// Each row is rounded by the last attention in which it sees a key, and perhaps by some before.
+static void fold_end(const struct plan *plan, const struct result *r, bool *marks,
+                     struct fold *folds)
+{
+    memset(marks, 0, (size_t)plan->ops[r->first].q_rows);
+    for (int32_t i = r->last; i >= r->first; i--)
+        if (merges(plan, i, r) && rows_mark(plan, i, marks) > 0)
+            folds[i].out = *target(plan, r->convert);
+    folds[r->convert].done = true;
+    folds[r->last].out_only = folds[r->last].out.bytes > 0 &&
+                              next_touch(plan, r->convert + 1, r->o.buffer) == plan->op_count;
+}
+
+static void fold_around(const struct plan *plan, const bool *may, int32_t first, struct fold *folds)
+{
+    const struct op *op = &plan->ops[first];
+    struct result r = {.o = op->operand[ATTEND_O], .lse = op->operand[ATTEND_LSE], .first = first};
+    if (!fill_o_find(plan, &r) || !fill_lse_find(plan, &r) || !attends_find(plan, may, &r) ||
+        !convert_find(plan, &r))
+        return;
+    bool *marks = calloc((size_t)op->q_rows + 1, sizeof(*marks));
+    if (marks && rows_mark(plan, first, marks) == op->q_rows) {
+        fold_begin(plan, &r, folds);
+        fold_end(plan, &r, marks, folds);
+    }
+    free(marks);
+}
+
+void folds_find(const struct plan *plan, const bool *may, struct fold *folds)
+{
+    for (int32_t i = 0; i < plan->op_count && !plan->c.operation_times; i++)
+        if (may[i] && plan->ops[i].kind == OP_ATTEND_FORWARD)
+            fold_around(plan, may, i, folds);
+}

@@ -1,0 +1,325 @@
+// SPDX-License-Identifier: Apache-2.0
+// Folds of the forward on the device: the bits that fills, a forward and a conversion give one
+// after the other. What has no value before is NaN. Only devices of sm_90 fold.
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/dtype.h"
+#include "tests/cuda/harness.h"
+#include "tests/cuda/problem.h"
+
+struct trial {
+    struct problem problem;
+    struct attention_fold fold; // `out` says whether it is wanted
+    bool dead;                  // some queries see no key because of the bias
+};
+
+struct tensors {
+    struct twin q, k, v, bias, o, lse, out;
+};
+
+struct results {
+    float *o, *lse;
+    char *out;
+};
+
+static int64_t width(const struct trial *t)
+{
+    return (int64_t)t->problem.shape.heads * t->problem.shape.d_v;
+}
+
+// ---- tensors ------------------------------------------------------------------------------------
+
+static void fill_bias(const struct trial *t, const struct twin *bias)
+{
+    const struct problem *p = &t->problem;
+    twin_fill_dtype(bias, p->shape.dtype, 1);
+    for (int64_t i = 0; i < p->bias_count && t->dead; i++)
+        if (i / p->shape.bias_row_stride % 7 == 3)
+            dtype_store(p->shape.dtype, bias->host, i, -INFINITY);
+}
+
+static struct tensors tensors_create(const struct trial *t)
+{
+    const struct problem *p = &t->problem;
+    const struct attention_shape *s = &p->shape;
+    size_t element = (size_t)dtype_bytes(s->dtype), d_qk = (size_t)s->d_qk, d_v = (size_t)s->d_v;
+    size_t q = (size_t)(s->q_rows * s->heads), kv = (size_t)(p->kv_rows * s->kv_heads);
+    struct tensors x = {.q = twin_create(q * d_qk * element, 0),
+                        .k = twin_create(kv * d_qk * element, 0),
+                        .v = twin_create(kv * d_v * element, 0),
+                        .bias = twin_create((size_t)p->bias_count * element, 0),
+                        .o = twin_create(q * d_v * sizeof(float), 0),
+                        .lse = twin_create(q * sizeof(float), 0),
+                        .out = twin_create(q * d_v * element, 0)};
+    twin_fill_dtype(&x.q, s->dtype, 3 * p->magnitude);
+    twin_fill_dtype(&x.k, s->dtype, 2);
+    twin_fill_dtype(&x.v, s->dtype, 2);
+    fill_bias(t, &x.bias);
+    return x;
+}
+
+static void tensors_destroy(struct tensors *x)
+{
+    struct twin *all[] = {&x->q, &x->k, &x->v, &x->bias, &x->o, &x->lse, &x->out};
+    for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++)
+        twin_destroy(all[i]);
+}
+
+static void push_all(const struct tensors *x)
+{
+    const struct twin *all[] = {&x->q, &x->k, &x->v, &x->bias, &x->o, &x->lse, &x->out};
+    for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++)
+        twin_push(all[i]);
+}
+
+// What there is before a launch: prior O and LSE, or with a fold nothing where they begin.
+static void prior_set(const struct trial *t, struct tensors *x, bool folded)
+{
+    const struct attention_fold *fold = &t->fold;
+    const struct attention_shape *s = &t->problem.shape;
+    float *o = (float *)(void *)x->o.host, *lse = (float *)(void *)x->lse.host;
+    srand48(1);
+    for (int64_t i = 0; i < s->q_rows * s->heads; i++) {
+        int64_t row = i / s->heads, head = i % s->heads;
+        float prior = drand48() < 0.2 ? -INFINITY : (float)drand48();
+        float before = fold->lse_begins ? fold->lse_begin : prior;
+        lse[head * s->q_rows + row] = fold->lse_begins && folded ? NAN : before;
+        for (int32_t d = 0; d < s->d_v; d++) {
+            float some = (float)drand48();
+            o[i * s->d_v + d] = fold->begins && folded                ? NAN
+                                : fold->begins || before == -INFINITY ? 0
+                                                                      : some;
+        }
+    }
+    push_all(x);
+}
+
+// ---- launches -----------------------------------------------------------------------------------
+
+static struct attention_forward args_of(const struct trial *t, const struct tensors *x, bool folded)
+{
+    const struct problem *p = &t->problem;
+    struct attention_forward args = {.shape = p->shape,
+                                     .q = x->q.device,
+                                     .k = x->k.device,
+                                     .v = x->v.device,
+                                     .o = (float *)(void *)x->o.device,
+                                     .lse = (float *)(void *)x->lse.device,
+                                     .bias = p->bias_count > 0 ? x->bias.device : NULL,
+                                     .slices = p->slices,
+                                     .slice_count = p->slice_count};
+    if (folded) {
+        args.fold = t->fold;
+        args.fold.out = t->fold.out ? x->out.device : NULL;
+    }
+    return args;
+}
+
+// Returns whether the operation folds; launches only then.
+static bool launch(const struct trial *t, struct tensors *x, bool folded)
+{
+    const struct attention_kernels *kernels = backend_cuda.attention;
+    struct attention_forward args = args_of(t, x, folded);
+    const struct attention_op op = {.shape = args.shape,
+                                    .bias = args.bias,
+                                    .aligned = true,
+                                    .slices = args.slices,
+                                    .slice_count = args.slice_count};
+    struct attention_work *work;
+    struct op_needs needs = {0};
+    struct error error;
+    EXPECT(kernels->prepare(harness_cuda, &op, &work, &needs, &error) == STATUS_OK, "%s",
+           error.text);
+    struct twin table = twin_create(needs.table_bytes, 0), zeros = twin_create(needs.zero_bytes, 0);
+    memset(zeros.host, 0, zeros.bytes);
+    twin_push(&zeros);
+    if (needs.table_bytes > 0) {
+        kernels->place(harness_cuda, work, table.host, table.device, zeros.device);
+        twin_push(&table);
+    }
+    prior_set(t, x, folded);
+    if (needs.folds)
+        EXPECT(kernels->launch_forward(harness_cuda, work, &args, NULL, &error) == STATUS_OK, "%s",
+               error.text);
+    kernels->discard(harness_cuda, work);
+    harness_finish();
+    twin_destroy(&table);
+    twin_destroy(&zeros);
+    return needs.folds;
+}
+
+static struct results fetch(const struct tensors *x)
+{
+    return (struct results){twin_fetch(&x->o), twin_fetch(&x->lse), twin_fetch(&x->out)};
+}
+
+static void results_free(struct results *r)
+{
+    free(r->o);
+    free(r->lse);
+    free(r->out);
+}
+
+// ---- comparison ---------------------------------------------------------------------------------
+
+enum { ROW_OUTSIDE, ROW_BLIND, ROW_SEEING };
+
+// What the slices make of each row.
+static char *rows_classify(const struct problem *p)
+{
+    char *rows = calloc((size_t)p->shape.q_rows + 1, 1);
+    for (int n = 0; n < p->slice_count; n++) {
+        const struct slice *s = &p->slices[n];
+        int64_t begin, end;
+        slice_seeing(s, &begin, &end);
+        for (int64_t i = 0; i < s->q_len; i++) {
+            char *row = &rows[s->q_row + i * p->shape.row_step];
+            char class = begin <= i && i < end ? ROW_SEEING : ROW_BLIND;
+            *row = class > *row ? class : *row;
+        }
+    }
+    return rows;
+}
+
+static bool same(const void *a, const void *b, size_t bytes)
+{
+    return memcmp(a, b, bytes) == 0;
+}
+
+// A row of O and `out`. What a fold leaves is what the host has.
+static bool row_good(const struct trial *t, const struct tensors *x, const struct results *wanted,
+                     const struct results *got, int64_t row, int class)
+{
+    enum case_dtype dtype = t->problem.shape.dtype;
+    size_t floats = (size_t)width(t) * sizeof(float);
+    size_t bytes = (size_t)width(t) * (size_t)dtype_bytes(dtype);
+    const float *o = got->o + row * width(t), *from = wanted->o + row * width(t);
+    const char *out = got->out + (size_t)row * bytes;
+    char *rounded = calloc(1, bytes + 1);
+    for (int64_t i = 0; i < width(t); i++)
+        dtype_store(dtype, rounded, i, from[i]);
+    bool o_left = same(o, x->o.host + (size_t)row * floats, floats);
+    bool out_left = same(out, x->out.host + (size_t)row * bytes, bytes);
+    bool o_right = same(o, from, floats), out_right = same(out, rounded, bytes);
+    free(rounded);
+    if (class == ROW_OUTSIDE)
+        return o_left && out_left;
+    if (class == ROW_BLIND)
+        return (o_right || o_left) && (out_right || out_left);
+    return (o_right || t->fold.out_only) && (t->fold.out ? out_right : out_left);
+}
+
+static bool lse_good(const struct trial *t, const struct tensors *x, const struct results *wanted,
+                     const struct results *got, int64_t row, int class)
+{
+    const float *before = (const float *)(const void *)x->lse.host;
+    for (int64_t h = 0; h < t->problem.shape.heads; h++) {
+        int64_t at = h * t->problem.shape.q_rows + row;
+        bool right = same(&got->lse[at], &wanted->lse[at], sizeof(float));
+        bool left = same(&got->lse[at], &before[at], sizeof(float));
+        if (!(class == ROW_OUTSIDE ? left : right || (class == ROW_BLIND && left)))
+            return false;
+    }
+    return true;
+}
+
+static void trial_note(const struct trial *t)
+{
+    const struct attention_fold *fold = &t->fold;
+    harness_note("begins %d lse_begins %d (%g) out %d out_only %d dead %d", fold->begins,
+                 fold->lse_begins, (double)fold->lse_begin, fold->out != NULL, fold->out_only,
+                 t->dead);
+    problem_note(&t->problem);
+}
+
+// Returns whether the operation folds.
+static bool trial_check(const struct trial *t, bool *good)
+{
+    struct tensors x = tensors_create(t);
+    bool folds = launch(t, &x, false);
+    struct results wanted = fetch(&x);
+    if (folds)
+        launch(t, &x, true);
+    struct results got = fetch(&x);
+    char *rows = rows_classify(&t->problem);
+    for (int64_t row = 0; row < t->problem.shape.q_rows && folds && *good; row++) {
+        *good = row_good(t, &x, &wanted, &got, row, rows[row]) &&
+                lse_good(t, &x, &wanted, &got, row, rows[row]);
+        EXPECT(*good, "row %lld of class %d is wrong", (long long)row, rows[row]);
+        if (!*good)
+            trial_note(t);
+    }
+    free(rows);
+    results_free(&wanted);
+    results_free(&got);
+    tensors_destroy(&x);
+    return folds;
+}
+
+// ---- tests --------------------------------------------------------------------------------------
+
+static bool is_hopper(void)
+{
+    int device, major;
+    CUDA(cudaGetDevice(&device));
+    CUDA(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device));
+    if (major != 9)
+        harness_note("nothing folds on this device");
+    return major == 9;
+}
+
+static void fold_draw(struct trial *t)
+{
+    struct attention_fold *fold = &t->fold;
+    static char wanted;
+    fold->begins = harness_below(3) != 0;
+    fold->lse_begins = fold->begins && harness_below(3) != 0;
+    fold->lse_begin = harness_below(2) ? -INFINITY : (float)harness_below(3);
+    fold->out = harness_below(5) != 0 ? &wanted : NULL;
+    fold->out_only = fold->out && harness_below(2) == 0;
+    t->dead = harness_below(2) == 0;
+}
+
+// Any problem that the kernels for sm_90a take: aligned, with a positive scale.
+static void drawn_folds(void)
+{
+    int count = harness_small() ? 20 : 400, folded = 0;
+    bool good = true;
+    for (int i = 0; i < count && good && is_hopper(); i++) {
+        struct trial t = {.problem = problem_draw((enum case_dtype)(DTYPE_BF16 + i % 2))};
+        struct attention_shape *s = &t.problem.shape;
+        s->d_qk = (s->d_qk + 7) / 8 * 8;
+        s->d_v = (s->d_v + 7) / 8 * 8;
+        s->scale = fabs(s->scale);
+        fold_draw(&t);
+        folded += trial_check(&t, &good);
+    }
+    EXPECT(!good || !is_hopper() || folded >= count / 2, "%d of %d folded", folded, count);
+}
+
+// Every pair of flags, for the tiles of every width, at their edges.
+static void edges_of_tiles(void)
+{
+    static const int32_t widths[][2] = {{64, 64}, {96, 96}, {128, 128}, {192, 128}, {256, 256}};
+    static const int64_t lengths[] = {1, 63, 64, 65, 127, 128, 129, 191, 192, 193, 400};
+    bool good = true;
+    for (int i = 0; i < 220 && good && is_hopper(); i += harness_small() ? 13 : 1) {
+        const int32_t *d = widths[i % 5];
+        struct trial t = {.problem = problem_rectangle((enum case_dtype)(DTYPE_BF16 + i % 2), d[0],
+                                                       d[1], lengths[i / 5 % 11], 130)};
+        t.problem.shape.heads = t.problem.shape.kv_heads = 3;
+        if (i % 3 == 0)
+            t.problem.slices[0].right = harness_below(200) - 50;
+        fold_draw(&t);
+        EXPECT(trial_check(&t, &good), "does not fold");
+    }
+}
+
+int main(int argc, char **argv)
+{
+    static const struct harness_test tests[] = {{"drawn folds", drawn_folds},
+                                                {"edges of tiles", edges_of_tiles}};
+    return harness_run(tests, (int)(sizeof(tests) / sizeof(*tests)), argc, argv);
+}

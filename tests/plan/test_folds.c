@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+// Folds: a plan whose attentions do the operations around them computes the same.
+#include "plan/folds.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "tests/support/generate.h"
+#include "tests/support/plans.h"
+#include "tests/support/runner.h"
+#include "tests/support/symbolic.h"
+
+struct folded {
+    struct plans p;
+    struct fold *folds[WORLD_SIZE_MAX];
+};
+
+// One of `refusals` attentions may not fold; 0: all may.
+static void folded_create(struct folded *f, const struct cp_case *c, uint64_t seed, int refusals)
+{
+    plans_create(&f->p, c);
+    for (int rank = 0; rank < f->p.size; rank++) {
+        const struct plan *plan = f->p.plans[rank];
+        bool *may = calloc((size_t)plan->op_count + 1, sizeof(*may));
+        f->folds[rank] = calloc((size_t)plan->op_count + 1, sizeof(*f->folds[rank]));
+        for (int32_t i = 0; i < plan->op_count; i++)
+            may[i] = plan->ops[i].kind == OP_ATTEND_FORWARD &&
+                     (refusals == 0 || generate_below(&seed, refusals) > 0);
+        folds_find(plan, may, f->folds[rank]);
+        free(may);
+    }
+}
+
+static void folded_destroy(struct folded *f)
+{
+    for (int rank = 0; rank < f->p.size; rank++)
+        free(f->folds[rank]);
+    plans_destroy(&f->p);
+}
+
+static int count_done(const struct folded *f, int rank, enum op_kind kind)
+{
+    const struct plan *plan = f->p.plans[rank];
+    int count = 0;
+    for (int32_t i = 0; i < plan->op_count; i++)
+        count += plan->ops[i].kind == kind && f->folds[rank][i].done;
+    return count;
+}
+
+static const struct fold *fold_at(const struct folded *f, int rank, int step)
+{
+    return &f->folds[rank][plans_find(f->p.plans[rank], OP_ATTEND_FORWARD, PHASE_FORWARD, step)];
+}
+
+START_TEST(folded_plans_compute_the_definition)
+{
+    int folded = 0;
+    for (uint64_t seed = 0; seed < 1000; seed++) {
+        struct cp_case c;
+        struct folded f;
+        char why[ERROR_TEXT_MAX];
+        plans_small_case(seed, &c);
+        folded_create(&f, &c, seed, seed % 4 == 0 ? 5 : 0);
+        if (!symbolic_run_folded(f.p.plans, f.folds, seed, why))
+            ck_abort_msg("seed %llu: %s", (unsigned long long)seed, why);
+        folded += count_done(&f, 0, OP_CONVERT);
+        folded_destroy(&f);
+    }
+    ck_assert_int_ge(folded, 300);
+}
+END_TEST
+
+// Of a causal ring the first attention begins, and the last in which a row sees a key rounds it.
+START_TEST(a_ring_is_folded)
+{
+    struct cp_case c;
+    struct folded f;
+    plans_even_case(3, &c);
+    folded_create(&f, &c, 0, 0);
+    for (int rank = 0; rank < 3; rank++) {
+        ck_assert_int_eq(count_done(&f, rank, OP_FILL), 2);
+        ck_assert_int_eq(count_done(&f, rank, OP_CONVERT), 1);
+        for (int step = 0; step < 3; step++) {
+            const struct fold *fold = fold_at(&f, rank, step);
+            ck_assert_int_eq(fold->begins, step == 0);
+            ck_assert_int_eq(fold->lse_begins, step == 0);
+            ck_assert(step > 0 || fold->lse_begin == -INFINITY);
+            // The first chunk of rank r sees the keys of ranks 0 to r, which it has by step r.
+            ck_assert_int_eq(fold->out.bytes > 0, step == 2 || step == rank);
+            ck_assert(!fold->out_only); // backward reads O
+        }
+    }
+    folded_destroy(&f);
+}
+END_TEST
+
+START_TEST(without_backward_nobody_reads_the_sum)
+{
+    struct cp_case c;
+    struct folded f;
+    plans_even_case(2, &c);
+    c.training = false;
+    folded_create(&f, &c, 0, 0);
+    for (int rank = 0; rank < 2; rank++)
+        for (int step = 0; step < 2; step++)
+            ck_assert_int_eq(fold_at(&f, rank, step)->out_only, step == 1);
+    folded_destroy(&f);
+}
+END_TEST
+
+// LSE begins with a number for each head, which has an operation of its own.
+START_TEST(learnable_sinks_stay)
+{
+    struct cp_case c;
+    struct folded f;
+    plans_even_case(2, &c);
+    c.softmax = SOFTMAX_LEARNABLE;
+    folded_create(&f, &c, 0, 0);
+    ck_assert(fold_at(&f, 0, 0)->begins && !fold_at(&f, 0, 0)->lse_begins);
+    ck_assert_int_eq(count_done(&f, 0, OP_FILL_HEADS), 0);
+    ck_assert_int_eq(count_done(&f, 0, OP_CONVERT), 1);
+    folded_destroy(&f);
+}
+END_TEST
+
+static void expect_nothing_done(const struct cp_case *c, int refusals)
+{
+    struct folded f;
+    folded_create(&f, c, 0, refusals);
+    for (int rank = 0; rank < f.p.size; rank++)
+        for (int32_t i = 0; i < f.p.plans[rank]->op_count; i++) {
+            const struct fold *fold = &f.folds[rank][i];
+            ck_assert(!fold->done && !fold->begins && fold->out.bytes == 0);
+        }
+    folded_destroy(&f);
+}
+
+START_TEST(some_plans_are_not_folded)
+{
+    struct cp_case c;
+    plans_even_case(2, &c);
+    expect_nothing_done(&c, 1); // no attention may
+    plans_even_case(2, &c);
+    c.operation_times = true;
+    expect_nothing_done(&c, 0);
+    plans_even_case(2, &c);
+    c.seqlen_kv = c.seqlen_q / 2; // the first queries see no key
+    c.mask = MASK_CAUSAL_BOTTOM_RIGHT;
+    c.sharding = SHARDING_CONTIGUOUS;
+    expect_nothing_done(&c, 0);
+}
+END_TEST
+
+static Suite *suite(void)
+{
+    Suite *s = suite_create("folds");
+    TCase *tcase = tcase_create("folds");
+    tcase_add_test(tcase, folded_plans_compute_the_definition);
+    tcase_add_test(tcase, a_ring_is_folded);
+    tcase_add_test(tcase, without_backward_nobody_reads_the_sum);
+    tcase_add_test(tcase, learnable_sinks_stay);
+    tcase_add_test(tcase, some_plans_are_not_folded);
+    suite_add_tcase(s, tcase);
+    return s;
+}
+
+int main(void)
+{
+    return runner_run(suite());
+}
