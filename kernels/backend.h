@@ -10,6 +10,8 @@
 #include "kernels/rows.h"
 #include "plan/element.h"
 
+#define CONVERT_SUMMANDS_MAX 8
+
 struct attention_work; // one attention, prepared by a backend's own kernels
 
 // The project's own kernels. They support every case, merge into O and LSE, and add to gradients.
@@ -63,6 +65,11 @@ struct backend_ops {
                                 const struct packed_rows *rows);
     void (*convert)(struct attention_backend *backend, enum case_dtype dtype, const float *source,
                     void *destination, int64_t count);
+    // The same of a sum of 2 to CONVERT_SUMMANDS_MAX arrays, which are added in order. NULL: the
+    // backend does not.
+    void (*convert_sum)(struct attention_backend *backend, enum case_dtype dtype,
+                        const float *const *sources, int source_count, void *destination,
+                        int64_t count);
     void (*fill)(struct attention_backend *backend, float *destination, float value, int64_t count);
 
     // Generic operations for providers whose kernels do not merge. Packed tensors are in `dtype`.

@@ -55,7 +55,8 @@ static const struct region *target(const struct plan *plan, int32_t i)
     return &plan->ops[i].operand[UNARY_DESTINATION];
 }
 
-// ---- a running result ---------------------------------------------------------------------------
+// ---- a running result: its operations
+// ------------------------------------------------------------
 
 // The fill of O, which is the first to touch it.
 static bool fill_o_find(const struct plan *plan, struct result *r)
@@ -128,7 +129,7 @@ static int64_t rows_mark(const struct plan *plan, int32_t i, bool *marks)
     return added;
 }
 
-// ---- all ----------------------------------------------------------------------------------------
+// ---- a running result: folds --------------------------------------------------------------------
 
 static void fold_begin(const struct plan *plan, const struct result *r, struct fold *folds)
 {
@@ -170,9 +171,43 @@ static void fold_around(const struct plan *plan, const bool *may, int32_t first,
     free(marks);
 }
 
-void folds_find(const struct plan *plan, const bool *may, struct fold *folds)
+// ---- sums ---------------------------------------------------------------------------------------
+
+// Whether a conversion may do an addition to what it converts: nobody else is to have the sum, and
+// what is added stays as it is.
+static bool is_addition(const struct plan *plan, int32_t i, const struct region *sum)
 {
-    for (int32_t i = 0; i < plan->op_count && !plan->c.operation_times; i++)
+    const struct region *from = &plan->ops[i].operand[UNARY_SOURCE];
+    return plan->ops[i].kind == OP_ADD && regions_same(target(plan, i), sum) && from->rows <= 1 &&
+           from->buffer != sum->buffer && next_touch(plan, i + 1, from->buffer) == plan->op_count;
+}
+
+// Takes the additions right before a conversion, from the last to the first.
+static void fold_sum(const struct plan *plan, int32_t convert, struct fold *folds)
+{
+    const struct region *sum = &plan->ops[convert].operand[UNARY_SOURCE];
+    struct fold *fold = &folds[convert];
+    int32_t found[FOLD_SUMMANDS_MAX - 1];
+    if (sum->rows > 1 || next_touch(plan, convert + 1, sum->buffer) < plan->op_count)
+        return;
+    for (int32_t i = convert - 1; i >= 0 && fold->add_count < FOLD_SUMMANDS_MAX - 1; i--) {
+        if (is_addition(plan, i, sum))
+            found[fold->add_count++] = i;
+        else if (touch(plan, &plan->ops[i], sum->buffer) != ACCESS_NONE)
+            break;
+    }
+    for (int32_t n = 0; n < fold->add_count; n++) {
+        fold->adds[n] = found[fold->add_count - 1 - n];
+        folds[fold->adds[n]].done = true;
+    }
+}
+
+void folds_find(const struct plan *plan, const bool *may, bool sums, struct fold *folds)
+{
+    for (int32_t i = 0; i < plan->op_count; i++) {
         if (may[i] && plan->ops[i].kind == OP_ATTEND_FORWARD)
             fold_around(plan, may, i, folds);
+        if (sums && plan->ops[i].kind == OP_CONVERT)
+            fold_sum(plan, i, folds);
+    }
 }

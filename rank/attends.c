@@ -182,7 +182,7 @@ static enum status folds_make(struct attends *x, struct error *error)
     for (int32_t i = 0; i < count && may; i++)
         may[i] = x->list[i].needs.folds;
     if (may && x->folds)
-        folds_find(x->plan, may, x->folds);
+        folds_find(x->plan, may, x->own->ops->convert_sum != NULL, x->folds);
     else
         status = error_set(error, STATUS_RESOURCE_EXHAUSTED, "no memory for %d operations", count);
     free(may);

@@ -108,6 +108,24 @@ static void sink_grad(const struct operations *x, const struct op *op)
                       at(x, op->operand[SINK_GRAD_D]), at(x, op->operand[SINK_GRAD_DSINK]));
 }
 
+_Static_assert(FOLD_SUMMANDS_MAX <= CONVERT_SUMMANDS_MAX, "a fold is one call");
+
+// Converts, with the additions that are folded into the conversion.
+static void convert(const struct operations *x, const struct op *op)
+{
+    const struct fold *fold = x->attends ? &x->attends->folds[op - x->plan->ops] : NULL;
+    struct region from = op->operand[UNARY_SOURCE];
+    void *to = at(x, op->operand[UNARY_DESTINATION]);
+    const float *sources[FOLD_SUMMANDS_MAX] = {at(x, from)};
+    int count = 1;
+    for (int32_t i = 0; fold && i < fold->add_count; i++)
+        sources[count++] = at(x, x->plan->ops[fold->adds[i]].operand[UNARY_SOURCE]);
+    if (count > 1)
+        x->ops->convert_sum(x->backend, x->plan->c.dtype, sources, count, to, floats(from));
+    else
+        x->ops->convert(x->backend, x->plan->c.dtype, sources[0], to, floats(from));
+}
+
 // The destination may have several pieces.
 static void add(const struct operations *x, const struct op *op)
 {
@@ -202,7 +220,7 @@ enum status operations_run(const struct operations *x, const struct op *op, stru
         sink_grad(x, op);
         return STATUS_OK;
     case OP_CONVERT:
-        ops->convert(backend, x->plan->c.dtype, at(x, source), at(x, destination), floats(source));
+        convert(x, op);
         return STATUS_OK;
     case OP_FILL:
         ops->fill(backend, at(x, destination), op->value, floats(destination));

@@ -24,7 +24,7 @@ static inline void *region_memory(void *const *buffers, const struct region *r)
     return r->bytes == 0 ? NULL : (char *)buffers[r->buffer] + r->offset;
 }
 
-// Whether an attention does this operation (plan/folds.h), so that it has no launch of its own.
+// Whether another operation does this one (plan/folds.h), so that it has no launch of its own.
 bool operations_skip(const struct operations *x, const struct op *op);
 
 // Runs any operation except an exchange; an asynchronous backend only starts it.

@@ -295,6 +295,7 @@ const struct backend_ops backend_cuda = {
     .sink_grad = sink_grad_cuda,
     .sink_grad_scratch = sink_grad_scratch_cuda,
     .convert = convert_cuda,
+    .convert_sum = convert_sum_cuda,
     .fill = fill_cuda,
     .merge_rows = merge_rows_cuda,
     .pack_rows = pack_rows_cuda,

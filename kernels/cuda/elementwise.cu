@@ -4,6 +4,10 @@
 #include "kernels/cuda/dtype.cuh"
 #include "kernels/cuda/internal.h"
 
+extern "C" {
+#include "kernels/backend.h"
+}
+
 #define THREADS 256
 #define UNROLL  4 // units of a thread: all are read before one is written
 
@@ -64,6 +68,34 @@ template <class Dtype> struct convert_operation {
     template <int WIDTH> __device__ __forceinline__ input<WIDTH> read(int64_t i) const
     {
         return vec_load<WIDTH>(source + i);
+    }
+    template <int WIDTH> __device__ __forceinline__ void write(int64_t i, input<WIDTH> x) const
+    {
+        vec<typename Dtype::stored, WIDTH> rounded;
+        for (int k = 0; k < WIDTH; k++)
+            rounded.at[k] = Dtype::round(x.at[k]);
+        vec_store(destination + i, rounded);
+    }
+};
+
+// Converts a sum. The number of summands is the same in all threads.
+template <class Dtype> struct convert_sum_operation {
+    const float *sources[CONVERT_SUMMANDS_MAX];
+    int source_count;
+    typename Dtype::stored *destination;
+    template <int WIDTH> using input = vec<float, WIDTH>;
+    template <int WIDTH> __device__ __forceinline__ input<WIDTH> read(int64_t i) const
+    {
+        input<WIDTH> sum = vec_load<WIDTH>(sources[0] + i);
+#pragma unroll
+        for (int n = 1; n < CONVERT_SUMMANDS_MAX; n++) {
+            if (n == source_count)
+                break;
+            input<WIDTH> next = vec_load<WIDTH>(sources[n] + i);
+            for (int k = 0; k < WIDTH; k++)
+                sum.at[k] += next.at[k];
+        }
+        return sum;
     }
     template <int WIDTH> __device__ __forceinline__ void write(int64_t i, input<WIDTH> x) const
     {
@@ -152,4 +184,31 @@ void convert_cuda(struct attention_backend *backend, enum case_dtype dtype, cons
     else
         each<8>(backend, convert_operation<fp16>{source, (uint16_t *)destination}, count, wide,
                 "convert");
+}
+
+template <class Dtype>
+static void convert_sum_as(struct attention_backend *backend, const float *const *sources,
+                           int source_count, void *destination, int64_t count)
+{
+    convert_sum_operation<Dtype> operation = {};
+    bool wide = aligned(destination, 16);
+    for (int n = 0; n < source_count; n++) {
+        operation.sources[n] = sources[n];
+        wide = wide && aligned(sources[n], 16);
+    }
+    operation.source_count = source_count;
+    operation.destination = (typename Dtype::stored *)destination;
+    each<4>(backend, operation, count, wide, "convert");
+}
+
+void convert_sum_cuda(struct attention_backend *backend, enum case_dtype dtype,
+                      const float *const *sources, int source_count, void *destination,
+                      int64_t count)
+{
+    if (dtype == DTYPE_FP32)
+        convert_sum_as<fp32>(backend, sources, source_count, destination, count);
+    else if (dtype == DTYPE_BF16)
+        convert_sum_as<bf16>(backend, sources, source_count, destination, count);
+    else
+        convert_sum_as<fp16>(backend, sources, source_count, destination, count);
 }

@@ -74,6 +74,9 @@ void max_cuda(struct attention_backend *backend, const float *source, float *des
 void fill_cuda(struct attention_backend *backend, float *destination, float value, int64_t count);
 void convert_cuda(struct attention_backend *backend, enum case_dtype dtype, const float *source,
                   void *destination, int64_t count);
+void convert_sum_cuda(struct attention_backend *backend, enum case_dtype dtype,
+                      const float *const *sources, int source_count, void *destination,
+                      int64_t count);
 
 // rows.cu:
 void row_dot_cuda(struct attention_backend *backend, const struct attention_shape *shape,

@@ -262,6 +262,39 @@ static void convert(struct attention_backend *backend, enum case_dtype dtype, co
                   .dtype = dtype, .source = source, .destination = destination, .count = count});
 }
 
+struct sum_call {
+    struct call call;
+    const float *sources[CONVERT_SUMMANDS_MAX];
+    int source_count;
+};
+
+// What is summed stays as it is.
+static void convert_sum_run(void *arguments)
+{
+    struct sum_call *s = arguments;
+    struct call *c = &s->call;
+    float *sum = malloc((size_t)c->count * sizeof(float) + 1);
+    insist(sum != NULL, "no memory");
+    memcpy(sum, s->sources[0], (size_t)c->count * sizeof(float));
+    for (int i = 1; i < s->source_count; i++)
+        backend_cpu.add(c->cpu, s->sources[i], sum, c->count);
+    backend_cpu.convert(c->cpu, c->dtype, sum, c->destination, c->count);
+    free(sum);
+}
+
+static void convert_sum(struct attention_backend *backend, enum case_dtype dtype,
+                        const float *const *sources, int source_count, void *destination,
+                        int64_t count)
+{
+    struct sum_call s = {.call = {.cpu = fake_of(backend)->cpu,
+                                  .dtype = dtype,
+                                  .destination = destination,
+                                  .count = count},
+                         .source_count = source_count};
+    memcpy(s.sources, sources, (size_t)source_count * sizeof(*sources));
+    fake_push(fake_of(backend)->stream, convert_sum_run, &s, sizeof(s));
+}
+
 static void fill_run(void *arguments)
 {
     struct call *c = arguments;
@@ -286,6 +319,7 @@ const struct backend_ops backend_cuda = {
     .fill_heads = fill_heads,
     .sink_grad = sink_grad,
     .convert = convert,
+    .convert_sum = convert_sum,
     .fill = fill,
 };
 

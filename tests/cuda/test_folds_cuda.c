@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Folds of the forward on the device: the bits that fills, a forward and a conversion give one
-// after the other. What has no value before is NaN. Only devices of sm_90 fold.
+// Folds on the device: the bits that fills, a forward and a conversion, or additions and a
+// conversion, give one after the other. What has no value before is NaN. Only devices of sm_90 fold
+// a forward.
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -317,9 +318,41 @@ static void edges_of_tiles(void)
     }
 }
 
+// Sums of 2 to 8 arrays, converted, aligned or not.
+static void converted_sums(void)
+{
+    static const int64_t sizes[] = {0, 1, 3, 4, 5, 4095, 4096, 4099, 100001, 1 << 20};
+    for (int i = 0; i < 120; i++) {
+        struct twin x[CONVERT_SUMMANDS_MAX];
+        const float *sources[CONVERT_SUMMANDS_MAX];
+        enum case_dtype dtype = (enum case_dtype)(DTYPE_BF16 + i % 3);
+        int64_t size = sizes[i % 10];
+        int count = 2 + i / 10 % (CONVERT_SUMMANDS_MAX - 1);
+        struct twin y = twin_create((size_t)(size * dtype_bytes(dtype)), i % 4 == 1 ? 4 : 0);
+        float *sum = calloc((size_t)size + 1, sizeof(float));
+        for (int n = 0; n < count; n++) {
+            x[n] = twin_create((size_t)size * sizeof(float), i % 9 == n ? 4 : 0);
+            twin_fill_floats(&x[n], 100);
+            twin_push(&x[n]);
+            sources[n] = (const float *)(const void *)x[n].device;
+            backend_cpu.add(harness_cpu, (const float *)(const void *)x[n].host, sum, size);
+        }
+        backend_cuda.convert_sum(harness_cuda, dtype, sources, count, y.device, size);
+        backend_cpu.convert(harness_cpu, dtype, sum, y.host, size);
+        char *got = twin_fetch(&y);
+        EXPECT(same(got, y.host, y.bytes), "%d arrays of %lld", count, (long long)size);
+        free(got);
+        free(sum);
+        for (int n = 0; n < count; n++)
+            twin_destroy(&x[n]);
+        twin_destroy(&y);
+    }
+}
+
 int main(int argc, char **argv)
 {
     static const struct harness_test tests[] = {{"drawn folds", drawn_folds},
-                                                {"edges of tiles", edges_of_tiles}};
+                                                {"edges of tiles", edges_of_tiles},
+                                                {"converted sums", converted_sums}};
     return harness_run(tests, (int)(sizeof(tests) / sizeof(*tests)), argc, argv);
 }

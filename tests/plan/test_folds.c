@@ -15,7 +15,7 @@ struct folded {
     struct fold *folds[WORLD_SIZE_MAX];
 };
 
-// One of `refusals` attentions may not fold; 0: all may.
+// One of `refusals` attentions may not fold; 0: all may. With 1 conversions may not add either.
 static void folded_create(struct folded *f, const struct cp_case *c, uint64_t seed, int refusals)
 {
     plans_create(&f->p, c);
@@ -26,7 +26,7 @@ static void folded_create(struct folded *f, const struct cp_case *c, uint64_t se
         for (int32_t i = 0; i < plan->op_count; i++)
             may[i] = plan->ops[i].kind == OP_ATTEND_FORWARD &&
                      (refusals == 0 || generate_below(&seed, refusals) > 0);
-        folds_find(plan, may, f->folds[rank]);
+        folds_find(plan, may, refusals != 1, f->folds[rank]);
         free(may);
     }
 }
@@ -54,7 +54,7 @@ static const struct fold *fold_at(const struct folded *f, int rank, int step)
 
 START_TEST(folded_plans_compute_the_definition)
 {
-    int folded = 0;
+    int folded = 0, added = 0;
     for (uint64_t seed = 0; seed < 1000; seed++) {
         struct cp_case c;
         struct folded f;
@@ -64,9 +64,11 @@ START_TEST(folded_plans_compute_the_definition)
         if (!symbolic_run_folded(f.p.plans, f.folds, seed, why))
             ck_abort_msg("seed %llu: %s", (unsigned long long)seed, why);
         folded += count_done(&f, 0, OP_CONVERT);
+        added += count_done(&f, 0, OP_ADD);
         folded_destroy(&f);
     }
     ck_assert_int_ge(folded, 300);
+    ck_assert_int_ge(added, 300);
 }
 END_TEST
 
@@ -108,6 +110,55 @@ START_TEST(without_backward_nobody_reads_the_sum)
 }
 END_TEST
 
+// In an all_gather the conversion of dK and dV adds what all other ranks send, the last seven of it
+// if they are more.
+START_TEST(conversions_add)
+{
+    static const int worlds[] = {2, 4, 8, 11};
+    for (int i = 0; i < 4; i++) {
+        struct cp_case c;
+        struct folded f;
+        plans_even_case(worlds[i], &c);
+        c.comm = COMM_ALL_GATHER;
+        folded_create(&f, &c, 0, 0);
+        int most = worlds[i] - 1 < FOLD_SUMMANDS_MAX ? worlds[i] - 1 : FOLD_SUMMANDS_MAX - 1;
+        for (int rank = 0; rank < f.p.size; rank++)
+            ck_assert_int_eq(count_done(&f, rank, OP_ADD), most);
+        folded_destroy(&f);
+    }
+}
+END_TEST
+
+// The conversions of dQ and of dK and dV come last. The first is made to read the sum of the
+// second, or what is added to it.
+static void expect_no_addition(bool sum)
+{
+    struct cp_case c;
+    struct plans p;
+    plans_even_case(2, &c);
+    plans_create(&p, &c);
+    struct plan *plan = p.plans[0];
+    int32_t last = plan->op_count - 1, add = plans_find(plan, OP_ADD, PHASE_BACKWARD, 1);
+    ck_assert_int_eq(plan->ops[last].kind, OP_CONVERT);
+    ck_assert_int_eq(plan->ops[last - 1].kind, OP_CONVERT);
+    struct region from = plan->ops[add].operand[sum ? UNARY_DESTINATION : UNARY_SOURCE];
+    plan->ops[last - 1].operand[UNARY_SOURCE] = from;
+    struct fold *folds = calloc((size_t)plan->op_count, sizeof(*folds));
+    bool *may = calloc((size_t)plan->op_count, sizeof(*may));
+    folds_find(plan, may, true, folds);
+    ck_assert(!folds[add].done);
+    free(may);
+    free(folds);
+    plans_destroy(&p);
+}
+
+START_TEST(what_others_read_is_not_folded)
+{
+    expect_no_addition(true);
+    expect_no_addition(false);
+}
+END_TEST
+
 // LSE begins with a number for each head, which has an operation of its own.
 START_TEST(learnable_sinks_stay)
 {
@@ -123,6 +174,7 @@ START_TEST(learnable_sinks_stay)
 }
 END_TEST
 
+// In the forward.
 static void expect_nothing_done(const struct cp_case *c, int refusals)
 {
     struct folded f;
@@ -130,7 +182,8 @@ static void expect_nothing_done(const struct cp_case *c, int refusals)
     for (int rank = 0; rank < f.p.size; rank++)
         for (int32_t i = 0; i < f.p.plans[rank]->op_count; i++) {
             const struct fold *fold = &f.folds[rank][i];
-            ck_assert(!fold->done && !fold->begins && fold->out.bytes == 0);
+            ck_assert(f.p.plans[rank]->ops[i].phase == PHASE_BACKWARD ||
+                      (!fold->done && !fold->begins && fold->out.bytes == 0));
         }
     folded_destroy(&f);
 }
@@ -140,9 +193,6 @@ START_TEST(some_plans_are_not_folded)
     struct cp_case c;
     plans_even_case(2, &c);
     expect_nothing_done(&c, 1); // no attention may
-    plans_even_case(2, &c);
-    c.operation_times = true;
-    expect_nothing_done(&c, 0);
     plans_even_case(2, &c);
     c.seqlen_kv = c.seqlen_q / 2; // the first queries see no key
     c.mask = MASK_CAUSAL_BOTTOM_RIGHT;
@@ -158,6 +208,8 @@ static Suite *suite(void)
     tcase_add_test(tcase, folded_plans_compute_the_definition);
     tcase_add_test(tcase, a_ring_is_folded);
     tcase_add_test(tcase, without_backward_nobody_reads_the_sum);
+    tcase_add_test(tcase, conversions_add);
+    tcase_add_test(tcase, what_others_read_is_not_folded);
     tcase_add_test(tcase, learnable_sinks_stay);
     tcase_add_test(tcase, some_plans_are_not_folded);
     suite_add_tcase(s, tcase);

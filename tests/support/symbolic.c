@@ -242,6 +242,16 @@ static void fold_end(struct world *w, int rank, const struct op *op, const struc
         region_store(w, rank, &op->operand[ATTEND_O], generate_next(&w->random));
 }
 
+// Does the additions of a conversion. Nobody is to read what is added to afterwards.
+static void run_convert_sum(struct world *w, int rank, const struct op *op, const struct fold *fold)
+{
+    const struct region *sum = &op->operand[UNARY_SOURCE];
+    for (int32_t i = 0; i < fold->add_count; i++)
+        run_unary(w, rank, &w->plans[rank]->ops[fold->adds[i]]);
+    run_unary(w, rank, op);
+    region_store(w, rank, sum, generate_next(&w->random));
+}
+
 static void run_compute(struct world *w, int rank, const struct op *op)
 {
     const struct fold *fold = w->folds ? &w->folds[rank][op - w->plans[rank]->ops] : NULL;
@@ -249,7 +259,9 @@ static void run_compute(struct world *w, int rank, const struct op *op)
         return;
     if (fold && fold->begins)
         fold_begin(w, rank, op, fold);
-    if (op->kind == OP_ATTEND_FORWARD)
+    if (fold && fold->add_count > 0)
+        run_convert_sum(w, rank, op, fold);
+    else if (op->kind == OP_ATTEND_FORWARD)
         attend(w, rank, op, pair_forward);
     else if (op->kind == OP_ATTEND_BACKWARD)
         attend(w, rank, op, pair_backward);
