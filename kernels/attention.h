@@ -66,6 +66,9 @@ struct attention_backward {
     // P = exp(logit - LSE), dS = P (dO V' - D): dV += P' dO, dbias += dS; then, with a softcap, dS
     // times the slope of tanh: dQ += scale dS K, dK += scale dS' Q.
     float *dq, *dk, *dv;
+    // dQ, or dK and dV, have no value before and count as 0. Rows that see no key, or are not seen,
+    // may be left as they are. Only for a prepared operation that folds (struct op_needs).
+    bool queries_begin, keys_begin;
     const void *bias; // as in forward
     float *dbias;     // layout of the bias; NULL: not wanted
     const struct slice *slices;

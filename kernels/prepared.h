@@ -23,7 +23,7 @@ struct op_needs {
     size_t table_bytes;   // written by the host once, then only read
     size_t zero_bytes;    // all zeros whenever the operation begins
     size_t scratch_bytes; // with undefined contents; consecutive operations share it
-    bool folds;           // a launch takes any struct attention_fold
+    bool folds; // forward: a launch takes any struct attention_fold; backward: it may begin
 };
 
 #endif

@@ -110,18 +110,19 @@ static bool convert_find(const struct plan *plan, struct result *r)
 
 // ---- rows ---------------------------------------------------------------------------------------
 
-// Marks the rows that see a key. Returns how many were not marked.
-static int64_t rows_mark(const struct plan *plan, int32_t i, bool *marks)
+// Marks the rows of queries that see a key, or of keys that are seen. Returns how many were not
+// marked.
+static int64_t rows_mark(const struct plan *plan, int32_t i, bool queries, bool *marks)
 {
     const struct op *op = &plan->ops[i];
     const int64_t step = shard_row_step(&plan->c);
     int64_t added = 0;
     for (int32_t n = 0; n < op->slice_count; n++) {
         const struct slice *s = &plan->slices[op->slice_first + n];
-        int64_t begin, end;
-        slice_seeing(s, &begin, &end);
-        for (int64_t q = begin; q < end; q++) {
-            bool *mark = &marks[s->q_row + q * step];
+        int64_t begin, end, first = queries ? s->q_row : s->kv_row;
+        (queries ? slice_seeing : slice_seen)(s, &begin, &end);
+        for (int64_t row = begin; row < end; row++) {
+            bool *mark = &marks[first + row * step];
             added += !*mark;
             *mark = true;
         }
@@ -149,7 +150,7 @@ static void fold_end(const struct plan *plan, const struct result *r, bool *mark
 {
     memset(marks, 0, (size_t)plan->ops[r->first].q_rows);
     for (int32_t i = r->last; i >= r->first; i--)
-        if (merges(plan, i, r) && rows_mark(plan, i, marks) > 0)
+        if (merges(plan, i, r) && rows_mark(plan, i, true, marks) > 0)
             folds[i].out = *target(plan, r->convert);
     folds[r->convert].done = true;
     folds[r->last].out_only = folds[r->last].out.bytes > 0 &&
@@ -164,11 +165,81 @@ static void fold_around(const struct plan *plan, const bool *may, int32_t first,
         !convert_find(plan, &r))
         return;
     bool *marks = calloc((size_t)op->q_rows + 1, sizeof(*marks));
-    if (marks && rows_mark(plan, first, marks) == op->q_rows) {
+    if (marks && rows_mark(plan, first, true, marks) == op->q_rows) {
         fold_begin(plan, &r, folds);
         fold_end(plan, &r, marks, folds);
     }
     free(marks);
+}
+
+// ---- gradients ----------------------------------------------------------------------------------
+
+// The fill of a region with 0 that is the last operation before the attention to touch its buffer;
+// -1: there is none.
+static int32_t fill_before(const struct plan *plan, int32_t attend, const struct region *filled)
+{
+    int32_t i = attend - 1;
+    while (i >= 0 && touch(plan, &plan->ops[i], filled->buffer) == ACCESS_NONE)
+        i--;
+    bool is_fill = i >= 0 && plan->ops[i].kind == OP_FILL && plan->ops[i].value == 0 &&
+                   regions_same(target(plan, i), filled);
+    return is_fill ? i : -1;
+}
+
+// Leaves to a fill the rows of a tensor that an attention does not meet. False: they are in too
+// many places.
+static bool parts_leave(const struct region *tensor, const bool *marks, int64_t rows,
+                        struct fold *fill)
+{
+    int64_t width = tensor->bytes / rows;
+    for (int64_t first = 0, end; first < rows; first = end) {
+        bool met = marks[first];
+        for (end = first + 1; end < rows && marks[end] == met;)
+            end++;
+        if (!met && fill->part_count == FOLD_PARTS_MAX)
+            return false;
+        if (!met)
+            fill->parts[fill->part_count++] =
+                region_part(*tensor, first * width, (end - first) * width);
+    }
+    return true;
+}
+
+// Has an attention begin tensors of so many rows, which a fill sets to 0 before. Returns whether it
+// does.
+static bool fold_gradients(const struct plan *plan, int32_t attend, bool queries, int64_t rows,
+                           const struct region *tensors, int count, struct fold *folds)
+{
+    struct region filled = tensors[0];
+    for (int i = 1; i < count; i++) {
+        if (tensors[i].buffer != filled.buffer || tensors[i].offset != filled.offset + filled.bytes)
+            return false;
+        filled.bytes += tensors[i].bytes;
+    }
+    int32_t fill = fill_before(plan, attend, &filled);
+    bool *marks = rows > 0 && fill >= 0 ? calloc((size_t)rows, sizeof(*marks)) : NULL;
+    struct fold left = {0};
+    bool folds_all = marks && rows_mark(plan, attend, queries, marks) > 0;
+    for (int i = 0; i < count && folds_all; i++)
+        folds_all = parts_leave(&tensors[i], marks, rows, &left);
+    free(marks);
+    if (!folds_all)
+        return false;
+    left.done = left.part_count == 0;
+    folds[fill] = left;
+    return true;
+}
+
+static void fold_backward(const struct plan *plan, int32_t attend, struct fold *folds)
+{
+    const struct op *op = &plan->ops[attend];
+    const struct region *dkv = &op->operand[ATTEND_DK];
+    _Static_assert(ATTEND_DV == ATTEND_DK + 1, "dK and dV are one behind the other");
+    int64_t row_bytes = (int64_t)sizeof(float) * op->heads.kv_count * plan->c.head_dim_qk;
+    folds[attend].queries_begin =
+        fold_gradients(plan, attend, true, op->q_rows, &op->operand[ATTEND_DQ], 1, folds);
+    folds[attend].keys_begin =
+        fold_gradients(plan, attend, false, dkv->bytes / row_bytes, dkv, 2, folds);
 }
 
 // ---- sums ---------------------------------------------------------------------------------------
@@ -207,6 +278,8 @@ void folds_find(const struct plan *plan, const bool *may, bool sums, struct fold
     for (int32_t i = 0; i < plan->op_count; i++) {
         if (may[i] && plan->ops[i].kind == OP_ATTEND_FORWARD)
             fold_around(plan, may, i, folds);
+        if (may[i] && plan->ops[i].kind == OP_ATTEND_BACKWARD)
+            fold_backward(plan, i, folds);
         if (sums && plan->ops[i].kind == OP_CONVERT)
             fold_sum(plan, i, folds);
     }

@@ -38,3 +38,13 @@ void slice_seeing(const struct slice *s, int64_t *begin, int64_t *end)
     if (s->kv_len == 0 || (left_bound && right_bound && s->left + s->right < 0))
         *end = *begin;
 }
+
+void slice_seen(const struct slice *s, int64_t *begin, int64_t *end)
+{
+    const struct slice transposed = {.q_len = s->kv_len,
+                                     .kv_len = s->q_len,
+                                     .offset = -s->offset,
+                                     .left = s->right,
+                                     .right = s->left};
+    slice_seeing(&transposed, begin, end);
+}

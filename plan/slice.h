@@ -33,6 +33,9 @@ static inline void slice_visible(const struct slice *s, int64_t i, int64_t *begi
 // Queries [*begin, *end) of the slice that see a key; none if begin >= end.
 void slice_seeing(const struct slice *s, int64_t *begin, int64_t *end);
 
+// Keys [*begin, *end) of the slice that a query sees; none if begin >= end.
+void slice_seen(const struct slice *s, int64_t *begin, int64_t *end);
+
 // Number of (query, key) pairs that the mask admits. Closed form, no loop over rows.
 int64_t slice_pairs(const struct slice *s);
 

@@ -16,26 +16,16 @@ static const struct attend *attend_of(const struct operations *x, const struct o
     return x->attends ? &x->attends->list[op - x->plan->ops] : NULL;
 }
 
-bool operations_skip(const struct operations *x, const struct op *op)
+// What the operation does for others.
+static struct fold fold_of(const struct operations *x, const struct op *op)
 {
-    return x->attends && x->attends->folds[op - x->plan->ops].done;
-}
-
-static struct attention_fold fold_of(const struct operations *x, const struct op *op)
-{
-    if (!x->attends)
-        return (struct attention_fold){0};
-    const struct fold *fold = &x->attends->folds[op - x->plan->ops];
-    return (struct attention_fold){.begins = fold->begins,
-                                   .lse_begins = fold->lse_begins,
-                                   .lse_begin = fold->lse_begin,
-                                   .out = at(x, fold->out),
-                                   .out_only = fold->out_only};
+    return x->attends ? x->attends->folds[op - x->plan->ops] : (struct fold){0};
 }
 
 static enum status attend_forward(const struct operations *x, const struct op *op,
                                   struct error *error)
 {
+    const struct fold fold = fold_of(x, op);
     struct attention_forward args = {
         .shape = attends_shape(x->plan, op),
         .q = at(x, op->operand[ATTEND_Q]),
@@ -43,7 +33,11 @@ static enum status attend_forward(const struct operations *x, const struct op *o
         .v = at(x, op->operand[ATTEND_V]),
         .o = at(x, op->operand[ATTEND_O]),
         .lse = at(x, op->operand[ATTEND_LSE]),
-        .fold = fold_of(x, op),
+        .fold = {.begins = fold.begins,
+                 .lse_begins = fold.lse_begins,
+                 .lse_begin = fold.lse_begin,
+                 .out = at(x, fold.out),
+                 .out_only = fold.out_only},
         .bias = at(x, op->operand[ATTEND_BIAS]),
         .max_logit = at(x, op->operand[ATTEND_MAX]),
         .slices = x->plan->slices + op->slice_first,
@@ -59,6 +53,7 @@ static enum status attend_backward(const struct operations *x, const struct op *
                                    struct error *error)
 {
     const struct attend *a = attend_of(x, op);
+    const struct fold fold = fold_of(x, op);
     struct attention_backward args = {
         .shape = attends_shape(x->plan, op),
         .q = at(x, op->operand[ATTEND_Q]),
@@ -71,6 +66,8 @@ static enum status attend_backward(const struct operations *x, const struct op *
         .dq = at(x, op->operand[ATTEND_DQ]),
         .dk = at(x, op->operand[ATTEND_DK]),
         .dv = at(x, op->operand[ATTEND_DV]),
+        .queries_begin = fold.queries_begin,
+        .keys_begin = fold.keys_begin,
         .bias = at(x, op->operand[ATTEND_BIAS]),
         .dbias = at(x, op->operand[ATTEND_DBIAS]),
         .slices = x->plan->slices + op->slice_first,
@@ -108,18 +105,38 @@ static void sink_grad(const struct operations *x, const struct op *op)
                       at(x, op->operand[SINK_GRAD_D]), at(x, op->operand[SINK_GRAD_DSINK]));
 }
 
+int operations_fill_parts(const struct operations *x, const struct op *op,
+                          struct region parts[FOLD_PARTS_MAX])
+{
+    const struct fold fold = fold_of(x, op);
+    if (fold.done)
+        return 0;
+    parts[0] = op->operand[UNARY_DESTINATION];
+    for (int32_t i = 0; i < fold.part_count; i++)
+        parts[i] = fold.parts[i];
+    return fold.part_count > 0 ? fold.part_count : 1;
+}
+
+static void fill(const struct operations *x, const struct op *op)
+{
+    struct region parts[FOLD_PARTS_MAX];
+    int count = operations_fill_parts(x, op, parts);
+    for (int i = 0; i < count; i++)
+        x->ops->fill(x->backend, at(x, parts[i]), op->value, floats(parts[i]));
+}
+
 _Static_assert(FOLD_SUMMANDS_MAX <= CONVERT_SUMMANDS_MAX, "a fold is one call");
 
 // Converts, with the additions that are folded into the conversion.
 static void convert(const struct operations *x, const struct op *op)
 {
-    const struct fold *fold = x->attends ? &x->attends->folds[op - x->plan->ops] : NULL;
+    const struct fold fold = fold_of(x, op);
     struct region from = op->operand[UNARY_SOURCE];
     void *to = at(x, op->operand[UNARY_DESTINATION]);
     const float *sources[FOLD_SUMMANDS_MAX] = {at(x, from)};
     int count = 1;
-    for (int32_t i = 0; fold && i < fold->add_count; i++)
-        sources[count++] = at(x, x->plan->ops[fold->adds[i]].operand[UNARY_SOURCE]);
+    for (int32_t i = 0; i < fold.add_count; i++)
+        sources[count++] = at(x, x->plan->ops[fold.adds[i]].operand[UNARY_SOURCE]);
     if (count > 1)
         x->ops->convert_sum(x->backend, x->plan->c.dtype, sources, count, to, floats(from));
     else
@@ -197,7 +214,7 @@ enum status operations_run(const struct operations *x, const struct op *op, stru
     struct attention_backend *backend = x->backend;
     struct region source = op->operand[UNARY_SOURCE];
     struct region destination = op->operand[UNARY_DESTINATION];
-    if (operations_skip(x, op))
+    if (fold_of(x, op).done)
         return STATUS_OK;
     switch (op->kind) {
     case OP_ATTEND_FORWARD:
@@ -223,7 +240,7 @@ enum status operations_run(const struct operations *x, const struct op *op, stru
         convert(x, op);
         return STATUS_OK;
     case OP_FILL:
-        ops->fill(backend, at(x, destination), op->value, floats(destination));
+        fill(x, op);
         return STATUS_OK;
     case OP_REDUCE:
         ops->reduce(backend, x->plan->collective.dtype, x->plan->collective.reduction,

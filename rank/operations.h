@@ -24,8 +24,9 @@ static inline void *region_memory(void *const *buffers, const struct region *r)
     return r->bytes == 0 ? NULL : (char *)buffers[r->buffer] + r->offset;
 }
 
-// Whether another operation does this one (plan/folds.h), so that it has no launch of its own.
-bool operations_skip(const struct operations *x, const struct op *op);
+// What a fill has to set, in parts; returns their number.
+int operations_fill_parts(const struct operations *x, const struct op *op,
+                          struct region parts[FOLD_PARTS_MAX]);
 
 // Runs any operation except an exchange; an asynchronous backend only starts it.
 enum status operations_run(const struct operations *x, const struct op *op,

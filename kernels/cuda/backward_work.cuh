@@ -42,6 +42,9 @@ struct backward_params {
     int64_t row_step, q_rows;
     int64_t bias_head_stride, bias_query_stride;
     bool dbias_once; // as in struct attention_shape
+    // As in struct attention_backward: the first turn writes. Only deterministic kernels for
+    // sm_90a.
+    bool queries_begin, keys_begin;
     float scale;
     float product_factor; // of a product of query and key: makes it base 2, or the argument of tanh
     float cap_factor;     // of the tanh: makes it base 2; 0: there is none
@@ -247,6 +250,15 @@ static __device__ __forceinline__ void copy_word(uint32_t destination, const voi
 static __device__ __forceinline__ void add_float(float *where, float x)
 {
     asm volatile("red.relaxed.gpu.global.add.f32 [%0], %1;" : : "l"(where), "f"(x) : "memory");
+}
+
+// The same, or writes x there.
+static __device__ __forceinline__ void put_float(bool writes, float *where, float x)
+{
+    if (writes)
+        *where = x;
+    else
+        add_float(where, x);
 }
 
 // To an address that is a multiple of 8.

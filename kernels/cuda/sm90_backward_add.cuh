@@ -51,12 +51,28 @@ static __device__ __forceinline__ void turn_pass(const struct dq_turn &turn)
     counter_set(turn.counter, turn.turn + 1);
 }
 
+// ---- boxes --------------------------------------------------------------------------------------
+
+// Adds or writes COUNT boxes side by side, from c0 on; in shared memory they are `step` bytes
+// apart. One branch for all of them takes the fewest registers.
+template <int COUNT>
+__device__ __forceinline__ void tensor_put_4d(bool writes, const CUtensorMap *map, int c0, int c1,
+                                              int c2, uint32_t from, int step)
+{
+    if (writes)
+        for (int i = 0; i < COUNT; i++)
+            tensor_store_4d(map, c0 + i * PANEL_FLOATS, c1, c2, 0, from + i * step);
+    else
+        for (int i = 0; i < COUNT; i++)
+            tensor_add_4d(map, c0 + i * PANEL_FLOATS, c1, c2, 0, from + i * step);
+}
+
 // ---- dQ -----------------------------------------------------------------------------------------
 
-// Adds a part of dQ of `rows` rows, row by row, as a warp.
+// Adds a part of dQ of `rows` rows, row by row, as a warp, or writes it.
 template <class C>
-__device__ __forceinline__ void dq_add_rows(const struct backward_params &p, int64_t vector, int x,
-                                            int rows, uint32_t from)
+__device__ __forceinline__ void dq_add_rows(const struct backward_params &p, bool writes,
+                                            int64_t vector, int x, int rows, uint32_t from)
 {
     int lane = (int)threadIdx.x % WARP_LANES;
     float *to = p.dq + vector * p.d_qk + x + lane;
@@ -70,7 +86,7 @@ __device__ __forceinline__ void dq_add_rows(const struct backward_params &p, int
                 from + panel * C::DQ_PANEL + panel_offset(0, row, lane / 4) + lane % 4 * 4;
             asm volatile("ld.shared.f32 %0, [%1];" : "=f"(sum) : "r"(at) : "memory");
             if (x + panel * PANEL_FLOATS + lane < p.d_qk)
-                add_float(to + row * stride + panel * PANEL_FLOATS, sum);
+                put_float(writes, to + row * stride + panel * PANEL_FLOATS, sum);
         }
 }
 
@@ -85,20 +101,18 @@ static __device__ __forceinline__ int dq_barrier(unsigned number, int group)
     return (int)(number % 2) * 2 + group;
 }
 
-// Adds what a warpgroup has of a step, as a warp. The leader has to commit and wait.
+// Adds what a warpgroup has of a step, as a warp, or writes it. The leader has to commit and wait.
 template <class C>
-__device__ __forceinline__ void dq_add(const struct sm90_backward_params &p,
+__device__ __forceinline__ void dq_add(const struct sm90_backward_params &p, bool writes,
                                        const struct sm90_step *step, int group, uint32_t from)
 {
     const struct backward_params &all = p.all;
     int x = C::PANELS == 2 ? group * PANEL : 0, below = C::PANELS == 2 ? 0 : group * C::DQ_ROWS;
     int y = step->y, z = step->z + below, rows = min(step->rows - below, C::DQ_ROWS);
-    if (rows == C::DQ_ROWS && threadIdx.x % WARP_LANES == 0) {
-        tensor_add_4d(&p.dq, x, z, y, 0, from);
-        tensor_add_4d(&p.dq, x + PANEL_FLOATS, z, y, 0, from + C::DQ_PANEL);
-    }
+    if (rows == C::DQ_ROWS && threadIdx.x % WARP_LANES == 0)
+        tensor_put_4d<2>(writes, &p.dq, x, z, y, from, C::DQ_PANEL);
     if (rows < C::DQ_ROWS)
-        dq_add_rows<C>(all, vector_of(all, all.heads, y, z), x, rows, from);
+        dq_add_rows<C>(all, writes, vector_of(all, all.heads, y, z), x, rows, from);
 }
 
 // Waits until what a warp adds has been read.
@@ -184,7 +198,7 @@ __device__ __forceinline__ void dq_add_all(const struct sm90_backward_params &p,
         if (C::DBIAS && p.all.dbias)
             dbias_add_staged<C>(p, step, group, shared);
         threads_sync(BARRIER_DQ_FULL + barrier, DQ_THREADS);
-        dq_add<C>(p, step, group, shared + dq_place<C>(number, group));
+        dq_add<C>(p, false, step, group, shared + dq_place<C>(number, group));
         if (C::DBIAS && p.all.dbias && number + 1 < steps)
             dbias_free(group);
         dq_wait_read();
@@ -208,8 +222,9 @@ __device__ __forceinline__ void dq_add_ordered(const struct sm90_backward_params
         threads_sync(BARRIER_DQ_FULL + barrier, DQ_THREADS);
         threads_sync(BARRIER_DQ_FULL + barrier + 1, DQ_THREADS);
         const struct sm90_step *step = &ring[number % C::STEPS];
+        const bool writes = p.all.queries_begin && turn.turn == 0;
         for (int group = 0; group < 2; group++)
-            dq_add<C>(p, step, group, shared + dq_place<C>(number, group));
+            dq_add<C>(p, writes, step, group, shared + dq_place<C>(number, group));
         dq_wait_read();
         if (number + C::DQ_STAGES < steps) {
             threads_arrive(BARRIER_DQ_EMPTY + barrier, DQ_THREADS);
@@ -222,11 +237,11 @@ __device__ __forceinline__ void dq_add_ordered(const struct sm90_backward_params
 
 // ---- dK and dV ----------------------------------------------------------------------------------
 
-// Adds a thread's part of dK or dV, times factor, to memory, row by row.
+// Adds a thread's part of dK or dV, times factor, to memory, row by row, or writes it.
 template <class C>
 __device__ __forceinline__ void
-keys_add_rows(const struct backward_params &p, const struct sm90_work &work, int key, int d,
-              const float (&acc)[C::KEYS], float *gradient, float factor)
+keys_add_rows(const struct backward_params &p, bool writes, const struct sm90_work &work, int key,
+              int d, const float (&acc)[C::KEYS], float *gradient, float factor)
 {
     int column = (int)threadIdx.x % 4 * 2;
     int64_t vector = vector_of(p, p.kv_heads, work.kv_y, work.kv_z);
@@ -235,8 +250,13 @@ keys_add_rows(const struct backward_params &p, const struct sm90_work &work, int
 #pragma unroll
     for (int i = 0; i < C::KEYS; i += 2) {
         int h = i / 2 % 2, x = i / 4 * 8;
-        if (key + h * 8 < work.rows && column + x < d)
-            add_pair(to + h * 8 * stride + x, acc[i] * factor, acc[i + 1] * factor);
+        float *at = to + h * 8 * stride + x;
+        if (key + h * 8 >= work.rows || column + x >= d)
+            continue;
+        if (writes)
+            *(float2 *)at = make_float2(acc[i] * factor, acc[i + 1] * factor);
+        else
+            add_pair(at, acc[i] * factor, acc[i + 1] * factor);
     }
 }
 
@@ -290,6 +310,7 @@ keys_add(const struct sm90_backward_params &p, const struct sm90_work &work, int
     const struct backward_params &all = p.all;
     bool leader = threadIdx.x % GROUP_THREADS == 0, whole = work.rows == KV_ROWS;
     unsigned *counter = keys_counter(all, work, group), turn = keys_turn(all, work);
+    const bool writes = all.keys_begin && (!counter || turn == 0);
     threads_sync(BARRIER_DS, CONSUMER_THREADS); // both have read all there was
     uint32_t dv_from = shared + C::K + group * C::KEY_BYTES;
     uint32_t dk_from = shared + C::Q + group * C::KEY_BYTES;
@@ -304,18 +325,16 @@ keys_add(const struct sm90_backward_params &p, const struct sm90_work &work, int
     if (whole && leader) {
         fence_all();
         int z = work.kv_z + group * 64;
-        for (int i = 0; i < 2 * C::PANELS; i++)
-            tensor_add_4d(&p.dv, i * PANEL_FLOATS, z, work.kv_y, 0, dv_from + i * C::KEY_PANEL);
-        for (int i = 0; i < 2 * C::PANELS; i++)
-            tensor_add_4d(&p.dk, i * PANEL_FLOATS, z, work.kv_y, 0, dk_from + i * C::KEY_PANEL);
+        tensor_put_4d<2 * C::PANELS>(writes, &p.dv, 0, z, work.kv_y, dv_from, C::KEY_PANEL);
+        tensor_put_4d<2 * C::PANELS>(writes, &p.dk, 0, z, work.kv_y, dk_from, C::KEY_PANEL);
         bulk_commit();
         bulk_wait_read();
     }
     if (!whole) {
         int thread = (int)threadIdx.x % GROUP_THREADS, lane = thread % WARP_LANES;
         int key = group * 64 + thread / WARP_LANES * 16 + lane / 4;
-        keys_add_rows<C>(all, work, key, all.d_v, dv, all.dv, 1);
-        keys_add_rows<C>(all, work, key, all.d_qk, dk, all.dk, dk_factor);
+        keys_add_rows<C>(all, writes, work, key, all.d_v, dv, all.dv, 1);
+        keys_add_rows<C>(all, writes, work, key, all.d_qk, dk, all.dk, dk_factor);
     }
     if (!counter)
         return;

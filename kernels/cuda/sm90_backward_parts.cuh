@@ -35,6 +35,17 @@ static __device__ __forceinline__ void tensor_add_4d(const CUtensorMap *map, int
                  : "memory");
 }
 
+// Writes it there.
+static __device__ __forceinline__ void tensor_store_4d(const CUtensorMap *map, int c0, int c1,
+                                                       int c2, int c3, uint32_t from)
+{
+    asm volatile("cp.async.bulk.tensor.4d.global.shared::cta.tile.bulk_group "
+                 "[%0, {%1, %2, %3, %4}], [%5];"
+                 :
+                 : "l"(map), "r"(c0), "r"(c1), "r"(c2), "r"(c3), "r"(from)
+                 : "memory");
+}
+
 // Writes it, instead of adding, to a box of a matrix, with a policy of l2_policy().
 static __device__ __forceinline__ void tensor_store_2d(const CUtensorMap *map, int c0, int c1,
                                                        uint64_t policy, uint32_t from)

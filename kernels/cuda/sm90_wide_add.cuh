@@ -70,10 +70,11 @@ __device__ __forceinline__ void wide_dq_stage(const float (&dq)[COUNT], float fa
     shared_fence();
 }
 
-// Adds panels of dQ, of `rows` rows, row by row, as a warp.
+// Adds panels of dQ, of `rows` rows, row by row, as a warp, or writes them.
 template <class C>
-__device__ __forceinline__ void wide_rows_add(const struct backward_params &p, int64_t vector,
-                                              int x, int panels, int rows, uint32_t from)
+__device__ __forceinline__ void wide_rows_add(const struct backward_params &p, bool writes,
+                                              int64_t vector, int x, int panels, int rows,
+                                              uint32_t from)
 {
     int lane = (int)threadIdx.x % WARP_LANES;
     float *to = p.dq + vector * p.d_qk + x + lane;
@@ -87,7 +88,7 @@ __device__ __forceinline__ void wide_rows_add(const struct backward_params &p, i
                 from + panel * C::OUT_PANEL + panel_offset(0, row, lane / 4) + lane % 4 * 4;
             asm volatile("ld.shared.f32 %0, [%1];" : "=f"(sum) : "r"(at) : "memory");
             if (x + panel * PANEL_FLOATS + lane < p.d_qk)
-                add_float(to + row * stride + panel * PANEL_FLOATS, sum);
+                put_float(writes, to + row * stride + panel * PANEL_FLOATS, sum);
         }
 }
 
@@ -97,9 +98,9 @@ template <class C, class R> struct wide_pass {
     static constexpr int COUNT = R::DQ / PANELS;
 };
 
-// Adds a pass of a warpgroup's dQ.
+// Adds a pass of a warpgroup's dQ, or writes it.
 template <class C, class R>
-__device__ __forceinline__ void wide_dq_add(const struct sm90_backward_params &p,
+__device__ __forceinline__ void wide_dq_add(const struct sm90_backward_params &p, bool writes,
                                             const struct sm90_step *step, int group, int pass,
                                             uint32_t shared)
 {
@@ -108,10 +109,9 @@ __device__ __forceinline__ void wide_dq_add(const struct sm90_backward_params &p
     const uint32_t from = wide_out<C>(group, shared);
     int y = step->y, z = step->z, rows = step->rows, x = (R::dq_first + pass * PANELS) * PANEL;
     if (rows < C::Q_ROWS) {
-        wide_rows_add<C>(all, vector_of(all, all.heads, y, z), x, 2 * PANELS, rows, from);
+        wide_rows_add<C>(all, writes, vector_of(all, all.heads, y, z), x, 2 * PANELS, rows, from);
     } else if (threadIdx.x % WARP_LANES == 0) {
-        for (int i = 0; i < 2 * PANELS; i++)
-            tensor_add_4d(&p.dq, x + i * PANEL_FLOATS, z, y, 0, from + i * C::OUT_PANEL);
+        tensor_put_4d<2 * PANELS>(writes, &p.dq, x, z, y, from, C::OUT_PANEL);
         bulk_commit();
     }
 }
@@ -143,10 +143,11 @@ __device__ __forceinline__ void wide_dq_add_all(const struct sm90_backward_param
         struct dq_turn turn = {};
         if (ordered)
             turn = turn_await<C>(p.all, number, group, memory, shared);
+        const bool writes = p.all.queries_begin && turn.turn == 0;
 #pragma unroll 1
         for (int pass = 0; pass < PASSES; pass++) {
             threads_sync(WIDE_BARRIER_OUT + group, DQ_THREADS);
-            wide_dq_add<C, R>(p, step, group, pass, shared);
+            wide_dq_add<C, R>(p, writes, step, group, pass, shared);
             wide_out_free<C>(group, pass + 1 == PASSES, shared);
         }
         if (ordered && leader)
@@ -172,12 +173,13 @@ __device__ __forceinline__ void wide_dq_add_ordered(const struct sm90_backward_p
     for (int number = odd; number < steps; number += 2) {
         const struct sm90_step *step = &ring[number % C::STEPS];
         const struct dq_turn turn = turn_await<C>(p.all, number, 0, memory, shared);
+        const bool writes = p.all.queries_begin && turn.turn == 0;
 #pragma unroll 1
         for (int pass = 0; pass < PASSES; pass++) {
             threads_sync(barrier, DQ_THREADS);
-            wide_dq_add<C, R0>(p, step, 0, pass, shared);
+            wide_dq_add<C, R0>(p, writes, step, 0, pass, shared);
             threads_sync(barrier + 1, DQ_THREADS);
-            wide_dq_add<C, R1>(p, step, 1, pass, shared);
+            wide_dq_add<C, R1>(p, writes, step, 1, pass, shared);
             wide_out_free<C>(0, pass + 1 == PASSES, shared);
             wide_out_free<C>(1, pass + 1 == PASSES, shared);
         }
@@ -186,11 +188,11 @@ __device__ __forceinline__ void wide_dq_add_ordered(const struct sm90_backward_p
     }
 }
 
-// Adds panels of dK' or dV', elements x keys, from element x on, to memory.
+// Adds panels of dK' or dV', elements x keys, from element x on, to memory, or writes them.
 template <class C, int PANELS>
 __device__ __forceinline__ void
-wide_keys_add(const struct backward_params &p, const struct sm90_work &work, int x, int d,
-              const float (&gradient)[PANELS][C::GRADIENT], float *to, float factor)
+wide_keys_add(const struct backward_params &p, bool writes, const struct sm90_work &work, int x,
+              int d, const float (&gradient)[PANELS][C::GRADIENT], float *to, float factor)
 {
     int key = thread_number() % 4 * 2;
     x += (int)wide_query(); // rows of the product are elements here
@@ -202,7 +204,8 @@ wide_keys_add(const struct backward_params &p, const struct sm90_work &work, int
         for (int i = 0; i < C::GRADIENT; i++) {
             int h = i / 2 % 2, other = i / 4 * 8 + i % 2;
             if (key + other < work.rows && x + panel * PANEL + h * 8 < d)
-                add_float(to + other * stride + panel * PANEL + h * 8, gradient[panel][i] * factor);
+                put_float(writes, to + other * stride + panel * PANEL + h * 8,
+                          gradient[panel][i] * factor);
         }
 }
 
@@ -240,6 +243,7 @@ wide_keys_finish(const struct sm90_backward_params &p, const struct sm90_work &w
     uint32_t dv_from = shared + R::dv_first * 2 * C::KEY_PANEL;
     uint32_t dk_from = shared + (C::V_PANELS + R::dk_first) * 2 * C::KEY_PANEL;
     unsigned *counter = keys_counter(all, work, group), turn = keys_turn(all, work);
+    const bool writes = all.keys_begin && (!counter || turn == 0);
     threads_sync(WIDE_BARRIER_DS, CONSUMER_THREADS); // both have read all there was
     if (whole) {
         wide_keys_stage<C, R::DV>(dv, 1, dv_from);
@@ -251,18 +255,17 @@ wide_keys_finish(const struct sm90_backward_params &p, const struct sm90_work &w
     threads_sync(WIDE_BARRIER_GROUP + group, GROUP_THREADS);
     if (whole && leader) {
         fence_all();
-        for (int i = 0; i < 2 * R::DV; i++)
-            tensor_add_4d(&p.dv, R::dv_first * PANEL + i * PANEL_FLOATS, work.kv_z, work.kv_y, 0,
-                          dv_from + i * C::KEY_PANEL);
-        for (int i = 0; i < 2 * R::DK; i++)
-            tensor_add_4d(&p.dk, R::dk_first * PANEL + i * PANEL_FLOATS, work.kv_z, work.kv_y, 0,
-                          dk_from + i * C::KEY_PANEL);
+        tensor_put_4d<2 * R::DV>(writes, &p.dv, R::dv_first * PANEL, work.kv_z, work.kv_y, dv_from,
+                                 C::KEY_PANEL);
+        tensor_put_4d<2 * R::DK>(writes, &p.dk, R::dk_first * PANEL, work.kv_z, work.kv_y, dk_from,
+                                 C::KEY_PANEL);
         bulk_commit();
         bulk_wait_read();
     }
     if (!whole) {
-        wide_keys_add<C, R::DV>(all, work, R::dv_first * PANEL, all.d_v, dv, all.dv, 1);
-        wide_keys_add<C, R::DK>(all, work, R::dk_first * PANEL, all.d_qk, dk, all.dk, factor);
+        wide_keys_add<C, R::DV>(all, writes, work, R::dv_first * PANEL, all.d_v, dv, all.dv, 1);
+        wide_keys_add<C, R::DK>(all, writes, work, R::dk_first * PANEL, all.d_qk, dk, all.dk,
+                                factor);
     }
     if (!counter)
         return;

@@ -101,6 +101,8 @@ static void params_tensors(const struct attention_backward *args, struct backwar
     p->dk = args->dk;
     p->dv = args->dv;
     p->dbias = args->bias ? args->dbias : NULL;
+    p->queries_begin = args->queries_begin;
+    p->keys_begin = args->keys_begin;
     p->vectors = shape->d_qk % 8 == 0 && shape->d_v % 8 == 0 && aligned(args->q, 16) &&
                  aligned(args->k, 16) && aligned(args->v, 16) && aligned(args->d_out, 16);
     p->pairs = shape->d_qk % 2 == 0 && shape->d_v % 2 == 0 && aligned(args->dq, 8) &&
@@ -393,6 +395,7 @@ enum status backward_prepare_cuda(struct attention_backend *backend, const struc
         backward_discard_cuda(&x->base);
         return status;
     }
+    needs->folds = x->ordered && x->kernel.sm90;
     if (x->list.tile_count > 0) {
         struct list_bytes bytes = list_bytes_of(&x->list);
         needs->table_bytes = bytes.tiles + bytes.fragments + bytes.chains;

@@ -162,20 +162,28 @@ static bool fill_follows(const struct cuda_executor *x, int32_t index)
            !x->plan->c.operation_times;
 }
 
+_Static_assert(FOLD_PARTS_MAX <= REGION_FILLS_MAX, "a fill is one launch");
+
 // Fills that follow each other at once are one launch, or none where attentions do them.
 static void fills_put(struct cuda_executor *x, int32_t index)
 {
-    struct region_fill fills[REGION_FILLS_MAX];
-    int count = 0;
+    struct region_fill fills[2 * REGION_FILLS_MAX];
+    int count = 0, all = 0;
     if (index < x->filled)
         return;
     do {
-        const struct op *op = &x->plan->ops[index++];
-        const struct region *r = &op->operand[UNARY_DESTINATION];
-        if (!operations_skip(&x->operations, op))
-            fills[count++] = (struct region_fill){.destination = region_memory(x->e->buffers, r),
-                                                  .count = region_total(r) / (int64_t)sizeof(float),
-                                                  .value = op->value};
+        const struct op *op = &x->plan->ops[index];
+        struct region parts[FOLD_PARTS_MAX];
+        int part_count = operations_fill_parts(&x->operations, op, parts);
+        for (int i = 0; i < part_count; i++)
+            fills[all++] =
+                (struct region_fill){.destination = region_memory(x->e->buffers, &parts[i]),
+                                     .count = region_total(&parts[i]) / (int64_t)sizeof(float),
+                                     .value = op->value};
+        if (all > REGION_FILLS_MAX)
+            break;
+        count = all;
+        index++;
     } while (count < REGION_FILLS_MAX && fill_follows(x, index));
     x->filled = index;
     if (count > 0)

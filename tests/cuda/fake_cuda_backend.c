@@ -126,7 +126,8 @@ static enum status prepare(struct attention_backend *backend, const struct atten
     (void)backend;
     (void)error;
     *work = NULL;
-    needs->folds = !op->backward;
+    (void)op;
+    needs->folds = true;
     return STATUS_OK;
 }
 
@@ -144,10 +145,31 @@ struct backward_call {
     struct attention_backward args;
 };
 
+// Clears the rows of queries that see a key, or of keys that are seen.
+static void gradient_begin(struct attention_backend *cpu, const struct attention_backward *args,
+                           bool queries, float *gradient, int64_t heads, int64_t d)
+{
+    for (int32_t n = 0; n < args->slice_count; n++) {
+        const struct slice *s = &args->slices[n];
+        int64_t begin, end, first = queries ? s->q_row : s->kv_row;
+        (queries ? slice_seeing : slice_seen)(s, &begin, &end);
+        for (int64_t i = begin; i < end; i++)
+            backend_cpu.fill(cpu, gradient + (first + i * args->shape.row_step) * heads * d, 0,
+                             heads * d);
+    }
+}
+
 static void backward_run(void *arguments)
 {
     struct backward_call *call = arguments;
+    const struct attention_backward *args = &call->args;
     struct error error;
+    if (args->queries_begin)
+        gradient_begin(call->cpu, args, true, args->dq, args->shape.heads, args->shape.d_qk);
+    if (args->keys_begin) {
+        gradient_begin(call->cpu, args, false, args->dk, args->shape.kv_heads, args->shape.d_qk);
+        gradient_begin(call->cpu, args, false, args->dv, args->shape.kv_heads, args->shape.d_v);
+    }
     insist(backend_cpu.attention->backward(call->cpu, &call->args, &error) == STATUS_OK,
            "backward");
 }

@@ -24,7 +24,8 @@ static void folded_create(struct folded *f, const struct cp_case *c, uint64_t se
         bool *may = calloc((size_t)plan->op_count + 1, sizeof(*may));
         f->folds[rank] = calloc((size_t)plan->op_count + 1, sizeof(*f->folds[rank]));
         for (int32_t i = 0; i < plan->op_count; i++)
-            may[i] = plan->ops[i].kind == OP_ATTEND_FORWARD &&
+            may[i] = (plan->ops[i].kind == OP_ATTEND_FORWARD ||
+                      plan->ops[i].kind == OP_ATTEND_BACKWARD) &&
                      (refusals == 0 || generate_below(&seed, refusals) > 0);
         folds_find(plan, may, refusals != 1, f->folds[rank]);
         free(may);
@@ -38,12 +39,12 @@ static void folded_destroy(struct folded *f)
     plans_destroy(&f->p);
 }
 
-static int count_done(const struct folded *f, int rank, enum op_kind kind)
+static int count_done(const struct folded *f, int rank, enum plan_phase phase, enum op_kind kind)
 {
     const struct plan *plan = f->p.plans[rank];
     int count = 0;
     for (int32_t i = 0; i < plan->op_count; i++)
-        count += plan->ops[i].kind == kind && f->folds[rank][i].done;
+        count += plan->ops[i].kind == kind && plan->ops[i].phase == phase && f->folds[rank][i].done;
     return count;
 }
 
@@ -54,7 +55,7 @@ static const struct fold *fold_at(const struct folded *f, int rank, int step)
 
 START_TEST(folded_plans_compute_the_definition)
 {
-    int folded = 0, added = 0;
+    int folded = 0, added = 0, filled = 0, left = 0;
     for (uint64_t seed = 0; seed < 1000; seed++) {
         struct cp_case c;
         struct folded f;
@@ -63,12 +64,17 @@ START_TEST(folded_plans_compute_the_definition)
         folded_create(&f, &c, seed, seed % 4 == 0 ? 5 : 0);
         if (!symbolic_run_folded(f.p.plans, f.folds, seed, why))
             ck_abort_msg("seed %llu: %s", (unsigned long long)seed, why);
-        folded += count_done(&f, 0, OP_CONVERT);
-        added += count_done(&f, 0, OP_ADD);
+        folded += count_done(&f, 0, PHASE_FORWARD, OP_CONVERT);
+        filled += count_done(&f, 0, PHASE_BACKWARD, OP_FILL);
+        for (int32_t i = 0; i < f.p.plans[0]->op_count; i++)
+            left += f.folds[0][i].part_count > 0;
+        added += count_done(&f, 0, PHASE_BACKWARD, OP_ADD);
         folded_destroy(&f);
     }
     ck_assert_int_ge(folded, 300);
     ck_assert_int_ge(added, 300);
+    ck_assert_int_ge(filled, 300);
+    ck_assert_int_ge(left, 100);
 }
 END_TEST
 
@@ -80,8 +86,8 @@ START_TEST(a_ring_is_folded)
     plans_even_case(3, &c);
     folded_create(&f, &c, 0, 0);
     for (int rank = 0; rank < 3; rank++) {
-        ck_assert_int_eq(count_done(&f, rank, OP_FILL), 2);
-        ck_assert_int_eq(count_done(&f, rank, OP_CONVERT), 1);
+        ck_assert_int_eq(count_done(&f, rank, PHASE_FORWARD, OP_FILL), 2);
+        ck_assert_int_eq(count_done(&f, rank, PHASE_FORWARD, OP_CONVERT), 1);
         for (int step = 0; step < 3; step++) {
             const struct fold *fold = fold_at(&f, rank, step);
             ck_assert_int_eq(fold->begins, step == 0);
@@ -92,6 +98,73 @@ START_TEST(a_ring_is_folded)
             ck_assert(!fold->out_only); // backward reads O
         }
     }
+    folded_destroy(&f);
+}
+END_TEST
+
+// The operation before a backward attention that fills this operand.
+static const struct fold *fill_of(const struct folded *f, int rank, int step, int operand)
+{
+    const struct plan *plan = f->p.plans[rank];
+    int32_t i = plans_find(plan, OP_ATTEND_BACKWARD, PHASE_BACKWARD, step);
+    int32_t buffer = plan->ops[i].operand[operand].buffer;
+    while (plan->ops[i].kind != OP_FILL || plan->ops[i].operand[UNARY_DESTINATION].buffer != buffer)
+        i--;
+    return &f->folds[rank][i];
+}
+
+static int64_t parts_bytes(const struct fold *fill)
+{
+    int64_t bytes = 0;
+    for (int32_t i = 0; i < fill->part_count; i++)
+        bytes += fill->parts[i].bytes;
+    return bytes;
+}
+
+// Rank r of a causal ring has the chunks r and 5 - r. Its queries see all keys of the ranks behind
+// it, and the first half of those before it. The first queries see no key of a rank behind.
+START_TEST(gradients_are_folded)
+{
+    struct cp_case c;
+    struct folded f;
+    plans_even_case(3, &c);
+    folded_create(&f, &c, 0, 0);
+    for (int rank = 0; rank < 3; rank++)
+        for (int step = 0; step < 3; step++) {
+            const struct plan *plan = f.p.plans[rank];
+            int32_t attend = plans_find(plan, OP_ATTEND_BACKWARD, PHASE_BACKWARD, step);
+            const struct region *r = plan->ops[attend].operand;
+            const struct fold *keys = fill_of(&f, rank, step, ATTEND_DK);
+            int source = (rank + 1 + step) % 3;
+            int64_t bytes = r[ATTEND_DK].bytes + r[ATTEND_DV].bytes;
+            ck_assert(f.folds[rank][attend].keys_begin);
+            ck_assert_int_eq(f.folds[rank][attend].queries_begin, step == 0);
+            ck_assert_int_eq(keys->done, source >= rank);
+            ck_assert_int_eq(parts_bytes(keys), source >= rank ? 0 : bytes / 2);
+            const struct fold *queries = fill_of(&f, rank, 0, ATTEND_DQ);
+            ck_assert_int_eq(queries->done, rank == 2);
+            ck_assert_int_eq(parts_bytes(queries), rank == 2 ? 0 : r[ATTEND_DQ].bytes / 2);
+        }
+    folded_destroy(&f);
+}
+END_TEST
+
+// Sequences of which rows are left in more places than a fill has parts.
+START_TEST(too_many_parts_are_not_folded)
+{
+    struct cp_case c;
+    struct folded f;
+    plans_even_case(2, &c);
+    c.batch = FOLD_PARTS_MAX / 2;
+    folded_create(&f, &c, 0, 0);
+    ck_assert_int_eq(fill_of(&f, 1, 0, ATTEND_DK)->part_count, FOLD_PARTS_MAX);
+    folded_destroy(&f);
+    c.batch++;
+    folded_create(&f, &c, 0, 0);
+    const struct fold *fill = fill_of(&f, 1, 0, ATTEND_DK);
+    ck_assert(!fill->done && fill->part_count == 0);
+    int32_t attend = plans_find(f.p.plans[1], OP_ATTEND_BACKWARD, PHASE_BACKWARD, 0);
+    ck_assert(!f.folds[1][attend].keys_begin);
     folded_destroy(&f);
 }
 END_TEST
@@ -123,7 +196,7 @@ START_TEST(conversions_add)
         folded_create(&f, &c, 0, 0);
         int most = worlds[i] - 1 < FOLD_SUMMANDS_MAX ? worlds[i] - 1 : FOLD_SUMMANDS_MAX - 1;
         for (int rank = 0; rank < f.p.size; rank++)
-            ck_assert_int_eq(count_done(&f, rank, OP_ADD), most);
+            ck_assert_int_eq(count_done(&f, rank, PHASE_BACKWARD, OP_ADD), most);
         folded_destroy(&f);
     }
 }
@@ -168,8 +241,8 @@ START_TEST(learnable_sinks_stay)
     c.softmax = SOFTMAX_LEARNABLE;
     folded_create(&f, &c, 0, 0);
     ck_assert(fold_at(&f, 0, 0)->begins && !fold_at(&f, 0, 0)->lse_begins);
-    ck_assert_int_eq(count_done(&f, 0, OP_FILL_HEADS), 0);
-    ck_assert_int_eq(count_done(&f, 0, OP_CONVERT), 1);
+    ck_assert_int_eq(count_done(&f, 0, PHASE_FORWARD, OP_FILL_HEADS), 0);
+    ck_assert_int_eq(count_done(&f, 0, PHASE_FORWARD, OP_CONVERT), 1);
     folded_destroy(&f);
 }
 END_TEST
@@ -208,6 +281,8 @@ static Suite *suite(void)
     tcase_add_test(tcase, folded_plans_compute_the_definition);
     tcase_add_test(tcase, a_ring_is_folded);
     tcase_add_test(tcase, without_backward_nobody_reads_the_sum);
+    tcase_add_test(tcase, gradients_are_folded);
+    tcase_add_test(tcase, too_many_parts_are_not_folded);
     tcase_add_test(tcase, conversions_add);
     tcase_add_test(tcase, what_others_read_is_not_folded);
     tcase_add_test(tcase, learnable_sinks_stay);

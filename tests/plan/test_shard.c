@@ -167,6 +167,14 @@ START_TEST(pairs_and_rows_follow_the_definition)
             }
         }
         EXPECT(slice_pairs(&s) == pairs);
+        int64_t seen, last_seen;
+        slice_seen(&s, &seen, &last_seen);
+        for (int64_t j = 0; j < s.kv_len; j++) {
+            bool by_any = false;
+            for (int64_t i = 0; i < s.q_len; i++)
+                by_any = by_any || (-s.left <= j + s.offset - i && j + s.offset - i <= s.right);
+            EXPECT(by_any == (seen <= j && j < last_seen));
+        }
     }
 }
 END_TEST

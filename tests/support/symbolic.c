@@ -242,6 +242,34 @@ static void fold_end(struct world *w, int rank, const struct op *op, const struc
         region_store(w, rank, &op->operand[ATTEND_O], generate_next(&w->random));
 }
 
+// Clears a gradient's rows of queries that see a key, or of keys that are seen.
+static void rows_begin(struct world *w, int rank, const struct op *op, bool queries, int gradient)
+{
+    const struct cp_case *c = w->memory.c;
+    int64_t heads = queries ? op->heads.count : op->heads.kv_count;
+    int64_t width = heads * (gradient == ATTEND_DV ? c->head_dim_v : c->head_dim_qk) * 4;
+    for (int32_t n = 0; n < op->slice_count; n++) {
+        const struct slice *s = &w->plans[rank]->slices[op->slice_first + n];
+        int64_t begin, end, first = queries ? s->q_row : s->kv_row;
+        (queries ? slice_seeing : slice_seen)(s, &begin, &end);
+        for (int64_t i = begin; i < end; i++) {
+            struct region row =
+                region_part(op->operand[gradient], (first + i * shard_row_step(c)) * width, width);
+            region_store(w, rank, &row, 0);
+        }
+    }
+}
+
+// Fills what is left of a fill.
+static void run_parts(struct world *w, int rank, const struct op *op, const struct fold *fold)
+{
+    for (int32_t i = 0; i < fold->part_count; i++) {
+        struct op part = *op;
+        part.operand[UNARY_DESTINATION] = fold->parts[i];
+        run_unary(w, rank, &part);
+    }
+}
+
 // Does the additions of a conversion. Nobody is to read what is added to afterwards.
 static void run_convert_sum(struct world *w, int rank, const struct op *op, const struct fold *fold)
 {
@@ -259,6 +287,12 @@ static void run_compute(struct world *w, int rank, const struct op *op)
         return;
     if (fold && fold->begins)
         fold_begin(w, rank, op, fold);
+    if (fold && fold->queries_begin)
+        rows_begin(w, rank, op, true, ATTEND_DQ);
+    if (fold && fold->keys_begin) {
+        rows_begin(w, rank, op, false, ATTEND_DK);
+        rows_begin(w, rank, op, false, ATTEND_DV);
+    }
     if (fold && fold->add_count > 0)
         run_convert_sum(w, rank, op, fold);
     else if (op->kind == OP_ATTEND_FORWARD)
@@ -271,6 +305,8 @@ static void run_compute(struct world *w, int rank, const struct op *op)
         run_fill_heads(w, rank, op);
     else if (op->kind == OP_SINK_GRAD)
         run_sink_grad(w, rank, op);
+    else if (fold && fold->part_count > 0)
+        run_parts(w, rank, op, fold);
     else
         run_unary(w, rank, op);
     if (fold && fold->out.bytes > 0)
