@@ -314,7 +314,8 @@ template <typename T, class C> constexpr struct sm90_backward_kernel sm90_backwa
             C::DQ_ROWS,
             GROUP_KEYS,
             C::BIAS_BOX,
-            C::BYTES};
+            C::BYTES,
+            true};
 }
 
 template <typename T> const struct sm90_backward_kernel *sm90_backward_16(int d, bool ordered)

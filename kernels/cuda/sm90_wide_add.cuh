@@ -70,11 +70,10 @@ __device__ __forceinline__ void wide_dq_stage(const float (&dq)[COUNT], float fa
     shared_fence();
 }
 
-// Adds panels of dQ, of `rows` rows, row by row, as a warp, or writes them.
+// Adds panels of dQ, of `rows` rows, row by row, as a warp.
 template <class C>
-__device__ __forceinline__ void wide_rows_add(const struct backward_params &p, bool writes,
-                                              int64_t vector, int x, int panels, int rows,
-                                              uint32_t from)
+__device__ __forceinline__ void wide_rows_add(const struct backward_params &p, int64_t vector,
+                                              int x, int panels, int rows, uint32_t from)
 {
     int lane = (int)threadIdx.x % WARP_LANES;
     float *to = p.dq + vector * p.d_qk + x + lane;
@@ -88,7 +87,7 @@ __device__ __forceinline__ void wide_rows_add(const struct backward_params &p, b
                 from + panel * C::OUT_PANEL + panel_offset(0, row, lane / 4) + lane % 4 * 4;
             asm volatile("ld.shared.f32 %0, [%1];" : "=f"(sum) : "r"(at) : "memory");
             if (x + panel * PANEL_FLOATS + lane < p.d_qk)
-                put_float(writes, to + row * stride + panel * PANEL_FLOATS, sum);
+                add_float(to + row * stride + panel * PANEL_FLOATS, sum);
         }
 }
 
@@ -98,9 +97,9 @@ template <class C, class R> struct wide_pass {
     static constexpr int COUNT = R::DQ / PANELS;
 };
 
-// Adds a pass of a warpgroup's dQ, or writes it.
+// Adds a pass of a warpgroup's dQ.
 template <class C, class R>
-__device__ __forceinline__ void wide_dq_add(const struct sm90_backward_params &p, bool writes,
+__device__ __forceinline__ void wide_dq_add(const struct sm90_backward_params &p,
                                             const struct sm90_step *step, int group, int pass,
                                             uint32_t shared)
 {
@@ -109,9 +108,10 @@ __device__ __forceinline__ void wide_dq_add(const struct sm90_backward_params &p
     const uint32_t from = wide_out<C>(group, shared);
     int y = step->y, z = step->z, rows = step->rows, x = (R::dq_first + pass * PANELS) * PANEL;
     if (rows < C::Q_ROWS) {
-        wide_rows_add<C>(all, writes, vector_of(all, all.heads, y, z), x, 2 * PANELS, rows, from);
+        wide_rows_add<C>(all, vector_of(all, all.heads, y, z), x, 2 * PANELS, rows, from);
     } else if (threadIdx.x % WARP_LANES == 0) {
-        tensor_put_4d<2 * PANELS>(writes, &p.dq, x, z, y, from, C::OUT_PANEL);
+        for (int i = 0; i < 2 * PANELS; i++)
+            tensor_add_4d(&p.dq, x + i * PANEL_FLOATS, z, y, 0, from + i * C::OUT_PANEL);
         bulk_commit();
     }
 }
@@ -143,11 +143,10 @@ __device__ __forceinline__ void wide_dq_add_all(const struct sm90_backward_param
         struct dq_turn turn = {};
         if (ordered)
             turn = turn_await<C>(p.all, number, group, memory, shared);
-        const bool writes = p.all.queries_begin && turn.turn == 0;
 #pragma unroll 1
         for (int pass = 0; pass < PASSES; pass++) {
             threads_sync(WIDE_BARRIER_OUT + group, DQ_THREADS);
-            wide_dq_add<C, R>(p, writes, step, group, pass, shared);
+            wide_dq_add<C, R>(p, step, group, pass, shared);
             wide_out_free<C>(group, pass + 1 == PASSES, shared);
         }
         if (ordered && leader)
@@ -173,13 +172,12 @@ __device__ __forceinline__ void wide_dq_add_ordered(const struct sm90_backward_p
     for (int number = odd; number < steps; number += 2) {
         const struct sm90_step *step = &ring[number % C::STEPS];
         const struct dq_turn turn = turn_await<C>(p.all, number, 0, memory, shared);
-        const bool writes = p.all.queries_begin && turn.turn == 0;
 #pragma unroll 1
         for (int pass = 0; pass < PASSES; pass++) {
             threads_sync(barrier, DQ_THREADS);
-            wide_dq_add<C, R0>(p, writes, step, 0, pass, shared);
+            wide_dq_add<C, R0>(p, step, 0, pass, shared);
             threads_sync(barrier + 1, DQ_THREADS);
-            wide_dq_add<C, R1>(p, writes, step, 1, pass, shared);
+            wide_dq_add<C, R1>(p, step, 1, pass, shared);
             wide_out_free<C>(0, pass + 1 == PASSES, shared);
             wide_out_free<C>(1, pass + 1 == PASSES, shared);
         }

@@ -446,11 +446,23 @@ static bool is_aligned(const struct attention_backward *args)
            aligned(args->dv, 16);
 }
 
+// Clears dQ where it begins and the kernel only adds.
+static void queries_begin(struct attention_backend *backend, const struct attention_backward *args,
+                          const struct backward_prepared *x, struct backward_params *p)
+{
+    const struct attention_shape *shape = &args->shape;
+    if (!p->queries_begin || (x->kernel.sm90 && x->kernel.sm90->begins_queries))
+        return;
+    fill_cuda(backend, p->dq, 0, shape->q_rows * shape->heads * shape->d_qk);
+    p->queries_begin = false;
+}
+
 static void launch(struct attention_backend *backend, const struct attention_backward *args,
                    const struct backward_prepared *x, char *scratch)
 {
     struct backward_params p = x->params;
     params_tensors(args, &p);
+    queries_begin(backend, args, x, &p);
     if (x->ordered)
         order_begin(backend, x, scratch, &p);
 #ifdef CPATTN_SM90
