@@ -11,8 +11,10 @@
 //     forward_biased    with a bias of each head, batch 1
 //     forward_max       with max_logit
 //     forward_sink      with a sink of each head
-//     backward
+//     backward          the kernel and D: adds to gradients in fp32, as a step does
 //     ordered           backward with the same bits on every repeat
+//     whole             backward from nothing to gradients that are rounded to the dtype
+//     whole_ordered     the same, with the same bits on every repeat
 //     capped            backward with a softcap
 //     biased            backward with a bias of each head and its gradient, batch 1
 //     biased_more       the same; the gradient is added to the previous one
@@ -31,6 +33,7 @@
 
 #include "kernels/backend.h"
 #include "kernels/cuda/backend.h"
+#include "kernels/cuda/regions_cuda.h"
 #include "kernels/dtype.h"
 #include "plan/slice.h"
 
@@ -50,7 +53,7 @@ struct request {
 
 struct tensors {
     void *q, *k, *v, *d_out;
-    void *out;                         // dtype, only in forward
+    void *out;                         // dtype: O in forward, a gradient in a whole backward
     float *o, *lse, *d, *dq, *dk, *dv; // the last four only in backward
     void *bias;
     float *dbias;     // only biased backward
@@ -131,6 +134,11 @@ static float *gradient_create(size_t count)
     return gradient;
 }
 
+static bool is_whole(const struct request *r)
+{
+    return strncmp(r->verb, "whole", 5) == 0;
+}
+
 static struct tensors tensors_create(const struct request *r, enum case_dtype dtype)
 {
     size_t rows = (size_t)r->batch * (size_t)r->seqlen, heads = (size_t)r->heads;
@@ -142,8 +150,9 @@ static struct tensors tensors_create(const struct request *r, enum case_dtype dt
     t.v = tensor_create(dtype, numbers, NUMBERS / 2, kv * (size_t)r->d_v);
     CHECK(cudaMalloc((void **)&t.o, rows * heads * (size_t)r->d_v * sizeof(float)));
     CHECK(cudaMalloc((void **)&t.lse, rows * heads * sizeof(float)));
-    if (is_forward(r))
-        CHECK(cudaMalloc(&t.out, rows * heads * (size_t)r->d_v * (size_t)dtype_bytes(dtype)));
+    size_t widest = (size_t)(r->d_qk > r->d_v ? r->d_qk : r->d_v);
+    if (is_forward(r) || is_whole(r))
+        CHECK(cudaMalloc(&t.out, rows * heads * widest * (size_t)dtype_bytes(dtype)));
     if (!is_forward(r)) {
         t.d_out = tensor_create(dtype, numbers, NUMBERS / 4 * 3, rows * heads * (size_t)r->d_v);
         t.d = gradient_create(rows * heads);
@@ -290,7 +299,9 @@ struct call {
     struct attention_forward forward;
     struct attention_backward backward;
     bool is_forward;
-    float lse; // of each row before forward
+    float lse;                            // of each row before forward
+    void *rounded;                        // of a whole backward: a gradient; else NULL
+    int64_t dq_count, dk_count, dv_count; // elements
     // Prepared data. Its memory is freed at the end of the program.
     struct attention_work *work;
     struct op_needs needs;
@@ -316,6 +327,7 @@ static void call_equip(struct attention_backend *backend, struct call *call)
     check_status(kernels->prepare(backend, &op, &call->work, &call->needs, &error), &error);
     if (!call->needs.folds)
         call->forward.fold = (struct attention_fold){0};
+    call->backward.queries_begin = call->backward.keys_begin = call->rounded && call->needs.folds;
     size_t tables = (call->needs.table_bytes + 255) / 256 * 256;
     check_status(backend_cuda.tables_reserve(backend, tables + call->needs.zero_bytes, &host,
                                              &device, &error),
@@ -342,6 +354,27 @@ static void call_prepare(struct attention_backend *backend, const struct call *c
         backend_cuda.fill(backend, call->zeros, 0, (int64_t)(call->needs.zero_bytes / 4));
 }
 
+static void gradients_clear(struct attention_backend *backend, const struct call *call)
+{
+    const struct attention_backward *args = &call->backward;
+    const struct region_fill fills[] = {{args->dq, call->dq_count, 0},
+                                        {args->dk, call->dk_count, 0},
+                                        {args->dv, call->dv_count, 0}};
+    if (call->rounded && !args->keys_begin)
+        regions_cuda_fill(backend, fills, 3);
+}
+
+static void gradients_round(struct attention_backend *backend, const struct call *call)
+{
+    const struct attention_backward *args = &call->backward;
+    enum case_dtype dtype = args->shape.dtype;
+    if (!call->rounded)
+        return;
+    backend_cuda.convert(backend, dtype, args->dq, call->rounded, call->dq_count);
+    backend_cuda.convert(backend, dtype, args->dk, call->rounded, call->dk_count);
+    backend_cuda.convert(backend, dtype, args->dv, call->rounded, call->dv_count);
+}
+
 // Backward includes D, as in PyTorch.
 static void call_run(struct attention_backend *backend, const struct call *call)
 {
@@ -355,8 +388,10 @@ static void call_run(struct attention_backend *backend, const struct call *call)
         return;
     }
     backend_cuda.row_dot(backend, &args->shape, args->d_out, call->forward.o, (float *)args->d);
+    gradients_clear(backend, call);
     check_status(kernels->launch_backward(backend, call->work, args, call->scratch, &error),
                  &error);
+    gradients_round(backend, call);
 }
 
 struct timer {
@@ -452,6 +487,11 @@ static struct call request_call(const struct request *r, const struct tensors *t
                                                 .dv = t->dv,
                                                 .slices = slices,
                                                 .slice_count = slice_count};
+    int64_t rows = (int64_t)r->batch * r->seqlen;
+    call.rounded = is_whole(r) ? t->out : NULL;
+    call.dq_count = rows * r->heads * r->d_qk;
+    call.dk_count = rows * r->kv_heads * r->d_qk;
+    call.dv_count = rows * r->kv_heads * r->d_v;
     return call;
 }
 
