@@ -120,7 +120,7 @@ static int64_t rows_mark(const struct plan *plan, int32_t i, bool queries, bool 
     for (int32_t n = 0; n < op->slice_count; n++) {
         const struct slice *s = &plan->slices[op->slice_first + n];
         int64_t begin, end, first = queries ? s->q_row : s->kv_row;
-        (queries ? slice_seeing : slice_seen)(s, &begin, &end);
+        slice_met(s, queries, &begin, &end);
         for (int64_t row = begin; row < end; row++) {
             bool *mark = &marks[first + row * step];
             added += !*mark;

@@ -36,6 +36,15 @@ void slice_seeing(const struct slice *s, int64_t *begin, int64_t *end);
 // Keys [*begin, *end) of the slice that a query sees; none if begin >= end.
 void slice_seen(const struct slice *s, int64_t *begin, int64_t *end);
 
+// One of the two.
+static inline void slice_met(const struct slice *s, bool queries, int64_t *begin, int64_t *end)
+{
+    if (queries)
+        slice_seeing(s, begin, end);
+    else
+        slice_seen(s, begin, end);
+}
+
 // Number of (query, key) pairs that the mask admits. Closed form, no loop over rows.
 int64_t slice_pairs(const struct slice *s);
 

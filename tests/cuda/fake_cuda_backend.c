@@ -152,7 +152,7 @@ static void gradient_begin(struct attention_backend *cpu, const struct attention
     for (int32_t n = 0; n < args->slice_count; n++) {
         const struct slice *s = &args->slices[n];
         int64_t begin, end, first = queries ? s->q_row : s->kv_row;
-        (queries ? slice_seeing : slice_seen)(s, &begin, &end);
+        slice_met(s, queries, &begin, &end);
         for (int64_t i = begin; i < end; i++)
             backend_cpu.fill(cpu, gradient + (first + i * args->shape.row_step) * heads * d, 0,
                              heads * d);

@@ -440,7 +440,7 @@ static bool *rows_met(const struct problem *p, bool queries)
     for (int n = 0; n < p->slice_count; n++) {
         const struct slice *s = &p->slices[n];
         int64_t begin, end, first = queries ? s->q_row : s->kv_row;
-        (queries ? slice_seeing : slice_seen)(s, &begin, &end);
+        slice_met(s, queries, &begin, &end);
         for (int64_t i = begin; i < end; i++)
             met[first + i * p->shape.row_step] = true;
     }

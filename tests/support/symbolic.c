@@ -251,7 +251,7 @@ static void rows_begin(struct world *w, int rank, const struct op *op, bool quer
     for (int32_t n = 0; n < op->slice_count; n++) {
         const struct slice *s = &w->plans[rank]->slices[op->slice_first + n];
         int64_t begin, end, first = queries ? s->q_row : s->kv_row;
-        (queries ? slice_seeing : slice_seen)(s, &begin, &end);
+        slice_met(s, queries, &begin, &end);
         for (int64_t i = begin; i < end; i++) {
             struct region row =
                 region_part(op->operand[gradient], (first + i * shard_row_step(c)) * width, width);
