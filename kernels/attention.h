@@ -67,8 +67,12 @@ struct attention_backward {
     // times the slope of tanh: dQ += scale dS K, dK += scale dS' Q.
     float *dq, *dk, *dv;
     // dQ, or dK and dV, have no value before and count as 0. Rows that see no key, or are not seen,
-    // may be left as they are. Only for a prepared operation that folds (struct op_needs).
+    // may be left as they are. Only for a prepared operation that can (struct op_needs).
     bool queries_begin, keys_begin;
+    // dtype, layouts of dK and dV: get both after the addition, to nearest even; dK and dV need not
+    // be written then. Rows that are not seen may be left as they are. NULL: not wanted. Only for a
+    // prepared operation that folds.
+    void *dk_out, *dv_out;
     const void *bias; // as in forward
     float *dbias;     // layout of the bias; NULL: not wanted
     const struct slice *slices;

@@ -12,8 +12,7 @@ struct attention_op {
     struct attention_shape shape;
     bool backward;
     bool bias, dbias, max_logit; // whether it has or computes one
-    bool
-        aligned; // Q, K, V, O, dO, gradients and a fold's `out` will begin at multiples of 16 bytes
+    bool aligned; // tensors, and what a fold writes, will begin at multiples of 16 bytes
     const struct slice *slices;
     int32_t slice_count;
 };
@@ -23,7 +22,8 @@ struct op_needs {
     size_t table_bytes;   // written by the host once, then only read
     size_t zero_bytes;    // all zeros whenever the operation begins
     size_t scratch_bytes; // with undefined contents; consecutive operations share it
-    bool folds; // forward: a launch takes any struct attention_fold; backward: it may begin
+    bool folds; // a forward takes any struct attention_fold; a backward may begin and round keys
+    bool begins_queries; // and begin queries
 };
 
 #endif

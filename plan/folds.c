@@ -6,6 +6,9 @@
 
 #include "plan/shard.h"
 
+// Of what attentions write rounded, in its buffer.
+#define FOLD_ALIGNMENT 16
+
 // The operations that touch a running result.
 struct result {
     struct region o, lse;
@@ -55,8 +58,23 @@ static const struct region *target(const struct plan *plan, int32_t i)
     return &plan->ops[i].operand[UNARY_DESTINATION];
 }
 
-// ---- a running result: its operations
-// ------------------------------------------------------------
+// The conversion of a region, if that is the first operation behind `behind` to touch its buffer,
+// waits for nothing but what runs before it, and is the first to touch what it writes, which begins
+// at a multiple of FOLD_ALIGNMENT; -1: there is none.
+static int32_t convert_of(const struct plan *plan, int32_t behind, const struct region *source)
+{
+    int32_t i = next_touch(plan, behind + 1, source->buffer);
+    if (i == plan->op_count)
+        return -1;
+    const struct op *op = &plan->ops[i];
+    bool is = op->kind == OP_CONVERT && op->wait_count == 0 &&
+              regions_same(&op->operand[UNARY_SOURCE], source) && target(plan, i)->rows <= 1 &&
+              target(plan, i)->offset % FOLD_ALIGNMENT == 0 &&
+              next_touch(plan, 0, target(plan, i)->buffer) == i;
+    return is ? i : -1;
+}
+
+// ---- a running result: its operations -----------------------------------------------------------
 
 // The fill of O, which is the first to touch it.
 static bool fill_o_find(const struct plan *plan, struct result *r)
@@ -84,28 +102,15 @@ static bool merges(const struct plan *plan, int32_t i, const struct result *r)
 }
 
 // The attentions from the first on. False if another operation writes O, or one may not fold.
-static bool attends_find(const struct plan *plan, const bool *may, struct result *r)
+static bool attends_find(const struct plan *plan, const struct fold_ability *may, struct result *r)
 {
     for (int32_t i = r->first; i < plan->op_count; i++) {
-        if (merges(plan, i, r) && may[i])
+        if (merges(plan, i, r) && may[i].folds)
             r->last = i;
         else if (touch(plan, &plan->ops[i], r->o.buffer) & ACCESS_WRITE)
             return false;
     }
     return true;
-}
-
-// The conversion, which waits for nothing but the attentions and is the first to touch what it
-// writes.
-static bool convert_find(const struct plan *plan, struct result *r)
-{
-    r->convert = next_touch(plan, r->last + 1, r->o.buffer);
-    if (r->convert == plan->op_count)
-        return false;
-    const struct op *op = &plan->ops[r->convert];
-    return op->kind == OP_CONVERT && op->wait_count == 0 &&
-           regions_same(&op->operand[UNARY_SOURCE], &r->o) && target(plan, r->convert)->rows <= 1 &&
-           next_touch(plan, 0, target(plan, r->convert)->buffer) == r->convert;
 }
 
 // ---- rows ---------------------------------------------------------------------------------------
@@ -157,12 +162,15 @@ static void fold_end(const struct plan *plan, const struct result *r, bool *mark
                               next_touch(plan, r->convert + 1, r->o.buffer) == plan->op_count;
 }
 
-static void fold_around(const struct plan *plan, const bool *may, int32_t first, struct fold *folds)
+static void fold_around(const struct plan *plan, const struct fold_ability *may, int32_t first,
+                        struct fold *folds)
 {
     const struct op *op = &plan->ops[first];
     struct result r = {.o = op->operand[ATTEND_O], .lse = op->operand[ATTEND_LSE], .first = first};
-    if (!fill_o_find(plan, &r) || !fill_lse_find(plan, &r) || !attends_find(plan, may, &r) ||
-        !convert_find(plan, &r))
+    if (!fill_o_find(plan, &r) || !fill_lse_find(plan, &r) || !attends_find(plan, may, &r))
+        return;
+    r.convert = convert_of(plan, r.last, &r.o);
+    if (r.convert < 0)
         return;
     bool *marks = calloc((size_t)op->q_rows + 1, sizeof(*marks));
     if (marks && rows_mark(plan, first, true, marks) == op->q_rows) {
@@ -205,17 +213,26 @@ static bool parts_leave(const struct region *tensor, const bool *marks, int64_t 
     return true;
 }
 
+// Tensors that are one behind the other. False: they are not.
+static bool tensors_join(const struct region *tensors, int count, struct region *all)
+{
+    *all = tensors[0];
+    for (int i = 1; i < count; i++) {
+        if (tensors[i].buffer != all->buffer || tensors[i].offset != all->offset + all->bytes)
+            return false;
+        all->bytes += tensors[i].bytes;
+    }
+    return true;
+}
+
 // Has an attention begin tensors of so many rows, which a fill sets to 0 before. Returns whether it
 // does.
 static bool fold_gradients(const struct plan *plan, int32_t attend, bool queries, int64_t rows,
                            const struct region *tensors, int count, struct fold *folds)
 {
-    struct region filled = tensors[0];
-    for (int i = 1; i < count; i++) {
-        if (tensors[i].buffer != filled.buffer || tensors[i].offset != filled.offset + filled.bytes)
-            return false;
-        filled.bytes += tensors[i].bytes;
-    }
+    struct region filled;
+    if (!tensors_join(tensors, count, &filled))
+        return false;
     int32_t fill = fill_before(plan, attend, &filled);
     bool *marks = rows > 0 && fill >= 0 ? calloc((size_t)rows, sizeof(*marks)) : NULL;
     struct fold left = {0};
@@ -230,16 +247,44 @@ static bool fold_gradients(const struct plan *plan, int32_t attend, bool queries
     return true;
 }
 
-static void fold_backward(const struct plan *plan, int32_t attend, struct fold *folds)
+// Whether all keys of an attention are seen.
+static bool keys_are_met(const struct plan *plan, int32_t attend, int64_t rows)
+{
+    bool *marks = calloc((size_t)rows + 1, sizeof(*marks));
+    bool met = marks && rows_mark(plan, attend, false, marks) == rows;
+    free(marks);
+    return met;
+}
+
+// Has an attention round dK and dV of so many rows, which are converted behind it, and which nobody
+// else reads.
+static void fold_keys_end(const struct plan *plan, int32_t attend, int64_t rows,
+                          const struct region *dkv, struct fold *folds)
+{
+    struct region both;
+    if (!tensors_join(dkv, 2, &both) || !keys_are_met(plan, attend, rows))
+        return;
+    int32_t convert = convert_of(plan, attend, &both);
+    if (convert < 0 || next_touch(plan, convert + 1, both.buffer) < plan->op_count)
+        return;
+    const struct region *to = target(plan, convert);
+    int64_t dk_bytes = dkv->bytes / (int64_t)sizeof(float) * case_element_bytes(&plan->c);
+    folds[attend].dk_out = region_part(*to, 0, dk_bytes);
+    folds[attend].dv_out = region_part(*to, dk_bytes, to->bytes - dk_bytes);
+    folds[convert].done = true;
+}
+
+static void fold_backward(const struct plan *plan, int32_t attend, bool queries, struct fold *folds)
 {
     const struct op *op = &plan->ops[attend];
     const struct region *dkv = &op->operand[ATTEND_DK];
     _Static_assert(ATTEND_DV == ATTEND_DK + 1, "dK and dV are one behind the other");
     int64_t row_bytes = (int64_t)sizeof(float) * op->heads.kv_count * plan->c.head_dim_qk;
-    folds[attend].queries_begin =
-        fold_gradients(plan, attend, true, op->q_rows, &op->operand[ATTEND_DQ], 1, folds);
-    folds[attend].keys_begin =
-        fold_gradients(plan, attend, false, dkv->bytes / row_bytes, dkv, 2, folds);
+    int64_t rows = dkv->bytes / row_bytes;
+    folds[attend].queries_begin = queries && fold_gradients(plan, attend, true, op->q_rows,
+                                                            &op->operand[ATTEND_DQ], 1, folds);
+    folds[attend].keys_begin = fold_gradients(plan, attend, false, rows, dkv, 2, folds);
+    fold_keys_end(plan, attend, rows, dkv, folds);
 }
 
 // ---- sums ---------------------------------------------------------------------------------------
@@ -273,13 +318,14 @@ static void fold_sum(const struct plan *plan, int32_t convert, struct fold *fold
     }
 }
 
-void folds_find(const struct plan *plan, const bool *may, bool sums, struct fold *folds)
+void folds_find(const struct plan *plan, const struct fold_ability *may, bool sums,
+                struct fold *folds)
 {
     for (int32_t i = 0; i < plan->op_count; i++) {
-        if (may[i] && plan->ops[i].kind == OP_ATTEND_FORWARD)
+        if (may[i].folds && plan->ops[i].kind == OP_ATTEND_FORWARD)
             fold_around(plan, may, i, folds);
-        if (may[i] && plan->ops[i].kind == OP_ATTEND_BACKWARD)
-            fold_backward(plan, i, folds);
+        if (may[i].folds && plan->ops[i].kind == OP_ATTEND_BACKWARD)
+            fold_backward(plan, i, may[i].begins_queries, folds);
         if (sums && plan->ops[i].kind == OP_CONVERT)
             fold_sum(plan, i, folds);
     }

@@ -60,7 +60,7 @@ static struct attention_op attention_of(const struct plan *plan, const struct op
 
 // ---- the output of the forward, in the backward -------------------------------------------------
 
-static bool regions_same(const struct region *a, const struct region *b)
+static bool places_same(const struct region *a, const struct region *b)
 {
     return a->buffer == b->buffer && a->offset == b->offset && a->bytes == b->bytes;
 }
@@ -83,7 +83,7 @@ static struct region output_find(const struct plan *plan, int32_t backward)
     const struct region *d = &plan->ops[backward].operand[ATTEND_D];
     int32_t at = backward - 1;
     while (at >= 0 && !(plan->ops[at].kind == OP_ROW_DOT &&
-                        regions_same(&plan->ops[at].operand[ROW_DOT_D], d)))
+                        places_same(&plan->ops[at].operand[ROW_DOT_D], d)))
         at--;
     if (at < 0)
         return (struct region){0};
@@ -176,11 +176,11 @@ static enum status all_supported(const struct attends *x, struct attention_provi
 static enum status folds_make(struct attends *x, struct error *error)
 {
     int32_t count = x->plan->op_count;
-    bool *may = calloc((size_t)count + 1, sizeof(*may));
+    struct fold_ability *may = calloc((size_t)count + 1, sizeof(*may));
     x->folds = calloc((size_t)count + 1, sizeof(*x->folds));
     enum status status = STATUS_OK;
     for (int32_t i = 0; i < count && may; i++)
-        may[i] = x->list[i].needs.folds;
+        may[i] = (struct fold_ability){x->list[i].needs.folds, x->list[i].needs.begins_queries};
     if (may && x->folds)
         folds_find(x->plan, may, x->own->ops->convert_sum != NULL, x->folds);
     else

@@ -17,15 +17,16 @@ static const struct attend *attend_of(const struct operations *x, const struct o
 }
 
 // What the operation does for others.
-static struct fold fold_of(const struct operations *x, const struct op *op)
+static const struct fold *fold_of(const struct operations *x, const struct op *op)
 {
-    return x->attends ? x->attends->folds[op - x->plan->ops] : (struct fold){0};
+    static const struct fold none;
+    return x->attends ? &x->attends->folds[op - x->plan->ops] : &none;
 }
 
 static enum status attend_forward(const struct operations *x, const struct op *op,
                                   struct error *error)
 {
-    const struct fold fold = fold_of(x, op);
+    const struct fold *fold = fold_of(x, op);
     struct attention_forward args = {
         .shape = attends_shape(x->plan, op),
         .q = at(x, op->operand[ATTEND_Q]),
@@ -33,11 +34,11 @@ static enum status attend_forward(const struct operations *x, const struct op *o
         .v = at(x, op->operand[ATTEND_V]),
         .o = at(x, op->operand[ATTEND_O]),
         .lse = at(x, op->operand[ATTEND_LSE]),
-        .fold = {.begins = fold.begins,
-                 .lse_begins = fold.lse_begins,
-                 .lse_begin = fold.lse_begin,
-                 .out = at(x, fold.out),
-                 .out_only = fold.out_only},
+        .fold = {.begins = fold->begins,
+                 .lse_begins = fold->lse_begins,
+                 .lse_begin = fold->lse_begin,
+                 .out = at(x, fold->out),
+                 .out_only = fold->out_only},
         .bias = at(x, op->operand[ATTEND_BIAS]),
         .max_logit = at(x, op->operand[ATTEND_MAX]),
         .slices = x->plan->slices + op->slice_first,
@@ -53,7 +54,7 @@ static enum status attend_backward(const struct operations *x, const struct op *
                                    struct error *error)
 {
     const struct attend *a = attend_of(x, op);
-    const struct fold fold = fold_of(x, op);
+    const struct fold *fold = fold_of(x, op);
     struct attention_backward args = {
         .shape = attends_shape(x->plan, op),
         .q = at(x, op->operand[ATTEND_Q]),
@@ -66,8 +67,10 @@ static enum status attend_backward(const struct operations *x, const struct op *
         .dq = at(x, op->operand[ATTEND_DQ]),
         .dk = at(x, op->operand[ATTEND_DK]),
         .dv = at(x, op->operand[ATTEND_DV]),
-        .queries_begin = fold.queries_begin,
-        .keys_begin = fold.keys_begin,
+        .queries_begin = fold->queries_begin,
+        .keys_begin = fold->keys_begin,
+        .dk_out = at(x, fold->dk_out),
+        .dv_out = at(x, fold->dv_out),
         .bias = at(x, op->operand[ATTEND_BIAS]),
         .dbias = at(x, op->operand[ATTEND_DBIAS]),
         .slices = x->plan->slices + op->slice_first,
@@ -108,21 +111,13 @@ static void sink_grad(const struct operations *x, const struct op *op)
 int operations_fill_parts(const struct operations *x, const struct op *op,
                           struct region parts[FOLD_PARTS_MAX])
 {
-    const struct fold fold = fold_of(x, op);
-    if (fold.done)
+    const struct fold *fold = fold_of(x, op);
+    if (fold->done)
         return 0;
     parts[0] = op->operand[UNARY_DESTINATION];
-    for (int32_t i = 0; i < fold.part_count; i++)
-        parts[i] = fold.parts[i];
-    return fold.part_count > 0 ? fold.part_count : 1;
-}
-
-static void fill(const struct operations *x, const struct op *op)
-{
-    struct region parts[FOLD_PARTS_MAX];
-    int count = operations_fill_parts(x, op, parts);
-    for (int i = 0; i < count; i++)
-        x->ops->fill(x->backend, at(x, parts[i]), op->value, floats(parts[i]));
+    for (int32_t i = 0; i < fold->part_count; i++)
+        parts[i] = fold->parts[i];
+    return fold->part_count > 0 ? fold->part_count : 1;
 }
 
 _Static_assert(FOLD_SUMMANDS_MAX <= CONVERT_SUMMANDS_MAX, "a fold is one call");
@@ -130,13 +125,13 @@ _Static_assert(FOLD_SUMMANDS_MAX <= CONVERT_SUMMANDS_MAX, "a fold is one call");
 // Converts, with the additions that are folded into the conversion.
 static void convert(const struct operations *x, const struct op *op)
 {
-    const struct fold fold = fold_of(x, op);
+    const struct fold *fold = fold_of(x, op);
     struct region from = op->operand[UNARY_SOURCE];
     void *to = at(x, op->operand[UNARY_DESTINATION]);
     const float *sources[FOLD_SUMMANDS_MAX] = {at(x, from)};
     int count = 1;
-    for (int32_t i = 0; i < fold.add_count; i++)
-        sources[count++] = at(x, x->plan->ops[fold.adds[i]].operand[UNARY_SOURCE]);
+    for (int32_t i = 0; i < fold->add_count; i++)
+        sources[count++] = at(x, x->plan->ops[fold->adds[i]].operand[UNARY_SOURCE]);
     if (count > 1)
         x->ops->convert_sum(x->backend, x->plan->c.dtype, sources, count, to, floats(from));
     else
@@ -214,7 +209,7 @@ enum status operations_run(const struct operations *x, const struct op *op, stru
     struct attention_backend *backend = x->backend;
     struct region source = op->operand[UNARY_SOURCE];
     struct region destination = op->operand[UNARY_DESTINATION];
-    if (fold_of(x, op).done)
+    if (fold_of(x, op)->done)
         return STATUS_OK;
     switch (op->kind) {
     case OP_ATTEND_FORWARD:
@@ -239,8 +234,8 @@ enum status operations_run(const struct operations *x, const struct op *op, stru
     case OP_CONVERT:
         convert(x, op);
         return STATUS_OK;
-    case OP_FILL:
-        fill(x, op);
+    case OP_FILL: // in one part: only the executor of a device folds
+        ops->fill(backend, at(x, destination), op->value, floats(destination));
         return STATUS_OK;
     case OP_REDUCE:
         ops->reduce(backend, x->plan->collective.dtype, x->plan->collective.reduction,

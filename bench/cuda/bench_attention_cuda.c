@@ -53,7 +53,8 @@ struct request {
 
 struct tensors {
     void *q, *k, *v, *d_out;
-    void *out;                         // dtype: O in forward, a gradient in a whole backward
+    void *out;                         // dtype: O in forward, dQ in a whole backward
+    void *dk_out, *dv_out;             // dtype: only in a whole backward
     float *o, *lse, *d, *dq, *dk, *dv; // the last four only in backward
     void *bias;
     float *dbias;     // only biased backward
@@ -151,8 +152,13 @@ static struct tensors tensors_create(const struct request *r, enum case_dtype dt
     CHECK(cudaMalloc((void **)&t.o, rows * heads * (size_t)r->d_v * sizeof(float)));
     CHECK(cudaMalloc((void **)&t.lse, rows * heads * sizeof(float)));
     size_t widest = (size_t)(r->d_qk > r->d_v ? r->d_qk : r->d_v);
+    size_t element = (size_t)dtype_bytes(dtype);
     if (is_forward(r) || is_whole(r))
-        CHECK(cudaMalloc(&t.out, rows * heads * widest * (size_t)dtype_bytes(dtype)));
+        CHECK(cudaMalloc(&t.out, rows * heads * widest * element));
+    if (is_whole(r)) {
+        CHECK(cudaMalloc(&t.dk_out, kv * (size_t)r->d_qk * element));
+        CHECK(cudaMalloc(&t.dv_out, kv * (size_t)r->d_v * element));
+    }
     if (!is_forward(r)) {
         t.d_out = tensor_create(dtype, numbers, NUMBERS / 4 * 3, rows * heads * (size_t)r->d_v);
         t.d = gradient_create(rows * heads);
@@ -177,6 +183,8 @@ static void tensors_destroy(struct tensors *t)
     CHECK(cudaFree(t->k));
     CHECK(cudaFree(t->v));
     CHECK(cudaFree(t->out));
+    CHECK(cudaFree(t->dk_out));
+    CHECK(cudaFree(t->dv_out));
     CHECK(cudaFree(t->o));
     CHECK(cudaFree(t->lse));
     CHECK(cudaFree(t->d_out));
@@ -300,7 +308,7 @@ struct call {
     struct attention_backward backward;
     bool is_forward;
     float lse;                            // of each row before forward
-    void *rounded;                        // of a whole backward: a gradient; else NULL
+    void *dq_out, *dk_out, *dv_out;       // of a whole backward: rounded; else NULL
     int64_t dq_count, dk_count, dv_count; // elements
     // Prepared data. Its memory is freed at the end of the program.
     struct attention_work *work;
@@ -325,9 +333,19 @@ static void call_equip(struct attention_backend *backend, struct call *call)
     void *host, *device;
     call->needs = (struct op_needs){0};
     check_status(kernels->prepare(backend, &op, &call->work, &call->needs, &error), &error);
-    if (!call->needs.folds)
+    if (!call->needs.folds && call->is_forward) {
+        if (call->forward.fold.out) {
+            fprintf(stderr, "no forward from nothing here: use forward_merge\n");
+            exit(1);
+        }
         call->forward.fold = (struct attention_fold){0};
-    call->backward.queries_begin = call->backward.keys_begin = call->rounded && call->needs.folds;
+    }
+    if (call->needs.folds && call->dq_out) {
+        call->backward.queries_begin = call->needs.begins_queries;
+        call->backward.keys_begin = true;
+        call->backward.dk_out = call->dk_out;
+        call->backward.dv_out = call->dv_out;
+    }
     size_t tables = (call->needs.table_bytes + 255) / 256 * 256;
     check_status(backend_cuda.tables_reserve(backend, tables + call->needs.zero_bytes, &host,
                                              &device, &error),
@@ -360,19 +378,20 @@ static void gradients_clear(struct attention_backend *backend, const struct call
     const struct region_fill fills[] = {{args->dq, call->dq_count, 0},
                                         {args->dk, call->dk_count, 0},
                                         {args->dv, call->dv_count, 0}};
-    if (call->rounded && !args->keys_begin)
-        regions_cuda_fill(backend, fills, 3);
+    if (call->dq_out && !args->queries_begin)
+        regions_cuda_fill(backend, fills, args->keys_begin ? 1 : 3);
 }
 
 static void gradients_round(struct attention_backend *backend, const struct call *call)
 {
     const struct attention_backward *args = &call->backward;
     enum case_dtype dtype = args->shape.dtype;
-    if (!call->rounded)
+    if (call->dq_out)
+        backend_cuda.convert(backend, dtype, args->dq, call->dq_out, call->dq_count);
+    if (!call->dq_out || args->dk_out)
         return;
-    backend_cuda.convert(backend, dtype, args->dq, call->rounded, call->dq_count);
-    backend_cuda.convert(backend, dtype, args->dk, call->rounded, call->dk_count);
-    backend_cuda.convert(backend, dtype, args->dv, call->rounded, call->dv_count);
+    backend_cuda.convert(backend, dtype, args->dk, call->dk_out, call->dk_count);
+    backend_cuda.convert(backend, dtype, args->dv, call->dv_out, call->dv_count);
 }
 
 // Backward includes D, as in PyTorch.
@@ -488,7 +507,9 @@ static struct call request_call(const struct request *r, const struct tensors *t
                                                 .slices = slices,
                                                 .slice_count = slice_count};
     int64_t rows = (int64_t)r->batch * r->seqlen;
-    call.rounded = is_whole(r) ? t->out : NULL;
+    call.dq_out = is_whole(r) ? t->out : NULL;
+    call.dk_out = t->dk_out;
+    call.dv_out = t->dv_out;
     call.dq_count = rows * r->heads * r->d_qk;
     call.dk_count = rows * r->kv_heads * r->d_qk;
     call.dv_count = rows * r->kv_heads * r->d_v;

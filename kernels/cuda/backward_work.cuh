@@ -18,15 +18,17 @@ struct backward_params {
     const void *q, *k, *v, *d_out, *bias;
     const float *lse, *d;
     float *dq, *dk, *dv, *dbias;
+    void *dk_out, *dv_out; // as in struct attention_backward; only kernels for sm_90a
     const struct backward_tile *tiles;
     const struct backward_fragment *fragments;
     const int32_t *chains;
-    // Deterministic: how many thread blocks have begun; of each step its turn; how many turns were
-    // taken, for each block of queries, head and warp, and for each tile, key head and warp. NULL
-    // otherwise.
-    unsigned *tickets;
+    // Where thread blocks wait for each other: how many have begun, and how many turns at dK and dV
+    // were taken, for each tile, key head and warp. NULL otherwise.
+    unsigned *tickets, *taken_keys;
+    // Deterministic: of each step its turn; how many turns at dQ were taken, for each block of
+    // queries, head and warp. NULL otherwise.
     const int32_t *turns;
-    unsigned *taken, *taken_keys;
+    unsigned *taken;
     int32_t heads, kv_heads, group, head_phase, d_qk, d_v;
     int32_t chain_count, tile_count;
     bool reversed;         // tiles, fragments and blocks are worked on from the last to the first
@@ -42,8 +44,8 @@ struct backward_params {
     int64_t row_step, q_rows;
     int64_t bias_head_stride, bias_query_stride;
     bool dbias_once; // as in struct attention_shape
-    // As in struct attention_backward: the first turn writes. Only deterministic kernels for
-    // sm_90a.
+    // As in struct attention_backward: the first turn writes. Only kernels for sm_90a, and
+    // queries_begin only deterministic ones.
     bool queries_begin, keys_begin;
     float scale;
     float product_factor; // of a product of query and key: makes it base 2, or the argument of tanh

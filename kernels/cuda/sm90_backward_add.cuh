@@ -279,52 +279,137 @@ __device__ __forceinline__ void keys_stage(const float (&acc)[C::KEYS], uint32_t
     }
 }
 
-// Counts the turns of a warpgroup of those that add to dK and dV of the same keys; NULL if there is
-// no order, or no other.
-static __device__ __forceinline__ unsigned *keys_counter(const struct backward_params &p,
-                                                         const struct sm90_work &work, int group)
+// The turn of a warpgroup among those that add to dK and dV of the same keys.
+struct keys_turn {
+    unsigned *counter; // of turns taken; NULL: nobody waits
+    unsigned number;
+    bool last;
+};
+
+// Heads that share a key head come one after the other; those of the tail piece by piece, in the
+// order in which thread blocks begin.
+static __device__ __forceinline__ struct keys_turn
+keys_turn_of(const struct backward_params &p, const struct sm90_work &work, int group)
 {
-    if (!p.tickets || (p.group == 1 && work.tile->pieces == 1))
-        return NULL;
-    return p.taken_keys + ((int64_t)work.tile->keys * p.kv_heads + work.kv_head) * BACKWARD_WARPS +
-           group;
+    const struct backward_tile *tile = work.tile;
+    int first = work.unit_head, end = first + 1; // unit heads that share the key head
+    if (p.by_query_head) {
+        first = max(0, work.kv_head * p.group - p.head_phase);
+        end = min(p.heads, (work.kv_head + 1) * p.group - p.head_phase);
+    }
+    int tail = max(first, p.unit_heads - p.tail_heads);
+    struct keys_turn turn;
+    turn.number = (unsigned)(work.unit_head - first + tile->piece * (end - tail));
+    turn.last = work.unit_head == end - 1 && tile->piece == tile->pieces - 1;
+    turn.counter = NULL;
+    if (p.tickets && (turn.number > 0 || !turn.last))
+        turn.counter = p.taken_keys +
+                       ((int64_t)tile->keys * p.kv_heads + work.kv_head) * BACKWARD_WARPS + group;
+    return turn;
 }
 
-// Its turn: heads that share a key head one after the other; those of the tail piece by piece, in
-// the order in which thread blocks begin.
-static __device__ __forceinline__ unsigned keys_turn(const struct backward_params &p,
-                                                     const struct sm90_work &work)
+// Waits for it, as a warpgroup with a barrier of its own.
+static __device__ __forceinline__ void keys_turn_await(const struct keys_turn &turn, int barrier)
 {
-    int first = max(0, work.kv_head * p.group - p.head_phase);
-    int end = min(p.heads, (work.kv_head + 1) * p.group - p.head_phase);
-    int tail = max(first, p.unit_heads - p.tail_heads);
-    return (unsigned)(work.unit_head - first + work.tile->piece * (end - tail));
+    if (turn.counter && threadIdx.x % GROUP_THREADS == 0) {
+        counter_wait(turn.counter, turn.number);
+        fence_all();
+    }
+    threads_sync(barrier, GROUP_THREADS);
+}
+
+// Lets the next one begin when the additions are in memory.
+static __device__ __forceinline__ void keys_turn_pass(const struct keys_turn &turn, int barrier)
+{
+    if (!turn.counter)
+        return;
+    __threadfence();
+    threads_sync(barrier, GROUP_THREADS);
+    if (threadIdx.x % GROUP_THREADS == 0) {
+        bulk_wait();
+        fence_all();
+        counter_set(turn.counter, turn.number + 1);
+    }
+}
+
+static __device__ __forceinline__ float4 sum_of(float4 a, float4 b)
+{
+    return make_float4(a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w);
+}
+
+// Rows of dK or dV in memory: sums, and where they go rounded.
+template <typename T> struct keys_rows {
+    const float *sums;
+    T *out;
+    int64_t stride;
+    int rows, columns;
+};
+
+// Rounds what a warpgroup staged: boxes of ROWS rows of COUNT panels. With `adds` the sums in
+// memory are added before.
+template <typename T, int ROWS, int COUNT>
+__device__ __forceinline__ void keys_round(const struct keys_rows<T> &to, bool adds, uint32_t from)
+{
+#pragma unroll 2
+    for (int i = (int)threadIdx.x % GROUP_THREADS; i < ROWS * COUNT * 4; i += GROUP_THREADS) {
+        const int row = i / 4 % ROWS, panel = i / 4 / ROWS, chunk = i % 4 * 2;
+        const int column = panel * PANEL_FLOATS + chunk * 4;
+        if (row >= to.rows || column >= to.columns)
+            continue;
+        const int64_t at = row * to.stride + column;
+        const uint32_t box = from + panel * ROWS * 128;
+        float4 low = shared_four(box + panel_offset(0, row, chunk));
+        float4 high = shared_four(box + panel_offset(0, row, chunk + 1));
+        if (adds) {
+            low = sum_of(low, __ldcg((const float4 *)(to.sums + at)));
+            high = sum_of(high, __ldcg((const float4 *)(to.sums + at + 4)));
+        }
+        *(uint4 *)(to.out + at) = make_uint4(pack<T>(low.x, low.y), pack<T>(low.z, low.w),
+                                             pack<T>(high.x, high.y), pack<T>(high.z, high.w));
+    }
+}
+
+// Rows of a warpgroup's keys, all elements.
+template <typename T>
+__device__ __forceinline__ keys_rows<T> keys_rows_of(const struct backward_params &p,
+                                                     const struct sm90_work &work, int group, int d,
+                                                     const float *sums, void *out)
+{
+    const int64_t stride = p.row_step * p.kv_heads * d;
+    const int64_t at =
+        vector_of(p, p.kv_heads, work.kv_y, work.kv_z) * d + group * GROUP_KEYS * stride;
+    return {sums + at, (T *)out + at, stride, work.rows - group * GROUP_KEYS, d};
 }
 
 // dK and dV of a warpgroup to memory; where several thread blocks add to the same, in order.
-template <class C>
+template <typename T, class C>
 __device__ __forceinline__ void
 keys_add(const struct sm90_backward_params &p, const struct sm90_work &work, int group,
          float dk_factor, const float (&dk)[C::KEYS], const float (&dv)[C::KEYS], uint32_t shared)
 {
     const struct backward_params &all = p.all;
     bool leader = threadIdx.x % GROUP_THREADS == 0, whole = work.rows == KV_ROWS;
-    unsigned *counter = keys_counter(all, work, group), turn = keys_turn(all, work);
-    const bool writes = all.keys_begin && (!counter || turn == 0);
+    const struct keys_turn turn = keys_turn_of(all, work, group);
+    const bool writes = all.keys_begin && turn.number == 0, rounds = all.dk_out && turn.last;
     threads_sync(BARRIER_DS, CONSUMER_THREADS); // both have read all there was
     uint32_t dv_from = shared + C::K + group * C::KEY_BYTES;
     uint32_t dk_from = shared + C::Q + group * C::KEY_BYTES;
-    if (whole) {
+    if (whole || rounds) {
         keys_stage<C>(dv, dv_from, 1);
         keys_stage<C>(dk, dk_from, dk_factor);
         shared_fence();
     }
-    if (counter && leader)
-        counter_wait(counter, turn);
-    threads_sync(BARRIER_GROUP + group, GROUP_THREADS);
+    keys_turn_await(turn, BARRIER_GROUP + group);
+    if (rounds) {
+        keys_round<T, GROUP_KEYS, 2 * C::PANELS>(
+            keys_rows_of<T>(all, work, group, all.d_v, all.dv, all.dv_out), !writes, dv_from);
+        keys_round<T, GROUP_KEYS, 2 * C::PANELS>(
+            keys_rows_of<T>(all, work, group, all.d_qk, all.dk, all.dk_out), !writes, dk_from);
+        return;
+    }
     if (whole && leader) {
-        fence_all();
         int z = work.kv_z + group * 64;
+        fence_all();
         tensor_put_4d<2 * C::PANELS>(writes, &p.dv, 0, z, work.kv_y, dv_from, C::KEY_PANEL);
         tensor_put_4d<2 * C::PANELS>(writes, &p.dk, 0, z, work.kv_y, dk_from, C::KEY_PANEL);
         bulk_commit();
@@ -336,15 +421,7 @@ keys_add(const struct sm90_backward_params &p, const struct sm90_work &work, int
         keys_add_rows<C>(all, writes, work, key, all.d_v, dv, all.dv, 1);
         keys_add_rows<C>(all, writes, work, key, all.d_qk, dk, all.dk, dk_factor);
     }
-    if (!counter)
-        return;
-    __threadfence();
-    threads_sync(BARRIER_GROUP + group, GROUP_THREADS);
-    if (leader) {
-        bulk_wait();
-        fence_all();
-        counter_set(counter, turn + 1);
-    }
+    keys_turn_pass(turn, BARRIER_GROUP + group);
 }
 
 #endif

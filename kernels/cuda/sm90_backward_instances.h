@@ -17,7 +17,7 @@ struct sm90_backward_kernel {
     int32_t key_rows;     // of what leaves at a time of dK and dV, 32 wide
     int32_t bias_columns; // of a box of the bias; 0: it comes without boxes
     int32_t shared_bytes;
-    bool begins_queries; // takes queries_begin; else dQ is to be cleared first
+    bool begins_queries; // takes queries_begin
 };
 
 // By type, for head dimensions up to SM90_BACKWARD_NARROW, of which d is the larger; ordered: with

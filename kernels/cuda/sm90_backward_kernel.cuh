@@ -244,7 +244,7 @@ __device__ __forceinline__ void consume(const struct sm90_backward_params &p, un
     for (unsigned number = 0; number < steps; number++)
         step_consume<T, C>(p.all, number, group, memory, shared, held, dk, dv);
     const struct sm90_work work = work_of(p.all, (const struct backward_unit *)(memory + C::UNIT));
-    keys_add<C>(p, work, group, late_scale<T>(p.all), dk, dv, shared);
+    keys_add<T, C>(p, work, group, late_scale<T>(p.all), dk, dv, shared);
 }
 
 // ---- kernel -------------------------------------------------------------------------------------
@@ -315,7 +315,7 @@ template <typename T, class C> constexpr struct sm90_backward_kernel sm90_backwa
             GROUP_KEYS,
             C::BIAS_BOX,
             C::BYTES,
-            true};
+            C::ORDERED};
 }
 
 template <typename T> const struct sm90_backward_kernel *sm90_backward_16(int d, bool ordered)

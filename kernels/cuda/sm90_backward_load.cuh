@@ -207,15 +207,15 @@ __device__ __forceinline__ void bias_load(const struct sm90_backward_params &par
 }
 
 // Has what dK and dV of a tile are added to come into L2, some steps before the last, as a warp:
-// boxes of ROWS keys, and so many of 64 elements of both. Where there are turns, or a bias that
-// comes from memory, it would only be in the way.
+// boxes of ROWS keys, and so many of 64 elements of both. Where there are turns, or nothing to add
+// to, or a bias that comes from memory, it would only be in the way.
 template <class C, int ROWS, int QK_PANELS, int V_PANELS>
 __device__ __forceinline__ void gradients_fetch(const struct sm90_backward_params &p,
                                                 const struct sm90_work &work, int number)
 {
     constexpr int STEPS_BEFORE = 8;
-    if (p.all.tickets || number != max(0, work.steps - STEPS_BEFORE) || work.rows < C::TILE ||
-        threadIdx.x % WARP_LANES != 0)
+    if (p.all.tickets || p.all.keys_begin || number != max(0, work.steps - STEPS_BEFORE) ||
+        work.rows < C::TILE || threadIdx.x % WARP_LANES != 0)
         return;
 #pragma unroll 1
     for (int row = 0; row < C::TILE; row += ROWS) {

@@ -228,6 +228,16 @@ __device__ __forceinline__ void wide_keys_stage(const float (&gradient)[PANELS][
         }
 }
 
+// Rows of a tile's keys, elements from x on.
+template <typename T>
+__device__ __forceinline__ keys_rows<T> wide_keys_rows(const struct backward_params &p,
+                                                       const struct sm90_work &work, int x, int d,
+                                                       const float *sums, void *out)
+{
+    const int64_t at = vector_of(p, p.kv_heads, work.kv_y, work.kv_z) * d + x;
+    return {sums + at, (T *)out + at, p.row_step * p.kv_heads * d, work.rows, d - x};
+}
+
 // dK and dV of a warpgroup to memory; where several thread blocks add to the same, in order.
 template <typename T, class C, class R>
 __device__ __forceinline__ void
@@ -237,43 +247,38 @@ wide_keys_finish(const struct sm90_backward_params &p, const struct sm90_work &w
 {
     const struct backward_params &all = p.all;
     const float factor = late_scale<T>(all);
+    constexpr int DV_X = R::dv_first * PANEL, DK_X = R::dk_first * PANEL;
     bool leader = thread_number() % GROUP_THREADS == 0, whole = work.rows == C::TILE;
     uint32_t dv_from = shared + R::dv_first * 2 * C::KEY_PANEL;
     uint32_t dk_from = shared + (C::V_PANELS + R::dk_first) * 2 * C::KEY_PANEL;
-    unsigned *counter = keys_counter(all, work, group), turn = keys_turn(all, work);
-    const bool writes = all.keys_begin && (!counter || turn == 0);
+    const struct keys_turn turn = keys_turn_of(all, work, group);
+    const bool writes = all.keys_begin && turn.number == 0, rounds = all.dk_out && turn.last;
     threads_sync(WIDE_BARRIER_DS, CONSUMER_THREADS); // both have read all there was
-    if (whole) {
+    if (whole || rounds) {
         wide_keys_stage<C, R::DV>(dv, 1, dv_from);
         wide_keys_stage<C, R::DK>(dk, factor, dk_from);
         shared_fence();
     }
-    if (counter && leader)
-        counter_wait(counter, turn);
-    threads_sync(WIDE_BARRIER_GROUP + group, GROUP_THREADS);
+    keys_turn_await(turn, WIDE_BARRIER_GROUP + group);
+    if (rounds) {
+        keys_round<T, C::TILE, 2 * R::DV>(
+            wide_keys_rows<T>(all, work, DV_X, all.d_v, all.dv, all.dv_out), !writes, dv_from);
+        keys_round<T, C::TILE, 2 * R::DK>(
+            wide_keys_rows<T>(all, work, DK_X, all.d_qk, all.dk, all.dk_out), !writes, dk_from);
+        return;
+    }
     if (whole && leader) {
         fence_all();
-        tensor_put_4d<2 * R::DV>(writes, &p.dv, R::dv_first * PANEL, work.kv_z, work.kv_y, dv_from,
-                                 C::KEY_PANEL);
-        tensor_put_4d<2 * R::DK>(writes, &p.dk, R::dk_first * PANEL, work.kv_z, work.kv_y, dk_from,
-                                 C::KEY_PANEL);
+        tensor_put_4d<2 * R::DV>(writes, &p.dv, DV_X, work.kv_z, work.kv_y, dv_from, C::KEY_PANEL);
+        tensor_put_4d<2 * R::DK>(writes, &p.dk, DK_X, work.kv_z, work.kv_y, dk_from, C::KEY_PANEL);
         bulk_commit();
         bulk_wait_read();
     }
     if (!whole) {
-        wide_keys_add<C, R::DV>(all, writes, work, R::dv_first * PANEL, all.d_v, dv, all.dv, 1);
-        wide_keys_add<C, R::DK>(all, writes, work, R::dk_first * PANEL, all.d_qk, dk, all.dk,
-                                factor);
+        wide_keys_add<C, R::DV>(all, writes, work, DV_X, all.d_v, dv, all.dv, 1);
+        wide_keys_add<C, R::DK>(all, writes, work, DK_X, all.d_qk, dk, all.dk, factor);
     }
-    if (!counter)
-        return;
-    __threadfence();
-    threads_sync(WIDE_BARRIER_GROUP + group, GROUP_THREADS);
-    if (leader) {
-        bulk_wait();
-        fence_all();
-        counter_set(counter, turn + 1);
-    }
+    keys_turn_pass(turn, WIDE_BARRIER_GROUP + group);
 }
 
 #endif

@@ -384,7 +384,7 @@ __global__ void __launch_bounds__(SM90_BACKWARD_THREADS, 1)
 
 // ---- instantiations -----------------------------------------------------------------------------
 
-// The warps that add dQ have too few registers to begin it: it took 2 to 4 % longer.
+// Beginning dQ would cost registers that the warps which add it lack.
 template <typename T, class C> constexpr struct sm90_backward_kernel sm90_wide_instance()
 {
     return {sm90_wide_run<T, C>, C::Q_ROWS, C::TILE, C::DQK, C::Q_ROWS, C::TILE,

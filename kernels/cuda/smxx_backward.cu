@@ -103,6 +103,8 @@ static void params_tensors(const struct attention_backward *args, struct backwar
     p->dbias = args->bias ? args->dbias : NULL;
     p->queries_begin = args->queries_begin;
     p->keys_begin = args->keys_begin;
+    p->dk_out = args->dk_out;
+    p->dv_out = args->dv_out;
     p->vectors = shape->d_qk % 8 == 0 && shape->d_v % 8 == 0 && aligned(args->q, 16) &&
                  aligned(args->k, 16) && aligned(args->v, 16) && aligned(args->d_out, 16);
     p->pairs = shape->d_qk % 2 == 0 && shape->d_v % 2 == 0 && aligned(args->dq, 8) &&
@@ -220,15 +222,21 @@ static __global__ void count_turns(const struct backward_tile *tiles, int32_t ti
     }
 }
 
-// Numbers of an ordered backward.
+// How many numbers a backward with turns has; all 0 without.
 struct order {
     size_t taken, keys, turns;
 };
 
-static struct order order_of(const struct backward_worklist *list, int32_t heads, int32_t kv_heads)
+// Turns at dQ are taken where the order is to be the same in every run.
+static struct order order_of(const struct backward_worklist *list,
+                             const struct attention_shape *shape)
 {
-    return {(size_t)list->block_count * (size_t)heads * BACKWARD_WARPS,
-            (size_t)list->tile_count * (size_t)kv_heads * BACKWARD_WARPS, (size_t)list->steps};
+    struct order order = {0, (size_t)list->tile_count * shape->kv_heads * BACKWARD_WARPS, 0};
+    if (shape->deterministic) {
+        order.taken = (size_t)list->block_count * shape->heads * BACKWARD_WARPS;
+        order.turns = (size_t)list->steps;
+    }
+    return order;
 }
 
 static size_t counters_count(const struct order &order)
@@ -246,12 +254,23 @@ struct backward_prepared {
     struct attention_work base;
     struct chosen kernel;
     bool ordered, aligned;
+    bool keys_shared; // several thread blocks add to dK and dV of the same keys
     struct sm90_backward_extent extent;
     struct order order;
     int32_t block_count;
     struct backward_params params; // all of a launch's but tensors and order
     struct backward_worklist list; // until it is placed
 };
+
+// Clears the counters of a backward with turns at dK and dV alone.
+static void order_keys_begin(struct attention_backend *backend, const struct backward_prepared *x,
+                             char *scratch, struct backward_params *p)
+{
+    p->taken_keys = (unsigned *)scratch;
+    p->tickets = p->taken_keys + x->order.keys;
+    cuda_note(backend, cudaMemsetAsync(scratch, 0, counters_bytes(x->order), backend->queue.stream),
+              "clearing counters");
+}
 
 // Clears the counters of an ordered backward and has its turns counted.
 static void order_begin(struct attention_backend *backend, const struct backward_prepared *x,
@@ -344,7 +363,8 @@ static enum status params_set(struct attention_backend *backend, const struct at
     enum status status = tail_add(backend, x, error);
     if (status != STATUS_OK)
         return status;
-    x->order = order_of(&x->list, shape->heads, shape->kv_heads);
+    x->keys_shared = x->kernel.sm90 && (p->tail_count > 0 || (p->by_query_head && p->group > 1));
+    x->order = order_of(&x->list, shape);
     x->extent = {sm90_extent_of(op->slices, op->slice_count, shape->row_step, true).positions,
                  sm90_extent_of(op->slices, op->slice_count, shape->row_step, false).positions};
     return check_list(shape, &x->list, error);
@@ -395,11 +415,12 @@ enum status backward_prepare_cuda(struct attention_backend *backend, const struc
         backward_discard_cuda(&x->base);
         return status;
     }
-    needs->folds = x->ordered && x->kernel.sm90;
+    needs->folds = x->kernel.sm90 != NULL;
+    needs->begins_queries = x->kernel.sm90 && x->kernel.sm90->begins_queries;
     if (x->list.tile_count > 0) {
         struct list_bytes bytes = list_bytes_of(&x->list);
         needs->table_bytes = bytes.tiles + bytes.fragments + bytes.chains;
-        if (x->ordered)
+        if (x->ordered || x->keys_shared)
             needs->scratch_bytes = scratch_bytes(counters_bytes(x->order)) +
                                    scratch_bytes(x->order.turns * sizeof(int32_t));
     }
@@ -443,18 +464,7 @@ static bool is_aligned(const struct attention_backward *args)
 {
     return aligned(args->q, 16) && aligned(args->k, 16) && aligned(args->v, 16) &&
            aligned(args->d_out, 16) && aligned(args->dq, 16) && aligned(args->dk, 16) &&
-           aligned(args->dv, 16);
-}
-
-// Clears dQ where it begins and the kernel only adds.
-static void queries_begin(struct attention_backend *backend, const struct attention_backward *args,
-                          const struct backward_prepared *x, struct backward_params *p)
-{
-    const struct attention_shape *shape = &args->shape;
-    if (!p->queries_begin || (x->kernel.sm90 && x->kernel.sm90->begins_queries))
-        return;
-    fill_cuda(backend, p->dq, 0, shape->q_rows * shape->heads * shape->d_qk);
-    p->queries_begin = false;
+           aligned(args->dv, 16) && aligned(args->dk_out, 16) && aligned(args->dv_out, 16);
 }
 
 static void launch(struct attention_backend *backend, const struct attention_backward *args,
@@ -462,9 +472,10 @@ static void launch(struct attention_backend *backend, const struct attention_bac
 {
     struct backward_params p = x->params;
     params_tensors(args, &p);
-    queries_begin(backend, args, x, &p);
     if (x->ordered)
         order_begin(backend, x, scratch, &p);
+    else if (x->keys_shared && (p.keys_begin || p.dk_out))
+        order_keys_begin(backend, x, scratch, &p);
 #ifdef CPATTN_SM90
     if (x->kernel.sm90) {
         sm90_backward_launch(backend, args, x->kernel.sm90, &x->extent, &p);

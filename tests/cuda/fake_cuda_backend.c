@@ -80,14 +80,26 @@ struct forward_call {
     struct attention_forward args;
 };
 
+// Begins rows that see a key. The others are NaN.
 static void fold_begin(const struct forward_call *call)
 {
     const struct attention_forward *args = &call->args;
     const struct attention_shape *s = &args->shape;
+    const int64_t width = (int64_t)s->heads * s->d_v;
     if (args->fold.begins)
-        backend_cpu.fill(call->cpu, args->o, 0, s->q_rows * s->heads * s->d_v);
+        backend_cpu.fill(call->cpu, args->o, NAN, s->q_rows * width);
     if (args->fold.lse_begins)
-        backend_cpu.fill(call->cpu, args->lse, args->fold.lse_begin, s->heads * s->q_rows);
+        backend_cpu.fill(call->cpu, args->lse, NAN, s->heads * s->q_rows);
+    for (int32_t i = 0; i < args->slice_count && args->fold.begins; i++) {
+        int64_t begin, end;
+        slice_seeing(&args->slices[i], &begin, &end);
+        for (int64_t q = begin; q < end; q++) {
+            int64_t row = args->slices[i].q_row + q * s->row_step;
+            backend_cpu.fill(call->cpu, args->o + row * width, 0, width);
+            for (int32_t h = 0; h < s->heads && args->fold.lse_begins; h++)
+                args->lse[h * s->q_rows + row] = args->fold.lse_begin;
+        }
+    }
 }
 
 // Rounds the rows that see a key. What need not be written is NaN.
@@ -112,13 +124,17 @@ static void fold_end(const struct forward_call *call)
 static void forward_run(void *arguments)
 {
     struct forward_call *call = arguments;
+    const struct attention_fold *fold = &call->args.fold;
     struct error error;
+    insist(call->args.shape.softcap == 0 || !(fold->begins || fold->lse_begins || fold->out),
+           "a fold that was not offered");
     fold_begin(call);
     insist(backend_cpu.attention->forward(call->cpu, &call->args, &error) == STATUS_OK, "forward");
     fold_end(call);
 }
 
-// There is nothing to prepare.
+// There is nothing to prepare. A backward that is not deterministic does not begin queries, and
+// attentions with a softcap do not fold.
 static enum status prepare(struct attention_backend *backend, const struct attention_op *op,
                            struct attention_work **work, struct op_needs *needs,
                            struct error *error)
@@ -126,8 +142,8 @@ static enum status prepare(struct attention_backend *backend, const struct atten
     (void)backend;
     (void)error;
     *work = NULL;
-    (void)op;
-    needs->folds = true;
+    needs->folds = op->shape.softcap == 0;
+    needs->begins_queries = needs->folds && op->shape.deterministic;
     return STATUS_OK;
 }
 
@@ -159,11 +175,37 @@ static void gradient_begin(struct attention_backend *cpu, const struct attention
     }
 }
 
+// Rounds the rows of keys that are seen. What need not be written is NaN.
+static void gradient_end(struct attention_backend *cpu, const struct attention_backward *args,
+                         float *gradient, void *out, int64_t d)
+{
+    const struct attention_shape *shape = &args->shape;
+    int64_t width = shape->kv_heads * d, element = dtype_bytes(shape->dtype);
+    for (int32_t n = 0; n < args->slice_count; n++) {
+        const struct slice *s = &args->slices[n];
+        int64_t begin, end;
+        slice_met(s, false, &begin, &end);
+        for (int64_t i = begin; i < end; i++) {
+            int64_t at = (s->kv_row + i * shape->row_step) * width;
+            backend_cpu.convert(cpu, shape->dtype, gradient + at, (char *)out + at * element,
+                                width);
+        }
+    }
+    for (int32_t n = 0; n < args->slice_count; n++) {
+        const struct slice *s = &args->slices[n];
+        for (int64_t i = 0; i < s->kv_len; i++)
+            backend_cpu.fill(cpu, gradient + (s->kv_row + i * shape->row_step) * width, NAN, width);
+    }
+}
+
 static void backward_run(void *arguments)
 {
     struct backward_call *call = arguments;
     const struct attention_backward *args = &call->args;
     struct error error;
+    insist(!args->queries_begin || args->shape.deterministic, "queries that begin");
+    insist(args->shape.softcap == 0 || !(args->queries_begin || args->keys_begin || args->dk_out),
+           "a fold that was not offered");
     if (args->queries_begin)
         gradient_begin(call->cpu, args, true, args->dq, args->shape.heads, args->shape.d_qk);
     if (args->keys_begin) {
@@ -172,6 +214,10 @@ static void backward_run(void *arguments)
     }
     insist(backend_cpu.attention->backward(call->cpu, &call->args, &error) == STATUS_OK,
            "backward");
+    if (args->dk_out) {
+        gradient_end(call->cpu, args, args->dk, args->dk_out, args->shape.d_qk);
+        gradient_end(call->cpu, args, args->dv, args->dv_out, args->shape.d_v);
+    }
 }
 
 static enum status backward(struct attention_backend *backend,

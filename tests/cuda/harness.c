@@ -18,6 +18,16 @@ struct attention_backend *harness_cuda, *harness_cpu;
 static uint64_t random_state;
 static int failures; // of the test that runs
 
+bool harness_folds(void)
+{
+    int device, major;
+    CUDA(cudaGetDevice(&device));
+    CUDA(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device));
+    if (major != 9)
+        harness_note("nothing folds on this device");
+    return major == 9;
+}
+
 bool harness_small(void)
 {
     const char *small = getenv("CPATTN_TEST_SMALL");

@@ -26,6 +26,9 @@ extern struct attention_backend *harness_cuda, *harness_cpu;
 
 bool harness_small(void);
 
+// Whether attention folds on this device; else prints a comment.
+bool harness_folds(void);
+
 // A random 64-bit number; a number of 0..n-1, of [-1, 1), and of low..high.
 uint64_t harness_random(void);
 int64_t harness_below(int64_t n);

@@ -53,6 +53,11 @@ tests_cuda_test_folds_cuda_SOURCES = tests/cuda/test_folds_cuda.c $(harness_sour
 tests_cuda_test_folds_cuda_CPPFLAGS = $(cuda_test_cppflags)
 tests_cuda_test_folds_cuda_LDADD = $(cuda_test_libs)
 
+cuda_test_programs += tests/cuda/test_folds_backward_cuda
+tests_cuda_test_folds_backward_cuda_SOURCES = tests/cuda/test_folds_backward_cuda.c $(harness_sources) $(problem_sources)
+tests_cuda_test_folds_backward_cuda_CPPFLAGS = $(cuda_test_cppflags)
+tests_cuda_test_folds_backward_cuda_LDADD = $(cuda_test_libs)
+
 cuda_test_programs += tests/cuda/test_backward_cuda
 tests_cuda_test_backward_cuda_SOURCES = tests/cuda/test_backward_cuda.c $(harness_sources) $(problem_sources)
 tests_cuda_test_backward_cuda_CPPFLAGS = $(cuda_test_cppflags)

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Folds on the device: what fills, a forward and a conversion, fills and a backward, or additions
-// and a conversion give one after the other. What has no value before is NaN. Only devices of sm_90
-// fold attention.
+// Folds on the device: what fills, a forward and a conversion, or additions and a conversion give
+// one after the other. What has no value before is NaN.
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,14 +13,16 @@ struct trial {
     struct problem problem;
     struct attention_fold fold; // `out` says whether it is wanted
     bool dead;                  // some queries see no key because of the bias
+    bool infinite;              // one key has values that are not finite
+    bool max;                   // with max_logit
 };
 
 struct tensors {
-    struct twin q, k, v, bias, o, lse, out;
+    struct twin q, k, v, bias, o, lse, out, max;
 };
 
 struct results {
-    float *o, *lse;
+    float *o, *lse, *max;
     char *out;
 };
 
@@ -53,24 +54,29 @@ static struct tensors tensors_create(const struct trial *t)
                         .bias = twin_create((size_t)p->bias_count * element, 0),
                         .o = twin_create(q * d_v * sizeof(float), 0),
                         .lse = twin_create(q * sizeof(float), 0),
-                        .out = twin_create(q * d_v * element, 0)};
+                        .out = twin_create(q * d_v * element, 0),
+                        .max = twin_create((size_t)s->heads * sizeof(float), 0)};
     twin_fill_dtype(&x.q, s->dtype, 3 * p->magnitude);
     twin_fill_dtype(&x.k, s->dtype, 2);
     twin_fill_dtype(&x.v, s->dtype, 2);
+    int64_t values = (int64_t)s->kv_heads * s->d_v,
+            key = t->infinite ? harness_below(p->kv_rows) : 0;
+    for (int64_t i = 0; i < values && t->infinite; i++)
+        dtype_store(s->dtype, x.v.host, key * values + i, INFINITY);
     fill_bias(t, &x.bias);
     return x;
 }
 
 static void tensors_destroy(struct tensors *x)
 {
-    struct twin *all[] = {&x->q, &x->k, &x->v, &x->bias, &x->o, &x->lse, &x->out};
+    struct twin *all[] = {&x->q, &x->k, &x->v, &x->bias, &x->o, &x->lse, &x->out, &x->max};
     for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++)
         twin_destroy(all[i]);
 }
 
 static void push_all(const struct tensors *x)
 {
-    const struct twin *all[] = {&x->q, &x->k, &x->v, &x->bias, &x->o, &x->lse, &x->out};
+    const struct twin *all[] = {&x->q, &x->k, &x->v, &x->bias, &x->o, &x->lse, &x->out, &x->max};
     for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++)
         twin_push(all[i]);
 }
@@ -81,6 +87,8 @@ static void prior_set(const struct trial *t, struct tensors *x, bool folded)
     const struct attention_fold *fold = &t->fold;
     const struct attention_shape *s = &t->problem.shape;
     float *o = (float *)(void *)x->o.host, *lse = (float *)(void *)x->lse.host;
+    for (int32_t i = 0; i < s->heads; i++)
+        ((float *)(void *)x->max.host)[i] = -INFINITY;
     srand48(1);
     for (int64_t i = 0; i < s->q_rows * s->heads; i++) {
         int64_t row = i / s->heads, head = i % s->heads;
@@ -109,6 +117,7 @@ static struct attention_forward args_of(const struct trial *t, const struct tens
                                      .o = (float *)(void *)x->o.device,
                                      .lse = (float *)(void *)x->lse.device,
                                      .bias = p->bias_count > 0 ? x->bias.device : NULL,
+                                     .max_logit = t->max ? (float *)(void *)x->max.device : NULL,
                                      .slices = p->slices,
                                      .slice_count = p->slice_count};
     if (folded) {
@@ -125,6 +134,7 @@ static bool launch(const struct trial *t, struct tensors *x, bool folded)
     struct attention_forward args = args_of(t, x, folded);
     const struct attention_op op = {.shape = args.shape,
                                     .bias = args.bias,
+                                    .max_logit = args.max_logit,
                                     .aligned = true,
                                     .slices = args.slices,
                                     .slice_count = args.slice_count};
@@ -153,13 +163,17 @@ static bool launch(const struct trial *t, struct tensors *x, bool folded)
 
 static struct results fetch(const struct tensors *x)
 {
-    return (struct results){twin_fetch(&x->o), twin_fetch(&x->lse), twin_fetch(&x->out)};
+    return (struct results){.o = twin_fetch(&x->o),
+                            .lse = twin_fetch(&x->lse),
+                            .max = twin_fetch(&x->max),
+                            .out = twin_fetch(&x->out)};
 }
 
 static void results_free(struct results *r)
 {
     free(r->o);
     free(r->lse);
+    free(r->max);
     free(r->out);
 }
 
@@ -189,6 +203,18 @@ static bool same(const void *a, const void *b, size_t bytes)
     return memcmp(a, b, bytes) == 0;
 }
 
+// The same, or both NaN.
+static bool numbers_same(enum case_dtype dtype, const void *a, const void *b, int64_t count)
+{
+    size_t bytes = (size_t)dtype_bytes(dtype);
+    for (int64_t i = 0; i < count; i++)
+        if (!same((const char *)a + (size_t)i * bytes, (const char *)b + (size_t)i * bytes,
+                  bytes) &&
+            !(isnan(dtype_load(dtype, a, i)) && isnan(dtype_load(dtype, b, i))))
+            return false;
+    return true;
+}
+
 // A row of O and `out`. What a fold leaves is what the host has.
 static bool row_good(const struct trial *t, const struct tensors *x, const struct results *wanted,
                      const struct results *got, int64_t row, int class)
@@ -203,7 +229,8 @@ static bool row_good(const struct trial *t, const struct tensors *x, const struc
         dtype_store(dtype, rounded, i, from[i]);
     bool o_left = same(o, x->o.host + (size_t)row * floats, floats);
     bool out_left = same(out, x->out.host + (size_t)row * bytes, bytes);
-    bool o_right = same(o, from, floats), out_right = same(out, rounded, bytes);
+    bool o_right = numbers_same(DTYPE_FP32, o, from, width(t));
+    bool out_right = numbers_same(dtype, out, rounded, width(t));
     free(rounded);
     if (class == ROW_OUTSIDE)
         return o_left && out_left;
@@ -229,9 +256,9 @@ static bool lse_good(const struct trial *t, const struct tensors *x, const struc
 static void trial_note(const struct trial *t)
 {
     const struct attention_fold *fold = &t->fold;
-    harness_note("begins %d lse_begins %d (%g) out %d out_only %d dead %d", fold->begins,
-                 fold->lse_begins, (double)fold->lse_begin, fold->out != NULL, fold->out_only,
-                 t->dead);
+    harness_note("begins %d lse_begins %d (%g) out %d out_only %d dead %d infinite %d max %d",
+                 fold->begins, fold->lse_begins, (double)fold->lse_begin, fold->out != NULL,
+                 fold->out_only, t->dead, t->infinite, t->max);
     problem_note(&t->problem);
 }
 
@@ -252,6 +279,8 @@ static bool trial_check(const struct trial *t, bool *good)
         if (!*good)
             trial_note(t);
     }
+    if (folds && *good)
+        EXPECT(same(got.max, wanted.max, x.max.bytes), "max_logit differs");
     free(rows);
     results_free(&wanted);
     results_free(&got);
@@ -260,16 +289,6 @@ static bool trial_check(const struct trial *t, bool *good)
 }
 
 // ---- tests --------------------------------------------------------------------------------------
-
-static bool is_hopper(void)
-{
-    int device, major;
-    CUDA(cudaGetDevice(&device));
-    CUDA(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device));
-    if (major != 9)
-        harness_note("nothing folds on this device");
-    return major == 9;
-}
 
 static void fold_draw(struct trial *t)
 {
@@ -281,6 +300,8 @@ static void fold_draw(struct trial *t)
     fold->out = harness_below(5) != 0 ? &wanted : NULL;
     fold->out_only = fold->out && harness_below(2) == 0;
     t->dead = harness_below(2) == 0;
+    t->infinite = harness_below(3) == 0 && t->problem.kv_rows > 0;
+    t->max = harness_below(3) == 0;
 }
 
 // Any problem that the kernels for sm_90a take: aligned, with a positive scale.
@@ -288,7 +309,7 @@ static void drawn_folds(void)
 {
     int count = harness_small() ? 20 : 400, folded = 0;
     bool good = true;
-    for (int i = 0; i < count && good && is_hopper(); i++) {
+    for (int i = 0; i < count && good && harness_folds(); i++) {
         struct trial t = {.problem = problem_draw((enum case_dtype)(DTYPE_BF16 + i % 2))};
         struct attention_shape *s = &t.problem.shape;
         s->d_qk = (s->d_qk + 7) / 8 * 8;
@@ -297,16 +318,16 @@ static void drawn_folds(void)
         fold_draw(&t);
         folded += trial_check(&t, &good);
     }
-    EXPECT(!good || !is_hopper() || folded >= count / 2, "%d of %d folded", folded, count);
+    EXPECT(!good || !harness_folds() || folded >= count / 2, "%d of %d folded", folded, count);
 }
 
-// Every pair of flags, for the tiles of every width, at their edges.
+// The tiles of every width, at their edges.
 static void edges_of_tiles(void)
 {
     static const int32_t widths[][2] = {{64, 64}, {96, 96}, {128, 128}, {192, 128}, {256, 256}};
     static const int64_t lengths[] = {1, 63, 64, 65, 127, 128, 129, 191, 192, 193, 400};
     bool good = true;
-    for (int i = 0; i < 220 && good && is_hopper(); i += harness_small() ? 13 : 1) {
+    for (int i = 0; i < 220 && good && harness_folds(); i += harness_small() ? 13 : 1) {
         const int32_t *d = widths[i % 5];
         struct trial t = {.problem = problem_rectangle((enum case_dtype)(DTYPE_BF16 + i % 2), d[0],
                                                        d[1], lengths[i / 5 % 11], 130)};
@@ -315,207 +336,6 @@ static void edges_of_tiles(void)
             t.problem.slices[0].right = harness_below(200) - 50;
         fold_draw(&t);
         EXPECT(trial_check(&t, &good), "does not fold");
-    }
-}
-
-// ---- backward -----------------------------------------------------------------------------------
-
-enum { GRADIENT_DQ, GRADIENT_DK, GRADIENT_DV, GRADIENTS };
-
-struct backward_tensors {
-    struct twin q, k, v, d_out, lse, d, bias, dbias;
-    struct twin gradients[GRADIENTS];
-};
-
-static struct backward_tensors backward_tensors_create(const struct problem *p)
-{
-    const struct attention_shape *s = &p->shape;
-    size_t element = (size_t)dtype_bytes(s->dtype), d_qk = (size_t)s->d_qk, d_v = (size_t)s->d_v;
-    size_t q = (size_t)(s->q_rows * s->heads), kv = (size_t)(p->kv_rows * s->kv_heads);
-    struct backward_tensors x = {.q = twin_create(q * d_qk * element, 0),
-                                 .k = twin_create(kv * d_qk * element, 0),
-                                 .v = twin_create(kv * d_v * element, 0),
-                                 .d_out = twin_create(q * d_v * element, 0),
-                                 .lse = twin_create(q * sizeof(float), 0),
-                                 .d = twin_create(q * sizeof(float), 0),
-                                 .bias = twin_create((size_t)p->bias_count * element, 0),
-                                 .dbias = twin_create((size_t)p->bias_count * sizeof(float), 0),
-                                 .gradients = {twin_create(q * d_qk * 4, 0),
-                                               twin_create(kv * d_qk * 4, 0),
-                                               twin_create(kv * d_v * 4, 0)}};
-    struct twin *inputs[] = {&x.q, &x.k, &x.v, &x.d_out, &x.bias};
-    for (size_t i = 0; i < sizeof(inputs) / sizeof(*inputs); i++) {
-        twin_fill_dtype(inputs[i], s->dtype, 1);
-        twin_push(inputs[i]);
-    }
-    twin_fill_floats(&x.d, 1);
-    twin_fill_floats(&x.lse, 1);
-    for (size_t i = 0; i < q; i++)
-        ((float *)(void *)x.lse.host)[i] += 4;
-    memset(x.dbias.host, 0, x.dbias.bytes);
-    twin_push(&x.d);
-    twin_push(&x.lse);
-    return x;
-}
-
-static void backward_tensors_destroy(struct backward_tensors *x)
-{
-    struct twin *all[] = {&x->q, &x->k, &x->v, &x->d_out, &x->lse, &x->d, &x->bias, &x->dbias};
-    for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++)
-        twin_destroy(all[i]);
-    for (int i = 0; i < GRADIENTS; i++)
-        twin_destroy(&x->gradients[i]);
-}
-
-static struct attention_backward backward_args(const struct problem *p,
-                                               const struct backward_tensors *x)
-{
-#define FLOATS(twin) ((float *)(void *)(twin).device)
-    return (struct attention_backward){.shape = p->shape,
-                                       .q = x->q.device,
-                                       .k = x->k.device,
-                                       .v = x->v.device,
-                                       .d_out = x->d_out.device,
-                                       .lse = FLOATS(x->lse),
-                                       .d = FLOATS(x->d),
-                                       .dq = FLOATS(x->gradients[GRADIENT_DQ]),
-                                       .dk = FLOATS(x->gradients[GRADIENT_DK]),
-                                       .dv = FLOATS(x->gradients[GRADIENT_DV]),
-                                       .bias = p->bias_count > 0 ? x->bias.device : NULL,
-                                       .dbias = p->bias_count > 0 ? FLOATS(x->dbias) : NULL,
-                                       .slices = p->slices,
-                                       .slice_count = p->slice_count};
-#undef FLOATS
-}
-
-// Launches if the operation folds, and returns whether it does. What begins is NaN before.
-static bool backward_launch(const struct problem *p, struct backward_tensors *x, bool queries,
-                            bool keys, float *results[GRADIENTS])
-{
-    const struct attention_kernels *kernels = backend_cuda.attention;
-    struct attention_backward args = backward_args(p, x);
-    const struct attention_op op = {.shape = p->shape,
-                                    .backward = true,
-                                    .bias = args.bias,
-                                    .dbias = args.dbias,
-                                    .aligned = true,
-                                    .slices = args.slices,
-                                    .slice_count = args.slice_count};
-    struct attention_work *work;
-    struct op_needs needs = {0};
-    struct error error;
-    EXPECT(kernels->prepare(harness_cuda, &op, &work, &needs, &error) == STATUS_OK, "%s",
-           error.text);
-    struct twin table = twin_create(needs.table_bytes, 0);
-    struct twin scratch = twin_create(needs.scratch_bytes, 0);
-    if (needs.table_bytes > 0) {
-        kernels->place(harness_cuda, work, table.host, table.device, NULL);
-        twin_push(&table);
-    }
-    args.queries_begin = queries;
-    args.keys_begin = keys;
-    for (int i = 0; i < GRADIENTS; i++) {
-        bool begins = i == GRADIENT_DQ ? queries : keys;
-        memset(x->gradients[i].host, begins ? 0xff : 0, x->gradients[i].bytes);
-        twin_push(&x->gradients[i]);
-    }
-    twin_push(&x->dbias);
-    if (needs.folds)
-        EXPECT(kernels->launch_backward(harness_cuda, work, &args, scratch.device, &error) ==
-                   STATUS_OK,
-               "%s", error.text);
-    kernels->discard(harness_cuda, work);
-    harness_finish();
-    for (int i = 0; i < GRADIENTS; i++)
-        results[i] = twin_fetch(&x->gradients[i]);
-    twin_destroy(&table);
-    twin_destroy(&scratch);
-    return needs.folds;
-}
-
-// Rows of queries that see a key, or of keys that are seen.
-static bool *rows_met(const struct problem *p, bool queries)
-{
-    bool *met = calloc((size_t)(queries ? p->shape.q_rows : p->kv_rows) + 1, sizeof(*met));
-    for (int n = 0; n < p->slice_count; n++) {
-        const struct slice *s = &p->slices[n];
-        int64_t begin, end, first = queries ? s->q_row : s->kv_row;
-        slice_met(s, queries, &begin, &end);
-        for (int64_t i = begin; i < end; i++)
-            met[first + i * p->shape.row_step] = true;
-    }
-    return met;
-}
-
-// Zeros may differ in their sign. Returns whether all is right.
-static bool gradient_good(const struct problem *p, int gradient, const float *wanted,
-                          const float *got, bool begins)
-{
-    const struct attention_shape *s = &p->shape;
-    bool queries = gradient == GRADIENT_DQ, good = true;
-    int64_t rows = queries ? s->q_rows : p->kv_rows, heads = queries ? s->heads : s->kv_heads;
-    int64_t width = heads * (gradient == GRADIENT_DV ? s->d_v : s->d_qk);
-    bool *met = rows_met(p, queries);
-    for (int64_t i = 0; i < rows * width && good; i++) {
-        bool left = begins && !met[i / width] && isnan(got[i]);
-        good = left || got[i] == wanted[i];
-        EXPECT(good, "gradient %d, row %lld: %g, not %g", gradient, (long long)(i / width),
-               (double)got[i], (double)wanted[i]);
-    }
-    free(met);
-    return good;
-}
-
-// Returns whether the operation folds.
-static bool backward_check(const struct problem *p, bool *good)
-{
-    float *wanted[GRADIENTS], *got[GRADIENTS];
-    bool queries = harness_below(3) != 0, keys = !queries || harness_below(3) != 0;
-    struct backward_tensors x = backward_tensors_create(p);
-    bool folds = backward_launch(p, &x, false, false, wanted);
-    backward_launch(p, &x, queries, keys, got);
-    for (int i = 0; i < GRADIENTS; i++) {
-        if (folds && *good)
-            *good = gradient_good(p, i, wanted[i], got[i], i == GRADIENT_DQ ? queries : keys);
-        free(wanted[i]);
-        free(got[i]);
-    }
-    if (!*good)
-        problem_note(p);
-    backward_tensors_destroy(&x);
-    return folds;
-}
-
-static void drawn_backward_folds(void)
-{
-    int count = harness_small() ? 15 : 300, folded = 0;
-    bool good = true;
-    for (int i = 0; i < count && good && is_hopper(); i++) {
-        struct problem p = problem_draw((enum case_dtype)(DTYPE_BF16 + i % 2));
-        p.shape.d_qk = (p.shape.d_qk + 7) / 8 * 8;
-        p.shape.d_v = (p.shape.d_v + 7) / 8 * 8;
-        p.shape.deterministic = true;
-        folded += backward_check(&p, &good);
-    }
-    EXPECT(!good || !is_hopper() || folded >= count / 3, "%d of %d folded", folded, count);
-}
-
-// More tiles than multiprocessors, whose last are cut in pieces, and heads that share keys.
-static void many_tiles_of_keys(void)
-{
-    static const int32_t widths[][2] = {{64, 64}, {128, 128}, {192, 128}, {256, 256}};
-    bool good = true;
-    for (int i = 0; i < 24 && good && is_hopper(); i += harness_small() ? 11 : 1) {
-        const int32_t *d = widths[i % 4];
-        struct problem p = problem_rectangle((enum case_dtype)(DTYPE_BF16 + i % 2), d[0], d[1],
-                                             1300, harness_below(2) ? 1280 : 1290);
-        p.shape.heads = harness_small() ? 4 : 16;
-        p.shape.group = i / 4 % 2 ? 4 : 1;
-        p.shape.kv_heads = p.shape.heads / p.shape.group;
-        p.shape.deterministic = true;
-        if (i / 8 != 0)
-            p.slices[0].right = i / 8 == 1 ? 0 : -300;
-        EXPECT(backward_check(&p, &good), "does not fold");
     }
 }
 
@@ -556,8 +376,6 @@ int main(int argc, char **argv)
 {
     static const struct harness_test tests[] = {{"drawn folds", drawn_folds},
                                                 {"edges of tiles", edges_of_tiles},
-                                                {"drawn backward folds", drawn_backward_folds},
-                                                {"many tiles of keys", many_tiles_of_keys},
                                                 {"converted sums", converted_sums}};
     return harness_run(tests, (int)(sizeof(tests) / sizeof(*tests)), argc, argv);
 }

@@ -15,19 +15,35 @@ struct folded {
     struct fold *folds[WORLD_SIZE_MAX];
 };
 
-// One of `refusals` attentions may not fold; 0: all may. With 1 conversions may not add either.
+// Whether an operation that may not fold does.
+static bool folds_more(const struct fold *fold, struct fold_ability may, bool sums)
+{
+    if (!may.folds && (fold->begins || fold->lse_begins || fold->out_only || fold->out.bytes > 0 ||
+                       fold->keys_begin || fold->dk_out.bytes > 0 || fold->dv_out.bytes > 0))
+        return true;
+    return (!may.begins_queries && fold->queries_begin) || (!sums && fold->add_count > 0);
+}
+
+// One of `refusals` attentions may not fold, and another may not begin queries; 0: all may. With 1
+// conversions may not add either.
 static void folded_create(struct folded *f, const struct cp_case *c, uint64_t seed, int refusals)
 {
     plans_create(&f->p, c);
     for (int rank = 0; rank < f->p.size; rank++) {
         const struct plan *plan = f->p.plans[rank];
-        bool *may = calloc((size_t)plan->op_count + 1, sizeof(*may));
-        f->folds[rank] = calloc((size_t)plan->op_count + 1, sizeof(*f->folds[rank]));
+        struct fold_ability *may = calloc((size_t)plan->op_count + 1, sizeof(*may));
+        struct fold *folds = calloc((size_t)plan->op_count + 1, sizeof(*folds));
+        for (int32_t i = 0; i < plan->op_count; i++) {
+            may[i].folds = (plan->ops[i].kind == OP_ATTEND_FORWARD ||
+                            plan->ops[i].kind == OP_ATTEND_BACKWARD) &&
+                           (refusals == 0 || generate_below(&seed, refusals) > 0);
+            may[i].begins_queries =
+                may[i].folds && (refusals == 0 || generate_below(&seed, refusals) > 0);
+        }
+        folds_find(plan, may, refusals != 1, folds);
         for (int32_t i = 0; i < plan->op_count; i++)
-            may[i] = (plan->ops[i].kind == OP_ATTEND_FORWARD ||
-                      plan->ops[i].kind == OP_ATTEND_BACKWARD) &&
-                     (refusals == 0 || generate_below(&seed, refusals) > 0);
-        folds_find(plan, may, refusals != 1, f->folds[rank]);
+            ck_assert_msg(!folds_more(&folds[i], may[i], refusals != 1), "operation %d folds", i);
+        f->folds[rank] = folds;
         free(may);
     }
 }
@@ -169,6 +185,60 @@ START_TEST(too_many_parts_are_not_folded)
 }
 END_TEST
 
+static const struct fold *fold_of_backward(const struct folded *f, int rank, int step)
+{
+    return &f->folds[rank][plans_find(f->p.plans[rank], OP_ATTEND_BACKWARD, PHASE_BACKWARD, step)];
+}
+
+// Where one attention computes all of dK and dV it rounds them: alone, and for each group of heads
+// of an all-to-all whose key heads are on one rank each.
+START_TEST(gradients_of_keys_are_rounded)
+{
+    struct cp_case c;
+    struct folded f;
+    plans_even_case(1, &c);
+    folded_create(&f, &c, 0, 0);
+    ck_assert_int_eq(count_done(&f, 0, PHASE_BACKWARD, OP_FILL), 2);
+    ck_assert_int_eq(count_done(&f, 0, PHASE_BACKWARD, OP_CONVERT), 1);
+    const struct region *dkv =
+        &f.p.plans[0]->ops[f.p.plans[0]->op_count - 1].operand[UNARY_DESTINATION];
+    const struct fold *fold = fold_of_backward(&f, 0, 0);
+    ck_assert_int_eq(fold->dk_out.buffer, dkv->buffer);
+    ck_assert_int_eq(fold->dv_out.offset, fold->dk_out.bytes);
+    ck_assert_int_eq(fold->dk_out.bytes + fold->dv_out.bytes, dkv->bytes);
+    folded_destroy(&f);
+    plans_even_case(2, &c);
+    c.comm = COMM_A2A;
+    c.heads = c.kv_heads = 4;
+    folded_create(&f, &c, 0, 0);
+    for (int rank = 0; rank < 2; rank++) {
+        ck_assert_int_eq(count_done(&f, rank, PHASE_BACKWARD, OP_CONVERT), 2);
+        for (int step = 0; step < 2; step++)
+            ck_assert_int_gt(fold_of_backward(&f, rank, step)->dv_out.bytes, 0);
+    }
+    folded_destroy(&f);
+    c.kv_heads = 1; // both ranks compute a part
+    folded_create(&f, &c, 0, 0);
+    ck_assert_int_eq(count_done(&f, 0, PHASE_BACKWARD, OP_CONVERT), 0);
+    ck_assert_int_eq(fold_of_backward(&f, 0, 0)->dk_out.bytes, 0);
+    folded_destroy(&f);
+}
+END_TEST
+
+// Keys that nobody sees have gradients of 0.
+START_TEST(gradients_of_unseen_keys_are_converted)
+{
+    struct cp_case c;
+    struct folded f;
+    plans_even_case(1, &c);
+    c.seqlen_kv = c.seqlen_q * 2;
+    folded_create(&f, &c, 0, 0);
+    ck_assert_int_eq(count_done(&f, 0, PHASE_BACKWARD, OP_CONVERT), 0);
+    ck_assert_int_eq(fold_of_backward(&f, 0, 0)->dk_out.bytes, 0);
+    folded_destroy(&f);
+}
+END_TEST
+
 START_TEST(without_backward_nobody_reads_the_sum)
 {
     struct cp_case c;
@@ -195,8 +265,14 @@ START_TEST(conversions_add)
         c.comm = COMM_ALL_GATHER;
         folded_create(&f, &c, 0, 0);
         int most = worlds[i] - 1 < FOLD_SUMMANDS_MAX ? worlds[i] - 1 : FOLD_SUMMANDS_MAX - 1;
-        for (int rank = 0; rank < f.p.size; rank++)
+        for (int rank = 0; rank < f.p.size; rank++) {
+            int32_t last = f.p.plans[rank]->op_count - 1;
+            const struct fold *fold = &f.folds[rank][last];
             ck_assert_int_eq(count_done(&f, rank, PHASE_BACKWARD, OP_ADD), most);
+            ck_assert_int_eq(fold->add_count, most);
+            for (int n = 1; n < most; n++)
+                ck_assert_int_lt(fold->adds[n - 1], fold->adds[n]);
+        }
         folded_destroy(&f);
     }
 }
@@ -217,7 +293,7 @@ static void expect_no_addition(bool sum)
     struct region from = plan->ops[add].operand[sum ? UNARY_DESTINATION : UNARY_SOURCE];
     plan->ops[last - 1].operand[UNARY_SOURCE] = from;
     struct fold *folds = calloc((size_t)plan->op_count, sizeof(*folds));
-    bool *may = calloc((size_t)plan->op_count, sizeof(*may));
+    struct fold_ability *may = calloc((size_t)plan->op_count, sizeof(*may));
     folds_find(plan, may, true, folds);
     ck_assert(!folds[add].done);
     free(may);
@@ -247,7 +323,7 @@ START_TEST(learnable_sinks_stay)
 }
 END_TEST
 
-// In the forward.
+// Nothing of the forward is folded.
 static void expect_nothing_done(const struct cp_case *c, int refusals)
 {
     struct folded f;
@@ -274,6 +350,78 @@ START_TEST(some_plans_are_not_folded)
 }
 END_TEST
 
+// Changes all operations of a kind and phase.
+static void expect_no_folds(enum op_kind kind, enum plan_phase phase, enum op_kind stays,
+                            void (*change)(const struct plan *plan, struct op *op))
+{
+    struct cp_case c;
+    struct folded f;
+    plans_even_case(1, &c);
+    plans_create(&f.p, &c);
+    struct plan *plan = f.p.plans[0];
+    struct fold_ability *may = calloc((size_t)plan->op_count, sizeof(*may));
+    f.folds[0] = calloc((size_t)plan->op_count, sizeof(*f.folds[0]));
+    for (int32_t i = 0; i < plan->op_count; i++) {
+        may[i] = (struct fold_ability){true, true};
+        if (plan->ops[i].kind == kind && plan->ops[i].phase == phase)
+            change(plan, &plan->ops[i]);
+    }
+    folds_find(plan, may, true, f.folds[0]);
+    ck_assert_int_eq(count_done(&f, 0, phase, stays), 0);
+    free(may);
+    folded_destroy(&f);
+}
+
+static void starts_with_one(const struct plan *plan, struct op *op)
+{
+    (void)plan;
+    op->value = 1;
+}
+
+static void waits(const struct plan *plan, struct op *op)
+{
+    (void)plan;
+    op->wait_count = 1;
+}
+
+static void writes_what_was_read(const struct plan *plan, struct op *op)
+{
+    int32_t attend = plans_find(plan, OP_ATTEND_FORWARD, PHASE_FORWARD, 0);
+    op->operand[UNARY_DESTINATION].buffer = plan->ops[attend].operand[ATTEND_Q].buffer;
+}
+
+static void begins_at_8(const struct plan *plan, struct op *op)
+{
+    (void)plan;
+    op->operand[UNARY_DESTINATION].offset += 8;
+}
+
+static void reads_a_part(const struct plan *plan, struct op *op)
+{
+    (void)plan;
+    op->operand[UNARY_SOURCE].bytes -= 4;
+}
+
+static void parts_dk_and_dv(const struct plan *plan, struct op *op)
+{
+    (void)plan;
+    op->operand[ATTEND_DV].offset += 4;
+}
+
+START_TEST(changed_plans_are_not_folded)
+{
+    expect_no_folds(OP_FILL, PHASE_FORWARD, OP_CONVERT, starts_with_one);
+    expect_no_folds(OP_FILL, PHASE_BACKWARD, OP_FILL, starts_with_one);
+    expect_no_folds(OP_ATTEND_BACKWARD, PHASE_BACKWARD, OP_CONVERT, parts_dk_and_dv);
+    for (enum plan_phase phase = PHASE_FORWARD; phase <= PHASE_BACKWARD; phase++) {
+        expect_no_folds(OP_CONVERT, phase, OP_CONVERT, waits);
+        expect_no_folds(OP_CONVERT, phase, OP_CONVERT, writes_what_was_read);
+        expect_no_folds(OP_CONVERT, phase, OP_CONVERT, begins_at_8);
+        expect_no_folds(OP_CONVERT, phase, OP_CONVERT, reads_a_part);
+    }
+}
+END_TEST
+
 static Suite *suite(void)
 {
     Suite *s = suite_create("folds");
@@ -282,11 +430,14 @@ static Suite *suite(void)
     tcase_add_test(tcase, a_ring_is_folded);
     tcase_add_test(tcase, without_backward_nobody_reads_the_sum);
     tcase_add_test(tcase, gradients_are_folded);
+    tcase_add_test(tcase, gradients_of_keys_are_rounded);
+    tcase_add_test(tcase, gradients_of_unseen_keys_are_converted);
     tcase_add_test(tcase, too_many_parts_are_not_folded);
     tcase_add_test(tcase, conversions_add);
     tcase_add_test(tcase, what_others_read_is_not_folded);
     tcase_add_test(tcase, learnable_sinks_stay);
     tcase_add_test(tcase, some_plans_are_not_folded);
+    tcase_add_test(tcase, changed_plans_are_not_folded);
     suite_add_tcase(s, tcase);
     return s;
 }

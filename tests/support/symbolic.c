@@ -205,19 +205,51 @@ static void region_store(struct world *w, int rank, const struct region *r, uint
         symbols_store(&w->memory, rank, r->buffer, r->offset + i, 4, value);
 }
 
+// Calls visit() for the rows of queries that see a key.
+typedef void visit_row(struct world *w, int rank, const struct op *op, const struct fold *fold,
+                       int64_t row);
+
+static void rows_seeing(struct world *w, int rank, const struct op *op, const struct fold *fold,
+                        visit_row *visit)
+{
+    int64_t step = shard_row_step(w->memory.c);
+    for (int32_t n = 0; n < op->slice_count; n++) {
+        const struct slice *s = &w->plans[rank]->slices[op->slice_first + n];
+        for (int64_t i = 0; i < s->q_len; i++) {
+            int64_t begin, end;
+            slice_visible(s, i, &begin, &end);
+            if (begin < end)
+                visit(w, rank, op, fold, s->q_row + i * step);
+        }
+    }
+}
+
+static void row_begin(struct world *w, int rank, const struct op *op, const struct fold *fold,
+                      int64_t row)
+{
+    int64_t width = (int64_t)op->heads.count * w->memory.c->head_dim_v * 4;
+    struct region o = region_part(op->operand[ATTEND_O], row * width, width);
+    region_store(w, rank, &o, 0);
+    for (int64_t head = 0; head < op->heads.count && fold->lse_begins; head++) {
+        struct region lse = region_part(op->operand[ATTEND_LSE], (head * op->q_rows + row) * 4, 4);
+        region_store(w, rank, &lse, fold->lse_begin == 0 ? 0 : SYMBOL_MINUS_INFINITY);
+    }
+}
+
+// What no row begins is garbage.
 static void fold_begin(struct world *w, int rank, const struct op *op, const struct fold *fold)
 {
-    region_store(w, rank, &op->operand[ATTEND_O], 0);
+    region_store(w, rank, &op->operand[ATTEND_O], generate_next(&w->random));
     if (fold->lse_begins)
-        region_store(w, rank, &op->operand[ATTEND_LSE],
-                     fold->lse_begin == 0 ? 0 : SYMBOL_MINUS_INFINITY);
+        region_store(w, rank, &op->operand[ATTEND_LSE], generate_next(&w->random));
+    rows_seeing(w, rank, op, fold, row_begin);
 }
 
 // Converts a row of all heads.
-static void row_round(struct world *w, int rank, const struct op *op, const struct region *out,
+static void row_round(struct world *w, int rank, const struct op *op, const struct fold *fold,
                       int64_t row)
 {
-    const struct region *o = &op->operand[ATTEND_O];
+    const struct region *o = &op->operand[ATTEND_O], *out = &fold->out;
     int64_t count = (int64_t)op->heads.count * w->memory.c->head_dim_v;
     int element = case_element_bytes(w->memory.c);
     for (int64_t i = row * count; i < (row + 1) * count; i++)
@@ -228,18 +260,31 @@ static void row_round(struct world *w, int rank, const struct op *op, const stru
 // Converts the rows that see a key. What need not be written is garbage.
 static void fold_end(struct world *w, int rank, const struct op *op, const struct fold *fold)
 {
-    int64_t step = shard_row_step(w->memory.c);
-    for (int32_t n = 0; n < op->slice_count; n++) {
-        const struct slice *s = &w->plans[rank]->slices[op->slice_first + n];
-        for (int64_t i = 0; i < s->q_len; i++) {
-            int64_t begin, end;
-            slice_visible(s, i, &begin, &end);
-            if (begin < end)
-                row_round(w, rank, op, &fold->out, s->q_row + i * step);
-        }
-    }
+    rows_seeing(w, rank, op, fold, row_round);
     if (fold->out_only)
         region_store(w, rank, &op->operand[ATTEND_O], generate_next(&w->random));
+}
+
+// Converts a gradient's rows of keys that are seen. What need not be written is garbage.
+static void rows_end(struct world *w, int rank, const struct op *op, int gradient,
+                     const struct region *out)
+{
+    const struct cp_case *c = w->memory.c;
+    const struct region *sum = &op->operand[gradient];
+    int64_t width =
+        (int64_t)op->heads.kv_count * (gradient == ATTEND_DV ? c->head_dim_v : c->head_dim_qk);
+    int element = case_element_bytes(c);
+    for (int32_t n = 0; n < op->slice_count; n++) {
+        const struct slice *s = &w->plans[rank]->slices[op->slice_first + n];
+        int64_t begin, end;
+        slice_met(s, false, &begin, &end);
+        int64_t first = s->kv_row + begin * shard_row_step(c);
+        for (int64_t row = first; begin < end; begin++, row += shard_row_step(c))
+            for (int64_t i = row * width; i < (row + 1) * width; i++)
+                symbols_store(&w->memory, rank, out->buffer, out->offset + i * element, element,
+                              symbols_load(&w->memory, rank, sum->buffer, sum->offset + i * 4, 4));
+    }
+    region_store(w, rank, sum, generate_next(&w->random));
 }
 
 // Clears a gradient's rows of queries that see a key, or of keys that are seen.
@@ -311,6 +356,10 @@ static void run_compute(struct world *w, int rank, const struct op *op)
         run_unary(w, rank, op);
     if (fold && fold->out.bytes > 0)
         fold_end(w, rank, op, fold);
+    if (fold && fold->dk_out.bytes > 0)
+        rows_end(w, rank, op, ATTEND_DK, &fold->dk_out);
+    if (fold && fold->dv_out.bytes > 0)
+        rows_end(w, rank, op, ATTEND_DV, &fold->dv_out);
 }
 
 // ---- order ----
