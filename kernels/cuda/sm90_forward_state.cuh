@@ -62,17 +62,20 @@ static __device__ __forceinline__ int64_t place_of(const struct forward_work &wo
     return (row * work.heads + head) * work.d_v;
 }
 
-// A row's part of O: o = keep * o + take * out where `some`. keep = 0 does not read.
+// A row's part of O: o = keep * o + take * out where `some`. keep = 0 does not read. `out` is not
+// taken unless the row `saw` any key: others may have values that are not finite.
 template <class S>
 __device__ __forceinline__ void row_blend(const struct forward_work &work, int64_t row, int head,
-                                          bool some, float keep, const float (&out)[S::DV / 2],
-                                          int half, float take)
+                                          bool some, bool saw, float keep,
+                                          const float (&out)[S::DV / 2], int half, float take)
 {
     int column = row_column(), d_v = some ? work.d_v - column : 0;
     int64_t first = place_of(work, row, head) + column;
 #pragma unroll
     for (int n = 0; n < S::DV / 8; n += 2) {
         float4 after = row_four<S>(out, n, half, take, threadIdx.x % 2 != 0);
+        if (!saw)
+            after = make_float4(0, 0, 0, 0);
         if (n * 8 < d_v) {
             float4 *at = (float4 *)(work.o + first + n * 8);
             if (keep != 0) {
@@ -103,7 +106,8 @@ __device__ __forceinline__ void row_set(float *o, const float (&out)[S::DV / 2],
 }
 
 // The same, rounded. Of four times 8 columns, the four lanes of a row exchange pairs of columns so
-// that each has 8 in a row.
+// that each has 8 in a row: first t with t ^ 1, so that the even one has columns 8 n and 8 (n + 2),
+// then t with t ^ 2, so that the upper one has what begins at 8 (n + 2).
 template <class S>
 __device__ __forceinline__ void row_round(typename S::T *o, const float (&out)[S::DV / 2], int half,
                                           float take)
@@ -118,8 +122,6 @@ __device__ __forceinline__ void row_round(typename S::T *o, const float (&out)[S
         for (int i = 0; i < 4; i++)
             pair[i] = pack<typename S::T>(take * out[4 * (n + i) + 2 * half],
                                           take * out[4 * (n + i) + 2 * half + 1]);
-            // Lanes t and t ^ 1: the even one gets columns 8 n and 8 (n + 2), the odd one the
-            // others.
 #pragma unroll
         for (int i = 0; i < 2; i++) {
             got[i] = __shfl_xor_sync(0xffffffffu, odd ? pair[2 * i] : pair[2 * i + 1], 1);
@@ -127,7 +129,6 @@ __device__ __forceinline__ void row_round(typename S::T *o, const float (&out)[S
             pair[2 * i] = odd ? got[i] : own;
             pair[2 * i + 1] = odd ? own : got[i];
         }
-        // Lanes t and t ^ 2: the upper one gets what begins at 8 (n + 2).
 #pragma unroll
         for (int i = 0; i < 2; i++)
             got[i] = __shfl_xor_sync(0xffffffffu, upper ? pair[i] : pair[2 + i], 2);
@@ -210,7 +211,7 @@ __device__ __forceinline__ void row_merge(const struct forward_work &work, int64
     }
     if (some && (saw || begins) && threadIdx.x % 4 == 0)
         work.lse[head * work.q_rows + row] = after;
-    row_blend<S>(work, row, head, some, begins ? 0 : keep, out, half, take);
+    row_blend<S>(work, row, head, some, saw, begins ? 0 : keep, out, half, take);
 }
 
 template <class S>
