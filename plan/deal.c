@@ -149,6 +149,17 @@ static void keys_in(struct deal *d)
     cross(d, &v, put_in);
 }
 
+// ---- dK and dV ----
+
+// Whether a key head is dealt to several members.
+static bool keys_are_shared(const struct cp_case *c, struct team team)
+{
+    int32_t dealt = 0;
+    for (int m = 0; m < team.size; m++)
+        dealt += team_heads(c, team.size, m).kv_count;
+    return dealt > c->kv_heads;
+}
+
 static struct pair home_pair(const struct deal *d, int member)
 {
     return pair_of(d->part.c, d->home[member], d->tensors->kv_rows, d->heads[member].kv_count, 4);
@@ -175,7 +186,8 @@ static void put_values(struct deal *d, const struct crossing *x, int member,
     put_home(d, x, member, home_pair(d, member).v, own, theirs);
 }
 
-static void keys_home(struct deal *d, struct pair dkv)
+// Contributions to dK and dV to where they are summed up.
+static void shared_keys_home(struct deal *d, struct pair dkv)
 {
     const struct cp_case *c = d->part.c;
     struct crossing k = {.team = dkv.k, .side = SIDE_KV, .width = c->head_dim_qk * 4};
@@ -184,7 +196,21 @@ static void keys_home(struct deal *d, struct pair dkv)
     cross(d, &v, put_values);
 }
 
-static void keys_add(struct deal *d, struct pair sum)
+// dK and dV, converted, to their places.
+static void keys_home(struct deal *d, struct pair dkv)
+{
+    const struct cp_case *c = d->part.c;
+    int element = case_element_bytes(c);
+    struct pair own = d->tensors->dkv;
+    struct pair team = part_keys(&d->part, d->dkv, team_rows(c, SIDE_KV, d->part.team), element);
+    struct crossing k = {own.k, team.k, SIDE_KV, c->kv_heads, c->head_dim_qk * element};
+    struct crossing v = {own.v, team.v, SIDE_KV, c->kv_heads, c->head_dim_v * element};
+    builder_convert(d->part.b, dkv.both, team.both);
+    cross(d, &k, put_out);
+    cross(d, &v, put_out);
+}
+
+static void shared_keys_add(struct deal *d, struct pair sum)
 {
     const struct cp_case *c = d->part.c;
     struct row_pattern rows = {.rows = d->tensors->kv_rows, .repeats = 1};
@@ -257,7 +283,10 @@ bool deal_init(struct deal *d, struct builder *b, const struct tensors *t, struc
     if (!c->training)
         return true;
     d->dq = tensor_whole(b, "dq_team", suffix, BUFFER_SCRATCH, rows * c->head_dim_qk * element);
-    home_buffers(d, suffix);
+    if (keys_are_shared(c, team))
+        home_buffers(d, suffix);
+    else
+        d->dkv = part_key_buffer(p, "dkv_team", suffix, team_rows(c, SIDE_KV, team), element);
     return true;
 }
 
@@ -292,16 +321,29 @@ void deal_backward_out(struct deal *d, struct pair dkv, struct pair sum)
     struct crossing dq = query_crossing(d, d->tensors->dq, d->dq, d->part.c->head_dim_qk);
     builder_convert(d->part.b, d->part.dq_sum, d->dq);
     cross(d, &dq, put_out);
-    keys_home(d, dkv);
+    if (!keys_are_shared(d->part.c, d->part.team)) {
+        keys_home(d, dkv);
+        exchange(d);
+        return;
+    }
+    shared_keys_home(d, dkv);
     exchange(d);
-    keys_add(d, sum);
+    shared_keys_add(d, sum);
 }
 
-struct pair deal_sum(struct builder *b, const struct tensors *t)
+struct pair deal_sum_begin(struct builder *b, const struct tensors *t, struct team team)
 {
     const struct cp_case *c = builder_case(b);
     int64_t bytes = pair_bytes(c, t->kv_rows, c->kv_heads, 4);
+    if (!keys_are_shared(c, team))
+        return (struct pair){0};
     struct region sum = tensor_whole(b, "dkv_sum", "", BUFFER_SCRATCH, bytes);
     builder_fill(b, sum, 0);
     return pair_of(c, sum.buffer, t->kv_rows, c->kv_heads, 4);
+}
+
+void deal_sum_end(struct builder *b, const struct tensors *t, struct pair sum)
+{
+    if (sum.both.bytes > 0)
+        builder_convert(b, sum.both, t->dkv.both);
 }

@@ -16,7 +16,8 @@ struct deal {
     struct heads heads[WORLD_SIZE_MAX]; // by member: its heads in this deal
     int32_t kv;                         // keys and values of the team for the part's heads
     struct region out, dq;              // dtype, before they are returned
-    int32_t home[WORLD_SIZE_MAX];       // by member: its dK, dV (fp32) of the own tokens
+    int32_t dkv;                        // the same, where no dK and dV are summed up at home
+    int32_t home[WORLD_SIZE_MAX];       // else by member: its dK, dV (fp32) of the own tokens
     struct team_block *blocks[2];       // by side: `block_count` blocks of each member
     int block_count[2];
     struct transfer *transfers; // of the exchange that is being built
@@ -31,11 +32,14 @@ bool deal_init(struct deal *d, struct builder *b, const struct tensors *t, struc
 void deal_forward_in(struct deal *d);  // Q, K, V
 void deal_forward_out(struct deal *d); // O in dtype and LSE, after the part's forward
 void deal_backward_in(struct deal *d); // dO
-// Returns dQ in dtype, and dkv (fp32, of the team's tokens). The contributions to dkv are added,
-// member by member, to `sum`: all key heads of the own tokens, fp32.
+// Returns dQ, and dkv (fp32, of the team's tokens). Where each key head is in one deal of one
+// member, all in dtype. Else the contributions to dkv are added, member by member, to `sum`: all
+// key heads of the own tokens, fp32.
 void deal_backward_out(struct deal *d, struct pair dkv, struct pair sum);
 
-// Creates the buffer of that sum, filled with 0.
-struct pair deal_sum(struct builder *b, const struct tensors *t);
+// Creates the buffer of that sum, filled with 0. Empty if nothing is summed up.
+struct pair deal_sum_begin(struct builder *b, const struct tensors *t, struct team team);
+// Converts it to dK and dV.
+void deal_sum_end(struct builder *b, const struct tensors *t, struct pair sum);
 
 #endif

@@ -24,9 +24,9 @@ void hierarchical_build(struct builder *b)
         return;
     builder_step(b, PHASE_BACKWARD, 0);
     tensors_begin(&t, b, PHASE_BACKWARD);
-    struct pair sum = deal_sum(b, &t);
+    struct pair sum = deal_sum_begin(b, &t, d->part.team);
     deal_backward_in(d);
     deal_backward_out(d, ring_backward(&ring), sum);
-    builder_convert(b, sum.both, t.dkv.both);
+    deal_sum_end(b, &t, sum);
     tensors_reduce(&t, b, PHASE_BACKWARD);
 }

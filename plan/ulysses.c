@@ -60,7 +60,7 @@ static void ulysses_backward(struct ulysses *u)
 {
     builder_step(u->b, PHASE_BACKWARD, 0);
     tensors_begin(&u->tensors, u->b, PHASE_BACKWARD);
-    struct pair sum = deal_sum(u->b, &u->tensors);
+    struct pair sum = deal_sum_begin(u->b, &u->tensors, u->team);
     for (int g = 0; g < u->groups; g++) {
         struct deal *d = &u->deals[g];
         struct pair dkv = group_keys(u, g, u->dkv[g], 4);
@@ -74,7 +74,7 @@ static void ulysses_backward(struct ulysses *u)
         part_backward(&d->part, group_keys(u, g, d->kv, case_element_bytes(u->c)), dkv, u->team);
         deal_backward_out(d, dkv, sum);
     }
-    builder_convert(u->b, sum.both, u->tensors.dkv.both);
+    deal_sum_end(u->b, &u->tensors, sum);
     tensors_reduce(&u->tensors, u->b, PHASE_BACKWARD);
 }
 

@@ -152,9 +152,24 @@ bool adds_change_places(struct plan *plan)
     return true;
 }
 
+static bool converts_team(const struct plan *plan, const struct op *op)
+{
+    return op->kind == OP_CONVERT &&
+           edit_begins(plan, &op->operand[UNARY_DESTINATION], "dkv_team");
+}
+
+// Where no key head is shared nothing is added: the member sends zeros.
 bool a2a_drop_member(struct plan *plan)
 {
-    return edit_drop_all(plan, adds_part_of_member_1);
+    bool any = edit_drop_all(plan, adds_part_of_member_1);
+    if (plan->rank % team_size(&plan->c) != 1)
+        return any;
+    for (int32_t i = edit_find(plan, converts_team, 0); i >= 0;
+         i = edit_find(plan, converts_team, i + 2)) {
+        edit_insert(plan, i, edit_fill(&plan->ops[i], plan->ops[i].operand[UNARY_SOURCE], 0));
+        any = true;
+    }
+    return any;
 }
 
 // There is one such operation for dK and one for dV; they alternate.
