@@ -204,6 +204,54 @@ static int64_t floor_div(int64_t a, int64_t b)
     return a / b - (a % b < 0);
 }
 
+// One block of each, of the same stride. Piece i of a meets piece i - u of b where ahead - a->bytes
+// < u * stride < ahead + b->bytes.
+static bool combs_touch(const struct region *a, const struct region *b, int64_t ahead)
+{
+    int64_t u = floor_div(ahead - a->bytes, a->stride) + 1;
+    if (u < 1 - b->rows)
+        u = 1 - b->rows;
+    return u < a->rows && u * a->stride < ahead + b->bytes;
+}
+
+static int64_t block_extent(const struct region *r)
+{
+    return (r->rows - 1) * r->stride + r->bytes;
+}
+
+// Of the same stride, and of the same block stride where both have blocks: tries the few distances
+// of blocks at which two can touch.
+static bool blocks_touch(const struct region *a, const struct region *b)
+{
+    int64_t stride = region_blocks(a) > 1 ? a->block_stride : b->block_stride;
+    int64_t ahead = b->offset - a->offset;
+    int64_t first = floor_div(-block_extent(b) - ahead, stride) + 1;
+    if (first < 1 - region_blocks(a))
+        first = 1 - region_blocks(a);
+    for (int64_t n = first; n < region_blocks(b) && ahead + n * stride < block_extent(a); n++)
+        if (combs_touch(a, b, ahead + n * stride))
+            return true;
+    return false;
+}
+
+// Regions of unlike strides are compared piece by piece up to so many pieces; more of them count as
+// touching.
+#define PIECES_COMPARED 4096
+
+static bool pieces_touch(const struct region *a, const struct region *b)
+{
+    for (int64_t i = 0, k = 0; i < region_pieces(a) && k < region_pieces(b);) {
+        int64_t at = region_piece(a, i), other = region_piece(b, k);
+        if (at < other + b->bytes && other < at + a->bytes)
+            return true;
+        if (at < other)
+            i++;
+        else
+            k++;
+    }
+    return false;
+}
+
 static bool overlap(const struct region *a, const struct region *b)
 {
     if (a->buffer != b->buffer || a->offset >= b->offset + region_extent(b) ||
@@ -213,14 +261,12 @@ static bool overlap(const struct region *a, const struct region *b)
         return piece_touches(b, a->offset, a->offset + a->bytes);
     if (b->rows <= 1)
         return piece_touches(a, b->offset, b->offset + b->bytes);
-    if (a->stride != b->stride || region_blocks(a) > 1 || region_blocks(b) > 1)
-        return true; // not worth a closer look
-    // Piece i of a meets piece i - u of b where ahead - a->bytes < u * stride < ahead + b->bytes.
-    int64_t ahead = b->offset - a->offset;
-    int64_t u = floor_div(ahead - a->bytes, a->stride) + 1;
-    if (u < 1 - b->rows)
-        u = 1 - b->rows;
-    return u < a->rows && u * a->stride < ahead + b->bytes;
+    bool blocks = region_blocks(a) > 1 && region_blocks(b) > 1;
+    if (a->stride != b->stride || (blocks && a->block_stride != b->block_stride))
+        return region_pieces(a) + region_pieces(b) > PIECES_COMPARED || pieces_touch(a, b);
+    if (region_blocks(a) > 1 || region_blocks(b) > 1)
+        return blocks_touch(a, b);
+    return combs_touch(a, b, b->offset - a->offset);
 }
 
 // True only if `a` contains `b`; may be false even then.
@@ -475,11 +521,12 @@ void builder_matrix(struct builder *b, enum op_kind kind, struct product product
     operation_end(b);
 }
 
-void builder_exchange(struct builder *b, const struct transfer *transfers, int count)
+static void transfers_add(struct builder *b, enum op_kind kind, const struct transfer *transfers,
+                          int count)
 {
     struct plan *plan = b->plan;
     ROOM(b, plan->transfers, plan->transfer_count, count, b->capacity.transfers);
-    struct op *op = operation_begin(b, OP_EXCHANGE);
+    struct op *op = operation_begin(b, kind);
     if (!op)
         return;
     for (int i = 0; i < count; i++) {
@@ -489,4 +536,18 @@ void builder_exchange(struct builder *b, const struct transfer *transfers, int c
         op->transfer_count++;
     }
     operation_end(b);
+}
+
+void builder_exchange(struct builder *b, const struct transfer *transfers, int count)
+{
+    transfers_add(b, OP_EXCHANGE, transfers, count);
+}
+
+void builder_copy(struct builder *b, const struct transfer *transfers, int count)
+{
+    bool any = false;
+    for (int i = 0; i < count; i++)
+        any = any || transfers[i].send.bytes > 0;
+    if (any)
+        transfers_add(b, OP_COPY, transfers, count);
 }

@@ -58,6 +58,8 @@ void builder_divide(struct builder *b, struct region destination, float value);
 void builder_matrix(struct builder *b, enum op_kind kind, struct product product,
                     const struct region operand[OPERANDS_MAX]);
 void builder_exchange(struct builder *b, const struct transfer *transfers, int count);
+// Transfers of the rank with itself; none: no operation.
+void builder_copy(struct builder *b, const struct transfer *transfers, int count);
 
 // Each algorithm is one function in a file of the same name.
 void ring_build(struct builder *b);         // p2p

@@ -400,6 +400,16 @@ static bool matrices_fit(const struct plan *plan, const struct op *op)
     }
 }
 
+static bool copies_fit(const struct plan *plan, const struct op *op)
+{
+    for (int32_t i = 0; i < op->transfer_count; i++) {
+        const struct transfer *t = &plan->transfers[op->transfer_first + i];
+        if (t->peer != plan->rank || region_total(&t->send) != region_total(&t->receive))
+            return false;
+    }
+    return true;
+}
+
 static bool operands_fit(const struct plan *plan, const struct op *op)
 {
     int64_t source = region_total(&op->operand[UNARY_SOURCE]);
@@ -432,6 +442,8 @@ static bool operands_fit(const struct plan *plan, const struct op *op)
     case OP_COLUMN_SUM:
     case OP_SUM_PARTS:
         return matrices_fit(plan, op);
+    case OP_COPY:
+        return copies_fit(plan, op);
     case OP_EXCHANGE:
     case OP_KINDS:
         break;

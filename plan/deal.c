@@ -95,8 +95,11 @@ static void cross(struct deal *d, const struct crossing *x, put_fn *put)
 
 static void put(struct deal *d, int member, struct region send, struct region receive)
 {
-    d->transfers[d->transfer_count++] =
-        (struct transfer){.peer = d->part.team.first + member, .send = send, .receive = receive};
+    struct transfer t = {.peer = d->part.team.first + member, .send = send, .receive = receive};
+    if (member == d->place)
+        d->copies[d->copy_count++] = t;
+    else
+        d->transfers[d->transfer_count++] = t;
 }
 
 static void put_in(struct deal *d, const struct crossing *x, int member,
@@ -121,10 +124,13 @@ static void put_lse(struct deal *d, const struct crossing *x, int member,
         lse_region(x->own, own_rows(own), d->tensors->q_rows, h->first, h->count));
 }
 
+// What stays on the rank is a computation: beside attention, copies within a device would wait for
+// multiprocessors.
 static void exchange(struct deal *d)
 {
     builder_exchange(d->part.b, d->transfers, d->transfer_count);
-    d->transfer_count = 0;
+    builder_copy(d->part.b, d->copies, d->copy_count);
+    d->transfer_count = d->copy_count = 0;
 }
 
 // ---- the tensors ----
@@ -275,7 +281,8 @@ bool deal_init(struct deal *d, struct builder *b, const struct tensors *t, struc
     if (crossings < 2 * d->block_count[SIDE_Q])
         crossings = 2 * d->block_count[SIDE_Q];
     d->transfers = builder_alloc(b, (size_t)team.size * (size_t)crossings, sizeof *d->transfers);
-    if (!d->transfers || !part_init_team(p, b, t, team, d->heads[d->place], suffix))
+    d->copies = builder_alloc(b, (size_t)crossings, sizeof *d->copies);
+    if (!d->transfers || !d->copies || !part_init_team(p, b, t, team, d->heads[d->place], suffix))
         return false;
     int64_t rows = p->q_rows * p->heads.count;
     d->kv = part_key_buffer(p, "kv_team", suffix, team_rows(c, SIDE_KV, team), element);

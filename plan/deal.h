@@ -20,8 +20,8 @@ struct deal {
     int32_t home[WORLD_SIZE_MAX];       // else by member: its dK, dV (fp32) of the own tokens
     struct team_block *blocks[2];       // by side: `block_count` blocks of each member
     int block_count[2];
-    struct transfer *transfers; // of the exchange that is being built
-    int transfer_count;
+    struct transfer *transfers, *copies; // of the exchange that is being built: with others, within
+    int transfer_count, copy_count;
 };
 
 // Initializes deal i of n, each of a part of the team's heads. Borrows the tensors. False: out of

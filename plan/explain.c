@@ -168,6 +168,16 @@ static void explain_transfers(const struct plan *plan, const struct op *op, FILE
     }
 }
 
+static void explain_copies(const struct plan *plan, const struct op *op, FILE *out)
+{
+    char size[SIZE_TEXT_MAX];
+    for (int32_t i = 0; i < op->transfer_count; i++) {
+        const struct transfer *t = &plan->transfers[op->transfer_first + i];
+        fprintf(out, "%s%s -> %s (%s)", i == 0 ? "" : ", ", region_name(plan, &t->send),
+                region_name(plan, &t->receive), size_format(region_total(&t->send), size));
+    }
+}
+
 // An operation of a linear layer: its operands and its result with their sizes.
 static void explain_matrix(const struct plan *plan, const struct op *op, FILE *out)
 {
@@ -232,6 +242,9 @@ static void explain_what(const struct plan *plan, const struct op *op, FILE *out
     case OP_COLUMN_SUM:
     case OP_SUM_PARTS:
         explain_matrix(plan, op, out);
+        break;
+    case OP_COPY:
+        explain_copies(plan, op, out);
         break;
     case OP_EXCHANGE:
         explain_transfers(plan, op, out);

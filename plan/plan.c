@@ -22,6 +22,7 @@ static const char *const kind_names[OP_KINDS] = {
     [OP_ACTIVATE_BACKWARD] = "activate backw.",
     [OP_COLUMN_SUM] = "column sum",
     [OP_SUM_PARTS] = "sum parts",
+    [OP_COPY] = "copy",
     [OP_EXCHANGE] = "exchange",
 };
 

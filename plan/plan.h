@@ -112,6 +112,7 @@ enum op_kind {
     OP_ACTIVATE_BACKWARD, // to = the gradient of h, from that of the activation
     OP_COLUMN_SUM,        // destination [n] = the sum of the rows of source [m][n]
     OP_SUM_PARTS,         // destination = the sum of all ranks' parts, in their order, + bias
+    OP_COPY,              // regions within the rank, as transfers with itself
     OP_EXCHANGE,          // send and receive regions with peers, all at once
     OP_KINDS,
 };
@@ -170,7 +171,7 @@ struct op {
     float value;            // fill, divide
     struct product product; // of linear layers; of a sum k is the number of ranks
     int32_t slice_first, slice_count;       // attend, sink gradient (without keys): in plan.slices
-    int32_t transfer_first, transfer_count; // exchange: in plan.transfers
+    int32_t transfer_first, transfer_count; // exchange, copy: in plan.transfers
     int32_t wait_first, wait_count; // in plan.waits: operations of other streams to wait for
 };
 

@@ -116,7 +116,7 @@ static double duration(const struct plan *plan, const struct op *op,
         second = (double)copied(plan, op) / rates->memory_bytes;
     } else {
         first = op_flops(plan, op) / rates->flops;
-        second = (double)timeline_bytes(op) / rates->memory_bytes;
+        second = (double)(timeline_bytes(op) + copied(plan, op)) / rates->memory_bytes;
     }
     return rates->overhead_s + (first > second ? first : second);
 }

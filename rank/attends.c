@@ -82,8 +82,8 @@ static struct region output_find(const struct plan *plan, int32_t backward)
 {
     const struct region *d = &plan->ops[backward].operand[ATTEND_D];
     int32_t at = backward - 1;
-    while (at >= 0 && !(plan->ops[at].kind == OP_ROW_DOT &&
-                        places_same(&plan->ops[at].operand[ROW_DOT_D], d)))
+    while (at >= 0 &&
+           !(plan->ops[at].kind == OP_ROW_DOT && places_same(&plan->ops[at].operand[ROW_DOT_D], d)))
         at--;
     if (at < 0)
         return (struct region){0};

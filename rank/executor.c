@@ -165,7 +165,7 @@ static int64_t staging_bytes(const struct plan *plan)
     for (int32_t i = 0; i < plan->op_count; i++) {
         const struct op *op = &plan->ops[i];
         int64_t bytes = 0;
-        for (int32_t k = 0; k < op->transfer_count; k++) {
+        for (int32_t k = 0; op->kind == OP_EXCHANGE && k < op->transfer_count; k++) {
             const struct transfer *t = &plan->transfers[op->transfer_first + k];
             bytes += t->send.rows > 1 ? region_total(&t->send) : 0;
             bytes += t->receive.rows > 1 ? region_total(&t->receive) : 0;

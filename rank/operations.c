@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "rank/operations.h"
 
+#include <string.h>
+
 #include "common/mutation.h"
 #include "judge/dtype.h"
 #include "plan/bias.h"
@@ -152,6 +154,30 @@ static void add(const struct operations *x, const struct op *op)
     }
 }
 
+// Copies the pieces that lie together on both sides.
+static void region_copy(const struct operations *x, const struct region *from,
+                        const struct region *to)
+{
+    int64_t total = region_total(from), bytes;
+    for (int64_t i = 0; i < total; i += bytes) {
+        int64_t from_left = from->bytes - i % from->bytes, to_left = to->bytes - i % to->bytes;
+        bytes = from_left < to_left ? from_left : to_left;
+        memcpy((char *)x->buffers[to->buffer] + region_piece(to, i / to->bytes) + i % to->bytes,
+               (const char *)x->buffers[from->buffer] + region_piece(from, i / from->bytes) +
+                   i % from->bytes,
+               (size_t)bytes);
+    }
+}
+
+// On the host; devices have another way.
+static void copy(const struct operations *x, const struct op *op)
+{
+    for (int32_t i = 0; i < op->transfer_count; i++) {
+        const struct transfer *t = &x->plan->transfers[op->transfer_first + i];
+        region_copy(x, &t->send, &t->receive);
+    }
+}
+
 // Operations of a collective.
 static int64_t elements(const struct operations *x, struct region region)
 {
@@ -233,6 +259,9 @@ enum status operations_run(const struct operations *x, const struct op *op, stru
         return STATUS_OK;
     case OP_CONVERT:
         convert(x, op);
+        return STATUS_OK;
+    case OP_COPY:
+        copy(x, op);
         return STATUS_OK;
     case OP_FILL: // in one part: only the executor of a device folds
         ops->fill(backend, at(x, destination), op->value, floats(destination));

@@ -186,7 +186,11 @@ static void told_join(int64_t all[TOLD], const int64_t theirs[TOLD])
             all[i] = theirs[i];
 }
 
-// The announcement to a peer: what all are told, then the offsets of its messages.
+// Numbers of a place in an announcement.
+#define PLACE (sizeof(struct message_place) / sizeof(int64_t))
+_Static_assert(PLACE * sizeof(int64_t) == sizeof(struct message_place), "a place is numbers alone");
+
+// The announcement to a peer: what all are told, then the places of its messages.
 static enum status landings_swap(struct peer_transport *p, const struct peer_landings *l,
                                  int64_t all[TOLD], struct error *error)
 {
@@ -194,20 +198,25 @@ static enum status landings_swap(struct peer_transport *p, const struct peer_lan
     size_t tell = 0, hear = 0;
     int count = 0;
     for (int peer = 0; peer < p->base.world_size; peer++) {
-        tell += TOLD + (size_t)l->count[peer];
-        hear += TOLD + (size_t)l->send_count[peer];
+        tell += TOLD + PLACE * (size_t)l->count[peer];
+        hear += TOLD + PLACE * (size_t)l->send_count[peer];
     }
     if (!numbers_grow(&p->told, tell) || !numbers_grow(&p->heard, hear))
         return error_set(error, STATUS_RESOURCE_EXHAUSTED, "no memory for %zu messages", tell);
     int64_t *out = p->told, *in = p->heard;
     for (int peer = 0; peer < p->base.world_size; peer++) {
-        size_t outs = TOLD + (size_t)l->count[peer], ins = TOLD + (size_t)l->send_count[peer];
+        size_t outs = TOLD + PLACE * (size_t)l->count[peer];
+        size_t ins = TOLD + PLACE * (size_t)l->send_count[peer];
         if (peer == p->base.rank)
             continue;
         told_set(l, out);
         if (l->count[peer] > 0)
-            memcpy(out + TOLD, l->offsets[peer], (size_t)l->count[peer] * sizeof(*out));
-        messages[count++] = (struct message){peer, out, outs * sizeof(*out), in, ins * sizeof(*in)};
+            memcpy(out + TOLD, l->places[peer], (size_t)l->count[peer] * sizeof(**l->places));
+        messages[count++] = (struct message){.peer = peer,
+                                             .send = out,
+                                             .send_bytes = outs * sizeof(*out),
+                                             .receive = in,
+                                             .receive_bytes = ins * sizeof(*in)};
         out += outs;
         in += ins;
     }
@@ -230,8 +239,8 @@ static enum status places_keep(struct peer_transport *p, const struct peer_landi
             return error_set(error, STATUS_RESOURCE_EXHAUSTED, "no memory for %d messages",
                              l->send_count[peer]);
         r->place_count = l->send_count[peer];
-        memcpy(r->places, in + TOLD, (size_t)r->place_count * sizeof(*in));
-        in += TOLD + r->place_count;
+        memcpy(r->places, in + TOLD, (size_t)r->place_count * sizeof(*r->places));
+        in += TOLD + PLACE * (size_t)r->place_count;
     }
     return STATUS_OK;
 }
@@ -294,7 +303,13 @@ static enum status peer_start(struct transport *t, uint64_t tag, const struct me
     if (result == cudaSuccess)
         result = p->direct ? peer_direct_put(p, messages, count, traffic)
                            : peer_exchange_put(p, messages, count, traffic);
+    p->strides = NULL;
     return result == cudaSuccess ? STATUS_OK : cuda_failed(p, result, "an exchange", error);
+}
+
+static void peer_lay(struct transport *t, const struct message_strides *strides)
+{
+    self(t)->strides = strides;
 }
 
 static void peer_mark(struct transport *t, uint64_t place, uint32_t value)
@@ -377,6 +392,7 @@ static void peer_destroy(struct transport *t)
 static const struct transport_ops peer_ops = {
     .name = "peer",
     .start = peer_start,
+    .lay = peer_lay,
     .mark = peer_mark,
     .stamp = peer_stamp,
     .progress = peer_progress,

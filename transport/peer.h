@@ -35,10 +35,11 @@
 enum status transport_peer_create(struct transport *control, cudaStream_t stream, bool alone,
                                   struct transport **t, struct error *error) MUST_CHECK;
 
-// Offsets in this rank's window of the bytes that each peer will send, in the order of the
-// exchanges and their messages, without empty ones.
+// Places in this rank's window of the bytes that each peer will send, in the order of the exchanges
+// and their messages, without empty ones. Bytes may lie in pieces on both sides, if both have
+// common loops (transport/strided.h).
 struct peer_landings {
-    const int64_t *offsets[WORLD_SIZE_MAX]; // [count]
+    const struct message_place *places[WORLD_SIZE_MAX]; // [count]
     int count[WORLD_SIZE_MAX];
     int send_count[WORLD_SIZE_MAX]; // number of messages that this rank sends to each peer
     size_t window_bytes;            // that this rank needs

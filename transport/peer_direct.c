@@ -16,24 +16,39 @@ static cudaError_t launch(struct building *b, bool last)
     return result;
 }
 
-static cudaError_t copy_add(void *context, char *to, const char *from, size_t bytes)
+static cudaError_t copy_add(struct building *b, const struct kernel_copy *copy)
 {
-    struct building *b = context;
     cudaError_t result =
         b->exchange.copy_count == PEER_KERNEL_COPIES ? launch(b, false) : cudaSuccess;
-    b->exchange.copies[b->exchange.copy_count++] =
-        (struct kernel_copy){.from = from, .to = to, .bytes = bytes, .peer = b->peer};
+    b->exchange.copies[b->exchange.copy_count++] = *copy;
     return result;
 }
 
-static cudaError_t own_copies_add(struct building *b, int rank, const struct message *messages,
-                                  int count)
+// Two loops are one copy of a kernel.
+static cudaError_t copies_add(void *context, char *to, const char *from,
+                              const struct strided_copy *c)
 {
+    struct building *b = context;
+    struct strided_loop rows = {1, 0, 0}, blocks = {1, 0, 0};
     cudaError_t result = cudaSuccess;
-    b->peer = rank;
-    for (int i = 0; i < count && result == cudaSuccess; i++)
-        if (messages[i].peer == rank && messages[i].send_bytes > 0)
-            result = copy_add(b, messages[i].receive, messages[i].send, messages[i].send_bytes);
+    if (c->loop_count > 0)
+        rows = c->loops[0];
+    if (c->loop_count > 1)
+        blocks = c->loops[1];
+    for (int64_t i = 0, runs = strided_runs(c, 2); i < runs && result == cudaSuccess; i++) {
+        int64_t from_step, to_step;
+        strided_run(c, 2, i, &from_step, &to_step);
+        result = copy_add(b, &(struct kernel_copy){.from = from + from_step,
+                                                   .to = to + to_step,
+                                                   .bytes = (uint32_t)c->bytes,
+                                                   .rows = (uint32_t)rows.count,
+                                                   .blocks = (uint32_t)blocks.count,
+                                                   .peer = b->peer,
+                                                   .from_stride = rows.from,
+                                                   .to_stride = rows.to,
+                                                   .from_block = blocks.from,
+                                                   .to_block = blocks.to});
+    }
     return result;
 }
 
@@ -60,10 +75,11 @@ cudaError_t peer_direct_put(struct peer_transport *p, const struct message *mess
     peers_set(p, traffic, &b.exchange);
     for (int step = 1; step < p->base.world_size && result == cudaSuccess; step++) {
         b.peer = (p->base.rank + step) % p->base.world_size;
-        result = peer_runs_put(p, b.peer, messages, count, copy_add, &b);
+        result = peer_copies_put(p, b.peer, messages, count, copies_add, &b);
     }
+    b.peer = p->base.rank;
     if (result == cudaSuccess)
-        result = own_copies_add(&b, p->base.rank, messages, count);
+        result = peer_copies_put(p, b.peer, messages, count, copies_add, &b);
     b.exchange.mark = (uint32_t *)(uintptr_t)p->mark;
     b.exchange.mark_value = p->mark_value;
     b.exchange.time = (uint64_t *)(uintptr_t)p->stamp;

@@ -37,33 +37,67 @@ static uint32_t exchange_next(const struct peer_transport *p, uint32_t *exchange
 
 // ---- messages -----------------------------------------------------------------------------------
 
-// Bytes that lie one behind the other on either side.
+// Bytes that lie one behind the other on both sides.
 struct run {
     const char *from;
-    int64_t place; // in the peer's window
-    size_t bytes;
+    char *to;
+    int64_t bytes;
 };
 
-// The place of the next message to a peer; -1: it was not announced.
-static int64_t place_take(struct remote *r, size_t bytes, size_t window_bytes)
+static bool place_fits(const struct message_place *place, int64_t bytes, size_t window_bytes)
+{
+    int64_t reach = strides_reach(&place->strides, bytes);
+    return place->offset >= 0 && reach >= 0 && (size_t)place->offset <= window_bytes &&
+           (size_t)reach <= window_bytes - (size_t)place->offset;
+}
+
+// The place of the next message to a peer; NULL: it was not announced.
+static const struct message_place *place_take(struct remote *r, int64_t bytes, size_t window_bytes)
 {
     if (r->place_next == r->place_count)
         r->place_next = 0; // repeats the announced exchanges
-    int64_t place = r->place_next < r->place_count ? r->places[r->place_next++] : -1;
-    bool fits =
-        place >= 0 && (size_t)place <= window_bytes && bytes <= window_bytes - (size_t)place;
-    return fits ? place : -1;
+    const struct message_place *place =
+        r->place_next < r->place_count ? &r->places[r->place_next++] : NULL;
+    return place && place_fits(place, bytes, window_bytes) ? place : NULL;
 }
 
-static cudaError_t run_end(const struct remote *r, const struct run *run, peer_run_put *put,
+static cudaError_t run_end(struct run *run, peer_copy_put *put, void *context)
+{
+    const struct strided_copy copy = {.bytes = run->bytes};
+    const struct run ended = *run;
+    *run = (struct run){0};
+    return ended.bytes > 0 ? put(context, ended.to, ended.from, &copy) : cudaSuccess;
+}
+
+// Lengthens the run by a message, or ends it and begins another.
+static cudaError_t run_add(struct run *run, const struct run *message, peer_copy_put *put,
                            void *context)
 {
-    return run->bytes > 0 ? put(context, r->window + run->place, run->from, run->bytes)
-                          : cudaSuccess;
+    cudaError_t result = cudaSuccess;
+    if (message->from != run->from + run->bytes || message->to != run->to + run->bytes)
+        result = run_end(run, put, context);
+    if (run->bytes == 0)
+        *run = (struct run){message->from, message->to, 0};
+    run->bytes += message->bytes;
+    return result;
 }
 
-cudaError_t peer_runs_put(struct peer_transport *p, int peer, const struct message *messages,
-                          int count, peer_run_put *put, void *context)
+// A message to an address. It lies with these strides.
+static cudaError_t message_put(const struct message *m, const struct message_strides *strides,
+                               char *to, struct run *run, peer_copy_put *put, void *context)
+{
+    const int64_t bytes = (int64_t)m->send_bytes;
+    struct strided_copy copy;
+    if (strides->send.bytes == 0 && strides->receive.bytes == 0)
+        return run_add(run, &(struct run){m->send, to, bytes}, put, context);
+    if (!strided_copy_make(&strides->send, &strides->receive, bytes, &copy))
+        return cudaErrorInvalidValue;
+    cudaError_t result = run_end(run, put, context);
+    return result == cudaSuccess ? put(context, to, m->send, &copy) : result;
+}
+
+cudaError_t peer_copies_put(struct peer_transport *p, int peer, const struct message *messages,
+                            int count, peer_copy_put *put, void *context)
 {
     struct remote *r = &p->remotes[peer];
     struct run run = {0};
@@ -72,32 +106,71 @@ cudaError_t peer_runs_put(struct peer_transport *p, int peer, const struct messa
         const struct message *m = &messages[i];
         if (m->peer != peer || m->send_bytes == 0)
             continue;
-        int64_t place = place_take(r, m->send_bytes, p->window_bytes);
-        if (place < 0)
-            return cudaErrorInvalidValue;
-        bool follows = m->send == run.from + run.bytes && place == run.place + (int64_t)run.bytes;
-        if (run.bytes == 0 || !follows) {
-            result = run_end(r, &run, put, context);
-            run = (struct run){m->send, place, 0};
+        struct message_strides strides = {0};
+        char *to = m->receive;
+        if (p->strides)
+            strides = p->strides[i];
+        if (peer != p->base.rank) {
+            const struct message_place *place =
+                place_take(r, (int64_t)m->send_bytes, p->window_bytes);
+            if (!place)
+                return cudaErrorInvalidValue;
+            strides.receive = place->strides;
+            to = r->window + place->offset;
         }
-        run.bytes += m->send_bytes;
+        result = message_put(m, &strides, to, &run, put, context);
     }
-    return result == cudaSuccess ? run_end(r, &run, put, context) : result;
+    return result == cudaSuccess ? run_end(&run, put, context) : result;
 }
 
-static cudaError_t copy_put(void *context, char *to, const char *from, size_t bytes)
+// ---- copy engines -------------------------------------------------------------------------------
+
+// How many loops one call of the runtime does.
+static int loops_at_once(const struct strided_copy *c)
 {
-    return cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, *(cudaStream_t *)context);
+    const struct strided_loop *rows = &c->loops[0], *blocks = &c->loops[1];
+    if (c->loop_count == 0 || rows->from > INT32_MAX || rows->to > INT32_MAX)
+        return 0;
+    bool boxes = c->loop_count > 1 && blocks->from % rows->from == 0 &&
+                 blocks->to % rows->to == 0 && blocks->from >= rows->count * rows->from &&
+                 blocks->to >= rows->count * rows->to;
+    return boxes ? 2 : 1;
 }
 
-static cudaError_t own_copy(const struct peer_transport *p, const struct message *messages,
-                            int count)
+static cudaError_t boxes_put(cudaStream_t stream, char *to, const char *from,
+                             const struct strided_copy *c)
 {
+    const struct strided_loop *rows = &c->loops[0], *blocks = &c->loops[1];
+    const size_t width = (size_t)c->bytes;
+    const struct cudaMemcpy3DParms box = {
+        .srcPtr = {(void *)(uintptr_t)from, (size_t)rows->from, width,
+                   (size_t)(blocks->from / rows->from)},
+        .dstPtr = {to, (size_t)rows->to, width, (size_t)(blocks->to / rows->to)},
+        .extent = {width, (size_t)rows->count, (size_t)blocks->count},
+        .kind = cudaMemcpyDeviceToDevice};
+    return cudaMemcpy3DAsync(&box, stream);
+}
+
+// Copy engines copy rows and boxes as fast as bytes that lie one behind the other.
+static cudaError_t copy_put(void *context, char *to, const char *from, const struct strided_copy *c)
+{
+    cudaStream_t stream = *(cudaStream_t *)context;
+    const int loops = loops_at_once(c);
+    const size_t bytes = (size_t)c->bytes;
     cudaError_t result = cudaSuccess;
-    for (int i = 0; i < count && result == cudaSuccess; i++)
-        if (messages[i].peer == p->base.rank && messages[i].send_bytes > 0)
-            result = cudaMemcpyAsync(messages[i].receive, messages[i].send, messages[i].send_bytes,
-                                     cudaMemcpyDeviceToDevice, p->stream);
+    for (int64_t i = 0, runs = strided_runs(c, loops); i < runs && result == cudaSuccess; i++) {
+        int64_t from_step, to_step;
+        strided_run(c, loops, i, &from_step, &to_step);
+        if (loops == 2)
+            result = boxes_put(stream, to + to_step, from + from_step, c);
+        else if (loops == 1)
+            result = cudaMemcpy2DAsync(to + to_step, (size_t)c->loops[0].to, from + from_step,
+                                       (size_t)c->loops[0].from, bytes, (size_t)c->loops[0].count,
+                                       cudaMemcpyDeviceToDevice, stream);
+        else
+            result = cudaMemcpyAsync(to + to_step, from + from_step, bytes,
+                                     cudaMemcpyDeviceToDevice, stream);
+    }
     return result;
 }
 
@@ -128,7 +201,7 @@ static cudaError_t peer_send(struct peer_transport *p, int peer, const struct me
     counter_await(p, w, &counters_of(p, p->flags)->ready[peer], exchange);
     cudaError_t result = stream_words_put(p->run, w, stream);
     if (result == cudaSuccess)
-        result = peer_runs_put(p, peer, messages, count, copy_put, &stream);
+        result = peer_copies_put(p, peer, messages, count, copy_put, &stream);
     counter_raise(p, w, &counters_of(p, r->flags)->arrived[p->base.rank], exchange);
     return result;
 }
@@ -211,7 +284,7 @@ cudaError_t peer_exchange_put(struct peer_transport *p, const struct message *me
     if (result == cudaSuccess && spread)
         result = peers_send(p, messages, count, traffic);
     if (result == cudaSuccess)
-        result = own_copy(p, messages, count);
+        result = peer_copies_put(p, p->base.rank, messages, count, copy_put, &p->stream);
     if (result == cudaSuccess && only >= 0 && !spread)
         result = peer_send(p, only, messages, count, &w, p->stream);
     if (result == cudaSuccess && spread)

@@ -7,6 +7,7 @@
 
 #include "transport/peer_kernel.h"
 #include "transport/stream_words.h"
+#include "transport/strided.h"
 #include "transport/transport.h"
 
 // Counters in the memory of one rank, raised by the others; those of captured exchanges are 1 or 0.
@@ -24,8 +25,8 @@ struct remote {
     struct flags *flags;
     cudaStream_t stream; // of copies to it
     cudaEvent_t sent;
-    uint32_t sends, receives; // number of exchanges with it
-    int64_t *places;          // offsets in its window of the messages to it
+    uint32_t sends, receives;     // number of exchanges with it
+    struct message_place *places; // of the messages to it
     int place_count, place_next, place_max;
 };
 
@@ -35,8 +36,9 @@ struct peer_transport {
     cudaStream_t stream;
     cudaEvent_t fork, last;
     stream_words_run *run;
-    bool capturing; // the exchange at hand
-    uint64_t mark;  // where the next exchange writes mark_value; 0: nowhere
+    bool capturing;                        // the exchange at hand
+    const struct message_strides *strides; // of the next exchange's messages; NULL: none
+    uint64_t mark;                         // where the next exchange writes mark_value; 0: nowhere
     uint32_t mark_value;
     uint64_t stamp;    // where the next exchange by a kernel writes the clock; 0: nowhere
     bool kernels;      // no rank shares its device with another
@@ -57,12 +59,13 @@ struct traffic {
     size_t send_bytes, receive_bytes;
 };
 
-// Called for bytes that lie one behind the other on either side.
-typedef cudaError_t peer_run_put(void *context, char *to, const char *from, size_t bytes);
+// Enqueues a copy.
+typedef cudaError_t peer_copy_put(void *context, char *to, const char *from,
+                                  const struct strided_copy *copy);
 
-// Passes on all messages to one peer, in as few runs as possible.
-cudaError_t peer_runs_put(struct peer_transport *p, int peer, const struct message *messages,
-                          int count, peer_run_put *put, void *context);
+// Passes on all messages to one peer, in as few copies as possible.
+cudaError_t peer_copies_put(struct peer_transport *p, int peer, const struct message *messages,
+                            int count, peer_copy_put *put, void *context);
 
 // Enqueues an exchange whose messages have been checked; traffic[world_size] sums them up.
 cudaError_t peer_exchange_put(struct peer_transport *p, const struct message *messages, int count,

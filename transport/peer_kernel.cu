@@ -29,24 +29,54 @@ __device__ static void peers_tell(const struct kernel_exchange &x)
         raise(&x.theirs[peer]->ready[x.rank], x.own->received[peer] + 1);
 }
 
-// All thread blocks copy their parts of the bytes.
-template <typename Unit> __device__ static void bytes_copy(const struct kernel_copy &c)
+// Where units lie that lie one behind the other,
+template <typename Unit> struct whole {
+    __device__ int64_t operator()(uint32_t i) const
+    {
+        return (int64_t)i * sizeof(Unit);
+    }
+};
+
+// and in pieces: on one side.
+template <typename Unit> struct pieces {
+    uint32_t width, rows;
+    int64_t stride, block;
+    __device__ int64_t operator()(uint32_t i) const
+    {
+        uint32_t piece = i / width, x = i % width;
+        return piece / rows * block + piece % rows * stride + (int64_t)x * sizeof(Unit);
+    }
+};
+
+// All thread blocks copy their parts of `count` units.
+template <typename Unit, class From, class To>
+__device__ static void units_copy(const struct kernel_copy &c, uint32_t count, const From &from,
+                                  const To &to)
 {
-    const Unit *from = (const Unit *)c.from;
-    Unit *to = (Unit *)c.to;
-    uint64_t count = c.bytes / sizeof(Unit), step = (uint64_t)gridDim.x * THREADS;
-    uint64_t i = (uint64_t)blockIdx.x * THREADS + threadIdx.x;
-    for (; i + (UNROLL - 1) * step < count; i += UNROLL * step) {
+    uint32_t step = gridDim.x * THREADS, i = blockIdx.x * THREADS + threadIdx.x;
+    for (; (uint64_t)i + (UNROLL - 1) * step < count; i += UNROLL * step) {
         Unit held[UNROLL];
 #pragma unroll
         for (int k = 0; k < UNROLL; k++)
-            held[k] = from[i + k * step];
+            held[k] = *(const Unit *)(c.from + from(i + k * step));
 #pragma unroll
         for (int k = 0; k < UNROLL; k++)
-            to[i + k * step] = held[k];
+            *(Unit *)(c.to + to(i + k * step)) = held[k];
     }
     for (; i < count; i += step)
-        to[i] = from[i];
+        *(Unit *)(c.to + to(i)) = *(const Unit *)(c.from + from(i));
+}
+
+template <typename Unit> __device__ static void bytes_copy(const struct kernel_copy &c)
+{
+    uint32_t width = c.bytes / sizeof(Unit), count = width * c.rows * c.blocks;
+    if (count == width) {
+        units_copy<Unit>(c, count, whole<Unit>(), whole<Unit>());
+        return;
+    }
+    const pieces<Unit> from = {width, c.rows, c.from_stride, c.from_block};
+    const pieces<Unit> to = {width, c.rows, c.to_stride, c.to_block};
+    units_copy<Unit>(c, count, from, to);
 }
 
 __device__ static void copy_make(const struct kernel_exchange &x, const struct kernel_copy &c)
@@ -56,7 +86,8 @@ __device__ static void copy_make(const struct kernel_exchange &x, const struct k
             await(&x.own->ready[c.peer], x.own->sent[c.peer] + 1);
         __syncthreads();
     }
-    uint64_t ends = (uint64_t)c.from | (uint64_t)c.to | c.bytes;
+    uint64_t ends = (uint64_t)c.from | (uint64_t)c.to | c.bytes | (uint64_t)c.from_stride |
+                    (uint64_t)c.to_stride | (uint64_t)c.from_block | (uint64_t)c.to_block;
     if (ends % sizeof(uint4) == 0)
         bytes_copy<uint4>(c);
     else if (ends % sizeof(uint32_t) == 0)
@@ -108,7 +139,7 @@ cudaError_t peer_kernel_put(const struct kernel_exchange *x, cudaStream_t stream
 {
     uint64_t bytes = 0;
     for (int i = 0; i < x->copy_count; i++)
-        bytes += x->copies[i].bytes;
+        bytes += (uint64_t)x->copies[i].bytes * x->copies[i].rows * x->copies[i].blocks;
     uint64_t blocks = (bytes + BLOCK_BYTES - 1) / BLOCK_BYTES;
     blocks = blocks < 1 ? 1 : blocks > BLOCKS_MAX ? BLOCKS_MAX : blocks;
     exchange_kernel<<<(unsigned)blocks, THREADS, 0, stream>>>(*x);

@@ -25,11 +25,14 @@ struct kernel_counters {
     uint32_t blocks; // of the launch that is running: those that have copied
 };
 
+// `blocks` blocks of `rows` pieces of `bytes` bytes, all at least 1, with steps in bytes. There are
+// less than 2^32 bytes.
 struct kernel_copy {
     const char *from;
     char *to;
-    uint64_t bytes;
+    uint32_t bytes, rows, blocks;
     int32_t peer; // into its memory
+    int64_t from_stride, to_stride, from_block, to_block;
 };
 
 // An exchange, or one of several launches that make one together.

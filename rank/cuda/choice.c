@@ -19,12 +19,12 @@ static enum status cuda_failed(cudaError_t result, struct error *error)
 // The memory of a rank is its window: what arrives, and behind it what is sent.
 static enum status window_open(struct transport *peer, bool *lacks, struct error *error)
 {
-    int64_t place = 0;
+    struct message_place place = {0};
     // By copy engines, whatever the size.
     struct peer_landings landings = {.window_bytes = 2 * CHOICE_BYTES, .exchange_bytes = INT64_MAX};
     int next = (peer->rank + 1) % peer->world_size;
     int previous = (peer->rank + peer->world_size - 1) % peer->world_size;
-    landings.offsets[previous] = &place;
+    landings.places[previous] = &place;
     landings.count[previous] = 1;
     landings.send_count[next] = 1;
     return transport_peer_announce(peer, &landings, lacks, error);

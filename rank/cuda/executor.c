@@ -142,6 +142,8 @@ static enum status exchange_put(struct cuda_executor *x, int32_t index, cudaStre
     if (result != cudaSuccess)
         return cuda_failed(x, result, op, error);
     exchange_mark(x, index);
+    if (!x->parcels.packed)
+        x->transport->ops->lay(x->transport, x->parcels.strides);
     enum status status = x->transport->ops->start(x->transport, x->e->job, x->parcels.messages,
                                                   op->transfer_count, error);
     if (status != STATUS_OK)
@@ -206,6 +208,8 @@ static enum status compute_put(struct cuda_executor *x, const struct op *op, cud
         fills_put(x, (int32_t)(op - x->plan->ops));
         return STATUS_OK;
     }
+    if (op->kind == OP_COPY)
+        return parcels_copy(&x->parcels, x->e, op, x->backend, stream, error);
     if (op->kind != OP_ADD || to->rows <= 1)
         return operations_run(&x->operations, op, error);
     regions_cuda_add(x->backend, region_memory(x->e->buffers, &op->operand[UNARY_SOURCE]),

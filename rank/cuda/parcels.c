@@ -8,20 +8,37 @@
 
 // ---- room ----
 
-// Maximum number of copies between pieces and staging memory on one side of an exchange.
+// A copy between two regions. False: they have no common loops.
+static bool copy_between(const struct region *from, const struct region *to,
+                         struct strided_copy *copy)
+{
+    const struct strides send = staging_strides(from), receive = staging_strides(to);
+    return strided_copy_make(&send, &receive, region_total(from), copy);
+}
+
+// Number of copies between pieces and staging memory on one side of an exchange, or within the
+// rank.
+static int64_t op_copies(const struct plan *plan, const struct op *op)
+{
+    int64_t sends = 0, receives = 0, copies = 0;
+    for (int32_t k = 0; k < op->transfer_count; k++) {
+        const struct transfer *t = &plan->transfers[op->transfer_first + k];
+        struct strided_copy copy;
+        sends += region_blocks(&t->send);
+        receives += region_blocks(&t->receive);
+        if (op->kind == OP_COPY && copy_between(&t->send, &t->receive, &copy))
+            copies += strided_runs(&copy, 1);
+    }
+    sends = sends > receives ? sends : receives;
+    return sends > copies ? sends : copies;
+}
+
 static size_t copies_needed(const struct plan *plan)
 {
     int64_t most = 1;
     for (int32_t i = 0; i < plan->op_count; i++) {
-        const struct op *op = &plan->ops[i];
-        int64_t sends = 0, receives = 0;
-        for (int32_t k = 0; k < op->transfer_count; k++) {
-            const struct transfer *t = &plan->transfers[op->transfer_first + k];
-            sends += region_blocks(&t->send);
-            receives += region_blocks(&t->receive);
-        }
-        most = sends > most ? sends : most;
-        most = receives > most ? receives : most;
+        int64_t copies = op_copies(plan, &plan->ops[i]);
+        most = copies > most ? copies : most;
     }
     return (size_t)most;
 }
@@ -32,22 +49,65 @@ bool parcels_reserve(struct parcels *p, const struct plan *plan)
     size_t copy_count = copies_needed(plan);
     if (message_count > p->message_max) {
         free(p->messages);
+        free(p->strides);
         p->messages = calloc((size_t)message_count, sizeof(*p->messages));
-        p->message_max = p->messages ? message_count : 0;
+        p->strides = calloc((size_t)message_count, sizeof(*p->strides));
+        p->message_max = p->messages && p->strides ? message_count : 0;
     }
     if (copy_count > p->copy_max) {
         free(p->copies);
         p->copies = calloc(copy_count, sizeof(*p->copies));
         p->copy_max = p->copies ? copy_count : 0;
     }
-    return p->messages && p->copies;
+    return p->messages && p->strides && p->copies;
 }
 
 void parcels_fini(struct parcels *p)
 {
     free(p->messages);
+    free(p->strides);
     free(p->copies);
     *p = (struct parcels){0};
+}
+
+// ---- copies within the rank ----
+
+// Appends the copies of a transfer to a list of `count`: rows are one. Returns the new count.
+static int runs_add(struct parcels *p, int count, const char *from, char *to,
+                    const struct strided_copy *copy)
+{
+    struct strided_loop rows = {1, copy->bytes, copy->bytes};
+    if (copy->loop_count > 0)
+        rows = copy->loops[0];
+    for (int64_t i = 0, runs = strided_runs(copy, 1); i < runs; i++) {
+        int64_t from_step, to_step;
+        strided_run(copy, 1, i, &from_step, &to_step);
+        p->copies[count++] = (struct region_copy){.source = from + from_step,
+                                                  .destination = to + to_step,
+                                                  .rows = rows.count,
+                                                  .bytes = copy->bytes,
+                                                  .source_stride = rows.from,
+                                                  .destination_stride = rows.to};
+    }
+    return count;
+}
+
+enum status parcels_copy(struct parcels *p, const struct cuda_execution *e, const struct op *op,
+                         struct attention_backend *backend, cudaStream_t stream,
+                         struct error *error)
+{
+    int count = 0;
+    for (int32_t i = 0; i < op->transfer_count; i++) {
+        const struct transfer *t = &e->plan->transfers[op->transfer_first + i];
+        struct strided_copy copy;
+        if (!copy_between(&t->send, &t->receive, &copy))
+            return error_set(error, STATUS_INTERNAL, "a copy between regions without common loops");
+        count = runs_add(p, count, region_memory(e->buffers, &t->send),
+                         region_memory(e->buffers, &t->receive), &copy);
+    }
+    if (count > 0)
+        regions_cuda_copy(backend, stream, p->copies, count);
+    return STATUS_OK;
 }
 
 // ---- an exchange ----
@@ -62,7 +122,7 @@ static void *travelling(const struct cuda_execution *e, const struct transfer *t
     int64_t packed = staging_take(staging, e->plan, t, sends);
     if (packed >= 0)
         return e->staging + packed;
-    return region_memory(e->buffers, r->rows > 1 ? other : r);
+    return region_memory(e->buffers, r->rows > 1 && !staging->none ? other : r);
 }
 
 // Appends the copies of a region in pieces, one for each block, to a list of `count`. Returns the
@@ -96,7 +156,7 @@ static struct message message_of(const struct cuda_execution *e, const struct tr
     m.send = travelling(e, t, true, staging);
     m.receive = travelling(e, t, false, staging);
     // A copy within the rank with one place for both sides is made by packing and unpacking.
-    if (t->peer == e->plan->rank && m.send == m.receive)
+    if (!staging->none && t->peer == e->plan->rank && m.send == m.receive)
         m.send_bytes = m.receive_bytes = 0;
     return m;
 }
@@ -107,11 +167,15 @@ void parcels_pack(struct parcels *p, const struct cuda_execution *e, const struc
     const struct transfer *transfers = e->plan->transfers + op->transfer_first;
     struct staging staging;
     int count = 0;
-    staging_start(&staging, e->plan, op);
+    staging_start(&staging, e->plan, op, e->windows > 0);
     for (int32_t i = 0; i < op->transfer_count; i++) {
         p->messages[i] = message_of(e, &transfers[i], &staging);
-        count = copies_add(p, count, e, &transfers[i].send, (void *)p->messages[i].send, true);
+        p->strides[i] = (struct message_strides){staging_strides(&transfers[i].send),
+                                                 staging_strides(&transfers[i].receive)};
+        if (!staging.none)
+            count = copies_add(p, count, e, &transfers[i].send, (void *)p->messages[i].send, true);
     }
+    p->packed = !staging.none;
     if (count > 0)
         regions_cuda_copy(backend, stream, p->copies, count);
 }
@@ -121,7 +185,7 @@ void parcels_unpack(struct parcels *p, const struct cuda_execution *e, const str
 {
     const struct transfer *transfers = e->plan->transfers + op->transfer_first;
     int count = 0;
-    for (int32_t i = 0; i < op->transfer_count; i++)
+    for (int32_t i = 0; i < op->transfer_count && p->packed; i++)
         count = copies_add(p, count, e, &transfers[i].receive, p->messages[i].receive, false);
     if (count > 0)
         regions_cuda_copy(backend, stream, p->copies, count);

@@ -35,7 +35,7 @@ static enum status device_reserve(struct cuda *cuda, const struct plan_run *run,
     if (cuda->peer)
         status = window_set(&cuda->window, plan, error);
     else
-        status = device_arena_add(&cuda->device_bytes, window_staging_bytes(plan), 1, error);
+        status = device_arena_add(&cuda->device_bytes, window_staging_bytes(plan, false), 1, error);
     for (int32_t i = 0; i < plan->buffer_count && status == STATUS_OK; i++)
         if (!in_window(cuda, i))
             status = device_arena_add(&cuda->device_bytes, around(&plan->buffers[i]), 1, error);
@@ -65,7 +65,7 @@ static void buffers_take(struct cuda *cuda, struct plan_run *run)
         .plan = plan,
         .buffers = run->buffers,
         .staging = window ? window + cuda->window.staging
-                          : device_arena_take(&cuda->arena, window_staging_bytes(plan), 1),
+                          : device_arena_take(&cuda->arena, window_staging_bytes(plan, false), 1),
         .job = run->job,
         .windows = cuda->peer ? transport_peer_windows(cuda->peer) : 0,
     };

@@ -9,12 +9,45 @@
 // Alignment of packed regions, which kernels read and write. Regions without gaps between them
 // travel in one copy.
 #define PACKED_ALIGNMENT 16
+// Copies to one peer in an exchange, and bytes of their pieces, up to and from which copies as they
+// lie take less time than packing: a copy takes the host 2 us, and shorter pieces are slower.
+#define COPIES_MOST      24
+#define PIECE_BYTES      64
 
 // ---- staging memory -----------------------------------------------------------------------------
 
 static int64_t aligned(int64_t bytes, int64_t alignment)
 {
     return (bytes + alignment - 1) / alignment * alignment;
+}
+
+// Copies that a region needs, if its pieces are long enough; 0: they are not.
+static int64_t copies_of(const struct region *r)
+{
+    if (r->rows <= 1)
+        return 1;
+    return r->bytes < PIECE_BYTES ? 0 : r->block_stride % r->stride == 0 ? 1 : region_blocks(r);
+}
+
+// Whether copies of regions as they lie make an exchange.
+static bool lies_well(const struct plan *plan, const struct op *op)
+{
+    int64_t copies[WORLD_SIZE_MAX] = {0};
+    for (int32_t i = 0; i < op->transfer_count; i++) {
+        const struct transfer *t = &plan->transfers[op->transfer_first + i];
+        int64_t sends = copies_of(&t->send), receives = copies_of(&t->receive);
+        copies[t->peer] += sends > receives ? sends : receives;
+        if (sends == 0 || receives == 0 || copies[t->peer] > COPIES_MOST)
+            return false;
+    }
+    return true;
+}
+
+struct strides staging_strides(const struct region *r)
+{
+    if (r->rows <= 1)
+        return (struct strides){0};
+    return (struct strides){r->bytes, r->rows, r->stride, r->blocks, r->block_stride};
 }
 
 static int64_t packed_bytes(const struct plan *plan, const struct transfer *t, bool sends)
@@ -26,10 +59,11 @@ static int64_t packed_bytes(const struct plan *plan, const struct transfer *t, b
     return aligned(region_total(r), PACKED_ALIGNMENT);
 }
 
-void staging_start(struct staging *s, const struct plan *plan, const struct op *op)
+void staging_start(struct staging *s, const struct plan *plan, const struct op *op, bool peer)
 {
     int64_t sizes[2][WORLD_SIZE_MAX] = {0};
-    for (int32_t i = 0; i < op->transfer_count; i++) {
+    s->none = peer && lies_well(plan, op);
+    for (int32_t i = 0; i < op->transfer_count && !s->none; i++) {
         const struct transfer *t = &plan->transfers[op->transfer_first + i];
         sizes[0][t->peer] += packed_bytes(plan, t, false);
         if (t->peer != plan->rank)
@@ -37,16 +71,16 @@ void staging_start(struct staging *s, const struct plan *plan, const struct op *
     }
     s->bytes = 0;
     for (int sends = 0; sends < 2; sends++)
-        for (int peer = 0; peer < WORLD_SIZE_MAX; peer++) {
-            s->next[sends][peer] = s->bytes;
-            s->bytes += aligned(sizes[sends][peer], ALIGNMENT);
+        for (int rank = 0; rank < WORLD_SIZE_MAX; rank++) {
+            s->next[sends][rank] = s->bytes;
+            s->bytes += aligned(sizes[sends][rank], ALIGNMENT);
         }
 }
 
 int64_t staging_take(struct staging *s, const struct plan *plan, const struct transfer *t,
                      bool sends)
 {
-    int64_t bytes = packed_bytes(plan, t, sends);
+    int64_t bytes = s->none ? 0 : packed_bytes(plan, t, sends);
     bool own = t->peer == plan->rank;
     int64_t *next = &s->next[sends && !own][t->peer], place = *next;
     if (bytes == 0)
@@ -55,12 +89,14 @@ int64_t staging_take(struct staging *s, const struct plan *plan, const struct tr
     return place;
 }
 
-int64_t window_staging_bytes(const struct plan *plan)
+int64_t window_staging_bytes(const struct plan *plan, bool peer)
 {
     int64_t most = 0;
     for (int32_t i = 0; i < plan->op_count; i++) {
         struct staging s;
-        staging_start(&s, plan, &plan->ops[i]);
+        if (plan->ops[i].kind != OP_EXCHANGE)
+            continue;
+        staging_start(&s, plan, &plan->ops[i], peer);
         most = s.bytes > most ? s.bytes : most;
     }
     return most;
@@ -78,19 +114,37 @@ static enum status bytes_add(size_t *total, int64_t bytes, struct error *error)
 
 // ---- the layout ---------------------------------------------------------------------------------
 
-static bool numbers_grow(int64_t **numbers, int *max, int count)
+static bool offsets_grow(struct window *w, int count)
 {
-    if (count <= *max)
+    if (count <= w->buffers_max)
         return true;
-    free(*numbers);
-    *numbers = malloc((size_t)count * sizeof(**numbers));
-    *max = *numbers ? count : 0;
-    return *numbers;
+    free(w->offsets);
+    w->offsets = malloc((size_t)count * sizeof(*w->offsets));
+    w->buffers_max = w->offsets ? count : 0;
+    return w->offsets;
 }
 
-static bool lands_in_place(const struct plan *plan, const struct transfer *t)
+static bool landings_grow(struct window *w, int count)
 {
-    return t->peer != plan->rank && t->receive.rows <= 1 && region_total(&t->receive) > 0;
+    if (count <= w->landings_max)
+        return true;
+    free(w->landings);
+    w->landings = malloc((size_t)count * sizeof(*w->landings));
+    w->landings_max = w->landings ? count : 0;
+    return w->landings;
+}
+
+// Puts the buffers that an exchange receives into in place in the window.
+static void op_buffers(struct window *w, const struct plan *plan, const struct op *op)
+{
+    struct staging s;
+    staging_start(&s, plan, op, true);
+    for (int32_t i = 0; i < op->transfer_count; i++) {
+        const struct transfer *t = &plan->transfers[op->transfer_first + i];
+        if (t->peer != plan->rank && region_total(&t->receive) > 0 &&
+            (s.none || t->receive.rows <= 1))
+            w->offsets[t->receive.buffer] = 0;
+    }
 }
 
 static enum status layout_set(struct window *w, const struct plan *plan, struct error *error)
@@ -98,10 +152,9 @@ static enum status layout_set(struct window *w, const struct plan *plan, struct 
     size_t bytes = 0;
     for (int i = 0; i < plan->buffer_count; i++)
         w->offsets[i] = -1;
-    for (int32_t i = 0; i < plan->transfer_count; i++)
-        if (lands_in_place(plan, &plan->transfers[i]))
-            w->offsets[plan->transfers[i].receive.buffer] = 0;
-    enum status status = bytes_add(&bytes, window_staging_bytes(plan), error);
+    for (int32_t i = 0; i < plan->op_count; i++)
+        op_buffers(w, plan, &plan->ops[i]);
+    enum status status = bytes_add(&bytes, window_staging_bytes(plan, true), error);
     w->staging = 0;
     for (int i = 0; i < plan->buffer_count && status == STATUS_OK; i++)
         if (w->offsets[i] == 0) {
@@ -116,9 +169,9 @@ static enum status layout_set(struct window *w, const struct plan *plan, struct 
 // ---- where messages land ------------------------------------------------------------------------
 
 // Packing and unpacking make a copy within the rank with a side in several pieces.
-static bool is_exchanged(const struct plan *plan, const struct transfer *t)
+static bool is_exchanged(const struct plan *plan, const struct staging *s, const struct transfer *t)
 {
-    return t->peer != plan->rank || (t->send.rows <= 1 && t->receive.rows <= 1);
+    return s->none || t->peer != plan->rank || (t->send.rows <= 1 && t->receive.rows <= 1);
 }
 
 // Bytes sent in the largest exchange.
@@ -127,10 +180,12 @@ static size_t exchange_bytes_max(const struct plan *plan)
     int64_t most = 0;
     for (int32_t i = 0; i < plan->op_count; i++) {
         const struct op *op = &plan->ops[i];
+        struct staging s;
         int64_t bytes = 0;
+        staging_start(&s, plan, op, true);
         for (int32_t k = 0; k < op->transfer_count; k++) {
             const struct transfer *t = &plan->transfers[op->transfer_first + k];
-            bytes += is_exchanged(plan, t) ? region_total(&t->send) : 0;
+            bytes += is_exchanged(plan, &s, t) ? region_total(&t->send) : 0;
         }
         most = bytes > most ? bytes : most;
     }
@@ -154,30 +209,34 @@ static void landings_count(struct window *w, const struct plan *plan)
 }
 
 static void op_landings(const struct window *w, const struct plan *plan, const struct op *op,
-                        int64_t *next[WORLD_SIZE_MAX])
+                        struct message_place *next[WORLD_SIZE_MAX])
 {
     struct staging s;
-    staging_start(&s, plan, op);
+    staging_start(&s, plan, op, true);
     for (int32_t i = 0; i < op->transfer_count; i++) {
         const struct transfer *t = &plan->transfers[op->transfer_first + i];
         (void)staging_take(&s, plan, t, true);
         int64_t packed = staging_take(&s, plan, t, false);
-        if (t->peer != plan->rank && region_total(&t->receive) > 0)
-            *next[t->peer]++ = packed >= 0 ? w->staging + packed
-                                           : w->offsets[t->receive.buffer] + t->receive.offset;
+        if (t->peer == plan->rank || region_total(&t->receive) == 0)
+            continue;
+        struct message_place place = {.offset = w->staging + packed};
+        if (packed < 0)
+            place = (struct message_place){w->offsets[t->receive.buffer] + t->receive.offset,
+                                           staging_strides(&t->receive)};
+        *next[t->peer]++ = place;
     }
 }
 
 static enum status landings_set(struct window *w, const struct plan *plan, struct error *error)
 {
-    int64_t *next[WORLD_SIZE_MAX];
-    if (!numbers_grow(&w->landings, &w->landings_max, plan->transfer_count + 1))
+    struct message_place *next[WORLD_SIZE_MAX];
+    if (!landings_grow(w, plan->transfer_count + 1))
         return error_set(error, STATUS_RESOURCE_EXHAUSTED, "no memory for %d transfers",
                          plan->transfer_count);
     landings_count(w, plan);
-    int64_t *at = w->landings;
+    struct message_place *at = w->landings;
     for (int peer = 0; peer < WORLD_SIZE_MAX; peer++) {
-        w->told.offsets[peer] = next[peer] = at;
+        w->told.places[peer] = next[peer] = at;
         at += w->told.count[peer];
     }
     for (int32_t i = 0; i < plan->op_count; i++)
@@ -187,7 +246,7 @@ static enum status landings_set(struct window *w, const struct plan *plan, struc
 
 enum status window_set(struct window *w, const struct plan *plan, struct error *error)
 {
-    if (!numbers_grow(&w->offsets, &w->buffers_max, plan->buffer_count + 1))
+    if (!offsets_grow(w, plan->buffer_count + 1))
         return error_set(error, STATUS_RESOURCE_EXHAUSTED, "no memory for %d buffers",
                          plan->buffer_count);
     enum status status = layout_set(w, plan, error);

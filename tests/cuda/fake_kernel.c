@@ -33,7 +33,10 @@ static bool copy_make(void *arguments)
     bool sends = x->sends >> c->peer & 1;
     if (sends && !has_reached(x->own->ready[c->peer], x->own->sent[c->peer] + 1))
         return false;
-    memcpy(c->to, c->from, c->bytes);
+    for (uint32_t block = 0; block < c->blocks; block++)
+        for (uint32_t row = 0; row < c->rows; row++)
+            memcpy(c->to + block * c->to_block + row * c->to_stride,
+                   c->from + block * c->from_block + row * c->from_stride, c->bytes);
     return true;
 }
 

@@ -138,7 +138,7 @@ tests_cuda_test_executor_cuda_SOURCES = tests/cuda/test_executor_cuda.c tests/cu
     rank/cuda/choice.c rank/cuda/executor.c rank/cuda/exploration.c rank/cuda/position.c \
     rank/cuda/marks.c rank/cuda/events.c rank/cuda/window.c rank/cuda/timeline.c rank/cuda/graph.c \
     rank/cuda/parcels.c rank/cuda/stamps.c common/cuda/device_arena.c \
-    transport/peer.c transport/peer_direct.c transport/peer_exchange.c transport/agree.c tests/cuda/fake_graph.c tests/cuda/fake_kernel.c \
+    transport/peer.c transport/peer_direct.c transport/peer_exchange.c transport/strided.c transport/agree.c tests/cuda/fake_box.c tests/cuda/fake_graph.c tests/cuda/fake_kernel.c \
     tests/cuda/fake_words.c tests/cuda/fake_stream.h
 tests_cuda_test_executor_cuda_CPPFLAGS = $(cuda_test_cppflags)
 
@@ -146,7 +146,7 @@ tests_cuda_test_executor_cuda_CPPFLAGS = $(cuda_test_cppflags)
 tests_cuda_test_exchanges_SOURCES = tests/cuda/test_exchanges.c tests/cuda/prompt_cuda.c \
     tests/cuda/prompt_cuda.h rank/cuda/exchanges.c rank/cuda/choice.c rank/cuda/plans.c \
     rank/cuda/window.c rank/cuda/events.c common/cuda/device_arena.c \
-    transport/nccl.c transport/peer.c transport/peer_direct.c transport/peer_exchange.c transport/agree.c
+    transport/nccl.c transport/peer.c transport/peer_direct.c transport/peer_exchange.c transport/strided.c transport/agree.c
 tests_cuda_test_exchanges_CPPFLAGS = $(cuda_test_cppflags)
 
 tests_cuda_test_device_SOURCES = tests/cuda/test_device.c rank/cuda/device.c transport/agree.c

@@ -190,10 +190,10 @@ static enum status landings_announce(struct rank *r)
     struct peer_landings l = {.window_bytes = (size_t)world_size * sent_bytes,
                               .exchange_bytes = own_bytes + (size_t)world_size * sent_bytes,
                               .keep_bytes = SIZE_MAX >> 1};
-    int64_t places[WORLD_MAX];
+    struct message_place places[WORLD_MAX];
     for (int peer = 0; peer < world_size; peer++) {
-        places[peer] = peer * (int64_t)sent_bytes;
-        l.offsets[peer] = &places[peer];
+        places[peer] = (struct message_place){.offset = peer * (int64_t)sent_bytes};
+        l.places[peer] = &places[peer];
         l.count[peer] = l.send_count[peer] = peer != r->control->rank && sent_bytes > 0;
     }
     return transport_peer_announce(r->cuda.peer, &l, &r->lacks, &r->error);

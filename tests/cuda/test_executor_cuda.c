@@ -171,14 +171,15 @@ static void rank_start(struct device_rank *r, const struct cp_case *c, int rank)
     for (int i = 0; i < r->plan->buffer_count; i++)
         r->buffers[i] = lies_in_window(r, i) ? window + r->window.offsets[i]
                                              : memory_take(r->plan->buffers[i].bytes);
-    r->staging = memory_take(window_staging_bytes(r->plan));
+    r->staging = memory_take(window_staging_bytes(r->plan, false));
     r->job = (struct job){.c = c, .rank = rank, .plan = r->plan, .buffers = r->buffers};
     r->execution =
         (struct cuda_execution){.plan = r->plan,
                                 .buffers = r->buffers,
                                 .staging = window ? window + r->window.staging : r->staging,
                                 .job = 7,
-                                .attends = r->attends};
+                                .attends = r->attends,
+                                .windows = r->peer ? transport_peer_windows(r->peer) : 0};
     rank_run(r);
 }
 
@@ -313,7 +314,7 @@ static void rank_move(struct device_rank *r)
         r->buffers[i] = memory_take(r->plan->buffers[i].bytes);
         free(old);
     }
-    r->execution.windows++;
+    r->execution.windows += r->peer != NULL;
 }
 
 // Plans that are captured, replayed, captured again because memory has moved, or launched without a

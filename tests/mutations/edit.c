@@ -304,6 +304,9 @@ static void replay(struct builder *b, const struct plan *plan, const struct op *
     case OP_COLUMN_SUM:
     case OP_SUM_PARTS:
         abort();
+    case OP_COPY:
+        builder_copy(b, plan->transfers + op->transfer_first, op->transfer_count);
+        break;
     case OP_EXCHANGE:
         builder_exchange(b, plan->transfers + op->transfer_first, op->transfer_count);
         break;

@@ -63,59 +63,61 @@ bool gather_wrong_owner(struct plan *plan)
 
 // ---- all-to-all ----
 
-static bool sends_queries(const struct plan *plan, const struct op *op)
+// The transfers of a block of a tensor that an exchange deals: one for each member but the rank,
+// and in the copies behind it that of the rank itself. Returns their number; 0: it deals no such
+// tensor.
+static int dealt(struct plan *plan, int32_t exchange, const char *name,
+                 struct transfer *transfers[WORLD_SIZE_MAX])
 {
-    if (op->kind != OP_EXCHANGE || op->transfer_count == 0)
-        return false;
-    const struct region *send = &plan->transfers[op->transfer_first].send;
-    return edit_is(plan, send, "q") || edit_is(plan, send, "dout");
+    int size = team_size(&plan->c), count = 0;
+    for (int32_t i = exchange; i < exchange + 2 && i < plan->op_count && size > 1; i++) {
+        const struct op *op = &plan->ops[i];
+        int most = i == exchange ? size - 1 : size;
+        if (op->kind != (i == exchange ? OP_EXCHANGE : OP_COPY))
+            return 0;
+        for (int32_t k = 0; k < op->transfer_count && count < most; k++)
+            if (edit_is(plan, &transfers_of(plan, op)[k].send, name))
+                transfers[count++] = &transfers_of(plan, op)[k];
+    }
+    return count == size ? count : 0;
 }
 
-// Within the transfers of one tensor, which are one for each member.
-static void turn_sends(struct transfer *transfers, int count)
+static void swap(struct region *a, struct region *b)
 {
-    struct region first = transfers[0].send;
-    for (int i = 0; i + 1 < count; i++)
-        transfers[i].send = transfers[i + 1].send;
-    transfers[count - 1].send = first;
+    struct region c = *a;
+    *a = *b;
+    *b = c;
 }
 
-bool a2a_wrong_heads(struct plan *plan)
+static bool sends_turned(struct plan *plan, const char *name)
 {
-    int size = team_size(&plan->c);
+    struct transfer *transfers[WORLD_SIZE_MAX] = {NULL};
     bool any = false;
-    for (int32_t i = edit_find(plan, sends_queries, 0); i >= 0 && size > 1;
-         i = edit_find(plan, sends_queries, i + 1)) {
-        if (plan->ops[i].transfer_count < size)
-            continue;
-        turn_sends(transfers_of(plan, &plan->ops[i]), size);
-        any = true;
+    for (int32_t i = 0; i < plan->op_count; i++) {
+        int count = dealt(plan, i, name, transfers);
+        for (int m = 1; m < count && transfers[m - 1] && transfers[m]; m++)
+            swap(&transfers[m - 1]->send, &transfers[m]->send);
+        any = any || count > 0;
     }
     return any;
 }
 
-static void turn_receives(struct transfer *transfers, int count)
+bool a2a_wrong_heads(struct plan *plan)
 {
-    struct region first = transfers[0].receive;
-    for (int i = 0; i + 1 < count; i++)
-        transfers[i].receive = transfers[i + 1].receive;
-    transfers[count - 1].receive = first;
+    bool queries = sends_turned(plan, "q");
+    return sends_turned(plan, "dout") || queries;
 }
 
 // Results from a member are stored at the place of the next member's.
 static bool home_turned(struct plan *plan, const char *name)
 {
-    int size = team_size(&plan->c);
+    struct transfer *transfers[WORLD_SIZE_MAX] = {NULL};
     bool any = false;
-    for (int32_t i = 0; i < plan->op_count && size > 1; i++) {
-        const struct op *op = &plan->ops[i];
-        for (int32_t k = 0; op->kind == OP_EXCHANGE && k + size <= op->transfer_count; k++) {
-            if (!edit_is(plan, &transfers_of(plan, op)[k].send, name))
-                continue;
-            turn_receives(transfers_of(plan, op) + k, size);
-            any = true;
-            break;
-        }
+    for (int32_t i = 0; i < plan->op_count; i++) {
+        int count = dealt(plan, i, name, transfers);
+        for (int m = 1; m < count && transfers[m - 1] && transfers[m]; m++)
+            swap(&transfers[m - 1]->receive, &transfers[m]->receive);
+        any = any || count > 0;
     }
     return any;
 }

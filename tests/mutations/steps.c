@@ -154,8 +154,7 @@ bool adds_change_places(struct plan *plan)
 
 static bool converts_team(const struct plan *plan, const struct op *op)
 {
-    return op->kind == OP_CONVERT &&
-           edit_begins(plan, &op->operand[UNARY_DESTINATION], "dkv_team");
+    return op->kind == OP_CONVERT && edit_begins(plan, &op->operand[UNARY_DESTINATION], "dkv_team");
 }
 
 // Where no key head is shared nothing is added: the member sends zeros.

@@ -496,17 +496,28 @@ END_TEST
 
 // ---- regions in pieces ----
 
-// True if two of the operation's receives have a byte in common, byte by byte.
+// Marks the bytes of a buffer that an operation receives. Returns whether one was marked before.
+static bool receives_mark(const struct plan *plan, const struct op *op, int32_t buffer, char *taken)
+{
+    bool overlap = false;
+    for (int32_t i = 0; i < op->transfer_count; i++) {
+        const struct region *r = &plan->transfers[op->transfer_first + i].receive;
+        for (int64_t n = 0; r->buffer == buffer && n < region_total(r); n++)
+            overlap |= taken[region_piece(r, n / r->bytes) + n % r->bytes]++ > 0;
+    }
+    return overlap;
+}
+
+// True if two receives of an exchange and the copies behind it have a byte in common, byte by byte.
 static bool receives_overlap(const struct plan *plan, const struct op *op)
 {
+    const struct op *exchange = op->kind == OP_COPY ? op - 1 : op;
     bool overlap = false;
     for (int32_t buffer = 0; buffer < plan->buffer_count; buffer++) {
         char *taken = calloc((size_t)plan->buffers[buffer].bytes + 1, 1);
-        for (int32_t i = 0; i < op->transfer_count; i++) {
-            const struct region *r = &plan->transfers[op->transfer_first + i].receive;
-            for (int64_t n = 0; r->buffer == buffer && n < region_total(r); n++)
-                overlap |= taken[region_piece(r, n / r->bytes) + n % r->bytes]++ > 0;
-        }
+        overlap |= receives_mark(plan, exchange, buffer, taken);
+        if (exchange + 1 < plan->ops + plan->op_count && exchange[1].kind == OP_COPY)
+            overlap |= receives_mark(plan, exchange + 1, buffer, taken);
         free(taken);
     }
     return overlap;

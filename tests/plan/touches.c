@@ -158,6 +158,7 @@ void touches_find(const struct plan *plan, const struct op *op, struct touch tou
     case OP_SUM_PARTS:
         matrices(plan, op, touch);
         break;
+    case OP_COPY:
     case OP_EXCHANGE:
     case OP_KINDS:
         break;

@@ -82,7 +82,7 @@ static double all_posted(const struct plans *p, const struct timeline *timeline,
     const struct plan *plan = p->plans[rank];
     const struct op *op = &plan->ops[index];
     double latest = timeline->ranks[rank].spans[index].start;
-    for (int32_t i = 0; i < op->transfer_count; i++) {
+    for (int32_t i = 0; op->kind == OP_EXCHANGE && i < op->transfer_count; i++) {
         int peer = plan->transfers[op->transfer_first + i].peer;
         double start = exchange(p, timeline, peer, exchanges_before(plan, index))->start;
         if (start > latest)

@@ -325,6 +325,18 @@ static void run_convert_sum(struct world *w, int rank, const struct op *op, cons
     region_store(w, rank, sum, generate_next(&w->random));
 }
 
+static void run_copies(struct world *w, int rank, const struct op *op)
+{
+    for (int32_t i = 0; i < op->transfer_count; i++) {
+        const struct transfer *t = &w->plans[rank]->transfers[op->transfer_first + i];
+        const struct region *from = &t->send, *to = &t->receive;
+        for (int64_t k = 0; k < region_total(to) && !w->memory.why[0]; k += CELL_BYTES)
+            symbols_store(
+                &w->memory, rank, to->buffer, region_place(to, k), CELL_BYTES,
+                symbols_load(&w->memory, rank, from->buffer, region_place(from, k), CELL_BYTES));
+    }
+}
+
 static void run_compute(struct world *w, int rank, const struct op *op)
 {
     const struct fold *fold = w->folds ? &w->folds[rank][op - w->plans[rank]->ops] : NULL;
@@ -350,6 +362,8 @@ static void run_compute(struct world *w, int rank, const struct op *op)
         run_fill_heads(w, rank, op);
     else if (op->kind == OP_SINK_GRAD)
         run_sink_grad(w, rank, op);
+    else if (op->kind == OP_COPY)
+        run_copies(w, rank, op);
     else if (fold && fold->part_count > 0)
         run_parts(w, rank, op, fold);
     else
