@@ -404,7 +404,8 @@ static bool copies_fit(const struct plan *plan, const struct op *op)
 {
     for (int32_t i = 0; i < op->transfer_count; i++) {
         const struct transfer *t = &plan->transfers[op->transfer_first + i];
-        if (t->peer != plan->rank || region_total(&t->send) != region_total(&t->receive))
+        int64_t bytes = region_total(&t->send);
+        if (t->peer != plan->rank || bytes == 0 || bytes != region_total(&t->receive))
             return false;
     }
     return true;

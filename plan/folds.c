@@ -6,7 +6,7 @@
 
 #include "plan/shard.h"
 
-// Of what attentions write rounded, in its buffer.
+// What attentions write rounded begins at a multiple of this in its buffer.
 #define FOLD_ALIGNMENT 16
 
 // The operations that touch a running result.

@@ -31,6 +31,8 @@ static cudaError_t copies_add(void *context, char *to, const char *from,
     struct building *b = context;
     struct strided_loop rows = {1, 0, 0}, blocks = {1, 0, 0};
     cudaError_t result = cudaSuccess;
+    if (c->bytes * strided_runs(c, 0) > INT32_MAX)
+        return cudaErrorInvalidValue;
     if (c->loop_count > 0)
         rows = c->loops[0];
     if (c->loop_count > 1)

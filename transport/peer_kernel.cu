@@ -29,7 +29,7 @@ __device__ static void peers_tell(const struct kernel_exchange &x)
         raise(&x.theirs[peer]->ready[x.rank], x.own->received[peer] + 1);
 }
 
-// Where units lie that lie one behind the other,
+// Where a unit lies on one side: units one behind the other,
 template <typename Unit> struct whole {
     __device__ int64_t operator()(uint32_t i) const
     {
@@ -37,7 +37,7 @@ template <typename Unit> struct whole {
     }
 };
 
-// and in pieces: on one side.
+// or in pieces.
 template <typename Unit> struct pieces {
     uint32_t width, rows;
     int64_t stride, block;

@@ -222,7 +222,7 @@ static __global__ void count_turns(const struct backward_tile *tiles, int32_t ti
     }
 }
 
-// How many numbers a backward with turns has; all 0 without.
+// How many numbers a backward has if its thread blocks take turns.
 struct order {
     size_t taken, keys, turns;
 };

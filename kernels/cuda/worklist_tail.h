@@ -17,8 +17,8 @@ struct backward_load {
     int32_t heads;      // all have the same tiles
     int32_t section;    // heads in a section, 1..heads
     int32_t repeats;    // how many times a thread block goes through a tile's steps
-    // Thread blocks take turns at their results: they work on the tiles, and on the steps of each,
-    // from the last to the first.
+    // Thread blocks take turns at dQ: they work on the tiles, and on the steps of each, from the
+    // last to the first.
     bool turns;
 };
 

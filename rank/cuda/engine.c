@@ -143,8 +143,9 @@ static cudaError_t buffers_take(struct cuda *cuda, struct job *j)
     cuda->execution = (struct cuda_execution){
         .plan = j->plan,
         .buffers = j->buffers,
-        .staging = window
-                       ? window + cuda->window.staging
+        .staging = window ? window + cuda->window.staging
+                   : cuda->peer
+                       ? NULL
                        : device_arena_take(&cuda->arena, window_staging_bytes(j->plan, false), 1),
         .job = j->number,
         .attends = j->attends,

@@ -65,7 +65,9 @@ static void buffers_take(struct cuda *cuda, struct plan_run *run)
         .plan = plan,
         .buffers = run->buffers,
         .staging = window ? window + cuda->window.staging
-                          : device_arena_take(&cuda->arena, window_staging_bytes(plan, false), 1),
+                   : cuda->peer
+                       ? NULL
+                       : device_arena_take(&cuda->arena, window_staging_bytes(plan, false), 1),
         .job = run->job,
         .windows = cuda->peer ? transport_peer_windows(cuda->peer) : 0,
     };

@@ -153,7 +153,8 @@ static enum status layout_set(struct window *w, const struct plan *plan, struct 
     for (int i = 0; i < plan->buffer_count; i++)
         w->offsets[i] = -1;
     for (int32_t i = 0; i < plan->op_count; i++)
-        op_buffers(w, plan, &plan->ops[i]);
+        if (plan->ops[i].kind == OP_EXCHANGE)
+            op_buffers(w, plan, &plan->ops[i]);
     enum status status = bytes_add(&bytes, window_staging_bytes(plan, true), error);
     w->staging = 0;
     for (int i = 0; i < plan->buffer_count && status == STATUS_OK; i++)
@@ -182,6 +183,8 @@ static size_t exchange_bytes_max(const struct plan *plan)
         const struct op *op = &plan->ops[i];
         struct staging s;
         int64_t bytes = 0;
+        if (op->kind != OP_EXCHANGE)
+            continue;
         staging_start(&s, plan, op, true);
         for (int32_t k = 0; k < op->transfer_count; k++) {
             const struct transfer *t = &plan->transfers[op->transfer_first + k];
@@ -240,7 +243,8 @@ static enum status landings_set(struct window *w, const struct plan *plan, struc
         at += w->told.count[peer];
     }
     for (int32_t i = 0; i < plan->op_count; i++)
-        op_landings(w, plan, &plan->ops[i], next);
+        if (plan->ops[i].kind == OP_EXCHANGE)
+            op_landings(w, plan, &plan->ops[i], next);
     return STATUS_OK;
 }
 

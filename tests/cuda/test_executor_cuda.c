@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 
 #include "judge/digest.h"
+#include "plan/team_order.h"
 #include "rank/cuda/choice.h"
 #include "rank/cuda/executor.h"
 #include "rank/cuda/window.h"
@@ -275,13 +276,21 @@ static void timings_check(const struct plan *plan, const struct timings *t)
     ck_assert_uint_le(t->exchange_ns, total_ns);
 }
 
-START_TEST(any_order_gives_the_bits_of_the_cpu)
+static bool lands_in_pieces(const struct window *w)
 {
-    struct cp_case c;
+    for (int peer = 0; peer < WORLD_SIZE_MAX; peer++)
+        for (int i = 0; i < w->told.count[peer]; i++)
+            if (w->told.places[peer][i].strides.bytes > 0)
+                return true;
+    return false;
+}
+
+// Runs a case in several orders of each way. Returns whether messages landed in pieces.
+static bool orders_check(struct cp_case c, uint64_t random)
+{
     struct rank_report reports[WORLD_MAX];
     struct error error;
-    uint64_t random = (uint64_t)_i + 1;
-    case_draw((uint64_t)_i, &c);
+    bool pieces = false;
     ck_assert_int_eq(world_run(&c, reports, &error), STATUS_OK);
     for (int order = 0; order < WAYS * ORDERS; order++) {
         c.operation_times = order / WAYS % 2;
@@ -299,8 +308,49 @@ START_TEST(any_order_gives_the_bits_of_the_cpu)
             ck_assert_uint_eq(rank_digest(&ranks[rank]), reports[rank].digest);
             timings_check(ranks[rank].plan, &timings);
         }
+        pieces = pieces || (ranks[0].peer && lands_in_pieces(&ranks[0].window));
         world_end(&c);
     }
+    return pieces;
+}
+
+START_TEST(any_order_gives_the_bits_of_the_cpu)
+{
+    struct cp_case c;
+    case_draw((uint64_t)_i, &c);
+    (void)orders_check(c, (uint64_t)_i + 1);
+}
+END_TEST
+
+// So many that they are copied one by one, but more than such copies are made for.
+#define MANY TEAM_SEQUENCES_MAX
+
+// Heads that are long enough travel as they lie: single rows, rows of several sequences, heads of
+// unlike numbers. Those of many sequences of unlike lengths are packed.
+START_TEST(heads_travel_as_they_lie)
+{
+    static const int32_t heads[] = {2, 5}, batches[] = {1, 2, MANY};
+    int32_t lengths[MANY];
+    struct cp_case c;
+    case_init(&c);
+    c.world_size = 2 + _i % 2;
+    c.comm = COMM_A2A;
+    c.heads = c.kv_heads = heads[_i / 2 % 2];
+    c.batch = batches[_i / 4];
+    c.seqlen_q = c.seqlen_kv = 96;
+    c.head_dim_qk = 32;
+    c.head_dim_v = 40;
+    c.format = c.batch == MANY ? FORMAT_THD : _i % 3 == 2 ? FORMAT_SBHD : FORMAT_BSHD;
+    c.mask = MASK_CAUSAL;
+    for (int i = 0; i < MANY; i++)
+        lengths[i] = 5 + i * 7 % 90;
+    if (c.batch == MANY)
+        case_list_set(&c, LIST_LENGTHS_Q, lengths, MANY);
+    ck_assert_int_eq(orders_check(c, (uint64_t)_i + 1), c.batch < MANY);
+    struct plan *plan;
+    ck_assert_int_eq(plan_create(&c, 0, &plan, NULL), STATUS_OK);
+    ck_assert_int_eq(window_staging_bytes(plan, true) > 0, c.batch == MANY);
+    plan_destroy(plan);
 }
 END_TEST
 
@@ -504,6 +554,7 @@ static Suite *suite(void)
     tcase_add_checked_fixture(orders, NULL, kept_worlds_close);
     tcase_add_loop_test(orders, any_order_gives_the_bits_of_the_cpu, 0, CASES);
     tcase_add_loop_test(orders, graphs_and_single_launches_give_the_same_bits, 0, CASES);
+    tcase_add_loop_test(orders, heads_travel_as_they_lie, 0, 12);
     tcase_add_loop_test(orders, all_ranks_keep_their_windows_or_none, 0, 2);
     suite_add_tcase(s, orders);
     TCase *progress = tcase_create("progress");
