@@ -335,7 +335,8 @@ static void call_equip(struct attention_backend *backend, struct call *call)
     check_status(kernels->prepare(backend, &op, &call->work, &call->needs, &error), &error);
     if (!call->needs.folds && call->is_forward) {
         if (call->forward.fold.out) {
-            fprintf(stderr, "no forward from nothing here: use forward_merge\n");
+            fprintf(stderr,
+                    "no kernel begins this forward from nothing: use the verb forward_merge\n");
             exit(1);
         }
         call->forward.fold = (struct attention_fold){0};

@@ -12,7 +12,7 @@
 static bool copy_between(const struct region *from, const struct region *to,
                          struct strided_copy *copy)
 {
-    const struct strides send = staging_strides(from), receive = staging_strides(to);
+    const struct strides send = region_strides(from), receive = region_strides(to);
     return strided_copy_make(&send, &receive, region_total(from), copy);
 }
 
@@ -170,8 +170,8 @@ void parcels_pack(struct parcels *p, const struct cuda_execution *e, const struc
     staging_start(&staging, e->plan, op, e->windows > 0);
     for (int32_t i = 0; i < op->transfer_count; i++) {
         p->messages[i] = message_of(e, &transfers[i], &staging);
-        p->strides[i] = (struct message_strides){staging_strides(&transfers[i].send),
-                                                 staging_strides(&transfers[i].receive)};
+        p->strides[i] = (struct message_strides){region_strides(&transfers[i].send),
+                                                 region_strides(&transfers[i].receive)};
         if (!staging.none)
             count = copies_add(p, count, e, &transfers[i].send, (void *)p->messages[i].send, true);
     }

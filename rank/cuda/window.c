@@ -9,8 +9,9 @@
 // Alignment of packed regions, which kernels read and write. Regions without gaps between them
 // travel in one copy.
 #define PACKED_ALIGNMENT 16
-// Copies to one peer in an exchange, and bytes of their pieces, up to and from which copies as they
-// lie take less time than packing: a copy takes the host 2 us, and shorter pieces are slower.
+// Regions travel as they lie if an exchange needs at most so many copies to each peer, and their
+// pieces have at least so many bytes. A copy takes the host 3 us, while packing is one launch for
+// all; copies of shorter pieces are slower.
 #define COPIES_MOST      24
 #define PIECE_BYTES      64
 
@@ -29,8 +30,8 @@ static int64_t copies_of(const struct region *r)
     return r->bytes < PIECE_BYTES ? 0 : r->block_stride % r->stride == 0 ? 1 : region_blocks(r);
 }
 
-// Whether copies of regions as they lie make an exchange.
-static bool lies_well(const struct plan *plan, const struct op *op)
+// Whether all regions of an exchange travel as they lie.
+static bool needs_no_packing(const struct plan *plan, const struct op *op)
 {
     int64_t copies[WORLD_SIZE_MAX] = {0};
     for (int32_t i = 0; i < op->transfer_count; i++) {
@@ -43,7 +44,7 @@ static bool lies_well(const struct plan *plan, const struct op *op)
     return true;
 }
 
-struct strides staging_strides(const struct region *r)
+struct strides region_strides(const struct region *r)
 {
     if (r->rows <= 1)
         return (struct strides){0};
@@ -62,7 +63,7 @@ static int64_t packed_bytes(const struct plan *plan, const struct transfer *t, b
 void staging_start(struct staging *s, const struct plan *plan, const struct op *op, bool peer)
 {
     int64_t sizes[2][WORLD_SIZE_MAX] = {0};
-    s->none = peer && lies_well(plan, op);
+    s->none = peer && needs_no_packing(plan, op);
     for (int32_t i = 0; i < op->transfer_count && !s->none; i++) {
         const struct transfer *t = &plan->transfers[op->transfer_first + i];
         sizes[0][t->peer] += packed_bytes(plan, t, false);
@@ -225,7 +226,7 @@ static void op_landings(const struct window *w, const struct plan *plan, const s
         struct message_place place = {.offset = w->staging + packed};
         if (packed < 0)
             place = (struct message_place){w->offsets[t->receive.buffer] + t->receive.offset,
-                                           staging_strides(&t->receive)};
+                                           region_strides(&t->receive)};
         *next[t->peer]++ = place;
     }
 }

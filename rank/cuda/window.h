@@ -42,7 +42,7 @@ struct staging {
 void staging_start(struct staging *s, const struct plan *plan, const struct op *op, bool peer);
 
 // How a region in pieces lies.
-struct strides staging_strides(const struct region *r);
+struct strides region_strides(const struct region *r);
 
 // The offset of one side of the next transfer; -1: it is not packed there, because it is in one
 // piece, or because the other side of a copy within the rank is, or because nothing is. Both sides

@@ -183,6 +183,36 @@ void twin_fill_dtype(const struct twin *t, enum case_dtype dtype, float scale)
         dtype_store(dtype, t->host, (int64_t)i, scale * harness_uniform());
 }
 
+// ---- prepared operations ----
+
+struct prepared prepared_create(const struct attention_op *op)
+{
+    const struct attention_kernels *kernels = backend_cuda.attention;
+    struct prepared x = {0};
+    struct error error;
+    EXPECT(kernels->prepare(harness_cuda, op, &x.work, &x.needs, &error) == STATUS_OK, "%s",
+           error.text);
+    x.table = twin_create(x.needs.table_bytes, 0);
+    x.zeros = twin_create(x.needs.zero_bytes, 0);
+    x.scratch = twin_create(x.needs.scratch_bytes, 0);
+    memset(x.zeros.host, 0, x.zeros.bytes);
+    twin_push(&x.zeros);
+    if (x.needs.table_bytes > 0) {
+        kernels->place(harness_cuda, x.work, x.table.host, x.table.device, x.zeros.device);
+        twin_push(&x.table);
+    }
+    return x;
+}
+
+void prepared_destroy(struct prepared *x)
+{
+    backend_cuda.attention->discard(harness_cuda, x->work);
+    harness_finish();
+    twin_destroy(&x->table);
+    twin_destroy(&x->zeros);
+    twin_destroy(&x->scratch);
+}
+
 // ---- running tests ----
 
 static bool chosen(const char *name, int argc, char **argv)

@@ -73,4 +73,16 @@ void twin_destroy(struct twin *t);
 void twin_fill_floats(const struct twin *t, float scale);
 void twin_fill_dtype(const struct twin *t, enum case_dtype dtype, float scale);
 
+// ---- prepared operations ----
+
+// An operation of the CUDA backend, ready to be launched.
+struct prepared {
+    struct attention_work *work;
+    struct op_needs needs;
+    struct twin table, zeros, scratch;
+};
+
+struct prepared prepared_create(const struct attention_op *op);
+void prepared_destroy(struct prepared *x);
+
 #endif

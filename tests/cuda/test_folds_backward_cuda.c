@@ -128,7 +128,6 @@ static struct attention_backward backward_args(const struct problem *p,
 static bool backward_launch(const struct problem *p, struct backward_tensors *x, struct trial trial,
                             bool folded, struct backward_results *results)
 {
-    const struct attention_kernels *kernels = backend_cuda.attention;
     struct attention_backward args = backward_args(p, x, trial.dbias);
     const struct attention_op op = {.shape = p->shape,
                                     .backward = true,
@@ -137,37 +136,26 @@ static bool backward_launch(const struct problem *p, struct backward_tensors *x,
                                     .aligned = true,
                                     .slices = args.slices,
                                     .slice_count = args.slice_count};
-    struct attention_work *work;
-    struct op_needs needs = {0};
+    struct prepared prepared = prepared_create(&op);
     struct error error;
-    EXPECT(kernels->prepare(harness_cuda, &op, &work, &needs, &error) == STATUS_OK, "%s",
-           error.text);
-    struct twin table = twin_create(needs.table_bytes, 0);
-    struct twin scratch = twin_create(needs.scratch_bytes, 0);
-    if (needs.table_bytes > 0) {
-        kernels->place(harness_cuda, work, table.host, table.device, NULL);
-        twin_push(&table);
-    }
-    trial.queries_begin = trial.queries_begin && needs.begins_queries;
+    trial.queries_begin = trial.queries_begin && prepared.needs.begins_queries;
     args.queries_begin = folded && trial.queries_begin;
     args.keys_begin = folded && trial.keys_begin;
     args.dk_out = folded && trial.rounds ? x->rounded[GRADIENT_DK].device : NULL;
     args.dv_out = folded && trial.rounds ? x->rounded[GRADIENT_DV].device : NULL;
     gradients_set(x, &trial, folded);
     twin_push(&x->dbias);
-    if (needs.folds)
-        EXPECT(kernels->launch_backward(harness_cuda, work, &args, scratch.device, &error) ==
-                   STATUS_OK,
+    if (prepared.needs.folds)
+        EXPECT(backend_cuda.attention->launch_backward(harness_cuda, prepared.work, &args,
+                                                       prepared.scratch.device,
+                                                       &error) == STATUS_OK,
                "%s", error.text);
-    kernels->discard(harness_cuda, work);
-    harness_finish();
+    prepared_destroy(&prepared);
     for (int i = 0; i < GRADIENTS; i++) {
         results->gradients[i] = twin_fetch(&x->gradients[i]);
         results->rounded[i] = twin_fetch(&x->rounded[i]);
     }
-    twin_destroy(&table);
-    twin_destroy(&scratch);
-    return needs.folds;
+    return prepared.needs.folds;
 }
 
 // ---- comparison ---------------------------------------------------------------------------------

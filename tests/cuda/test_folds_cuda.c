@@ -130,7 +130,6 @@ static struct attention_forward args_of(const struct trial *t, const struct tens
 // Returns whether the operation folds; launches only then.
 static bool launch(const struct trial *t, struct tensors *x, bool folded)
 {
-    const struct attention_kernels *kernels = backend_cuda.attention;
     struct attention_forward args = args_of(t, x, folded);
     const struct attention_op op = {.shape = args.shape,
                                     .bias = args.bias,
@@ -138,27 +137,15 @@ static bool launch(const struct trial *t, struct tensors *x, bool folded)
                                     .aligned = true,
                                     .slices = args.slices,
                                     .slice_count = args.slice_count};
-    struct attention_work *work;
-    struct op_needs needs = {0};
+    struct prepared prepared = prepared_create(&op);
     struct error error;
-    EXPECT(kernels->prepare(harness_cuda, &op, &work, &needs, &error) == STATUS_OK, "%s",
-           error.text);
-    struct twin table = twin_create(needs.table_bytes, 0), zeros = twin_create(needs.zero_bytes, 0);
-    memset(zeros.host, 0, zeros.bytes);
-    twin_push(&zeros);
-    if (needs.table_bytes > 0) {
-        kernels->place(harness_cuda, work, table.host, table.device, zeros.device);
-        twin_push(&table);
-    }
     prior_set(t, x, folded);
-    if (needs.folds)
-        EXPECT(kernels->launch_forward(harness_cuda, work, &args, NULL, &error) == STATUS_OK, "%s",
-               error.text);
-    kernels->discard(harness_cuda, work);
-    harness_finish();
-    twin_destroy(&table);
-    twin_destroy(&zeros);
-    return needs.folds;
+    if (prepared.needs.folds)
+        EXPECT(backend_cuda.attention->launch_forward(harness_cuda, prepared.work, &args, NULL,
+                                                      &error) == STATUS_OK,
+               "%s", error.text);
+    prepared_destroy(&prepared);
+    return prepared.needs.folds;
 }
 
 static struct results fetch(const struct tensors *x)
