@@ -415,17 +415,9 @@ static void gradients_of_a_bias_written_once(void)
     }
 }
 
-// A prepared backward, in memory of exactly the announced size.
-struct prepared {
-    struct attention_work *work;
-    struct twin table, scratch;
-};
-
-static void prepared_create(const struct problem *p, const struct tensors *t, struct prepared *x)
+static struct prepared prepared_backward(const struct problem *p, const struct tensors *t)
 {
-    struct error error;
     struct attention_backward args = backward_args(p, t, true);
-    struct op_needs needs = {0};
     uintptr_t all = (uintptr_t)args.q | (uintptr_t)args.k | (uintptr_t)args.v |
                     (uintptr_t)args.d_out | (uintptr_t)args.dq | (uintptr_t)args.dk |
                     (uintptr_t)args.dv;
@@ -436,23 +428,9 @@ static void prepared_create(const struct problem *p, const struct tensors *t, st
                                     .aligned = all % 16 == 0,
                                     .slices = args.slices,
                                     .slice_count = args.slice_count};
-    EXPECT(backend_cuda.attention->prepare(harness_cuda, &op, &x->work, &needs, &error) ==
-               STATUS_OK,
-           "%s", error.text);
-    EXPECT(needs.zero_bytes == 0, "%zu zeros", needs.zero_bytes);
-    x->table = twin_create(needs.table_bytes, 0);
-    x->scratch = twin_create(needs.scratch_bytes, 0);
-    if (needs.table_bytes == 0)
-        return;
-    backend_cuda.attention->place(harness_cuda, x->work, x->table.host, x->table.device, NULL);
-    twin_push(&x->table);
-}
-
-static void prepared_destroy(struct prepared *x)
-{
-    backend_cuda.attention->discard(harness_cuda, x->work);
-    twin_destroy(&x->table);
-    twin_destroy(&x->scratch);
+    struct prepared x = prepared_create(&op);
+    EXPECT(x.needs.zero_bytes == 0, "%zu zeros", x.needs.zero_bytes);
+    return x;
 }
 
 // Starts from the same numbers and returns the gradients, one after the other. Launches `prepared`;
@@ -501,8 +479,7 @@ static void expect_repeats(const struct problem *p, int repeats)
     twin_push(&t.d);
     size_t bytes;
     char *first = gradients_of(p, &t, NULL, &bytes);
-    struct prepared prepared;
-    prepared_create(p, &t, &prepared);
+    struct prepared prepared = prepared_backward(p, &t);
     int different = 0;
     for (int i = 0; i < repeats; i++) {
         char *again = gradients_of(p, &t, i % 2 ? NULL : &prepared, &bytes);
