@@ -20,7 +20,8 @@ struct deal {
     int32_t home[WORLD_SIZE_MAX];       // else by member: its dK, dV (fp32) of the own tokens
     struct team_block *blocks[2];       // by side: `block_count` blocks of each member
     int block_count[2];
-    struct transfer *transfers, *copies; // of the exchange that is being built: with others, within
+    // Of the exchange that is being built: what goes to other ranks, and what stays on this one.
+    struct transfer *transfers, *copies;
     int transfer_count, copy_count;
 };
 

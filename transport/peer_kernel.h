@@ -26,7 +26,7 @@ struct kernel_counters {
 };
 
 // `blocks` blocks of `rows` pieces of `bytes` bytes, all at least 1, with steps in bytes. There are
-// less than 2^31 bytes.
+// fewer than 2^31 bytes.
 struct kernel_copy {
     const char *from;
     char *to;

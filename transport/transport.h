@@ -29,8 +29,8 @@ struct transport_ops {
     // gone (lost_peer()), also one that takes no part in this exchange; INTERNAL: a peer runs
     // another schedule. After a failure the transport is unusable.
     enum status (*progress)(struct transport *t, int timeout_ms, int *done, struct error *error);
-    // The bytes of the next exchange's messages lie so: strides[count], borrowed until start()
-    // returns. NULL: the transport takes only bytes that lie one behind the other.
+    // Tells how the bytes of the next exchange's messages lie: strides[count], borrowed until
+    // start() returns. NULL: the transport takes only bytes that lie one behind the other.
     void (*lay)(struct transport *t, const struct message_strides *strides);
     // The next exchange also writes `value` to this address of the device when its bytes have
     // arrived. NULL: the transport does not.

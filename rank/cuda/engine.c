@@ -74,12 +74,7 @@ static int64_t window_offset(const struct cuda *cuda, int buffer)
 
 static enum status buffers_reserve(struct cuda *cuda, const struct job *j, struct error *error)
 {
-    enum status status = STATUS_OK;
-    if (cuda->peer)
-        status = window_set(&cuda->window, j->plan, error);
-    else
-        status =
-            device_arena_add(&cuda->device_bytes, window_staging_bytes(j->plan, false), 1, error);
+    enum status status = cuda_exchanges_reserve(cuda, j->plan, error);
     for (int i = 0; i < j->plan->buffer_count && status == STATUS_OK; i++)
         if (window_offset(cuda, i) < 0)
             status = device_arena_add(&cuda->device_bytes, j->plan->buffers[i].bytes, 1, error);
@@ -143,10 +138,7 @@ static cudaError_t buffers_take(struct cuda *cuda, struct job *j)
     cuda->execution = (struct cuda_execution){
         .plan = j->plan,
         .buffers = j->buffers,
-        .staging = window ? window + cuda->window.staging
-                   : cuda->peer
-                       ? NULL
-                       : device_arena_take(&cuda->arena, window_staging_bytes(j->plan, false), 1),
+        .staging = cuda_staging_take(cuda, j->plan),
         .job = j->number,
         .attends = j->attends,
         .scratch = device_arena_take(&cuda->arena, (int64_t)j->attends->scratch_bytes, 1),

@@ -51,6 +51,13 @@ static inline struct cuda *engine_cuda_self(struct engine *e)
 enum status cuda_exchanges_open(struct cuda *cuda, const struct engine_setup *setup,
                                 struct error *error);
 
+// The memory of a plan's exchanges: sets cuda->window, or adds staging memory to cuda->device_bytes
+// where copy engines do not carry the plans.
+enum status cuda_exchanges_reserve(struct cuda *cuda, const struct plan *plan,
+                                   struct error *error) MUST_CHECK;
+// The staging memory, in the window or taken from the arena; NULL: the plan has no window.
+char *cuda_staging_take(struct cuda *cuda, const struct plan *plan);
+
 // Announces the exchanges of cuda->window to the other ranks, as transport_peer_announce(). May
 // move the arena, which has room for cuda->device_bytes and no pieces yet.
 enum status cuda_windows_announce(struct cuda *cuda, struct transport *control, bool *lacks,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Opens the transports of a rank.
+// Opens the transports of a rank, and reserves the memory of its exchanges.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -58,6 +58,23 @@ static enum status peer_choose(struct cuda *cuda, struct transport *control, str
     cuda->transport->ops->destroy(cuda->transport);
     cuda->transport = NULL;
     return status == STATUS_OK ? nccl_open(cuda, control, 0, error) : status;
+}
+
+// ---- the memory of exchanges --------------------------------------------------------------------
+
+enum status cuda_exchanges_reserve(struct cuda *cuda, const struct plan *plan, struct error *error)
+{
+    if (cuda->peer)
+        return window_set(&cuda->window, plan, error);
+    return device_arena_add(&cuda->device_bytes, window_staging_bytes(plan, false), 1, error);
+}
+
+char *cuda_staging_take(struct cuda *cuda, const struct plan *plan)
+{
+    if (!cuda->peer)
+        return device_arena_take(&cuda->arena, window_staging_bytes(plan, false), 1);
+    char *window = transport_peer_window(cuda->peer);
+    return window ? window + cuda->window.staging : NULL;
 }
 
 // Large windows are kept between cases like a large arena, and only if all ranks may keep theirs.

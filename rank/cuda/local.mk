@@ -48,11 +48,11 @@ cuda_engine_sources += transport/peer.h
 cuda_engine_sources += transport/peer_direct.c
 cuda_engine_sources += transport/peer_direct.h
 cuda_engine_sources += transport/peer_exchange.c
-cuda_engine_sources += transport/strided.c
-cuda_engine_sources += transport/strided.h
 cuda_engine_sources += transport/peer_exchange.h
 cuda_engine_sources += transport/peer_kernel.h
 cuda_engine_sources += transport/stream_words.h
+cuda_engine_sources += transport/strided.c
+cuda_engine_sources += transport/strided.h
 
 # With CUDA sources, and with what only the rank program has: the probe, and NCCL.
 cuda_rank_sources = $(cuda_engine_sources)

@@ -30,12 +30,8 @@ static enum status device_reserve(struct cuda *cuda, const struct plan_run *run,
                                   struct error *error)
 {
     const struct plan *plan = run->plan;
-    enum status status = STATUS_OK;
     cuda->device_bytes = 0;
-    if (cuda->peer)
-        status = window_set(&cuda->window, plan, error);
-    else
-        status = device_arena_add(&cuda->device_bytes, window_staging_bytes(plan, false), 1, error);
+    enum status status = cuda_exchanges_reserve(cuda, plan, error);
     for (int32_t i = 0; i < plan->buffer_count && status == STATUS_OK; i++)
         if (!in_window(cuda, i))
             status = device_arena_add(&cuda->device_bytes, around(&plan->buffers[i]), 1, error);
@@ -64,10 +60,7 @@ static void buffers_take(struct cuda *cuda, struct plan_run *run)
     cuda->execution = (struct cuda_execution){
         .plan = plan,
         .buffers = run->buffers,
-        .staging = window ? window + cuda->window.staging
-                   : cuda->peer
-                       ? NULL
-                       : device_arena_take(&cuda->arena, window_staging_bytes(plan, false), 1),
+        .staging = cuda_staging_take(cuda, plan),
         .job = run->job,
         .windows = cuda->peer ? transport_peer_windows(cuda->peer) : 0,
     };

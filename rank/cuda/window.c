@@ -11,7 +11,7 @@
 #define PACKED_ALIGNMENT 16
 // Regions travel as they lie if an exchange needs at most so many copies to each peer, and their
 // pieces have at least so many bytes. A copy takes the host 3 us, while packing is one launch for
-// all; copies of shorter pieces are slower.
+// all; copies of shorter pieces are slower. Both limits are estimates.
 #define COPIES_MOST      24
 #define PIECE_BYTES      64
 
@@ -115,24 +115,15 @@ static enum status bytes_add(size_t *total, int64_t bytes, struct error *error)
 
 // ---- the layout ---------------------------------------------------------------------------------
 
-static bool offsets_grow(struct window *w, int count)
+// Room for `count` elements in place of `old`, which has room for *max. NULL: memory is short.
+static void *grown(void *old, int *max, int count, size_t bytes)
 {
-    if (count <= w->buffers_max)
-        return true;
-    free(w->offsets);
-    w->offsets = malloc((size_t)count * sizeof(*w->offsets));
-    w->buffers_max = w->offsets ? count : 0;
-    return w->offsets;
-}
-
-static bool landings_grow(struct window *w, int count)
-{
-    if (count <= w->landings_max)
-        return true;
-    free(w->landings);
-    w->landings = malloc((size_t)count * sizeof(*w->landings));
-    w->landings_max = w->landings ? count : 0;
-    return w->landings;
+    if (count <= *max)
+        return old;
+    free(old);
+    void *room = calloc((size_t)count, bytes);
+    *max = room ? count : 0;
+    return room;
 }
 
 // Puts the buffers that an exchange receives into in place in the window.
@@ -234,7 +225,9 @@ static void op_landings(const struct window *w, const struct plan *plan, const s
 static enum status landings_set(struct window *w, const struct plan *plan, struct error *error)
 {
     struct message_place *next[WORLD_SIZE_MAX];
-    if (!landings_grow(w, plan->transfer_count + 1))
+    w->landings =
+        grown(w->landings, &w->landings_max, plan->transfer_count + 1, sizeof(*w->landings));
+    if (!w->landings)
         return error_set(error, STATUS_RESOURCE_EXHAUSTED, "no memory for %d transfers",
                          plan->transfer_count);
     landings_count(w, plan);
@@ -251,7 +244,8 @@ static enum status landings_set(struct window *w, const struct plan *plan, struc
 
 enum status window_set(struct window *w, const struct plan *plan, struct error *error)
 {
-    if (!offsets_grow(w, plan->buffer_count + 1))
+    w->offsets = grown(w->offsets, &w->buffers_max, plan->buffer_count + 1, sizeof(*w->offsets));
+    if (!w->offsets)
         return error_set(error, STATUS_RESOURCE_EXHAUSTED, "no memory for %d buffers",
                          plan->buffer_count);
     enum status status = layout_set(w, plan, error);
