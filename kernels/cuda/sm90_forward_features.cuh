@@ -123,27 +123,27 @@ template <> __device__ __forceinline__ float pair_high<__half>(uint32_t pair)
     return __half2float(__ushort_as_half((unsigned short)(pair >> 16)));
 }
 
-// Adds a block's bias, times `factor`, to a thread's scores. `row` is the thread's first.
+// Adds a block's bias, times `factor`, to a thread's scores. `row` is the thread's first. Two
+// chunks of the warp's 16 rows are four matrices; each lane has the address of a row of one.
 template <class S>
 __device__ __forceinline__ void scores_bias(float (&scores)[S::N / 2], uint32_t bias, int row,
                                             float factor)
 {
     const int pitch = S::BIAS_BOXES ? SM90_PANEL_ROW_BYTES : S::BIAS_ROW;
-    uint32_t at = bias + row * pitch + threadIdx.x % 4 * 4, turn = bias_turn<S>(row);
+    const int lane = (int)threadIdx.x % WARP_LANES;
+    row += lane % 16 - lane / 4;
+    const uint32_t at = bias + row * pitch, turn = bias_turn<S>(row) ^ (lane / 16 * CHUNK_BYTES);
 #pragma unroll
-    for (int half = 0; half < 2; half++)
+    for (int n = 0; n < S::N / 8; n += 2) {
+        uint32_t pairs[4];
+        load_fragment(pairs, at + bias_columns<S>(n) + ((n & 7) * CHUNK_BYTES ^ turn));
 #pragma unroll
-        for (int n = 0; n < S::N / 8; n++) {
-            uint32_t pair;
-            asm volatile(
-                "ld.shared.b32 %0, [%1];"
-                : "=r"(pair)
-                : "r"(at + half * 8 * pitch + bias_columns<S>(n) + ((n & 7) * CHUNK_BYTES ^ turn))
-                : "memory");
-            float *to = &scores[4 * n + 2 * half];
-            to[0] = fmaf(pair_low<typename S::T>(pair), factor, to[0]);
-            to[1] = fmaf(pair_high<typename S::T>(pair), factor, to[1]);
+        for (int i = 0; i < 4; i++) {
+            float *to = &scores[4 * n + 2 * i];
+            to[0] = fmaf(pair_low<typename S::T>(pairs[i]), factor, to[0]);
+            to[1] = fmaf(pair_high<typename S::T>(pairs[i]), factor, to[1]);
         }
+    }
 }
 
 // ---- bias, loading ------------------------------------------------------------------------------

@@ -185,14 +185,23 @@ __device__ __forceinline__ void values_wait(uint32_t shared, const struct sm90_r
         values_clear<S>(shared + S::V + at.place * S::V_BYTES, rows, group);
 }
 
-// Adds the bias of a block.
+// Whether the bias of the next block is there.
+template <class S>
+__device__ __forceinline__ bool bias_look(uint32_t shared, const struct sm90_stages<S> *stages)
+{
+    return S::BIAS &&
+           barrier_test(shared + S::BIAS_FULL + 8 * stages->bias.place, stages->bias.phase);
+}
+
+// Adds the bias of a block. `there`: what bias_look() said.
 template <class S>
 __device__ __forceinline__ void scores_add_bias(struct sm90_state<S> &state, uint32_t shared,
-                                                int row, float factor,
+                                                bool there, int row, float factor,
                                                 struct sm90_stages<S> *stages)
 {
     int at = 8 * stages->bias.place;
-    barrier_wait(shared + S::BIAS_FULL + at, stages->bias.phase);
+    if (!there)
+        barrier_wait(shared + S::BIAS_FULL + at, stages->bias.phase);
     scores_bias<S>(state.scores, shared + S::BIAS_BLOCK + stages->bias.place * S::BIAS_BYTES, row,
                    factor);
     __syncwarp();
@@ -228,7 +237,7 @@ __device__ __forceinline__ bool block_weigh_as(struct sm90_state<S> &state, cons
 template <class S>
 __device__ __forceinline__ bool
 block_weigh(struct sm90_state<S> &state, const struct forward_work &work, uint32_t shared,
-            const struct sm90_walk &walk, const struct sm90_group &group,
+            const struct sm90_walk &walk, const struct sm90_group &group, bool bias_there,
             struct sm90_stages<S> *stages, struct sm90_ahead<S> &ahead, float shrink[2])
 {
     const bool masked = block_is_masked<S>(walk, group);
@@ -245,8 +254,7 @@ block_weigh(struct sm90_state<S> &state, const struct forward_work &work, uint32
     if (S::CAP)
         scores_cap<S>(state.scores, work.factor, work.cap);
     if constexpr (S::BIAS)
-        scores_add_bias<S>(state, shared, group.row,
-                           S::CAP ? LOG2_E : __fdividef(LOG2_E, work.factor), stages);
+        scores_add_bias<S>(state, shared, bias_there, group.row, work.bias_factor, stages);
     if (masked)
         scores_mask<S>(state, walk.low, walk.high, walk.keys, walk.key, group.row);
     return block_weigh_as<S>(state, logit_linear{S::CAP ? 1 : work.factor}, shared, ahead, shrink);
@@ -283,6 +291,7 @@ __device__ __forceinline__ uint32_t span_compute(struct sm90_state<S> &state,
     uint32_t weighed = 0; // the barrier for the values before
     for (int block = span.begin;; block++) {
         const bool first = block == span.begin, last = block + 1 == span.end;
+        const bool bias_there = bias_look<S>(shared, stages);
         product_wait<1>();
         registers_settle(state.scores);
         warp_arrive(shared + S::K_EMPTY + 8 * ring.place);
@@ -291,7 +300,8 @@ __device__ __forceinline__ uint32_t span_compute(struct sm90_state<S> &state,
         struct sm90_ahead<S> ahead = {
             ring, values, false, false
         };
-        bool grown = block_weigh<S>(state, work, shared, walk, group, stages, ahead, shrink);
+        bool grown =
+            block_weigh<S>(state, work, shared, walk, group, bias_there, stages, ahead, shrink);
         registers_settle(state.scores);
         registers_settle(state.sum);
         // Usually both blocks are there and the fragment goes on: one test, no wait. Its branch

@@ -126,6 +126,7 @@ static void work_set(struct attention_backend *backend, const struct attention_o
     work->bias_query_stride = shape->bias_row_step * shape->bias_row_stride;
     work->cap = (float)(shape->softcap * LOG2_E);
     work->factor = (float)(shape->scale * (shape->softcap != 0 ? 1 / shape->softcap : LOG2_E));
+    work->bias_factor = shape->softcap != 0 ? LOG2_E : LOG2_E / work->factor;
     work->multiprocessors = backend->queue.sm_count;
     work->section = section_heads(x->instance, shape, list);
     work->sections = section_count(work);
