@@ -22,11 +22,12 @@ struct backward_params {
     const struct backward_tile *tiles;
     const struct backward_fragment *fragments;
     const int32_t *chains;
-    // Where thread blocks wait for each other: how many have begun, and how many turns at dK and dV
-    // were taken, for each tile, key head and warp. NULL otherwise.
-    unsigned *tickets, *taken_keys;
-    // Deterministic: of each step its turn; how many turns at dQ were taken, for each block of
-    // queries, head and warp. NULL otherwise.
+    // Where thread blocks share keys and take turns: how many turns at dK and dV were taken, for
+    // each tile, key head and warp. NULL otherwise.
+    unsigned *taken_keys;
+    // Deterministic: how many thread blocks have begun; of each step its turn; how many turns at dQ
+    // were taken, for each block of queries, head and warp. NULL otherwise.
+    unsigned *tickets;
     const int32_t *turns;
     unsigned *taken;
     int32_t heads, kv_heads, group, head_phase, d_qk, d_v;
@@ -39,6 +40,7 @@ struct backward_params {
     // struct backward_worklist.
     int32_t tail_count, tail_heads;
     bool heads_chained; // a thread block takes a chain with all heads
+    bool heads_dealt;   // see unit_head_at()
     bool vectors;       // rows are multiples of 16 bytes and begin at such
     bool pairs;         // rows of gradients are multiples of 8 bytes and begin at such
     int64_t row_step, q_rows;
@@ -84,6 +86,14 @@ static inline unsigned units_count(const struct backward_params *p)
            (unsigned)p->tail_count * (unsigned)p->tail_heads;
 }
 
+// The unit head at a place of the order in which thread blocks take them. Query heads that share a
+// key head are far apart where that is easy, so that they do not come to dK and dV at one time.
+static __device__ __forceinline__ int32_t unit_head_at(const struct backward_params &p,
+                                                       int32_t place)
+{
+    return p.heads_dealt ? place % p.kv_heads * p.group + place / p.kv_heads : place;
+}
+
 // Thread block `index`: sections of heads one after the other, in each the chains in their order,
 // for each chain the heads; then the tail, for each of its tiles the heads.
 static __device__ __forceinline__ struct backward_unit unit_of(const struct backward_params &p,
@@ -98,7 +108,7 @@ static __device__ __forceinline__ struct backward_unit unit_of(const struct back
         if (rest >= 0) {
             unit.tile = p.tile_count + rest / p.tail_heads;
             unit.tile_end = unit.tile + 1;
-            unit.head_begin = heads + rest % p.tail_heads;
+            unit.head_begin = unit_head_at(p, heads + rest % p.tail_heads);
             unit.head_end = unit.head_begin + 1;
             return unit;
         }
@@ -107,7 +117,7 @@ static __device__ __forceinline__ struct backward_unit unit_of(const struct back
         rest = index - first * p.chain_count;
         heads = min(p.section_heads, heads - first);
         chain = rest / heads;
-        unit.head_begin = first + rest % heads;
+        unit.head_begin = unit_head_at(p, first + rest % heads);
         unit.head_end = unit.head_begin + 1;
     }
     unit.tile = p.chains[chain];

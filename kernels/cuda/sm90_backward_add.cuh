@@ -15,9 +15,22 @@ static __device__ __forceinline__ void counter_wait(const unsigned *counter, uns
     while (now != turn);
 }
 
+static __device__ __forceinline__ void counter_wait_least(const unsigned *counter, unsigned least)
+{
+    unsigned now;
+    do
+        asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(now) : "l"(counter) : "memory");
+    while (now < least);
+}
+
 static __device__ __forceinline__ void counter_set(unsigned *counter, unsigned turn)
 {
     asm volatile("st.release.gpu.global.u32 [%0], %1;" : : "l"(counter), "r"(turn) : "memory");
+}
+
+static __device__ __forceinline__ void counter_raise(unsigned *counter)
+{
+    asm volatile("red.release.gpu.global.add.u32 [%0], 1;" : : "l"(counter) : "memory");
 }
 
 // A turn to add dQ of a step.
@@ -279,15 +292,20 @@ __device__ __forceinline__ void keys_stage(const float (&acc)[C::KEYS], uint32_t
     }
 }
 
-// The turn of a warpgroup among those that add to dK and dV of the same keys.
+// The turn of a warpgroup among the `count` that add to dK and dV of the same keys. Where these
+// begin, the first one writes; the last one may round. In a deterministic backward each waits for
+// the one before. Otherwise they are numbered in the order in which they arrive: all wait for the
+// first one, and the one that rounds for all.
 struct keys_turn {
     unsigned *counter; // of turns taken; NULL: nobody waits
-    unsigned number;
-    bool last;
+    unsigned number, count;
 };
 
-// Heads that share a key head come one after the other; those of the tail piece by piece, in the
-// order in which thread blocks begin.
+// From a warpgroup's counter of turns to its counter of arrivals.
+#define KEYS_ARRIVED 2
+
+// In a deterministic backward heads that share a key head come one after the other; those of the
+// tail piece by piece, in the order in which thread blocks begin.
 static __device__ __forceinline__ struct keys_turn
 keys_turn_of(const struct backward_params &p, const struct sm90_work &work, int group)
 {
@@ -297,38 +315,63 @@ keys_turn_of(const struct backward_params &p, const struct sm90_work &work, int 
         first = max(0, work.kv_head * p.group - p.head_phase);
         end = min(p.heads, (work.kv_head + 1) * p.group - p.head_phase);
     }
-    int tail = max(first, p.unit_heads - p.tail_heads);
+    int whole = p.unit_heads - p.tail_heads; // of these heads those that are not in pieces
+    whole = p.heads_dealt ? (whole - work.kv_head + p.kv_heads - 1) / p.kv_heads : whole - first;
+    int cut = end - first - max(0, min(whole, end - first));
     struct keys_turn turn;
-    turn.number = (unsigned)(work.unit_head - first + tile->piece * (end - tail));
-    turn.last = work.unit_head == end - 1 && tile->piece == tile->pieces - 1;
+    turn.number = (unsigned)(work.unit_head - first + tile->piece * cut);
+    turn.count = (unsigned)(end - first + (tile->pieces - 1) * cut);
     turn.counter = NULL;
-    if (p.tickets && (turn.number > 0 || !turn.last))
+    if (p.taken_keys && turn.count > 1)
         turn.counter = p.taken_keys +
                        ((int64_t)tile->keys * p.kv_heads + work.kv_head) * BACKWARD_WARPS + group;
     return turn;
 }
 
-// Waits for it, as a warpgroup with a barrier of its own.
-static __device__ __forceinline__ void keys_turn_await(const struct keys_turn &turn, int barrier)
+// Takes the number of an arrival, as one thread of a warpgroup.
+static __device__ __forceinline__ void keys_turn_number(const struct backward_params &p,
+                                                        struct keys_turn *turn)
 {
-    if (turn.counter && threadIdx.x % GROUP_THREADS == 0) {
-        counter_wait(turn.counter, turn.number);
-        fence_all();
-    }
-    threads_sync(barrier, GROUP_THREADS);
+    if (turn->counter && !p.tickets)
+        turn->number = atomicAdd(turn->counter + KEYS_ARRIVED, 1u);
 }
 
-// Lets the next one begin when the additions are in memory.
-static __device__ __forceinline__ void keys_turn_pass(const struct keys_turn &turn, int barrier)
+// How many turns must have been taken before this one.
+static __device__ __forceinline__ unsigned keys_turn_least(const struct backward_params &p,
+                                                           const struct keys_turn &turn)
 {
-    if (!turn.counter)
+    if (p.tickets || (p.dk_out && turn.number == turn.count - 1))
+        return turn.number;
+    return p.keys_begin && turn.number > 0;
+}
+
+// Waits for the turn, as a warpgroup with a barrier of its own. Its first thread knows the number,
+// and tells the others in a word of shared memory.
+static __device__ __forceinline__ void
+keys_turn_await(const struct backward_params &p, struct keys_turn *turn, int barrier, uint32_t word)
+{
+    if (turn->counter && threadIdx.x % GROUP_THREADS == 0) {
+        counter_wait_least(turn->counter, keys_turn_least(p, *turn));
+        fence_all();
+        asm volatile("st.shared.u32 [%0], %1;" ::"r"(word), "r"(turn->number) : "memory");
+    }
+    threads_sync(barrier, GROUP_THREADS);
+    if (turn->counter)
+        asm volatile("ld.shared.u32 %0, [%1];" : "=r"(turn->number) : "r"(word) : "memory");
+}
+
+// Ends the turn when the additions are in memory, if another one may wait for that.
+static __device__ __forceinline__ void keys_turn_pass(const struct backward_params &p,
+                                                      const struct keys_turn &turn, int barrier)
+{
+    if (!turn.counter || (!p.tickets && !p.dk_out && turn.number > 0))
         return;
     __threadfence();
     threads_sync(barrier, GROUP_THREADS);
     if (threadIdx.x % GROUP_THREADS == 0) {
         bulk_wait();
         fence_all();
-        counter_set(turn.counter, turn.number + 1);
+        counter_raise(turn.counter);
     }
 }
 
@@ -381,7 +424,7 @@ __device__ __forceinline__ keys_rows<T> keys_rows_of(const struct backward_param
     return {sums + at, (T *)out + at, stride, work.rows - group * GROUP_KEYS, d};
 }
 
-// dK and dV of a warpgroup to memory; where several thread blocks add to the same, in order.
+// dK and dV of a warpgroup to memory; where several thread blocks add to the same, in turns.
 template <typename T, class C>
 __device__ __forceinline__ void
 keys_add(const struct sm90_backward_params &p, const struct sm90_work &work, int group,
@@ -389,18 +432,20 @@ keys_add(const struct sm90_backward_params &p, const struct sm90_work &work, int
 {
     const struct backward_params &all = p.all;
     bool leader = threadIdx.x % GROUP_THREADS == 0, whole = work.rows == KV_ROWS;
-    const struct keys_turn turn = keys_turn_of(all, work, group);
-    const bool writes = all.keys_begin && turn.number == 0, rounds = all.dk_out && turn.last;
+    struct keys_turn turn = keys_turn_of(all, work, group);
+    if (leader)
+        keys_turn_number(all, &turn);
     threads_sync(BARRIER_DS, CONSUMER_THREADS); // both have read all there was
     uint32_t dv_from = shared + C::K + group * C::KEY_BYTES;
     uint32_t dk_from = shared + C::Q + group * C::KEY_BYTES;
-    if (whole || rounds) {
+    if (whole || all.dk_out) {
         keys_stage<C>(dv, dv_from, 1);
         keys_stage<C>(dk, dk_from, dk_factor);
         shared_fence();
     }
-    keys_turn_await(turn, BARRIER_GROUP + group);
-    if (rounds) {
+    keys_turn_await(all, &turn, BARRIER_GROUP + group, shared + C::LSE + group * 4);
+    const bool writes = all.keys_begin && turn.number == 0;
+    if (all.dk_out && turn.number == turn.count - 1) {
         keys_round<T, GROUP_KEYS, 2 * C::PANELS>(
             keys_rows_of<T>(all, work, group, all.d_v, all.dv, all.dv_out), !writes, dv_from);
         keys_round<T, GROUP_KEYS, 2 * C::PANELS>(
@@ -421,7 +466,7 @@ keys_add(const struct sm90_backward_params &p, const struct sm90_work &work, int
         keys_add_rows<C>(all, writes, work, key, all.d_v, dv, all.dv, 1);
         keys_add_rows<C>(all, writes, work, key, all.d_qk, dk, all.dk, dk_factor);
     }
-    keys_turn_pass(turn, BARRIER_GROUP + group);
+    keys_turn_pass(all, turn, BARRIER_GROUP + group);
 }
 
 #endif

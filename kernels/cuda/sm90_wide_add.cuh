@@ -238,7 +238,7 @@ __device__ __forceinline__ keys_rows<T> wide_keys_rows(const struct backward_par
     return {sums + at, (T *)out + at, p.row_step * p.kv_heads * d, work.rows, d - x};
 }
 
-// dK and dV of a warpgroup to memory; where several thread blocks add to the same, in order.
+// dK and dV of a warpgroup to memory; where several thread blocks add to the same, in turns.
 template <typename T, class C, class R>
 __device__ __forceinline__ void
 wide_keys_finish(const struct sm90_backward_params &p, const struct sm90_work &work, int group,
@@ -251,16 +251,18 @@ wide_keys_finish(const struct sm90_backward_params &p, const struct sm90_work &w
     bool leader = thread_number() % GROUP_THREADS == 0, whole = work.rows == C::TILE;
     uint32_t dv_from = shared + R::dv_first * 2 * C::KEY_PANEL;
     uint32_t dk_from = shared + (C::V_PANELS + R::dk_first) * 2 * C::KEY_PANEL;
-    const struct keys_turn turn = keys_turn_of(all, work, group);
-    const bool writes = all.keys_begin && turn.number == 0, rounds = all.dk_out && turn.last;
+    struct keys_turn turn = keys_turn_of(all, work, group);
+    if (leader)
+        keys_turn_number(all, &turn);
     threads_sync(WIDE_BARRIER_DS, CONSUMER_THREADS); // both have read all there was
-    if (whole || rounds) {
+    if (whole || all.dk_out) {
         wide_keys_stage<C, R::DV>(dv, 1, dv_from);
         wide_keys_stage<C, R::DK>(dk, factor, dk_from);
         shared_fence();
     }
-    keys_turn_await(turn, WIDE_BARRIER_GROUP + group);
-    if (rounds) {
+    keys_turn_await(all, &turn, WIDE_BARRIER_GROUP + group, shared + C::LSE + group * 4);
+    const bool writes = all.keys_begin && turn.number == 0;
+    if (all.dk_out && turn.number == turn.count - 1) {
         keys_round<T, C::TILE, 2 * R::DV>(
             wide_keys_rows<T>(all, work, DV_X, all.d_v, all.dv, all.dv_out), !writes, dv_from);
         keys_round<T, C::TILE, 2 * R::DK>(
@@ -278,7 +280,7 @@ wide_keys_finish(const struct sm90_backward_params &p, const struct sm90_work &w
         wide_keys_add<C, R::DV>(all, writes, work, DV_X, all.d_v, dv, all.dv, 1);
         wide_keys_add<C, R::DK>(all, writes, work, DK_X, all.d_qk, dk, all.dk, factor);
     }
-    keys_turn_pass(turn, WIDE_BARRIER_GROUP + group);
+    keys_turn_pass(all, turn, WIDE_BARRIER_GROUP + group);
 }
 
 #endif

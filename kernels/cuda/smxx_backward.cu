@@ -138,6 +138,7 @@ static void params_units(const struct attention_backend *backend,
     p->by_query_head = ordered || few;
     p->unit_heads = p->by_query_head ? p->heads : p->kv_heads;
     p->heads_chained = dbias_is_ordered(op) && p->bias_head_stride == 0;
+    p->heads_dealt = p->by_query_head && p->head_phase == 0 && p->heads == p->kv_heads * p->group;
     // Those that are worked on at the same time, so that their queries stay in L2.
     int64_t bytes = (int64_t)list->block_count * q_rows * (2 * p->d_v + 6 * p->d_qk);
     bytes *= p->by_query_head ? 1 : p->group;
@@ -267,7 +268,6 @@ static void order_keys_begin(struct attention_backend *backend, const struct bac
                              char *scratch, struct backward_params *p)
 {
     p->taken_keys = (unsigned *)scratch;
-    p->tickets = p->taken_keys + x->order.keys;
     cuda_note(backend, cudaMemsetAsync(scratch, 0, counters_bytes(x->order), backend->queue.stream),
               "clearing counters");
 }

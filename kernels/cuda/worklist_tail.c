@@ -194,6 +194,7 @@ static enum status tile_cut(struct backward_worklist *list, const struct backwar
         piece->pieces = pieces;
         piece_fragments(list, tile, begin, end, piece);
     }
+    tile->pieces = pieces;
     list->tail_count += pieces;
     return STATUS_OK;
 }

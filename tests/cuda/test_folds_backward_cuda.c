@@ -244,21 +244,24 @@ static void drawn_folds(void)
     EXPECT(!good || !harness_folds() || folded >= count / 3, "%d of %d folded", folded, count);
 }
 
-// More tiles than multiprocessors, whose last are cut in pieces, and heads that share keys.
+// More tiles than multiprocessors, whose last are cut in pieces, and heads that share keys. Where
+// many heads do and there are many queries, thread blocks take a query head each.
 static void many_tiles_of_keys(void)
 {
     static const int32_t widths[][2] = {{64, 64}, {128, 128}, {192, 128}, {256, 256}};
+    static const int32_t groups[] = {1, 4, 16};
     bool good = true;
-    for (int i = 0; i < 24 && good && harness_folds(); i += harness_small() ? 11 : 1) {
-        const int32_t *d = widths[i % 4];
+    for (int i = 0; i < 36 && good && harness_folds(); i += harness_small() ? 17 : 1) {
+        const int32_t *d = widths[i % 4], group = groups[i / 4 % 3];
+        int64_t queries = d[0] == 64 && group == 16 ? 6000 : 1300;
         struct problem p = problem_rectangle((enum case_dtype)(DTYPE_BF16 + i % 2), d[0], d[1],
-                                             1300, harness_below(2) ? 1280 : 1290);
-        p.shape.heads = harness_small() ? 4 : 16;
-        p.shape.group = i / 4 % 2 ? 4 : 1;
-        p.shape.kv_heads = p.shape.heads / p.shape.group;
+                                             queries, harness_below(2) ? 1280 : 1290);
+        p.shape.heads = 16;
+        p.shape.group = group;
+        p.shape.kv_heads = p.shape.heads / group;
         p.shape.deterministic = harness_below(2) == 0;
-        if (i / 8 != 0)
-            p.slices[0].right = i / 8 == 1 ? 0 : -300;
+        if (i / 12 != 0)
+            p.slices[0].right = i / 12 == 1 ? 0 : -300;
         EXPECT(backward_check(&p, &good), "does not fold");
     }
 }

@@ -248,8 +248,9 @@ static void check_pieces(const struct backward_worklist *list, bool reversed)
     for (int32_t i = 0; i < list->tile_count; i++) {
         int32_t number = reversed ? list->tile_count - 1 - i : i, count = 0;
         const struct backward_tile *tile = &list->tiles[number];
-        ck_assert(tile->keys == number && tile->piece == 0 && tile->pieces == 1);
-        for (int32_t piece = 0, pieces = list->tiles[at].pieces; piece < pieces; piece++, at++) {
+        ck_assert(tile->keys == number && tile->piece == 0);
+        ck_assert_int_eq(tile->pieces, list->tiles[at].pieces);
+        for (int32_t piece = 0, pieces = tile->pieces; piece < pieces; piece++, at++) {
             const struct backward_tile *t = &list->tiles[at];
             ck_assert(at < end && t->steps > 0 && t->keys == number);
             ck_assert(t->piece == piece && t->pieces == pieces && t->kv_row == tile->kv_row);
