@@ -14,9 +14,13 @@ extern "C" {
 
 // Of L2: what the heads that are worked on at the same time may need of their queries' side. Half
 // of the smallest L2 of the chips that matter.
-#define SECTION_BYTES (INT64_C(20) << 20)
+#define SECTION_BYTES   (INT64_C(20) << 20)
 // Thread blocks for each multiprocessor that are enough for an even load.
-#define UNITS_LEAST   4
+#define UNITS_LEAST     4
+// Where thread blocks take all heads of a key head, L2 costs one part of the time in so many for
+// each byte of a query in Q, dO and dQ of these heads, for each key of a tile. Measured: 1 to 4 %
+// with 32 bytes, 7 % with 64.
+#define KEY_HEADS_PARTS 700
 
 // Tiles of a head that take turns begin one behind the other. Where all see the same queries and
 // have few steps, that is a good part of their time unless few of a head begin together.
@@ -125,28 +129,67 @@ static bool dbias_is_ordered(const struct attention_op *op)
     return op->shape.deterministic && !op->shape.dbias_once && op->bias && op->dbias;
 }
 
-// A thread block takes all heads that share a key head, unless that makes few thread blocks, or
-// long ones of those that wait for each other.
-static void params_units(const struct attention_backend *backend,
-                         const struct backward_worklist *list, const struct attention_op *op,
-                         int32_t q_rows, struct backward_params *p)
+// Of a query in Q, dO and dQ.
+static int64_t query_bytes(const struct backward_params *p)
 {
-    bool ordered = op->shape.deterministic;
-    bool few =
-        (int64_t)list->chain_count * p->kv_heads < UNITS_LEAST * (int64_t)backend->queue.sm_count;
-    p->chain_count = list->chain_count;
-    p->by_query_head = ordered || few;
-    p->unit_heads = p->by_query_head ? p->heads : p->kv_heads;
-    p->heads_chained = dbias_is_ordered(op) && p->bias_head_stride == 0;
-    p->heads_dealt = p->by_query_head && p->head_phase == 0 && p->heads == p->kv_heads * p->group;
+    return 2 * p->d_v + 6 * p->d_qk;
+}
+
+// Thread blocks take a tile and a query head, or all heads that share a key head.
+static void units_set(const struct attention_backend *backend, const struct backward_worklist *list,
+                      int32_t q_rows, bool by_query_head, struct backward_params *p)
+{
+    p->by_query_head = by_query_head;
+    p->unit_heads = by_query_head ? p->heads : p->kv_heads;
     // Those that are worked on at the same time, so that their queries stay in L2.
-    int64_t bytes = (int64_t)list->block_count * q_rows * (2 * p->d_v + 6 * p->d_qk);
-    bytes *= p->by_query_head ? 1 : p->group;
+    int64_t bytes = (int64_t)list->block_count * q_rows * query_bytes(p);
+    bytes *= by_query_head ? 1 : p->group;
     int64_t heads = SECTION_BYTES / (bytes > 0 ? bytes : 1);
     int32_t together = backend->queue.sm_count / TURNS_TILES;
     if (p->reversed && heads < together && tiles_are_short(list))
         heads = together;
     p->section_heads = (int32_t)(heads < 1 ? 1 : heads > p->unit_heads ? p->unit_heads : heads);
+}
+
+static struct backward_load units_load(const struct attention_backend *backend,
+                                       const struct backward_params *p)
+{
+    return {backend->queue.sm_count, p->unit_heads, p->section_heads,
+            p->by_query_head ? 1 : p->group, p->reversed};
+}
+
+// Whether thread blocks of Hopper's kernels without a bias take a query head each. Those of a key
+// head add to dK and dV once for all of its heads, but the queries of more heads pass through L2 at
+// a time.
+static bool units_are_heads(const struct attention_backend *backend,
+                            const struct backward_worklist *list, const struct chosen *kernel,
+                            struct backward_params p)
+{
+    units_set(backend, list, kernel->q_rows, true, &p);
+    const struct backward_load query_heads = units_load(backend, &p);
+    units_set(backend, list, kernel->q_rows, false, &p);
+    const struct backward_load key_heads = units_load(backend, &p);
+    const int64_t before = backward_worklist_time(list, &query_heads);
+    const int64_t saved = before - backward_worklist_time(list, &key_heads);
+    return saved * KEY_HEADS_PARTS * kernel->kv_rows < before * query_bytes(&p) * p.group;
+}
+
+// Elsewhere a thread block takes all heads that share a key head, unless that makes few thread
+// blocks. Those that wait for each other take a query head: others are long.
+static void params_units(const struct attention_backend *backend,
+                         const struct backward_worklist *list, const struct attention_op *op,
+                         const struct chosen *kernel, struct backward_params *p)
+{
+    const int64_t units = (int64_t)list->chain_count * p->kv_heads;
+    bool by_query_head = op->shape.deterministic;
+    p->chain_count = list->chain_count;
+    if (!by_query_head && kernel->sm90 && p->group > 1 && !op->bias)
+        by_query_head = units_are_heads(backend, list, kernel, *p);
+    else if (!by_query_head)
+        by_query_head = units < UNITS_LEAST * (int64_t)backend->queue.sm_count;
+    units_set(backend, list, kernel->q_rows, by_query_head, p);
+    p->heads_chained = dbias_is_ordered(op) && p->bias_head_stride == 0;
+    p->heads_dealt = p->by_query_head && p->head_phase == 0 && p->heads == p->kv_heads * p->group;
 }
 
 // The parts of a list, one behind the other.
@@ -339,8 +382,7 @@ static enum status tail_add(const struct attention_backend *backend, struct back
                             struct error *error)
 {
     struct backward_params *p = &x->params;
-    const struct backward_load load = {backend->queue.sm_count, p->unit_heads, p->section_heads,
-                                       p->by_query_head ? 1 : p->group, p->reversed};
+    const struct backward_load load = units_load(backend, p);
     enum status status = STATUS_OK;
     if (x->kernel.sm90)
         status = backward_worklist_tail(&x->list, &load, error);
@@ -359,7 +401,7 @@ static enum status params_set(struct attention_backend *backend, const struct at
     p->reversed = x->kernel.sm90 && shape->deterministic;
     p->tile_count = x->list.tile_count;
     x->block_count = x->list.block_count;
-    params_units(backend, &x->list, op, x->kernel.q_rows, p);
+    params_units(backend, &x->list, op, &x->kernel, p);
     enum status status = tail_add(backend, x, error);
     if (status != STATUS_OK)
         return status;

@@ -220,30 +220,39 @@ static enum status tail_make(struct backward_worklist *list, const struct backwa
     return STATUS_OK;
 }
 
-// The rule that ends first; NULL: none ends earlier than no tail.
-static const struct rule *rule_choose(const struct backward_worklist *list,
-                                      const struct backward_load *load, int32_t heads,
-                                      struct clocks *clocks, struct clocks *trial)
+// How a tail is best cut, and when the last processor is done then.
+struct choice {
+    const struct rule *rule; // NULL: no tail
+    int64_t end;
+};
+
+static struct choice rule_choose(const struct backward_worklist *list,
+                                 const struct backward_load *load, int32_t heads,
+                                 struct clocks *clocks, struct clocks *trial)
 {
-    const struct rule *best = NULL;
     size_t bytes = (size_t)clocks->count * sizeof(*clocks->when);
     heads_put(list, load, 0, load->heads - heads, clocks);
     memcpy(trial->when, clocks->when, bytes);
     heads_put(list, load, load->heads - heads, load->heads, trial);
-    int64_t least = clocks_end(trial);
-    least -= least / GAIN_PARTS;
-    for (int i = 0; i < RULES; i++) {
+    struct choice best = {NULL, clocks_end(trial)};
+    int64_t least = best.end - best.end / GAIN_PARTS;
+    for (int i = 0; i < RULES && heads > 0; i++) {
         if ((load->turns && rules[i].share > 0) ||
             tail_mean(list, load, rules[i], heads, clocks) >= least)
             continue;
         memcpy(trial->when, clocks->when, bytes);
         int64_t end = tail_end(list, load, rules[i], heads, trial);
         if (end < least) {
+            best = (struct choice){&rules[i], end};
             least = end;
-            best = &rules[i];
         }
     }
     return best;
+}
+
+static bool rounds_are_many(const struct backward_worklist *list, const struct backward_load *load)
+{
+    return (int64_t)list->tile_count * load->heads > (int64_t)ROUNDS_MOST * load->processors;
 }
 
 // How many heads the tail has; 0: none. Where there are turns, heads that are worked on at the same
@@ -252,7 +261,7 @@ static const struct rule *rule_choose(const struct backward_worklist *list,
 static int32_t tail_heads(const struct backward_worklist *list, const struct backward_load *load)
 {
     int32_t processors = load->processors, tiles = list->tile_count;
-    if (tiles == 0 || (int64_t)tiles * load->heads > (int64_t)ROUNDS_MOST * processors)
+    if (tiles == 0 || rounds_are_many(list, load))
         return 0;
     if (load->turns && list->tiles[0].steps == list->tiles[tiles - 1].steps)
         return 0;
@@ -262,18 +271,42 @@ static int32_t tail_heads(const struct backward_worklist *list, const struct bac
     return heads < load->heads ? heads : load->heads;
 }
 
+// Chooses a rule, with memory of its own. Returns false when that is short.
+static bool rule_find(const struct backward_worklist *list, const struct backward_load *load,
+                      int32_t heads, struct choice *choice)
+{
+    const int32_t processors = load->processors;
+    int64_t *when = calloc((size_t)processors, 2 * sizeof(*when));
+    if (!when)
+        return false;
+    struct clocks clocks = {when, processors}, trial = {when + processors, processors};
+    *choice = rule_choose(list, load, heads, &clocks, &trial);
+    free(when);
+    return true;
+}
+
 enum status backward_worklist_tail(struct backward_worklist *list, const struct backward_load *load,
                                    struct error *error)
 {
-    int32_t processors = load->processors, heads = tail_heads(list, load);
+    int32_t heads = tail_heads(list, load);
+    struct choice choice;
     list->tail_count = list->tail_heads = 0;
     if (heads == 0)
         return STATUS_OK;
-    int64_t *when = calloc((size_t)processors, 2 * sizeof(*when));
-    if (!when)
+    if (!rule_find(list, load, heads, &choice))
         return out_of_memory(error);
-    struct clocks clocks = {when, processors}, trial = {when + processors, processors};
-    const struct rule *rule = rule_choose(list, load, heads, &clocks, &trial);
-    free(when);
-    return rule ? tail_make(list, load, *rule, heads, error) : STATUS_OK;
+    return choice.rule ? tail_make(list, load, *choice.rule, heads, error) : STATUS_OK;
+}
+
+int64_t backward_worklist_time(const struct backward_worklist *list,
+                               const struct backward_load *load)
+{
+    struct choice choice;
+    if (rounds_are_many(list, load)) {
+        int64_t steps = 0;
+        for (int32_t i = 0; i < list->tile_count; i++)
+            steps += list->tiles[i].steps * load->repeats + UNIT_STEPS;
+        return (steps * load->heads + load->processors - 1) / load->processors;
+    }
+    return rule_find(list, load, tail_heads(list, load), &choice) ? choice.end : -1;
 }

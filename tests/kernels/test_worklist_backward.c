@@ -332,6 +332,67 @@ START_TEST(a_tail_is_made_where_it_helps)
 }
 END_TEST
 
+// ---- time ----
+
+static int64_t steps_in(const struct backward_worklist *list, int32_t begin, int32_t count)
+{
+    int64_t steps = 0;
+    for (int32_t i = begin; i < begin + count; i++)
+        steps += list->tiles[i].steps;
+    return steps;
+}
+
+static int64_t time_of(const struct backward_worklist *list, int32_t processors, int32_t heads,
+                       int32_t repeats)
+{
+    const struct backward_load load = {
+        .processors = processors, .heads = heads, .section = 1, .repeats = repeats};
+    return backward_worklist_time(list, &load);
+}
+
+START_TEST(time_is_that_of_steps_and_thread_blocks)
+{
+    struct backward_worklist list = {0};
+    struct error error;
+    struct attention_shape shape = {.row_step = 1};
+    struct slice slice = {
+        .q_len = 400, .kv_len = 400, .left = SLICE_UNBOUNDED, .right = SLICE_UNBOUNDED};
+    ck_assert_int_eq(backward_worklist_build(&list, &shape, &slice, 1, cut, &error), STATUS_OK);
+    int64_t steps = steps_in(&list, 0, list.tile_count);
+    // On one processor they follow each other, and each thread block costs the same once more.
+    int64_t one = time_of(&list, 1, 8, 1), shared = time_of(&list, 1, 2, 4);
+    int64_t block = (one - 8 * steps) / (8 * list.tile_count);
+    ck_assert_int_gt(block, 0);
+    ck_assert_int_eq(one, 8 * (steps + list.tile_count * block));
+    ck_assert_int_eq(shared, 8 * steps + 2 * list.tile_count * block);
+    // One on each processor: the longest.
+    ck_assert_int_eq(time_of(&list, 8 * list.tile_count, 8, 1), list.tiles[0].steps + block);
+    for (int32_t processors = 2; processors < 40; processors++) {
+        int64_t time = time_of(&list, processors, 8, 1);
+        ck_assert_int_ge(time * processors, one);
+        ck_assert_int_le(time, one / processors + list.tiles[0].steps + block);
+    }
+    backward_worklist_fini(&list);
+}
+END_TEST
+
+START_TEST(time_counts_the_tail)
+{
+    struct backward_worklist list = {0};
+    struct error error;
+    struct attention_shape shape = {.row_step = 1};
+    struct slice slice = {.q_len = 6000, .kv_len = 6000, .left = SLICE_UNBOUNDED, .right = 0};
+    ck_assert_int_eq(backward_worklist_build(&list, &shape, &slice, 1, cut, &error), STATUS_OK);
+    const struct backward_load load = {
+        .processors = list.tile_count - 1, .heads = 1, .section = 1, .repeats = 1};
+    ck_assert_int_eq(backward_worklist_tail(&list, &load, &error), STATUS_OK);
+    ck_assert_int_gt(list.tail_count, 0);
+    // Whole tiles would take as long as the longest.
+    ck_assert_int_lt(backward_worklist_time(&list, &load), list.tiles[0].steps);
+    backward_worklist_fini(&list);
+}
+END_TEST
+
 #define RANKS      4
 #define CHUNK_ROWS 16
 
@@ -405,6 +466,8 @@ int main(void)
     tcase_add_test(tcase, chains_are_no_longer_than_needed);
     tcase_add_test(tcase, a_tail_has_the_same_work);
     tcase_add_test(tcase, a_tail_is_made_where_it_helps);
+    tcase_add_test(tcase, time_is_that_of_steps_and_thread_blocks);
+    tcase_add_test(tcase, time_counts_the_tail);
     tcase_add_test(tcase, every_tile_meets_a_sequence_from_its_end);
     tcase_add_test(tcase, empty_slices_make_no_tile);
     tcase_add_test(tcase, more_queries_than_fit_are_refused);
