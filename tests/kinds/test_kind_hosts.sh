@@ -10,7 +10,7 @@ submit=$top_builddir/cpattn-submit
 scratch=$(mktemp -d) || exit 99
 CPATTN_SOCKET=$scratch/cpattnd.sock
 export CPATTN_SOCKET
-daemon='' agent='' port=$((20000 + $$ % 20000))
+daemon='' agent='' port=$(tap_port)
 # shellcheck disable=SC2064,SC2086
 trap 'kill -KILL $daemon $agent 2>/dev/null; rm -rf "$scratch"' EXIT
 od -An -tx1 -N16 /dev/urandom | tr -d ' \n' >"$scratch/secret"

@@ -11,7 +11,7 @@ scratch=$(mktemp -d) || exit 99
 trap 'rm -rf "$scratch"' EXIT
 
 # The blocks of shell, with a port of this run's own.
-port=$((20000 + $$ % 20000))
+port=$(tap_port)
 {
     echo 'set -eum'
     awk '/^```sh$/ { inside = 1; next } /^```$/ { inside = 0 } inside' "$doc" | sed "s/7422/$port/g"

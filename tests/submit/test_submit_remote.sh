@@ -22,7 +22,7 @@ run() {
 }
 
 # On the first port that is free.
-port=$((20000 + $$ % 20000))
+port=$(tap_port)
 until grep -q ' ready ' "$scratch/log" 2>/dev/null; do
     if [ -z "$daemon" ] || ! kill -0 "$daemon" 2>/dev/null; then
         [ -z "$daemon" ] || grep -q 'choose another port' "$scratch/log" || { cat "$scratch/log"; exit 99; }

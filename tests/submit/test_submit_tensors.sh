@@ -98,7 +98,7 @@ daemon_stop
 
 umask 077
 echo "sixteen letters!" >"$scratch/token"
-port=$((20000 + $$ % 20000))
+port=$(tap_port)
 while [ -z "$daemon" ]; do
     : >"$scratch/log" # of the daemon before
     "$top_builddir/cpattnd" --socket "$CPATTN_SOCKET" --backend cpu --devices 2 \

@@ -19,6 +19,11 @@ tap_skip() { # NAME REASON
     echo "ok $tap_number - $1 # SKIP $2"
 }
 
+# A port that depends on the process, below those that the system gives to connections.
+tap_port() {
+    echo $((20000 + $$ % 12000))
+}
+
 # The two texts are the same.
 tap_is() { # NAME GOT EXPECTED
     if [ "$2" = "$3" ]; then
