@@ -21,6 +21,8 @@ extern "C" {
 // each byte of a query in Q, dO and dQ of these heads, for each key of a tile. Measured: 1 to 4 %
 // with 32 bytes, 7 % with 64.
 #define KEY_HEADS_PARTS 700
+// The same for tiles that are as long as each other, however many bytes there are.
+#define EVEN_PARTS      50
 
 // Tiles of a head that take turns begin one behind the other. Where all see the same queries and
 // have few steps, that is a good part of their time unless few of a head begin together.
@@ -115,10 +117,11 @@ static void params_tensors(const struct attention_backward *args, struct backwar
                aligned(args->dk, 8) && aligned(args->dv, 8);
 }
 
-static bool tiles_are_short(const struct backward_worklist *list)
+// Whether all tiles have as many steps as each other.
+static bool tiles_are_even(const struct backward_worklist *list)
 {
-    for (int32_t i = 0; i < list->tile_count; i++)
-        if (list->tiles[i].steps > TURNS_STEPS || list->tiles[i].steps != list->tiles[0].steps)
+    for (int32_t i = 1; i < list->tile_count; i++)
+        if (list->tiles[i].steps != list->tiles[0].steps)
             return false;
     return true;
 }
@@ -146,7 +149,8 @@ static void units_set(const struct attention_backend *backend, const struct back
     bytes *= by_query_head ? 1 : p->group;
     int64_t heads = SECTION_BYTES / (bytes > 0 ? bytes : 1);
     int32_t together = backend->queue.sm_count / TURNS_TILES;
-    if (p->reversed && heads < together && tiles_are_short(list))
+    if (p->reversed && heads < together && list->tiles[0].steps <= TURNS_STEPS &&
+        tiles_are_even(list))
         heads = together;
     p->section_heads = (int32_t)(heads < 1 ? 1 : heads > p->unit_heads ? p->unit_heads : heads);
 }
@@ -160,33 +164,38 @@ static struct backward_load units_load(const struct attention_backend *backend,
 
 // Whether thread blocks of Hopper's kernels without a bias take a query head each. Those of a key
 // head add to dK and dV once for all of its heads, but the queries of more heads pass through L2 at
-// a time.
+// a time. With even tiles they go at one pace and share what is there; else turns at dQ would make
+// them wait for each other.
 static bool units_are_heads(const struct attention_backend *backend,
                             const struct backward_worklist *list, const struct chosen *kernel,
                             struct backward_params p)
 {
+    const bool even = tiles_are_even(list);
+    if (p.reversed && !even)
+        return true;
     units_set(backend, list, kernel->q_rows, true, &p);
     const struct backward_load query_heads = units_load(backend, &p);
     units_set(backend, list, kernel->q_rows, false, &p);
     const struct backward_load key_heads = units_load(backend, &p);
     const int64_t before = backward_worklist_time(list, &query_heads);
     const int64_t saved = before - backward_worklist_time(list, &key_heads);
+    if (even)
+        return saved * EVEN_PARTS < before;
     return saved * KEY_HEADS_PARTS * kernel->kv_rows < before * query_bytes(&p) * p.group;
 }
 
 // Elsewhere a thread block takes all heads that share a key head, unless that makes few thread
-// blocks. Those that wait for each other take a query head: others are long.
+// blocks, or long ones of those that wait for each other.
 static void params_units(const struct attention_backend *backend,
                          const struct backward_worklist *list, const struct attention_op *op,
                          const struct chosen *kernel, struct backward_params *p)
 {
     const int64_t units = (int64_t)list->chain_count * p->kv_heads;
-    bool by_query_head = op->shape.deterministic;
+    bool by_query_head =
+        op->shape.deterministic || units < UNITS_LEAST * (int64_t)backend->queue.sm_count;
     p->chain_count = list->chain_count;
-    if (!by_query_head && kernel->sm90 && p->group > 1 && !op->bias)
+    if (kernel->sm90 && p->group > 1 && !op->bias)
         by_query_head = units_are_heads(backend, list, kernel, *p);
-    else if (!by_query_head)
-        by_query_head = units < UNITS_LEAST * (int64_t)backend->queue.sm_count;
     units_set(backend, list, kernel->q_rows, by_query_head, p);
     p->heads_chained = dbias_is_ordered(op) && p->bias_head_stride == 0;
     p->heads_dealt = p->by_query_head && p->head_phase == 0 && p->heads == p->kv_heads * p->group;

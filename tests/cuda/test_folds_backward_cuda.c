@@ -244,24 +244,23 @@ static void drawn_folds(void)
     EXPECT(!good || !harness_folds() || folded >= count / 3, "%d of %d folded", folded, count);
 }
 
-// More tiles than multiprocessors, whose last are cut in pieces, and heads that share keys. Where
-// many heads do and there are many queries, thread blocks take a query head each.
+// More tiles than multiprocessors, whose last are cut in pieces, and heads that share keys. Of few
+// heads each is a thread block's, of many those that share keys.
 static void many_tiles_of_keys(void)
 {
     static const int32_t widths[][2] = {{64, 64}, {128, 128}, {192, 128}, {256, 256}};
-    static const int32_t groups[] = {1, 4, 16};
+    static const int32_t heads[][2] = {{16, 1}, {16, 4}, {16, 16}, {128, 4}}; // and their group
     bool good = true;
-    for (int i = 0; i < 36 && good && harness_folds(); i += harness_small() ? 17 : 1) {
-        const int32_t *d = widths[i % 4], group = groups[i / 4 % 3];
-        int64_t queries = d[0] == 64 && group == 16 ? 6000 : 1300;
+    for (int i = 0; i < 48 && good && harness_folds(); i += harness_small() ? 23 : 1) {
+        const int32_t *d = widths[i % 4], *h = heads[i / 4 % 4];
         struct problem p = problem_rectangle((enum case_dtype)(DTYPE_BF16 + i % 2), d[0], d[1],
-                                             queries, harness_below(2) ? 1280 : 1290);
-        p.shape.heads = 16;
-        p.shape.group = group;
-        p.shape.kv_heads = p.shape.heads / group;
+                                             1300, harness_below(2) ? 1280 : 1290);
+        p.shape.heads = h[0];
+        p.shape.group = h[1];
+        p.shape.kv_heads = h[0] / h[1];
         p.shape.deterministic = harness_below(2) == 0;
-        if (i / 12 != 0)
-            p.slices[0].right = i / 12 == 1 ? 0 : -300;
+        if (i / 16 != 0)
+            p.slices[0].right = i / 16 == 1 ? 0 : -300;
         EXPECT(backward_check(&p, &good), "does not fold");
     }
 }
