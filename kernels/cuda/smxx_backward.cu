@@ -21,7 +21,7 @@ extern "C" {
 // each byte of a query in Q, dO and dQ of these heads, for each key of a tile. Measured: 1 to 4 %
 // with 32 bytes, 7 % with 64.
 #define KEY_HEADS_PARTS 700
-// The same for tiles that are as long as each other, however many bytes there are.
+// Where all tiles are as long as each other it costs less than one part in so many.
 #define EVEN_PARTS      50
 
 // Tiles of a head that take turns begin one behind the other. Where all see the same queries and

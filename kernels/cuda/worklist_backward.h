@@ -44,8 +44,8 @@ struct backward_tile {
     int32_t fragment, fragment_count;
     int32_t chain; // tiles of one chain follow each other
     int32_t keys;  // number of the whole tile with these keys
-    // Of the tail: which piece it is, in the order in which they are worked on. In how many the
-    // tail has these keys.
+    // Which piece of the tail it is, in the order in which they are worked on; and in how many
+    // pieces the tail has these keys.
     int32_t piece, pieces;
 };
 
