@@ -13,6 +13,7 @@
 #include "tests/daemon/certificates.h"
 #include "tests/daemon/daemon_scene.h"
 #include "tests/daemon/net_client.h"
+#include "tests/support/port.h"
 
 #define FLYING 24
 
@@ -24,7 +25,7 @@ static struct cpattn_error error;
 static void setup(void)
 {
     daemon_init(&d);
-    port = net_free_port();
+    port = port_free();
     snprintf(tcp_url, sizeof(tcp_url), "tcp://127.0.0.1:%d", port);
     snprintf(tls_url, sizeof(tls_url), "tls+%s", tcp_url);
     snprintf(token_file, sizeof(token_file), "%s", net_file(&d, "token", NET_TOKEN "\n"));

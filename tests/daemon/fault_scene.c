@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/daemon/fault_scene.h"
 
-#include <arpa/inet.h>
 #include <dirent.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -9,12 +8,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "tests/support/children.h"
+#include "tests/support/port.h"
 #include "tests/support/runner.h"
 
 #define SECRET "a secret of agents\n"
@@ -247,19 +246,6 @@ static void secret_write(void)
     close(fd);
 }
 
-static int free_port(void)
-{
-    struct sockaddr_in address = {.sin_family = AF_INET};
-    socklen_t size = sizeof(address);
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    if (fd < 0 || bind(fd, (struct sockaddr *)&address, sizeof(address)) != 0 ||
-        getsockname(fd, (struct sockaddr *)&address, &size) != 0)
-        abort();
-    close(fd);
-    return ntohs(address.sin_port);
-}
-
 static bool agent_is_there(void)
 {
     char line[4096];
@@ -277,7 +263,7 @@ static bool agent_is_there(void)
 static void two_hosts_start(void)
 {
     char url[64];
-    snprintf(url, sizeof(url), "tcp://127.0.0.1:%d", free_port());
+    snprintf(url, sizeof(url), "tcp://127.0.0.1:%d", port_free());
     secret_write();
     setenv("NCCL_SOCKET_IFNAME", "lo", 1);
     setenv("NCCL_HOSTID", "a", 1);

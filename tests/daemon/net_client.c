@@ -23,17 +23,6 @@ static struct sockaddr_in here(int port)
                                 .sin_addr = {htonl(INADDR_LOOPBACK)}};
 }
 
-int net_free_port(void)
-{
-    struct sockaddr_in name = here(0);
-    socklen_t size = sizeof(name);
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    ck_assert_int_eq(bind(fd, (struct sockaddr *)&name, size), 0);
-    ck_assert_int_eq(getsockname(fd, (struct sockaddr *)&name, &size), 0);
-    close(fd);
-    return ntohs(name.sin_port);
-}
-
 const char *net_file(const struct daemon *d, const char *name, const char *content)
 {
     static char paths[4][160];

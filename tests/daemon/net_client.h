@@ -15,9 +15,6 @@
 #define NET_GREETING    "\0SP\0\0\x30\0\0"
 #define NET_MESSAGE_MAX (REQUEST_BYTES_MAX + 64)
 
-// A free port of 127.0.0.1.
-int net_free_port(void);
-
 // Creates a file in the daemon's folder, mode 0600; the path is valid for three more calls.
 const char *net_file(const struct daemon *d, const char *name, const char *content);
 

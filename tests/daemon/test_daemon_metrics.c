@@ -14,6 +14,7 @@
 
 #include "tests/daemon/daemon_scene.h"
 #include "tests/daemon/net_client.h"
+#include "tests/support/port.h"
 
 #define FAMILIES_MAX 64
 #define SAMPLES_MAX  2048
@@ -24,7 +25,7 @@ static char answer[512 * 1024];
 static void setup(void)
 {
     static char address[32];
-    port = net_free_port();
+    port = port_free();
     snprintf(address, sizeof(address), "127.0.0.1:%d", port);
     const char *const arguments[] = {"--devices", "2", "--metrics", address, NULL};
     daemon_init(&d);

@@ -14,6 +14,7 @@
 #include "config.h"
 #include "tests/daemon/daemon_scene.h"
 #include "tests/daemon/net_client.h"
+#include "tests/support/port.h"
 
 #define FLOOD 700
 
@@ -23,7 +24,7 @@ static char url[64];
 static void setup(void)
 {
     daemon_init(&d);
-    port = net_free_port();
+    port = port_free();
     snprintf(url, sizeof(url), "tcp://127.0.0.1:%d", port);
 }
 

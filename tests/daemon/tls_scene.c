@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "tests/support/port.h"
 #include "tests/support/runner.h"
 
 #include <nng/protocol/reqrep0/req.h>
@@ -18,7 +19,7 @@ struct certificate ca, server, client, stranger, imposter;
 void tls_setup(void)
 {
     daemon_init(&d);
-    port = net_free_port();
+    port = port_free();
     snprintf(url, sizeof(url), "tls+tcp://127.0.0.1:%d", port);
     const struct certificate_kind authority = {.authority = true}, plain = {0};
     certificate_make(&ca, d.folder, "ca", "the one who signs", NULL, authority);

@@ -1,34 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/nodes/hosts_fixture.h"
 
-#include <arpa/inet.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "tests/support/port.h"
 #include "tests/support/runner.h"
 
 #define PATIENCE_MS 60000
 
 static const char *const names[HOSTS] = {"", "b", "c"};
-
-int hosts_free_port(void)
-{
-    struct sockaddr_in address = {.sin_family = AF_INET};
-    socklen_t size = sizeof(address);
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    ck_assert_int_eq(bind(fd, (struct sockaddr *)&address, sizeof(address)), 0);
-    ck_assert_int_eq(getsockname(fd, (struct sockaddr *)&address, &size), 0);
-    close(fd);
-    return ntohs(address.sin_port);
-}
 
 static void secret_write(const char *path, const char *text)
 {
@@ -74,7 +61,7 @@ void hosts_start(struct hosts *h)
     snprintf(h->other_token, sizeof(h->other_token), "%s/other", h->daemon.folder);
     secret_write(h->token, "a secret of agents\n");
     secret_write(h->other_token, "a secret of others\n");
-    h->port = hosts_free_port();
+    h->port = port_free();
     daemon_begin(h);
 }
 

@@ -20,9 +20,6 @@ struct hosts {
     char token[128], other_token[128];
 };
 
-// Free TCP ports, each call another one; another process may take it before it is used.
-int hosts_free_port(void);
-
 // Starts the daemon, without agents.
 void hosts_start(struct hosts *h);
 

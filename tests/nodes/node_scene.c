@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/nodes/node_scene.h"
 
-#include <arpa/inet.h>
 #include <dirent.h>
 #include <fcntl.h>
 #include <sched.h>
@@ -11,12 +10,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "tests/support/children.h"
+#include "tests/support/port.h"
 #include "tests/support/runner.h"
 
 #define ARGUMENTS_MAX 32
@@ -94,19 +93,6 @@ void cable_set(int node, bool whole)
 {
     if (!command("ip link set v%s %s", names[node], whole ? "up" : "down"))
         trouble("no cable to %s", names[node]);
-}
-
-static int free_port(void)
-{
-    struct sockaddr_in address = {.sin_family = AF_INET};
-    socklen_t size = sizeof(address);
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    if (bind(fd, (struct sockaddr *)&address, sizeof(address)) != 0 ||
-        getsockname(fd, (struct sockaddr *)&address, &size) != 0)
-        abort();
-    close(fd);
-    return ntohs(address.sin_port);
 }
 
 // ---- processes ---------------------------------------------------------------------------------
@@ -463,7 +449,7 @@ bool scene_begin(bool cables)
         return false;
     files_make();
     strcpy(scene.address, cables ? "10.99.0.1" : "127.0.0.1");
-    scene.port = free_port();
+    scene.port = port_free();
     daemon_begin();
     for (int node = 1; node < NODES; node++)
         agent_begin(node);

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "tests/nodes/hosts_fixture.h"
+#include "tests/support/port.h"
 
 // Much longer than ranks survive their agent or daemon.
 #define GONE_MS 20000
@@ -310,7 +311,7 @@ static pid_t relay_start(int *port)
 {
     struct sockaddr_in at = {.sin_family = AF_INET};
     const int on = 1;
-    *port = hosts_free_port();
+    *port = port_free();
     at.sin_port = htons((uint16_t)*port);
     at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);

@@ -14,6 +14,7 @@
 
 #include "tests/daemon/certificates.h"
 #include "tests/nodes/hosts_fixture.h"
+#include "tests/support/port.h"
 
 static struct hosts h;
 static struct daemon folder; // of certificates
@@ -195,7 +196,7 @@ static bool has_in_clear(int listener, int port, const char *secret)
 static bool secret_is_seen(const char *scheme)
 {
     struct sockaddr_in at = {.sin_family = AF_INET};
-    int port = hosts_free_port();
+    int port = port_free();
     at.sin_port = htons((uint16_t)port);
     at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);

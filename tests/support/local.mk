@@ -7,7 +7,7 @@ tests_support_libtesting_a_SOURCES = tests/support/runner.c tests/support/runner
     tests/support/symbolic.c tests/support/symbolic.h tests/support/symbols.c tests/support/symbols.h \
     tests/support/symbols_case.c tests/support/part.c tests/support/part.h \
     tests/support/children.c tests/support/children.h \
-    tests/support/figures.c tests/support/figures.h \
+    tests/support/figures.c tests/support/figures.h tests/support/port.c tests/support/port.h \
     tests/support/splitmix.h \
     tests/support/trouble.c tests/support/trouble.h
 EXTRA_DIST += tests/support/run_program tests/support/lsan.supp tests/support/tsan.supp
