@@ -86,8 +86,8 @@ static inline unsigned units_count(const struct backward_params *p)
            (unsigned)p->tail_count * (unsigned)p->tail_heads;
 }
 
-// The unit head at a place of the order in which thread blocks take them. Query heads that share a
-// key head are far apart where that is easy, so that they do not come to dK and dV at one time.
+// The unit head at a place of the order in which thread blocks take them. If heads_dealt, query
+// heads that share a key head are far apart, so that they seldom add to dK and dV at the same time.
 static __device__ __forceinline__ int32_t unit_head_at(const struct backward_params &p,
                                                        int32_t place)
 {

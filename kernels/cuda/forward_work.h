@@ -29,8 +29,7 @@ struct forward_work {
     bool bias_once; // no two scores share an element of the bias
     // Logit in base 2: factor * qk, or, with a cap, cap * tanh(factor * qk); then the bias.
     float factor, cap;
-    // The bias times this is added to qk, or, with a cap, to the logit; of the kernels for sm_90a
-    // alone.
+    // The kernels for sm_90a add the bias times this to qk or, with a cap, to the logit.
     float bias_factor;
     struct cap_series cap_series; // the same where qk is small; of the kernels for sm_90a alone
     bool aligned; // every row of Q, K and V begins at a multiple of 16 bytes and has whole ones

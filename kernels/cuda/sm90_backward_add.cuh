@@ -292,10 +292,10 @@ __device__ __forceinline__ void keys_stage(const float (&acc)[C::KEYS], uint32_t
     }
 }
 
-// The turn of a warpgroup among the `count` that add to dK and dV of the same keys. Where these
-// begin, the first one writes; the last one may round. In a deterministic backward each waits for
-// the one before. Otherwise they are numbered in the order in which they arrive: all wait for the
-// first one, and the one that rounds for all.
+// The turn of a warpgroup among the `count` that add to dK and dV of the same keys. The first one
+// writes if dK and dV begin here, and the last one rounds if that is asked for. In a deterministic
+// backward each waits for the one before. In others they are numbered as they arrive: all wait for
+// one that writes, and one that rounds waits for all.
 struct keys_turn {
     unsigned *counter; // of turns taken; NULL: nobody waits
     unsigned number, count;
@@ -315,7 +315,8 @@ keys_turn_of(const struct backward_params &p, const struct sm90_work &work, int 
         first = max(0, work.kv_head * p.group - p.head_phase);
         end = min(p.heads, (work.kv_head + 1) * p.group - p.head_phase);
     }
-    int whole = p.unit_heads - p.tail_heads; // of these heads those that are not in pieces
+    // How many of these heads are not in pieces: they come first in the order of all heads.
+    int whole = p.unit_heads - p.tail_heads;
     whole = p.heads_dealt ? (whole - work.kv_head + p.kv_heads - 1) / p.kv_heads : whole - first;
     int cut = end - first - max(0, min(whole, end - first));
     struct keys_turn turn;

@@ -149,8 +149,8 @@ static __device__ __forceinline__ struct sm90_work work_of(const struct backward
     return work;
 }
 
-// What one thread of a thread block takes. Those who wait for each other take tickets, so that they
-// began in that order.
+// What one thread of a thread block takes. Those that wait for each other in a fixed order take
+// tickets, so that they began in that order.
 static __device__ __forceinline__ struct backward_unit unit_take(const struct backward_params &p)
 {
     unsigned index = p.tickets ? atomicAdd(p.tickets, 1u) : blockIdx.x;

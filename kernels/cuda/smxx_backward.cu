@@ -17,11 +17,11 @@ extern "C" {
 #define SECTION_BYTES   (INT64_C(20) << 20)
 // Thread blocks for each multiprocessor that are enough for an even load.
 #define UNITS_LEAST     4
-// Where thread blocks take all heads of a key head, L2 costs one part of the time in so many for
-// each byte of a query in Q, dO and dQ of these heads, for each key of a tile. Measured: 1 to 4 %
-// with 32 bytes, 7 % with 64.
+// Thread blocks that take all heads of a key head miss L2 more often. They lose B / KEY_HEADS_PARTS
+// of their time, where B is the bytes of a query in Q, dO and dQ of these heads, divided by the
+// keys of a tile. Measured: 1 to 4 % with 32 bytes, 7 % with 64.
 #define KEY_HEADS_PARTS 700
-// Where all tiles are as long as each other it costs less than one part in so many.
+// If all tiles have as many steps as each other, they lose less than one part in so many.
 #define EVEN_PARTS      50
 
 // Tiles of a head that take turns begin one behind the other. Where all see the same queries and
@@ -162,10 +162,10 @@ static struct backward_load units_load(const struct attention_backend *backend,
             p->by_query_head ? 1 : p->group, p->reversed};
 }
 
-// Whether thread blocks of Hopper's kernels without a bias take a query head each. Those of a key
-// head add to dK and dV once for all of its heads, but the queries of more heads pass through L2 at
-// a time. With even tiles they go at one pace and share what is there; else turns at dQ would make
-// them wait for each other.
+// Whether thread blocks of Hopper's kernels without a bias take a query head each. If they take all
+// heads of a key head, they add to dK and dV once for all of them, but the queries of more heads
+// pass through L2 at a time. Even tiles keep one pace and share what is in L2. Uneven ones would
+// wait for each other's turns at dQ.
 static bool units_are_heads(const struct attention_backend *backend,
                             const struct backward_worklist *list, const struct chosen *kernel,
                             struct backward_params p)

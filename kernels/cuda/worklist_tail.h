@@ -28,8 +28,9 @@ struct backward_load {
 enum status backward_worklist_tail(struct backward_worklist *list, const struct backward_load *load,
                                    struct error *error) MUST_CHECK;
 
-// When the last thread block is done, in steps, with the tail that backward_worklist_tail() would
-// add: by its simulation or, where that would take long, on average. -1 when memory is short.
+// How many steps it takes until the last thread block is done, with the tail that
+// backward_worklist_tail() would add. Simulated; with very many thread blocks an average. -1 when
+// memory is short.
 int64_t backward_worklist_time(const struct backward_worklist *list,
                                const struct backward_load *load) MUST_CHECK;
 

@@ -244,8 +244,8 @@ static void drawn_folds(void)
     EXPECT(!good || !harness_folds() || folded >= count / 3, "%d of %d folded", folded, count);
 }
 
-// More tiles than multiprocessors, whose last are cut in pieces, and heads that share keys. Of few
-// heads each is a thread block's, of many those that share keys.
+// More tiles than multiprocessors, whose last are cut in pieces, and heads that share keys. With
+// few heads a thread block takes one of them, with many all that share keys.
 static void many_tiles_of_keys(void)
 {
     static const int32_t widths[][2] = {{64, 64}, {128, 128}, {192, 128}, {256, 256}};

@@ -334,10 +334,10 @@ END_TEST
 
 // ---- time ----
 
-static int64_t steps_in(const struct backward_worklist *list, int32_t begin, int32_t count)
+static int64_t steps_of_tiles(const struct backward_worklist *list)
 {
     int64_t steps = 0;
-    for (int32_t i = begin; i < begin + count; i++)
+    for (int32_t i = 0; i < list->tile_count; i++)
         steps += list->tiles[i].steps;
     return steps;
 }
@@ -358,14 +358,14 @@ START_TEST(time_is_that_of_steps_and_thread_blocks)
     struct slice slice = {
         .q_len = 400, .kv_len = 400, .left = SLICE_UNBOUNDED, .right = SLICE_UNBOUNDED};
     ck_assert_int_eq(backward_worklist_build(&list, &shape, &slice, 1, cut, &error), STATUS_OK);
-    int64_t steps = steps_in(&list, 0, list.tile_count);
-    // On one processor they follow each other, and each thread block costs the same once more.
+    int64_t steps = steps_of_tiles(&list);
+    // On one processor thread blocks follow each other. Each adds the same cost to its steps.
     int64_t one = time_of(&list, 1, 8, 1), shared = time_of(&list, 1, 2, 4);
     int64_t block = (one - 8 * steps) / (8 * list.tile_count);
     ck_assert_int_gt(block, 0);
     ck_assert_int_eq(one, 8 * (steps + list.tile_count * block));
     ck_assert_int_eq(shared, 8 * steps + 2 * list.tile_count * block);
-    // One on each processor: the longest.
+    // With one on each processor the longest decides.
     ck_assert_int_eq(time_of(&list, 8 * list.tile_count, 8, 1), list.tiles[0].steps + block);
     for (int32_t processors = 2; processors < 40; processors++) {
         int64_t time = time_of(&list, processors, 8, 1);

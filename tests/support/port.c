@@ -10,7 +10,7 @@
 
 #define FIRST 20000
 #define COUNT 12000
-#define APART 37 // begin the ports of two processes, one of which started after the other
+#define APART 37 // ports between the first choices of processes with consecutive numbers
 
 static bool is_free(int port)
 {
@@ -18,9 +18,9 @@ static bool is_free(int port)
                                         .sin_port = htons((uint16_t)port),
                                         .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    bool free = bind(fd, (const struct sockaddr *)&address, sizeof(address)) == 0;
+    bool bound = bind(fd, (const struct sockaddr *)&address, sizeof(address)) == 0;
     close(fd);
-    return free;
+    return bound;
 }
 
 int port_free(void)

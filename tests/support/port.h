@@ -3,9 +3,9 @@
 #ifndef CPATTN_TESTS_SUPPORT_PORT_H
 #define CPATTN_TESTS_SUPPORT_PORT_H
 
-// A free port of 127.0.0.1, each call another one. It lies below those that the system gives to
-// connections, so that none of them takes it before the test listens there; another test could.
-// Ends the process when there is none.
+// A port of 127.0.0.1 on which nothing listens now; each call returns another one. It is below the
+// ports that Linux uses for outgoing connections, so only another test can take it before the
+// caller listens. Ends the process when there is none.
 int port_free(void);
 
 #endif

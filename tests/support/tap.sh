@@ -19,7 +19,7 @@ tap_skip() { # NAME REASON
     echo "ok $tap_number - $1 # SKIP $2"
 }
 
-# A port that depends on the process, below those that the system gives to connections.
+# A port that depends on the process, below the ports that Linux uses for outgoing connections.
 tap_port() {
     echo $((20000 + $$ % 12000))
 }
