@@ -52,15 +52,21 @@ static void agents_start(void)
     hosts_agent_start(&h, 2);
 }
 
-// The agent of host b is refused with these options; its log has this text.
-static void refused(const char *text)
+// Waits until the log of host b's agent has this text, and ends the agent, which was refused.
+static void refusal_await(const char *text)
 {
     char log[160];
-    hosts_agent_spawn(&h, 1, h.port, h.token);
     snprintf(log, sizeof(log), "%s/agent-b", h.daemon.folder);
     hosts_await_text(log, text, 1);
     hosts_agent_signal(&h, 1, SIGTERM);
     ck_assert_int_eq(hosts_lines_count(h.daemon.log, "host_back"), 0);
+}
+
+// The agent of host b is refused with these options; its log has this text.
+static void refused(const char *text)
+{
+    hosts_agent_spawn(&h, 1, h.port, h.token);
+    refusal_await(text);
 }
 
 START_TEST(test_cases_run)
@@ -129,8 +135,10 @@ START_TEST(test_agents_with_certificates)
     h.daemon_options[4] = "--tls-clients";
     h.daemon_options[5] = ca.file;
     hosts_start(&h);
-    refused("daemon_away");
+    hosts_agent_spawn(&h, 1, h.port, h.token);
+    // First: the agent may be away for another reason before, such as ranks of an agent before it.
     hosts_await_logged(&h, "it has no certificate", 1);
+    refusal_await("daemon_away");
     const char *options[] = {"--tls-certificate", agent.file, "--tls-key", agent.key_file};
     memcpy(h.agent_options + 2, options, sizeof(options));
     hosts_agent_start(&h, 1);
