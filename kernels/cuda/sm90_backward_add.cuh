@@ -394,7 +394,7 @@ template <typename T> struct keys_rows {
 template <typename T, int ROWS, int COUNT>
 __device__ __forceinline__ void keys_round(const struct keys_rows<T> &to, bool adds, uint32_t from)
 {
-#pragma unroll 2
+#pragma unroll 4
     for (int i = (int)threadIdx.x % GROUP_THREADS; i < ROWS * COUNT * 4; i += GROUP_THREADS) {
         const int row = i / 4 % ROWS, panel = i / 4 / ROWS, chunk = i % 4 * 2;
         const int column = panel * PANEL_FLOATS + chunk * 4;
