@@ -12,13 +12,16 @@
 #include "tests/support/runner.h"
 #include "tests/support/world.h"
 
-#define SLICES      4
-#define ORDERS      50
+#define SLICES           4
+#define ORDERS           50
 // First seed of the cases that are run in many orders; the others begin at 0.
-#define ORDERS_SEED UINT64_C(1000000)
+#define ORDERS_SEED      UINT64_C(1000000)
+// Of the cases of --matrix: the largest world, and the longest sequence unless it is given.
+#define MATRIX_WORLD_MAX 8
+#define MATRIX_LONGEST   72
 
 static const char usage_text[] =
-    "Usage: test_random_cases [--seed N | --cases N | --orders N | --help]\n"
+    "Usage: test_random_cases [--seed N | --cases N | --orders N | --matrix N [LONGEST] | --help]\n"
     "Random cases of up to 8 ranks, over everything that a case can be asked for.\n"
     "\n"
     "  (no option)  the cases of seeds 0 and on, as many as CPATTN_RANDOM_CASES says, 200 unless\n"
@@ -27,6 +30,8 @@ static const char usage_text[] =
     "  --seed N     runs the case of one seed and prints its command line\n"
     "  --cases N    runs N cases; a dot for each hundred\n"
     "  --orders N   runs N cases in 50 explored orders each, and compares the bits\n"
+    "  --matrix N [LONGEST]   prints N cases as a file for `cpattn-submit matrix`, so that any\n"
+    "               daemon can run them; sequences have up to LONGEST tokens [72]\n"
     "\n"
     "A case that fails is made smaller for as long as it fails; what is left is printed as the\n"
     "command line that runs it again.\n";
@@ -180,13 +185,62 @@ static int run_many(uint64_t count, bool orders)
     return failing > 0;
 }
 
-static int run_option(const char *option, const char *value)
+// Prints a case as a model of a matrix: every field that differs from case_init().
+static void print_model(uint64_t seed, const struct cp_case *c)
+{
+    struct cp_case usual;
+    case_init(&usual);
+    const char *separator = "";
+    printf("  seed-%" PRIu64 ": {", seed);
+    for (const struct case_field *field = case_fields(); field->name; field++) {
+        char value[CASE_VALUE_MAX], usual_value[CASE_VALUE_MAX];
+        case_get(c, field, value, sizeof value);
+        case_get(&usual, field, usual_value, sizeof usual_value);
+        if (strcmp(value, usual_value) == 0)
+            continue;
+        printf(field->kind == FIELD_LIST ? "%s%s: [%s]" : "%s%s: '%s'", separator, field->name,
+               value);
+        separator = ", ";
+    }
+    printf("}\n");
+}
+
+static int print_matrix(uint64_t count, uint64_t longest)
+{
+    printf("title: %" PRIu64 " random cases of up to %" PRIu64 " tokens a sequence\nmodels:\n",
+           count, longest);
+    for (uint64_t seed = 0; seed < count; seed++) {
+        struct cp_case c;
+        generate_case(seed, MATRIX_WORLD_MAX, (int64_t)longest, &c);
+        print_model(seed, &c);
+    }
+    return 0;
+}
+
+// Returns false if the text is not a number up to `most`.
+static bool read_number(const char *option, const char *text, uint64_t most, uint64_t *number)
 {
     char *end;
-    uint64_t number = strtoull(value, &end, 10);
+    errno = 0;
+    *number = strtoull(text, &end, 10);
+    if (text[0] >= '0' && text[0] <= '9' && !*end && !errno && *number <= most)
+        return true;
+    fprintf(stderr, "%s: \"%s\" is not a number up to %" PRIu64 "\n", option, text, most);
+    return false;
+}
+
+static int run_option(const char *option, const char *value, const char *longest_text)
+{
+    uint64_t number, longest = MATRIX_LONGEST;
     int result = 2;
-    if (value[0] < '0' || value[0] > '9' || *end)
-        fprintf(stderr, "%s: \"%s\" is no number\n", option, value);
+    bool matrix = strcmp(option, "--matrix") == 0;
+    if (!read_number(option, value, UINT64_MAX, &number) ||
+        (longest_text && !read_number(option, longest_text, SEQLEN_MAX / 2, &longest)))
+        return 2;
+    if (matrix)
+        result = print_matrix(number, longest);
+    else if (longest_text)
+        fputs(usage_text, stderr);
     else if (strcmp(option, "--seed") == 0)
         result = run_seed(number);
     else if (strcmp(option, "--cases") == 0 || strcmp(option, "--orders") == 0)
@@ -201,8 +255,8 @@ int main(int argc, char **argv)
 {
     if (argc == 1)
         return run_checks();
-    if (argc == 3)
-        return run_option(argv[1], argv[2]);
+    if (argc == 3 || argc == 4)
+        return run_option(argv[1], argv[2], argc == 4 ? argv[3] : NULL);
     bool help = strcmp(argv[1], "--help") == 0;
     fputs(usage_text, help ? stdout : stderr);
     return help ? 0 : 2;

@@ -31,6 +31,7 @@ long_scripts += tests/submit/test_submit_daemon.sh
 test_scripts += tests/submit/test_submit_remote.sh
 test_scripts += tests/submit/test_completion.sh
 test_scripts += tests/submit/test_full.sh
+test_scripts += tests/submit/test_random_matrix.sh
 long_scripts += tests/submit/test_transformer_engine.sh
 
 test_programs += tests/submit/test_words
