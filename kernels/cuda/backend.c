@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The CUDA backend's table, and how it is created and destroyed.
+// The CUDA backend: its function table, its lifetime, the memory for the tables of plans, and the
+// entry points of its attention kernels.
 #include "kernels/cuda/backend.h"
 
 #include <stdlib.h>
@@ -12,9 +13,9 @@
 #include "kernels/cuda/packed_cuda.h"
 #include "kernels/cuda/reduce_cuda.h"
 
-// ---- tables ----
+// ---- memory for the tables of a plan ----
 
-// Tables up to this size stay for the next plan.
+// Table memory up to this many bytes stays allocated for the next plan.
 #define TABLES_KEPT ((size_t)4 << 20)
 
 static void tables_free(struct attention_backend *backend)
@@ -22,7 +23,7 @@ static void tables_free(struct attention_backend *backend)
     struct memory_block *t = &backend->tables;
     cudaFreeHost(t->host);
     cudaFree(t->device);
-    cudaGetLastError(); // of a device that has failed; whoever waits for it gets to know
+    cudaGetLastError(); // drops the error of a failed device; the next wait for it reports it again
     *t = (struct memory_block){0};
 }
 
@@ -58,7 +59,7 @@ static void tables_release(struct attention_backend *backend)
         tables_free(backend);
 }
 
-// ---- life ----
+// ---- create and destroy ----
 
 static enum status no_code(const struct attention_backend *backend, struct error *error)
 {
@@ -102,7 +103,7 @@ static void backend_destroy(struct attention_backend *backend)
 {
     if (!backend)
         return;
-    queue_fini(&backend->queue); // waits for whatever uses the tables
+    queue_fini(&backend->queue); // waits for work that uses the tables
     cublaslt_release();
     tables_free(backend);
     free(backend);
@@ -137,7 +138,7 @@ enum status attention_cuda_finish(struct attention_backend *backend, struct erro
     return queue_finish(&backend->queue, error);
 }
 
-// ---- the table ----
+// ---- preparation ----
 
 static enum status work_prepare(struct attention_backend *backend, const struct attention_op *op,
                                 struct attention_work **work, struct op_needs *needs,
@@ -166,9 +167,11 @@ static void work_discard(struct attention_backend *backend, struct attention_wor
         forward_discard_cuda(work);
 }
 
-// ---- at once ----
+// ---- attention that is prepared and launched in one call ----
 
-// Makes a work with memory of the queue's; false, with the error remembered, where that is short.
+// Takes table, zeros and scratch of a prepared work from the queue. Enqueues the copy of table and
+// zeros to the device. Sets *scratch; NULL: none is needed. False, with a stored error: memory is
+// short.
 static bool work_equip(struct attention_backend *backend, struct attention_work *work,
                        const struct op_needs *needs, void **scratch)
 {
@@ -248,7 +251,7 @@ static enum status backend_backward(struct attention_backend *backend,
     return status;
 }
 
-// ---- prepared ----
+// ---- launches of prepared attention, and the function table ----
 
 static enum status launch_forward(struct attention_backend *backend,
                                   const struct attention_work *work,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The CUDA backend: the table of kernels/backend.h for tensors in device memory.
+// The CUDA backend: struct backend_ops (kernels/backend.h) for tensors in device memory.
 //
 // Shapes and slices are host memory, read before a call returns; every tensor is device memory. A
 // call only enqueues work on the backend's stream and does not wait. An error of the device or of a
@@ -21,16 +21,16 @@ extern "C" {
 
 struct backend_ops;
 
-// create() uses the current device. UNAVAILABLE: there is no device that this build has code for;
-// RESOURCE_EXHAUSTED: its memory is short. destroy() waits for the stream.
+// create() uses the current device. UNAVAILABLE: no device is usable, or this build has no code for
+// it; RESOURCE_EXHAUSTED: host or device memory is short. destroy() waits for the stream.
 extern const struct backend_ops backend_cuda;
 
-// The queue of all work, and its stream; both exist as long as the backend.
+// The backend's queue and the queue's stream. Both live as long as the backend.
 struct cuda_queue *attention_cuda_queue(struct attention_backend *backend);
 cudaStream_t attention_cuda_stream(struct attention_backend *backend);
 
-// Waits for the stream and returns the first error since the last report. Then all scratch is free;
-// requested results (kernels/cuda/*_cuda.h) can be read until the next call.
+// Waits for the stream and returns the first error since the last report. Afterwards all scratch is
+// free; host memory from queue_stage(), such as pulled results, can be read until the next call.
 enum status attention_cuda_finish(struct attention_backend *backend,
                                   struct error *error) MUST_CHECK;
 

@@ -6,24 +6,24 @@
 #include <stdbool.h>
 #include <string.h>
 
-// By how much a short series may change a logit in base 2, and so the LSE: nine tenths of what a
-// verdict admits to LSE in fp32, which is 2^-24 * (128 + 4 * softcap) in base e. The rest is for
-// rounding.
+// Largest error that a short series may add to a logit in base 2, and so to the LSE: nine tenths of
+// the tolerance that a verdict has for LSE in fp32, 2^-24 * (128 + 4 * softcap) in base e. The rest
+// is for rounding.
 static double error_admitted(double cap)
 {
     return 0.9 * 0x1p-24 * (128 * M_LOG2E + 4 * cap);
 }
 
-// tanh(x) / x as a power series in x^2, which converges well up to TAYLOR_REACH. Within CLOSE_REACH
-// two terms of 1 - tanh^2 are off by less than 3e-5.
+// tanh(x) / x as a Taylor series in x^2, which converges well up to TAYLOR_REACH. Within
+// CLOSE_REACH, 1 - x^2 + 2/3 x^4 differs from 1 - tanh^2 by less than 3e-5.
 #define TAYLOR       7
 #define TAYLOR_REACH 0.5
 #define CLOSE_REACH  0.2
 static const double taylor[TAYLOR] = {1,          -1. / 3,         2. / 15,         -17. / 315,
                                       62. / 2835, -1382. / 155925, 21844. / 6081075};
 
-// Removes the last of `count` terms of x times a series in x^2. Subtracts the Chebyshev polynomial
-// of that degree, so that the error is spread evenly over |x| <= reach.
+// Removes the last of `count` terms of x times a series in x^2: subtracts a multiple of the
+// Chebyshev polynomial of that degree, which spreads the error evenly over |x| <= reach.
 static void shorten(double *terms, int count, double reach)
 {
     const int n = count - 1, degree = 2 * n + 1;
@@ -41,7 +41,8 @@ static bool is_normal(double x)
 }
 
 // Turns a series of tanh(x) / x for |x| <= reach into one of cap * tanh(factor * x) / x. Returns
-// the largest |x| of the latter, or -1 if fp32 cannot hold a term or the square of that |x|.
+// the largest |x| of the new series, or -1 if fp32 cannot hold one of its terms or the square of
+// that |x|.
 static float scale(double factor, double cap, const double *terms, int count, double reach,
                    float *scaled)
 {
@@ -55,8 +56,8 @@ static float scale(double factor, double cap, const double *terms, int count, do
     return normal ? (float)far : -1;
 }
 
-// Sets a series of `count` terms that is off by error_admitted() at most. Its argument of tanh is
-// `farthest` at most. Returns what scale() does.
+// Sets a series of cap * tanh(factor * x) / x with `count` terms and an error of at most
+// error_admitted(). The argument of tanh is at most `farthest`. Returns what scale() returns.
 static float shorten_to(int count, double factor, double cap, double farthest, float *terms)
 {
     const double first_left = cap * fabs(taylor[count]) / pow(4, count);

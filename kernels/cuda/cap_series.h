@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tanh of a softcap where its argument is small, as polynomials: kernels evaluate them on units
-// that have more time than those for exponentials.
+// Polynomials for the tanh of a softcap where its argument is small. Kernels evaluate them on the
+// FMA units, which have more time to spare than the special function units.
 #ifndef CPATTN_KERNELS_CUDA_CAP_SERIES_H
 #define CPATTN_KERNELS_CUDA_CAP_SERIES_H
 
@@ -13,16 +13,16 @@
 extern "C" {
 #endif
 
-// cap * tanh(factor * x) is x times a series in x^2, the shorter the smaller x is. Up to reach[0]
-// the slope of the tanh is 1 plus x^2 times `close_slope`, which is a series in x^2, too.
+// cap * tanh(factor * x) is x times a series in x^2; the smaller |x|, the shorter the series. For
+// |x| <= reach[0] the slope of the tanh is 1 + x^2 * (close_slope[0] + close_slope[1] * x^2).
 struct cap_series {
     float close[2], middle[3], near[6];
-    float reach[3]; // largest |x| of each; -1: fp32 cannot hold its terms
+    float reach[3]; // largest |x| of each series; -1: fp32 cannot hold its terms
     float close_slope[2];
 };
 
-// `cap` is in base 2. Where the two short series reach they are off by less than what a verdict
-// admits to LSE.
+// Sets the series for `cap` in base 2 (softcap * log2(e)). Within their reach, the errors of
+// `close` and `middle` are below the tolerance that a verdict has for LSE.
 void cap_series_set(float factor, float cap, struct cap_series *series);
 
 #ifdef __cplusplus

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// A simulation of processors that take thread blocks one after the other.
+// A simulation of processors that take thread blocks one after the other, each when it is free.
 #ifndef CPATTN_KERNELS_CUDA_CLOCKS_H
 #define CPATTN_KERNELS_CUDA_CLOCKS_H
 
 #include <stdint.h>
 
-// When each processor is done, as a heap: the first of them in front. All 0 is one.
+// When each processor is free, as a min-heap: when[0] is the earliest. All zeros are a valid heap.
 struct clocks {
     int64_t *when;
     int32_t count;
 };
 
-// The next thread block goes to who is done first.
+// Gives the next thread block, which takes `time`, to the processor that is free first.
 static inline void clocks_put(struct clocks *clocks, int64_t time)
 {
     int64_t when = clocks->when[0] + time;
@@ -26,7 +26,7 @@ static inline void clocks_put(struct clocks *clocks, int64_t time)
     clocks->when[at] = when;
 }
 
-// When the last processor is done.
+// When the last processor is free.
 static inline int64_t clocks_end(const struct clocks *clocks)
 {
     int64_t end = 0;

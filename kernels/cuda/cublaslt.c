@@ -21,7 +21,7 @@
 #define CHOICES_MAX     64
 #define ALIGNMENT_MAX   256
 
-// X(function): the functions used.
+// X(function) for each library function in use.
 #define FUNCTIONS(X)                                                                               \
     X(cublasLtCreate)                                                                              \
     X(cublasLtDestroy)                                                                             \
@@ -36,15 +36,16 @@
     X(cublasLtMatmulAlgoGetHeuristic)                                                              \
     X(cublasLtMatmul)
 
-// A product of a shape, as it was prepared. Pointers count by their alignment.
+// A cached product: the algorithm chosen for a shape, and its descriptors. The members before
+// `product` are the key; in it, the alignments of the pointers stand for the pointers.
 struct choice {
-    struct gemm shape; // without pointers
-    bool has_bias, wide;
-    uint32_t alignment[4]; // a, b, c, bias
+    struct gemm shape;     // pointers are NULL
+    bool has_bias, wide;   // wide: C is fp32, whatever the dtype
+    uint32_t alignment[4]; // of a, b, c, bias; bytes, at most ALIGNMENT_MAX
     cublasLtMatmulDesc_t product;
     cublasLtMatrixLayout_t a, b, c;
     cublasLtMatmulAlgo_t algorithm;
-    bool usable;
+    bool usable; // false: the library does not support the product
 };
 
 struct cublaslt {
@@ -55,10 +56,10 @@ struct cublaslt {
     cublasLtHandle_t handle;
     void *workspace;
     struct choice choices[CHOICES_MAX];
-    int count, next;
+    int count, next; // used entries; number of evictions
 };
 
-// ---- life ----
+// ---- create and destroy ----
 
 static bool functions_find(struct cublaslt *lt)
 {
@@ -76,7 +77,7 @@ static bool functions_find(struct cublaslt *lt)
     return true;
 }
 
-// Without the library only the structure is made.
+// NULL: memory is short. If the library is missing, `handle` is NULL.
 static struct cublaslt *cublaslt_create(void)
 {
     struct cublaslt *lt = calloc(1, sizeof(*lt));
@@ -99,7 +100,7 @@ static void choice_drop(const struct cublaslt *lt, struct choice *c)
     memset(c, 0, sizeof(*c));
 }
 
-// Of the one backend of the process; NULL: no product has been made.
+// State of the process's only backend. NULL until the first product.
 static struct cublaslt *loaded;
 
 void cublaslt_release(void)
@@ -118,7 +119,7 @@ void cublaslt_release(void)
     free(lt);
 }
 
-// ---- how a product is made ----
+// ---- choice of an algorithm ----
 
 static uint32_t alignment_of(const void *data)
 {
@@ -131,7 +132,8 @@ static cudaDataType type_of(enum case_dtype dtype)
     return dtype == DTYPE_BF16 ? CUDA_R_16BF : dtype == DTYPE_FP16 ? CUDA_R_16F : CUDA_R_32F;
 }
 
-// The library's matrices are stored by columns, so that ours are their transposes: c' = b' a'.
+// Creates the descriptors. cuBLASLt matrices are column-major, so it sees the transposes of our
+// row-major matrices and computes C' = B' A': our B is its first factor.
 static bool describe(const struct cublaslt *lt, const struct gemm *g, struct choice *c)
 {
     cublasOperation_t first = g->form == PRODUCT_NT ? CUBLAS_OP_T : CUBLAS_OP_N;
@@ -158,6 +160,7 @@ static bool describe(const struct cublaslt *lt, const struct gemm *g, struct cho
            !lt->cublasLtMatrixLayoutCreate(&c->c, result, (uint64_t)g->n, (uint64_t)g->m, g->n);
 }
 
+// Queries the heuristic for the best algorithm. False: there is none.
 static bool choose(const struct cublaslt *lt, struct choice *c)
 {
     static const cublasLtMatmulPreferenceAttributes_t sides[] = {
@@ -166,7 +169,7 @@ static bool choose(const struct cublaslt *lt, struct choice *c)
     cublasLtMatmulPreference_t wish = NULL;
     cublasLtMatmulHeuristicResult_t result;
     size_t workspace = lt->workspace ? WORKSPACE_BYTES : 0;
-    uint32_t sums = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE; // of a split k: in fp32
+    uint32_t sums = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE; // split-K sums in fp32
     int found = 0;
     bool fine =
         !lt->cublasLtMatmulPreferenceCreate(&wish) &&
@@ -191,8 +194,9 @@ static bool choose(const struct cublaslt *lt, struct choice *c)
     return fine;
 }
 
-// Where sides are not whole vectors the library rounds a product before it adds a bias or what C
-// holds, which is one rounding too many. Such products are made in fp32 first.
+// True if the library rounds C only once. If a side is not a multiple of PRODUCT_VECTOR, or a
+// pointer is not aligned to such a vector, it rounds the product before it adds a bias or beta C,
+// and then rounds again. wide_run() computes such products with a bias in fp32 first.
 static bool rounds_once(const struct gemm *g, const uint32_t alignment[4])
 {
     uint32_t bytes = g->dtype == DTYPE_FP32 ? 4 : 2;
@@ -203,8 +207,8 @@ static bool rounds_once(const struct gemm *g, const uint32_t alignment[4])
     return !g->bias || whole;
 }
 
-// `wide`: C is fp32 whatever the dtype; the bytes between A's rows of a piece and of the next. 0: C
-// has the dtype.
+// Cache key of a product. `wide` > 0: C is fp32, and A is used in pieces of `wide` bytes; the
+// alignment of A holds for each piece. 0: C has the dtype, and A is one piece.
 static struct choice key_of(const struct gemm *g, int64_t wide)
 {
     struct choice key;
@@ -222,7 +226,8 @@ static struct choice key_of(const struct gemm *g, int64_t wide)
     return key;
 }
 
-// How a product is made; the oldest makes room for a new one. NULL: not by this library.
+// Returns the cached choice for a product, or makes one. A full cache evicts its oldest choice.
+// NULL: the library does not support the product, or would round twice.
 static struct choice *choice_of(const struct gemm *g, int64_t wide)
 {
     struct cublaslt *lt = loaded;
@@ -259,9 +264,10 @@ static enum status choice_run(struct attention_backend *backend, const struct ch
                      (int)status, (long long)g->m, (long long)g->n, (long long)g->k);
 }
 
-// ---- in fp32, then the bias ----
+// ---- product in fp32, then the bias ----
 
-// Rows of C at a time; 0: not this way. A transposed A has no consecutive rows.
+// Rows of C in one fp32 piece of at most PRODUCT_WIDE_MAX bytes. 0: not possible. PRODUCT_TN needs
+// all rows in one piece, because A is transposed and its rows are not contiguous.
 static int64_t wide_rows(const struct gemm *g)
 {
     int64_t rows = PRODUCT_WIDE_MAX / (int64_t)sizeof(float) / g->n;
@@ -271,12 +277,13 @@ static int64_t wide_rows(const struct gemm *g)
     return g->form == PRODUCT_TN ? 0 : rows;
 }
 
+// Bytes of a row of A, if A is not transposed.
 static int64_t row_bytes(const struct gemm *g)
 {
     return g->k * (g->dtype == DTYPE_FP32 ? 4 : 2);
 }
 
-// The product of some rows without the bias.
+// The product for up to `rows` rows of C from `first` on, without the bias, into g->wide.
 static struct gemm piece_of(const struct gemm *g, int64_t first, int64_t rows)
 {
     struct gemm piece = *g;
@@ -287,6 +294,7 @@ static struct gemm piece_of(const struct gemm *g, int64_t first, int64_t rows)
     return piece;
 }
 
+// The last piece may have fewer rows than the others, and a choice of its own.
 static bool wide_supports(const struct gemm *g)
 {
     int64_t rows = wide_rows(g);
@@ -346,7 +354,7 @@ void cublaslt_release(void)
 
 #endif
 
-// ---- our own ----
+// ---- fallback: the project's kernel ----
 
 static bool own_supports(struct attention_backend *backend, const struct gemm *g)
 {
@@ -358,7 +366,7 @@ static bool own_supports(struct attention_backend *backend, const struct gemm *g
 static enum status own_run(struct attention_backend *backend, const struct gemm *g,
                            struct error *error)
 {
-    (void)error; // queue_report() has it
+    (void)error; // stored for queue_report()
     product_cuda(backend, g);
     return STATUS_OK;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operations on fp32 arrays element by element. They are bound by memory: each thread has several
-// accesses of 16 bytes under way, or of 4 where an array is not aligned.
+// Elementwise operations on fp32 arrays. They are memory-bound: each thread has several 16-byte
+// accesses in flight, or accesses to single elements if an array is not aligned to 16 bytes.
 #include "kernels/cuda/dtype.cuh"
 #include "kernels/cuda/internal.h"
 
@@ -9,11 +9,11 @@ extern "C" {
 }
 
 #define THREADS 256
-#define UNROLL  4 // units of a thread: all are read before one is written
+#define UNROLL  4 // units per thread; a thread reads all of them before it writes one
 
-// An operation has an `input` and
-//     template <int WIDTH> input<WIDTH> read(int64_t i)     elements i..i + WIDTH
-//     template <int WIDTH> void write(int64_t i, input<WIDTH>)
+// An operation has a type `input<WIDTH>` for the operands of WIDTH elements, and
+//     template <int WIDTH> input<WIDTH> read(int64_t i)           loads elements i..i + WIDTH - 1
+//     template <int WIDTH> void write(int64_t i, input<WIDTH>)    stores the same elements
 
 struct add_operation {
     const float *source;
@@ -33,6 +33,7 @@ struct add_operation {
     }
 };
 
+// If either operand is NaN, so is the result.
 struct max_operation : add_operation {
     template <int WIDTH> __device__ __forceinline__ void write(int64_t i, input<WIDTH> x) const
     {
@@ -78,7 +79,8 @@ template <class Dtype> struct convert_operation {
     }
 };
 
-// Converts a sum. The number of summands is the same in all threads.
+// Adds the sources in order and converts the sum. The loop over sources is unrolled; its exit is
+// uniform, because all threads have the same source_count.
 template <class Dtype> struct convert_sum_operation {
     const float *sources[CONVERT_SUMMANDS_MAX];
     int source_count;
@@ -106,6 +108,7 @@ template <class Dtype> struct convert_sum_operation {
     }
 };
 
+// Block 0 also handles the last count % WIDTH elements, one by one.
 template <int WIDTH, class Operation>
 __global__ __launch_bounds__(THREADS) void each_kernel(Operation operation, int64_t count)
 {
@@ -124,6 +127,7 @@ __global__ __launch_bounds__(THREADS) void each_kernel(Operation operation, int6
         operation.template write<1>(rest, operation.template read<1>(rest));
 }
 
+// `wide`: all arrays are aligned for units of WIDTH elements; otherwise a unit is one element.
 template <int WIDTH, class Operation>
 static void each(struct attention_backend *backend, Operation operation, int64_t count, bool wide,
                  const char *what)
@@ -132,7 +136,7 @@ static void each(struct attention_backend *backend, Operation operation, int64_t
         return;
     int64_t units = wide ? count / WIDTH : count;
     unsigned blocks = (unsigned)((units + THREADS * UNROLL - 1) / (THREADS * UNROLL));
-    if (blocks == 0) // nothing but a rest
+    if (blocks == 0) // fewer elements than a unit
         blocks = 1;
     if (wide)
         each_kernel<WIDTH><<<blocks, THREADS, 0, backend->queue.stream>>>(operation, count);

@@ -16,11 +16,11 @@ extern "C" {
 
 struct attention_backend {
     struct cuda_queue queue;
-    int capability;             // such as 90 for sm_90
-    struct memory_block tables; // of the current plan
+    int capability;             // 90 for sm_90
+    struct memory_block tables; // tables and zeros of the current plan
 };
 
-// As in common/cuda/queue.h, for the backend's queue.
+// The functions of common/cuda/queue.h, applied to the backend's queue.
 static inline bool cuda_note(struct attention_backend *backend, cudaError_t error, const char *what)
 {
     return queue_note(&backend->queue, error, what);
@@ -55,6 +55,7 @@ static inline void staging_pull(struct attention_backend *backend, void *host, c
 
 #define SCRATCH_ALIGNMENT 256
 
+// Rounds up to SCRATCH_ALIGNMENT.
 static inline size_t scratch_bytes(size_t bytes)
 {
     return (bytes + SCRATCH_ALIGNMENT - 1) / SCRATCH_ALIGNMENT * SCRATCH_ALIGNMENT;
@@ -65,8 +66,10 @@ static inline void *scratch_take(struct attention_backend *backend, size_t bytes
     return queue_scratch(&backend->queue, bytes);
 }
 
-// The table, by file. elementwise.cu:
-cudaError_t elementwise_cuda_check(void); // whether this build has code for the current device
+// Functions of the backend's table (kernels/backend.h), by file.
+//
+// elementwise.cu. The check fails if this build has no code for the current device.
+cudaError_t elementwise_cuda_check(void);
 void add_cuda(struct attention_backend *backend, const float *source, float *destination,
               int64_t count);
 void max_cuda(struct attention_backend *backend, const float *source, float *destination,
@@ -88,8 +91,10 @@ void sink_grad_cuda(struct attention_backend *backend, const struct attention_sh
                     const float *lse, const float *d, float *dsink);
 size_t sink_grad_scratch_cuda(const struct attention_shape *shape, const struct packed_rows *rows);
 
-// smxx_forward.cu, smxx_backward.cu: prepared attention, see kernels/backend.h. A launch
-// returns what cuda_report() gives at its end.
+// smxx_forward.cu, smxx_backward.cu: prepared attention, see kernels/backend.h. A launch ends
+// with cuda_report() and returns its status.
+
+// Common head of a prepared forward or backward.
 struct attention_work {
     bool backward;
 };

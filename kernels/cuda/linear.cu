@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// The operations of linear layers on a device, except products. They compute in fp32 and round
-// once; the order of additions depends only on sizes.
+// Operations of linear layers on a device: activations, sums, and matrix products without a library
+// (with one: kernels/cuda/cublaslt.c). All compute in fp32 and round once. The order of additions
+// depends only on the sizes.
 #include "kernels/cuda/linear_cuda.h"
 
 #include "kernels/cuda/dtype.cuh"
 #include "kernels/cuda/internal.h"
 
 #define THREADS 256
-#define WIDTH   8 // elements of a thread, where rows are whole multiples and aligned
+#define WIDTH   8 // elements per access, if sizes are multiples of it and arrays are aligned
 
 static unsigned int blocks_for(int64_t count)
 {
@@ -15,6 +16,7 @@ static unsigned int blocks_for(int64_t count)
     return (unsigned int)(blocks < (1 << 20) ? blocks : 1 << 20);
 }
 
+// Grid-stride loop over i = 0..count - 1.
 #define FOR_EACH(i, count)                                                                         \
     for (int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x; i < (count);                     \
          i += (int64_t)gridDim.x * THREADS)
@@ -31,12 +33,14 @@ static __device__ __forceinline__ float logistic(float x)
     return __fdividef(1, 1 + expf(-x));
 }
 
+// Twice the argument of tanh in GELU_TANH: (1 + tanh(y)) / 2 = logistic(2 y).
 static __device__ __forceinline__ float tanh_argument(float x)
 {
     return 2 * SQRT_2_OVER_PI * (x + GELU_CUBE * x * x * x);
 }
 
-// The value of an activation and its slope; of SwiGLU that of its first half.
+// Value and derivative of an activation at x. For SwiGLU: those of x * logistic(x), its factor that
+// depends on g.
 template <int KIND> static __device__ __forceinline__ float value_of(float x)
 {
     if (KIND == ACTIVATION_GELU)
@@ -61,6 +65,7 @@ template <int KIND> static __device__ __forceinline__ float slope_of(float x)
     return 1;
 }
 
+// h is [m][gates n], `to` [m][n]. A thread handles W elements of a row at a time.
 template <class Dtype, int KIND, int W>
 __global__ void __launch_bounds__(THREADS)
     activate(int64_t m, int64_t n, const typename Dtype::stored *h, typename Dtype::stored *to)
@@ -80,6 +85,7 @@ __global__ void __launch_bounds__(THREADS)
     }
 }
 
+// d [m][n] is the gradient of the activation, `to` [m][gates n] that of h.
 template <class Dtype, int KIND, int W>
 __global__ void __launch_bounds__(THREADS)
     activate_backward(int64_t m, int64_t n, const typename Dtype::stored *h,
@@ -105,6 +111,7 @@ __global__ void __launch_bounds__(THREADS)
     }
 }
 
+// d: NULL for the forward.
 template <class Dtype, int KIND>
 static void activation_launch(struct attention_backend *backend, const struct product *shape,
                               const void *h, const void *d, void *to)
@@ -160,7 +167,8 @@ void activate_backward_cuda(struct attention_backend *backend, enum case_dtype d
 
 // ---- sums ---------------------------------------------------------------------------------------
 
-// A block has 64 columns, each thread two of them and every 8th row.
+// column_sum(): a block sums 64 columns. Each of its SUM_LANES warps takes every SUM_LANES-th row,
+// each thread two adjacent columns. Then one thread per column adds the sums of the warps in order.
 #define SUM_LANES 8
 
 template <class Dtype>
@@ -202,6 +210,7 @@ void column_sum_cuda(struct attention_backend *backend, enum case_dtype dtype,
     cuda_launched(backend, "a sum over rows");
 }
 
+// Adds the parts in the order of ranks. `parts` has no slot for own_rank, whose part is `own`.
 template <class Dtype, int W>
 __global__ void __launch_bounds__(THREADS)
     sum_parts(int64_t m, int64_t n, int ranks, int own_rank, const typename Dtype::stored *parts,
@@ -265,6 +274,7 @@ void bias_round_cuda(struct attention_backend *backend, enum case_dtype dtype, i
     cuda_launched(backend, "the bias of a product");
 }
 
+// A thread computes whole elements of C, each as one sum over k.
 template <class Dtype>
 __global__ void __launch_bounds__(THREADS)
     product(int form, int64_t m, int64_t n, int64_t k, const typename Dtype::stored *a,

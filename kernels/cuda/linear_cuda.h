@@ -19,11 +19,12 @@ void sum_parts_cuda(struct attention_backend *backend, enum case_dtype dtype,
                     const struct product *shape, int own_rank, const void *parts, const void *own,
                     const void *bias, void *destination);
 
-// Adds the bias [n] to a product [m][n] in fp32, and rounds to the dtype.
+// c = wide + bias, rounded to the dtype once. `wide` is a product [m][n] in fp32; bias [n] and
+// c [m][n] are in the dtype.
 void bias_round_cuda(struct attention_backend *backend, enum case_dtype dtype, int64_t m, int64_t n,
                      const float *wide, const void *bias, void *c);
 
-// A product without a library: any sizes, one thread for each element.
+// A matrix product without a library. Supports any sizes and alignments; one thread per element.
 void product_cuda(struct attention_backend *backend, const struct gemm *g);
 
 #ifdef __cplusplus

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows between packed tensors and those of a plan.
+// Merges, packs and adds rows: transfers between packed tensors and tensors of a plan.
 #include "kernels/cuda/dtype.cuh"
 #include "kernels/cuda/rows_table.cuh"
 
@@ -10,12 +10,14 @@ extern "C" {
 #define THREADS 256
 #define LANES   32
 
+// Row in the plan's tensor of a packed row, which belongs to run r.
 static __device__ __forceinline__ int64_t row_of(const struct table &t, const struct device_run *r,
                                                  int64_t packed)
 {
     return r->first + (packed - r->before) * t.row_step;
 }
 
+// Index of a head's value for a packed row; packed_value() of kernels/rows.h on the device.
 static __device__ __forceinline__ int64_t value_of(enum packed_layout layout,
                                                    const struct device_run *r, int64_t packed,
                                                    int64_t head, int64_t heads)
@@ -29,19 +31,19 @@ static unsigned blocks_of(int64_t items, int per_block)
     return (unsigned)((items + per_block - 1) / per_block);
 }
 
-// ---- merging ------------------------------------------------------------------------------------
+// ---- merging O and LSE --------------------------------------------------------------------------
 
 struct merge_arguments {
     struct table table;
     int heads, d;
-    int64_t q_rows;
-    enum packed_layout layout;
-    const void *part;
+    int64_t q_rows;            // stride of lse between heads
+    enum packed_layout layout; // of part_lse
+    const void *part;          // O of the packed rows, [total][heads][d]
     const float *part_lse;
-    float *o, *lse;
+    float *o, *lse; // running result: [q_rows][heads][d], [heads][q_rows]
 };
 
-// A warp for each row and head.
+// A warp merges one head of one packed row into the running O and LSE. LSE -inf: nothing to merge.
 template <class Dtype, int WIDTH>
 __global__ __launch_bounds__(THREADS) void merge_kernel(struct merge_arguments a)
 {
@@ -71,7 +73,7 @@ __global__ __launch_bounds__(THREADS) void merge_kernel(struct merge_arguments a
                 keep == 0 ? Dtype::value(x.at[w]) : keep * y.at[w] + take * Dtype::value(x.at[w]);
         vec_store(to + i, y);
     }
-    __syncwarp();
+    __syncwarp(); // all lanes have read *running
     if (threadIdx.x % LANES == 0)
         *running = before == -INFINITY ? (float)lse : (float)(most + log(weights));
 }
@@ -107,12 +109,12 @@ void merge_rows_cuda(struct attention_backend *backend, const struct attention_s
 
 struct rows_arguments {
     struct table table;
-    int64_t width;
-    float *rows;
+    int64_t width; // elements of a row
+    float *rows;   // tensor of the plan
     void *packed;
 };
 
-// A block for each packed row.
+// A block handles one packed row. ADDS: rows += packed; otherwise packed = rows, rounded.
 template <class Dtype, int WIDTH, bool ADDS>
 __global__ __launch_bounds__(THREADS) void rows_kernel(struct rows_arguments a)
 {
@@ -170,8 +172,9 @@ void add_rows_cuda(struct attention_backend *backend, const struct packed_rows *
     rows_launch<true>(backend, rows, width, dtype, destination, (void *)packed);
 }
 
-// ---- values of heads ----------------------------------------------------------------------------
+// ---- packing values of heads --------------------------------------------------------------------
 
+// blockIdx.y is the head; a thread copies the value of one packed row.
 __global__ __launch_bounds__(THREADS) void pack_heads_kernel(struct table table, int heads,
                                                              int64_t q_rows,
                                                              enum packed_layout layout,

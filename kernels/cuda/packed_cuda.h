@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operations on packed rows on the device; see kernels/backend.h. Runs are in host memory and are
+// Operations on packed rows on the device; see kernels/backend.h. rows->runs is host memory and is
 // read before a call returns.
 #ifndef CPATTN_KERNELS_CUDA_PACKED_CUDA_H
 #define CPATTN_KERNELS_CUDA_PACKED_CUDA_H

@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// The elements of collectives on a device, with the bits of kernels/cpu/reduce.c: each operation
-// rounds to nearest even, minimum and maximum are those of IEEE 754-2019, a NaN has one bit
-// pattern, whole numbers wrap around.
+// Elementwise reductions of collectives on a device. Results have the same bits as those of
+// kernels/cpu/reduce.c: each operation rounds to nearest even, minimum and maximum are those of
+// IEEE 754-2019, every NaN result has the same bit pattern, integers wrap around.
 #include "kernels/cuda/reduce_cuda.h"
 
 #include "kernels/cuda/dtype.cuh"
 #include "kernels/cuda/internal.h"
 
 #define THREADS    256
-#define UNROLL     4
-#define UNIT_BYTES 16
+#define UNROLL     4  // units per thread; a thread reads all of them before it writes one
+#define UNIT_BYTES 16 // of an access, if the arrays are aligned to it
 
-// ---- types: `stored` in memory, `wide` to compute with ------------------------------------------
+// ---- element types: `stored` is the type in memory, `wide` the type of the computation ----------
 
+// fp32, bf16, fp16; computed in fp32.
 template <class Dtype> struct real_type {
     typedef typename Dtype::stored stored;
     typedef float wide;
@@ -24,6 +25,7 @@ template <class Dtype> struct real_type {
     {
         return Dtype::round(x);
     }
+    // Replaces any NaN by the canonical NaN.
     static __device__ __forceinline__ wide quiet(wide x)
     {
         return x == x ? x : __uint_as_float(0x7fc00000);
@@ -40,7 +42,8 @@ template <class Dtype> struct real_type {
     {
         return quiet(__fmul_rn(a, b));
     }
-    // Of two equal numbers only zeros differ in bits.
+    // Equal numbers have the same bits, except +0 and -0. For these OR gives -0, the minimum, and
+    // AND gives +0, the maximum.
     static __device__ __forceinline__ wide least(wide a, wide b)
     {
         wide both = __uint_as_float(__float_as_uint(a) | __float_as_uint(b));
@@ -53,6 +56,7 @@ template <class Dtype> struct real_type {
     }
 };
 
+// Integers. `Unsigned` is the type for sums and products, whose overflow is defined.
 template <class Stored, class Unsigned> struct whole_type {
     typedef Stored stored;
     typedef Stored wide;
@@ -88,7 +92,7 @@ template <class Stored, class Unsigned> struct whole_type {
 
 // ---- operations ---------------------------------------------------------------------------------
 
-template <class Type, int REDUCTION> struct reduce_operation { // enum collective_reduction
+template <class Type, int REDUCTION> struct reduce_operation { // REDUCTION: collective_reduction
     static const bool reads_source = true;
     const typename Type::stored *source;
     typename Type::stored *destination;
@@ -119,6 +123,7 @@ template <class Type> struct divide_operation {
     }
 };
 
+// Block 0 also handles the last count % WIDTH elements, one by one.
 template <class Stored, int WIDTH, class Operation>
 __global__ __launch_bounds__(THREADS) void elements_kernel(Operation operation, int64_t count)
 {
@@ -159,7 +164,7 @@ static void elements(struct attention_backend *backend, Operation operation, int
                 (!Operation::reads_source || aligned(operation.source, UNIT_BYTES));
     int64_t units = wide ? count / width : count;
     unsigned blocks = (unsigned)((units + THREADS * UNROLL - 1) / (THREADS * UNROLL));
-    blocks = blocks > 0 ? blocks : 1; // nothing but a rest
+    blocks = blocks > 0 ? blocks : 1; // fewer elements than a unit
     if (wide)
         elements_kernel<stored, width>
             <<<blocks, THREADS, 0, backend->queue.stream>>>(operation, count);
@@ -187,7 +192,7 @@ static void reduce_typed(struct attention_backend *backend, enum collective_redu
     }
 }
 
-// Calls `run` with a value of the type that stands for the elements.
+// Calls `run` with an object of the real_type or whole_type of the element.
 template <class Run> static void with_element(enum collective_element element, Run run)
 {
     switch (element) {

@@ -5,16 +5,17 @@
 #include "kernels/cuda/regions_cuda.h"
 
 #define THREADS    256
-#define UNROLL     4  // units of a thread: all are read before one is written
-#define COPIES_MAX 32 // of a launch: they travel as its arguments
+#define UNROLL     4  // units per thread; a copy reads all of them before it writes one
+#define COPIES_MAX 32 // per launch, because the list is a kernel argument
 
-// Rows of units of a width that divides all sizes and addresses. Blocks from `first_block` on.
+// One copy of a launch. A unit is one memory access; its width divides the sizes, strides and
+// addresses of all copies in the list.
 struct region_work {
     const char *source;
     char *destination;
-    int64_t row_units, units;                  // of a row, of all
+    int64_t row_units, units;                  // units of a row, of all rows
     int64_t source_stride, destination_stride; // bytes
-    int64_t first_block;
+    int64_t first_block;                       // of this copy in the launch
 };
 
 struct region_list {
@@ -22,6 +23,7 @@ struct region_list {
     struct region_work work[COPIES_MAX];
 };
 
+// A merge returns the new unit of the destination.
 struct copy_units {
     template <class Unit> static __device__ __forceinline__ Unit merge(Unit source, const Unit *)
     {
@@ -65,7 +67,8 @@ __global__ __launch_bounds__(THREADS) void region_kernel(const __grid_constant__
             *to[k] = units[k];
 }
 
-// The largest power of 2 up to 16 that divides all of them.
+// Width of a unit in bytes: the largest power of 2 up to 16 that divides all addresses, sizes and
+// strides (those only if rows > 1).
 static int64_t width_of(const struct region_copy *copies, int count)
 {
     uint64_t all = 16;
@@ -78,7 +81,7 @@ static int64_t width_of(const struct region_copy *copies, int count)
     return (int64_t)(all & -all);
 }
 
-// Returns the blocks that the list takes.
+// Fills the list with the copies that are not empty. Returns the number of thread blocks.
 static int64_t list_make(const struct region_copy *copies, int count, int64_t width,
                          struct region_list *list)
 {
@@ -158,6 +161,7 @@ struct fill_list {
     int64_t first_block[REGION_FILLS_MAX];
 };
 
+// Part `block` of a fill, by the whole thread block.
 template <class Unit>
 static __device__ __forceinline__ void fill_part(const struct region_fill &f, int64_t block)
 {
@@ -172,6 +176,7 @@ static __device__ __forceinline__ void fill_part(const struct region_fill &f, in
             ((Unit *)f.destination)[first + k * THREADS] = unit;
 }
 
+// True if 16-byte stores cover the fill.
 static __host__ __device__ bool is_wide(const struct region_fill &f)
 {
     return (uintptr_t)f.destination % 16 == 0 && f.count % 4 == 0;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies of regions in several pieces (plan/plan.h) in device memory, and fills, with one launch
-// for many regions.
+// Copies and fills of regions (plan/plan.h) in device memory. One launch handles many regions.
 #ifndef CPATTN_KERNELS_CUDA_REGIONS_CUDA_H
 #define CPATTN_KERNELS_CUDA_REGIONS_CUDA_H
 
@@ -10,8 +9,9 @@
 extern "C" {
 #endif
 
-// `rows` pieces of `bytes` bytes, the strides apart on either side; a stride of `bytes` is memory
-// without gaps. Nothing is copied if one of them is not positive. The sides do not overlap.
+// Copies `rows` pieces of `bytes` bytes; nothing, if either is not positive. Strides are bytes
+// between the starts of pieces; a stride of `bytes` leaves no gaps. Source and destination do not
+// overlap.
 struct region_copy {
     const void *source;
     void *destination;
@@ -19,26 +19,26 @@ struct region_copy {
     int64_t source_stride, destination_stride;
 };
 
-// Enqueues copies on a stream of the backend's device, without an order among them. The list is
-// read before this returns. The backend stores errors.
+// Enqueues copies on a stream of the backend's device. They may run in any order. The list is read
+// before the call returns. The backend stores errors.
 void regions_cuda_copy(struct attention_backend *backend, cudaStream_t stream,
                        const struct region_copy *copies, int count);
 
-// destination += source on the backend's stream: `rows` pieces of `count` floats, one behind the
-// other in the source, `stride` floats apart in the destination.
+// destination += source, on the backend's stream, for `rows` pieces of `count` floats. Pieces are
+// contiguous in the source and `stride` floats apart in the destination.
 void regions_cuda_add(struct attention_backend *backend, const float *source, float *destination,
                       int64_t rows, int64_t count, int64_t stride);
 
 #define REGION_FILLS_MAX 8
 
-// `count` floats; none if it is not positive.
+// Sets `count` floats to `value`; nothing, if count is not positive.
 struct region_fill {
     float *destination;
     int64_t count;
     float value;
 };
 
-// Enqueues up to REGION_FILLS_MAX fills on the backend's stream, without an order among them.
+// Enqueues up to REGION_FILLS_MAX fills on the backend's stream. They may run in any order.
 void regions_cuda_fill(struct attention_backend *backend, const struct region_fill *fills,
                        int count);
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operations on the rows of heads: sums along them and over them.
+// Operations per row and head: D = rowsum(dO * O), the fill with one value per head, and the
+// gradient of the sinks.
 #include "kernels/cuda/dtype.cuh"
 #include "kernels/cuda/rows_table.cuh"
 
@@ -8,19 +9,19 @@
 
 // ---- D = rowsum(dO * O) -------------------------------------------------------------------------
 
-#define DOT_ROWS 4 // rows that a group of lanes has under way
+#define DOT_ROWS 4 // rows per group of lanes, with loads in flight together
 
 struct dot_arguments {
-    const void *d_out;
-    const float *o;
-    float *d;
+    const void *d_out; // [rows][heads][dim]
+    const float *o;    // [rows][heads][dim]
+    float *d;          // [heads][rows]
     int64_t rows;
     int heads, dim;
-    int lanes; // that share a row: a power of 2, up to 32
+    int lanes; // lanes that share a row: a power of 2, up to 32
 };
 
-// A block takes rows of one head, so that what it writes lies in a row; the next block takes the
-// same rows of the next head, whose inputs lie beside.
+// A block handles rows of one head, so that its results are contiguous. The next block handles the
+// same rows of the next head, whose inputs are adjacent in memory.
 template <class Dtype, int WIDTH>
 __global__ __launch_bounds__(THREADS) void row_dot_kernel(struct dot_arguments a)
 {
@@ -85,9 +86,9 @@ void row_dot_cuda(struct attention_backend *backend, const struct attention_shap
     });
 }
 
-// ---- a value for each head ----------------------------------------------------------------------
+// ---- one value for each head --------------------------------------------------------------------
 
-#define FILL_ROWS 4 // of a thread
+#define FILL_ROWS 4 // rows per thread
 
 __global__ __launch_bounds__(THREADS) void fill_heads_kernel(const float *source,
                                                              float *destination, int64_t rows)
@@ -113,7 +114,7 @@ void fill_heads_cuda(struct attention_backend *backend, const struct attention_s
 
 // ---- the gradient of the sinks ------------------------------------------------------------------
 
-// Rows that one block sums up. How they are dealt depends on nothing but the slices, so that the
+// Rows that one block sums. The assignment of rows to blocks depends only on the slices, so the
 // sum is the same on every device.
 #define SINK_ROWS (THREADS * 16)
 
@@ -121,10 +122,11 @@ struct sink_arguments {
     struct table rows;
     int64_t q_rows;
     const float *sink, *lse, *d;
-    double *parts; // [heads][blocks]
+    double *parts; // sums of the blocks, [heads][blocks]
 };
 
-// The sum over the block, in thread 0; the order is always the same.
+// Sums x over the block, in a fixed order. All threads call it, once per kernel. Thread 0 gets the
+// sum.
 static __device__ double block_sum(double x)
 {
     __shared__ double warps[THREADS / LANES];
@@ -139,6 +141,7 @@ static __device__ double block_sum(double x)
     return x;
 }
 
+// blockIdx.y is the head; blockIdx.x selects SINK_ROWS packed rows.
 __global__ __launch_bounds__(THREADS) void sink_parts_kernel(struct sink_arguments a)
 {
     int64_t head = blockIdx.y;
@@ -156,6 +159,7 @@ __global__ __launch_bounds__(THREADS) void sink_parts_kernel(struct sink_argumen
         a.parts[head * gridDim.x + blockIdx.x] = sum;
 }
 
+// A block sums the `count` parts of its head and subtracts the sum from dsink.
 __global__ __launch_bounds__(THREADS) void sink_sum_kernel(const double *parts, int count,
                                                            float *dsink)
 {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs of rows on the device.
+// Runs of packed rows in device memory, as kernels take them.
 #ifndef CPATTN_KERNELS_CUDA_ROWS_TABLE_CUH
 #define CPATTN_KERNELS_CUDA_ROWS_TABLE_CUH
 
@@ -10,7 +10,8 @@
 #include "kernels/cuda/internal.h"
 #include "kernels/rows.h"
 
-// A run of rows, behind `before` packed rows: a struct row_run as run_find() takes it.
+// A struct row_run with the member names that run_find() needs. Packed row before + i is row
+// first + i * row_step of the tensor, for i = 0..count - 1.
 struct device_run {
     int64_t first, before, count;
 };
@@ -21,13 +22,13 @@ static_assert(sizeof(struct device_run) == sizeof(struct row_run) &&
               "the table of packed rows is a copy of their runs");
 
 struct table {
-    const struct device_run *runs;
-    int count;
-    int64_t total, row_step;
+    const struct device_run *runs; // device memory
+    int count;                     // runs
+    int64_t total, row_step;       // packed rows; distance of a run's rows in the tensor
 };
 
-// Takes the table that the rows have, or puts one on the device; false when there are no rows, or
-// memory is short.
+// Uses the device table of `rows` if there is one; otherwise enqueues a copy of the runs to the
+// device. False: there are no rows, or memory is short and an error is stored.
 static inline bool table_make(struct attention_backend *backend, const struct packed_rows *rows,
                               struct table *t)
 {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What sm_90a has for kernels: barriers in shared memory, bulk copies of tensor tiles, and matrix
-// products by groups of four warps ("warpgroup": 128 threads, the first a multiple of 128).
+// Building blocks of sm_90a kernels: mbarriers in shared memory, TMA copies of tensor tiles, and
+// matrix products (wgmma) of warpgroups: four warps, 128 threads, the first a multiple of 128.
 //
-// Tiles of 16-bit elements lie in panels of 64 columns: a panel is `rows` x 128 bytes, begins at a
-// multiple of 1024 bytes and is swizzled as the tensor maps' CU_TENSOR_MAP_SWIZZLE_128B.
+// Tiles of 16-bit elements lie in panels of 64 columns. A panel is `rows` x 128 bytes, begins at a
+// multiple of 1024 bytes and has the swizzle CU_TENSOR_MAP_SWIZZLE_128B of the tensor maps.
 #ifndef CPATTN_KERNELS_CUDA_SM90_CUH
 #define CPATTN_KERNELS_CUDA_SM90_CUH
 
@@ -16,7 +16,8 @@
 
 // ---- registers and threads ----------------------------------------------------------------------
 
-// All threads of a warpgroup, each group once. COUNT is a multiple of 8.
+// Lowers or raises the registers of each thread to COUNT, a multiple of 8. Called by all threads of
+// a warpgroup, once per warpgroup.
 template <int COUNT> __device__ __forceinline__ void registers_release()
 {
     asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(COUNT));
@@ -27,20 +28,20 @@ template <int COUNT> __device__ __forceinline__ void registers_acquire()
     asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(COUNT));
 }
 
-// Waits for `threads` threads at the barrier `id`, 1..15.
+// Waits until `threads` threads have arrived at the named barrier `id`, 1..15.
 static __device__ __forceinline__ void threads_sync(int id, int threads)
 {
     asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
 
-// A number that all lanes of a warp have, known to the compiler to be one number.
+// Returns x, which all lanes of a warp share, such that the compiler knows it to be uniform.
 static __device__ __forceinline__ uint32_t warp_uniform(uint32_t x)
 {
     return __reduce_or_sync(0xffffffffu, x);
 }
 
-// ---- barriers in shared memory ------------------------------------------------------------------
-// 8 bytes each. A phase ends with its `count`th arrival and the last expected byte. Waiting with
+// ---- mbarriers ----------------------------------------------------------------------------------
+// 8 bytes each. A phase ends with its `count`th arrival and its last expected byte. A wait with
 // parity p passes once the phase of that parity has ended; the phase before the first has parity 1.
 
 static __device__ __forceinline__ void barrier_init(uint32_t barrier, int count)
@@ -48,7 +49,7 @@ static __device__ __forceinline__ void barrier_init(uint32_t barrier, int count)
     asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(count) : "memory");
 }
 
-// After barrier_init(), by the threads that did it, before all others use the barriers.
+// Called after barrier_init() by the initializing threads, before other threads use the mbarriers.
 static __device__ __forceinline__ void barrier_init_fence()
 {
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
@@ -59,21 +60,21 @@ static __device__ __forceinline__ void barrier_arrive(uint32_t barrier)
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
 
-// As that many arrivals.
+// Counts as `times` arrivals.
 static __device__ __forceinline__ void barrier_arrive_times(uint32_t barrier, uint32_t times)
 {
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(times)
                  : "memory");
 }
 
-// Arrives, and has the phase wait for that many bytes of copies.
+// Arrives, and makes the phase wait for `bytes` more bytes of copies.
 static __device__ __forceinline__ void barrier_expect(uint32_t barrier, uint32_t bytes)
 {
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes)
                  : "memory");
 }
 
-// Whether the phase has ended. Does not wait. If so, what was copied is visible as it is behind
+// True if the phase has ended; does not wait. If true, copied data is visible as after
 // barrier_wait(). The answer takes 40 clocks or more, so ask early.
 static __device__ __forceinline__ bool barrier_test(uint32_t barrier, uint32_t parity)
 {
@@ -105,8 +106,8 @@ static __device__ __forceinline__ void barrier_wait(uint32_t barrier, uint32_t p
 
 // ---- copies -------------------------------------------------------------------------------------
 
-// What this thread wrote to shared memory is seen by copies and matrix products that begin after a
-// barrier behind this.
+// Makes this thread's writes to shared memory visible to bulk copies and wgmma (the async proxy)
+// that begin after a subsequent barrier.
 static __device__ __forceinline__ void shared_fence()
 {
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
@@ -117,7 +118,7 @@ static __device__ __forceinline__ void tensor_prefetch(const CUtensorMap *map)
     asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
 }
 
-// A policy for copies. `once`: what is read or written once leaves L2 before the rest.
+// L2 policy for copies. `once`: the data is accessed only once and is evicted before other data.
 static __device__ __forceinline__ uint64_t l2_policy(bool once)
 {
     uint64_t policy;
@@ -128,8 +129,8 @@ static __device__ __forceinline__ uint64_t l2_policy(bool once)
     return policy;
 }
 
-// Copies the map's box at these coordinates, the innermost first, to shared memory; its bytes count
-// for the barrier. Elements outside of the tensor become 0.
+// Copies the map's box at these coordinates, innermost first, to shared memory; its bytes count at
+// the mbarrier. Elements outside the tensor become 0. Called by one thread.
 static __device__ __forceinline__ void tensor_load_4d(uint32_t to, const CUtensorMap *map, int c0,
                                                       int c1, int c2, int c3, uint32_t barrier)
 {
@@ -139,7 +140,7 @@ static __device__ __forceinline__ void tensor_load_4d(uint32_t to, const CUtenso
                  : "memory");
 }
 
-// The same of a matrix, with a policy of l2_policy().
+// Copies a box of a matrix, with a policy of l2_policy(). Otherwise like tensor_load_4d().
 static __device__ __forceinline__ void tensor_load_2d(uint32_t to, const CUtensorMap *map, int c0,
                                                       int c1, uint64_t policy, uint32_t barrier)
 {
@@ -150,9 +151,10 @@ static __device__ __forceinline__ void tensor_load_2d(uint32_t to, const CUtenso
 }
 
 // ---- operands of matrix products ----------------------------------------------------------------
-// What lies in shared memory is named by descriptors. Steps of 16 along the summed dimension: 32
-// bytes, then the next panel, where that lies along the rows of a panel (operand_rows()); 2048
-// bytes where it goes across them (operand_columns()).
+// wgmma takes operands in shared memory as descriptors, 16 elements of the summed dimension k at a
+// time. If k lies along the rows of a panel (operand_rows()), the next 16 elements are 32 bytes
+// further, and after four such steps in the next panel. If k goes across the rows
+// (operand_columns()), they are 2048 bytes further.
 
 static __device__ __forceinline__ uint64_t operand_of(uint32_t address, uint32_t leading)
 {
@@ -160,33 +162,32 @@ static __device__ __forceinline__ uint64_t operand_of(uint32_t address, uint32_t
            (uint64_t)((address & 0x3ffff) >> 4);
 }
 
-// The summed dimension lies along the rows: A [m][k], B [n][k].
+// k lies along the rows: A [m][k], B [n][k].
 static __device__ __forceinline__ uint64_t operand_rows(uint32_t panel)
 {
     return operand_of(panel, 16);
 }
 
-// The summed dimension goes across the rows, A [k][m], B [k][n] ("transposed"), with `panel_bytes`
-// from a panel to the next.
+// k goes across the rows: A [k][m], B [k][n] ("transposed"). Panels are `panel_bytes` apart.
 static __device__ __forceinline__ uint64_t operand_columns(uint32_t panel, uint32_t panel_bytes)
 {
     return operand_of(panel, panel_bytes);
 }
 
-// The same, that many bytes further on.
+// The operand `bytes` bytes further on.
 static __device__ __forceinline__ uint64_t operand_step(uint64_t operand, int bytes)
 {
     return (operand & UINT64_C(0xffffffff00000000)) | ((uint32_t)operand + (uint32_t)(bytes >> 4));
 }
 
 // ---- matrix products ----------------------------------------------------------------------------
-// Asynchronous: product_begin(), products, product_commit(); product_wait<n>() waits until at most
-// the n youngest commits are pending. Registers of the products must not be touched between, and
-// registers_settle() keeps the compiler from doing so.
+// Asynchronous: product_begin(), products, product_commit(). product_wait<n>() waits until at most
+// the n youngest commit groups are pending. Until then the registers of their products must not be
+// accessed; registers_settle() after the wait keeps the compiler from doing so earlier.
 //
-// A thread's accumulator d[4 i + 2 half + j] is row 16 w + g + 8 half and column 8 i + 2 t + j,
-// with w the warp in its group, g = lane / 4 and t = lane % 4. Pairs of them, packed, are A
-// fragments as mma.cuh describes.
+// With w the warp in the warpgroup, g = lane / 4 and t = lane % 4, a thread's accumulator
+// d[4 i + 2 half + j] is row 16 w + g + 8 half and column 8 i + 2 t + j. Accumulators packed in
+// pairs are A fragments as in mma.cuh.
 
 static __device__ __forceinline__ void product_begin()
 {
@@ -210,15 +211,16 @@ template <int COUNT> __device__ __forceinline__ void registers_settle(float (&d)
         asm volatile("" : "+f"(d[i])::"memory");
 }
 
-// A thread's columns of a row, counted from its first: 8 i + j is bit 2 i + j. How many of them lie
-// before a column,
+// Of a row of accumulators a thread has the columns 8 i + j, j 0 or 1, counted from its first;
+// masks have bit 2 i + j for each. Returns how many of the thread's columns lie before `column`.
 static __device__ __forceinline__ int columns_before(int column)
 {
     column = max(column, 0);
     return column / 8 * 2 + min(column % 8, 2);
 }
 
-// and as bits those in [begin, end). Tests of bits take fewer instructions than comparisons.
+// Mask of the thread's columns in [begin, end). Tests of bits take fewer instructions than
+// comparisons of columns.
 static __device__ __forceinline__ uint32_t columns_between(int begin, int end)
 {
     int first = columns_before(begin), count = max(columns_before(end) - first, 0);
@@ -227,12 +229,13 @@ static __device__ __forceinline__ uint32_t columns_between(int begin, int end)
     return bits;
 }
 
-// D (64 x N) = A B, or D += A B with `add`, for 16 elements of the summed dimension. ss(): A and B
-// in shared memory; rs(): A in registers. Transposed operands are operand_columns(), others
+// D (64 x N) = A B, or D += A B with `add`, for 16 elements of k. ss(): A and B in shared memory;
+// rs(): A in registers. Operands with A_COLUMNS or B_COLUMNS are operand_columns(), others
 // operand_rows().
 template <typename T, int N> struct product;
 
-// Names of the operands %0, %1, ... of the accumulators, and their registers.
+// asm operands of n accumulators: SM90_NAMES_n are their names %0, %1, ...; SM90_REGISTERS_n their
+// constraints.
 #define SM90_TEN(t)                                                                                \
     "%" #t "0, %" #t "1, %" #t "2, %" #t "3, %" #t "4, %" #t "5, %" #t "6, %" #t "7, %" #t         \
     "8, %" #t "9"
@@ -273,8 +276,8 @@ template <typename T, int N> struct product;
     SM90_REGISTERS_96, SM90_REGISTERS_8(96), SM90_REGISTERS_8(104), SM90_REGISTERS_8(112),         \
         SM90_REGISTERS_8(120)
 
-// For N columns of type T, in COUNT = N / 2 registers; the numbers after them name the operands
-// that follow.
+// Products with N columns of type T, in COUNT = N / 2 accumulators. n0..n6 are the numbers of the
+// asm operands after the accumulators.
 #define SM90_PRODUCT(T, TYPE, N, COUNT, n0, n1, n2, n3, n4, n5, n6)                                \
     template <> struct product<T, N> {                                                             \
         template <bool A_COLUMNS, bool B_COLUMNS>                                                  \

@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// tanh of softcap on sm_90a. Where no argument of a warp is far from 0 it is a polynomial: the
-// units that compute exponentials are busy with the weights. Elsewhere it is made of an
-// exponential.
+// tanh of the softcap on sm_90a. Where all arguments of a warp are near 0, it is a polynomial on
+// the FMA units, because the special function units are busy with the exponentials of the weights.
+// Elsewhere it is computed from an exponential.
 #ifndef CPATTN_KERNELS_CUDA_SM90_CAP_CUH
 #define CPATTN_KERNELS_CUDA_SM90_CAP_CUH
 
 #include "kernels/cuda/cap_series.h"
 #include "kernels/cuda/sm90.cuh"
 
+// Bounds of |x| in a warp: 0.2, CAP_NEAR_REACH, none.
 enum cap_reach { CAP_CLOSE, CAP_NEAR, CAP_FAR };
 
-// The reach of a warp, of a thread's largest magnitude.
+// Reach of a warp, given the largest magnitude that each thread has. Called by the whole warp.
 static __device__ __forceinline__ enum cap_reach cap_reach_within(float x)
 {
     if (__all_sync(0xffffffffu, x <= 0.2f))
@@ -18,7 +19,7 @@ static __device__ __forceinline__ enum cap_reach cap_reach_within(float x)
     return __all_sync(0xffffffffu, x <= CAP_NEAR_REACH) ? CAP_NEAR : CAP_FAR;
 }
 
-// How far from 0 the products of a warp are, times `factor`.
+// Reach of a warp's products times `factor`. Called by the whole warp.
 template <int COUNT>
 __device__ __forceinline__ enum cap_reach cap_reach_of(const float (&products)[COUNT], float factor)
 {
@@ -29,9 +30,10 @@ __device__ __forceinline__ enum cap_reach cap_reach_of(const float (&products)[C
     return cap_reach_within(fmaxf(most[0], most[1]) * fabsf(factor));
 }
 
-// tanh(x) / x within the reach, as a series in x^2, with a relative error of 2e-7.
+// tanh(x) / x for |x| <= 0.2, as a series in x^2, with a relative error of 2e-7.
 #define CAP_CLOSE_SERIES 0.999999881f, -0.333285898f, 0.130154073f
 
+// terms[0] + terms[1] z + terms[2] z^2 + ...
 template <int TERMS>
 __device__ __forceinline__ float series_of(const float (&terms)[TERMS], float z)
 {
@@ -42,8 +44,8 @@ __device__ __forceinline__ float series_of(const float (&terms)[TERMS], float z)
     return sum;
 }
 
-// The largest magnitude of a thread's products. Compares their bits: as unsigned integers the
-// largest is the most negative number, as signed ones the largest positive number.
+// Largest magnitude of a thread's products, found by comparing their bits: as unsigned integers the
+// most negative number is largest, as signed integers the largest positive number is.
 template <int COUNT> __device__ __forceinline__ float products_reach(const float (&products)[COUNT])
 {
     unsigned below = 0;
@@ -57,16 +59,16 @@ template <int COUNT> __device__ __forceinline__ float products_reach(const float
     return fmaxf(fabsf(__uint_as_float(below)), __int_as_float(above));
 }
 
-// tanh(x) for x within the reach.
+// tanh(x) for x within REACH, which is CAP_CLOSE or CAP_NEAR.
 template <enum cap_reach REACH> __device__ __forceinline__ float cap_tanh(float x)
 {
     const float close[] = {CAP_CLOSE_SERIES}, near[] = {CAP_NEAR_SERIES};
     return x * (REACH == CAP_CLOSE ? series_of(close, x * x) : series_of(near, x * x));
 }
 
-// ---- any ----------------------------------------------------------------------------------------
+// ---- any argument -------------------------------------------------------------------------------
 
-// For any x, and the slope 1 - tanh^2 without its cancellation.
+// tanh(x) for any x. Sets *slope to 1 - tanh^2, computed without the cancellation of that formula.
 static __device__ __forceinline__ float cap_tanh_far(float x, float *slope)
 {
     float e = fast_exp2(fabsf(x) * -2.885390081777927f), half = __fdividef(1, 1 + e);

@@ -5,7 +5,7 @@
 
 #include "kernels/dtype.h"
 
-// The driver is not linked with; the runtime knows where it is.
+// Finds the driver's encoder through the runtime: libcuda is not linked. NULL if there is none.
 static PFN_cuTensorMapEncodeTiled_v12000 encoder_find(void)
 {
     void *function = NULL;
@@ -24,7 +24,7 @@ static PFN_cuTensorMapEncodeTiled_v12000 encoder_find(void)
     return (PFN_cuTensorMapEncodeTiled_v12000)function;
 }
 
-// Found once: the search takes longer than a map.
+// Keeps the encoder once found, because finding it takes longer than encoding a map.
 static PFN_cuTensorMapEncodeTiled_v12000 encoder(void)
 {
     static _Atomic(PFN_cuTensorMapEncodeTiled_v12000) found;

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// Backward on sm_90a for head dimensions above 128: who has what, and adding dQ, dK and dV to
-// memory.
+// Wide backward kernels on sm_90a (sm90_wide_kernel.cuh): which warpgroup computes which panels,
+// and the addition of dQ, dK and dV to memory.
 #ifndef CPATTN_KERNELS_CUDA_SM90_WIDE_ADD_CUH
 #define CPATTN_KERNELS_CUDA_SM90_WIDE_ADD_CUH
 
 #include "kernels/cuda/sm90_backward_add.cuh"
 #include "kernels/cuda/sm90_wide_load.cuh"
 
-// Which panels of 64 elements a warpgroup has: DV panels of dV from dv_first on, and so forth. Half
-// of each,
+// The panels of 64 elements that warpgroup GROUP computes: DV panels of dV from panel dv_first on,
+// and likewise for dK and dQ. Each warpgroup has half of every tensor.
 template <int DQK, int DV_, int GROUP> struct wide_panels {
     static constexpr int DV = DV_ / 128, DK = DQK / 128, DQ = DQK / 128;
     static constexpr int dv_first = DV * GROUP, dk_first = DK * GROUP, dq_first = DQ * GROUP;
 };
 
-// or, what one has more of dQ, the other has more of dK.
+// dK and dQ have three panels each: the warpgroup that has two of dQ has one of dK.
 template <int GROUP> struct wide_panels<192, 128, GROUP> {
     static constexpr int DV = 1, DK = 1 + GROUP, DQ = 2 - GROUP;
     static constexpr int dv_first = GROUP, dk_first = GROUP, dq_first = 2 * GROUP;
@@ -22,16 +22,17 @@ template <int GROUP> struct wide_panels<192, 128, GROUP> {
 
 template <class C, int GROUP> using wide_role = wide_panels<C::DQK, C::DV, GROUP>;
 
-// Barriers of warps.
+// Named barriers.
 enum {
-    WIDE_BARRIER_P = 1,     // P is written
-    WIDE_BARRIER_DS = 2,    // dS is written, and P has been read
-    WIDE_BARRIER_OUT = 3,   // and the next: dQ of a warpgroup is written; two more of odd steps
-    WIDE_BARRIER_GROUP = 7, // and the next: of a warpgroup alone
+    WIDE_BARRIER_P = 1,     // both consumers: P is stored
+    WIDE_BARRIER_DS = 2,    // both consumers: dS is stored, and P has been read
+    WIDE_BARRIER_OUT = 3,   // + group: its dQ is staged; the next two: odd steps, ALTERNATING
+    WIDE_BARRIER_GROUP = 7, // + group: that warpgroup alone
 };
 
-// A thread's queries are 16 w + g and 8 more, its keys 8 i + 2 t + {0, 1} of its warpgroup's, where
-// w is its warp in the group, g = lane / 4 and t = lane % 4.
+// With w the warp in its warpgroup, g = lane / 4 and t = lane % 4, a thread has queries 16 w + g
+// and 16 w + g + 8 of a block, and keys 8 i + 2 t + {0, 1} of its warpgroup's. Returns the first
+// query.
 static __device__ __forceinline__ unsigned wide_query(void)
 {
     unsigned thread = (unsigned)thread_number() % GROUP_THREADS;
@@ -40,14 +41,15 @@ static __device__ __forceinline__ unsigned wide_query(void)
 
 // ---- adding -------------------------------------------------------------------------------------
 
-// Where dQ of a warpgroup is on its way.
+// Shared address of the buffer in which a warpgroup's dQ is staged for its addition to memory.
 template <class C> __device__ __forceinline__ uint32_t wide_out(int group, uint32_t shared)
 {
     return shared + C::OUT + group * 2 * C::OUT_FIRST * C::OUT_PANEL;
 }
 
-// Lays dQ out as the map's boxes are. Odd rows go through the columns of a panel in another order
-// than even ones, so that they do not meet in a bank.
+// Stages dQ, times `factor`, in the layout of the TMA boxes at shared address `to`. Called by a
+// consumer warpgroup. Odd rows store the column blocks of a panel in another order than even rows,
+// so that the two do not conflict in a bank.
 template <class C, int COUNT>
 __device__ __forceinline__ void wide_dq_stage(const float (&dq)[COUNT], float factor, uint32_t to)
 {
@@ -56,7 +58,7 @@ __device__ __forceinline__ void wide_dq_stage(const float (&dq)[COUNT], float fa
     uint32_t word = to + query * 128 + lane % 2 * 8;
 #pragma unroll
     for (int i = 0; i < COUNT; i += 2) {
-        const int other = i ^ 8; // two blocks of 8 columns away
+        const int other = i ^ 8; // index of the accumulator two blocks of 8 columns away
         int h = i / 2 % 2, panel = i / 16;
         unsigned column = odd ? other / 4 % 4 : i / 4 % 4;
         float x = odd ? dq[other] : dq[i], y = odd ? dq[other + 1] : dq[i + 1];
@@ -70,7 +72,8 @@ __device__ __forceinline__ void wide_dq_stage(const float (&dq)[COUNT], float fa
     shared_fence();
 }
 
-// Adds panels of dQ, of `rows` rows, row by row, as a warp.
+// Adds `rows` rows of staged dQ to memory, row by row, with atomics: `panels` panels of 32 elements
+// from element x on. `vector` is the number of the first row in [rows][heads]. Called by a warp.
 template <class C>
 __device__ __forceinline__ void wide_rows_add(const struct backward_params &p, int64_t vector,
                                               int x, int panels, int rows, uint32_t from)
@@ -91,13 +94,14 @@ __device__ __forceinline__ void wide_rows_add(const struct backward_params &p, i
         }
 }
 
-// Panels that a warpgroup hands over at once.
+// Panels of dQ that a warpgroup stages in one pass, and its passes in a step.
 template <class C, class R> struct wide_pass {
     static constexpr int PANELS = C::DQ_AT_ONCE < R::DQ ? C::DQ_AT_ONCE : R::DQ;
     static constexpr int COUNT = R::DQ / PANELS;
 };
 
-// Adds a pass of a warpgroup's dQ.
+// Adds one staged pass of a warpgroup's dQ to memory: a whole block by bulk reductions in one
+// commit group, a shorter one row by row, with atomics. Called by a warp.
 template <class C, class R>
 __device__ __forceinline__ void wide_dq_add(const struct sm90_backward_params &p,
                                             const struct sm90_step *step, int group, int pass,
@@ -116,7 +120,8 @@ __device__ __forceinline__ void wide_dq_add(const struct sm90_backward_params &p
     }
 }
 
-// Gives back where a pass of dQ lay, once it was read.
+// Frees the staging buffer of a warpgroup's dQ once it was read: arrives at OUT_EMPTY. If the
+// buffer of warpgroup 0 lies over P, its last pass of a step frees P, too. Called by a warp.
 template <class C>
 __device__ __forceinline__ void wide_out_free(int group, bool last, uint32_t shared)
 {
@@ -129,7 +134,8 @@ __device__ __forceinline__ void wide_out_free(int group, bool last, uint32_t sha
         barrier_arrive(shared + C::P_EMPTY);
 }
 
-// One of the warps that add dQ: that of warpgroup `group`.
+// The warp that adds dQ of warpgroup `group`, in all steps. In a deterministic backward it awaits
+// the turn of each step.
 template <class C, class R>
 __device__ __forceinline__ void wide_dq_add_all(const struct sm90_backward_params &p, int group,
                                                 int steps, const char *memory, uint32_t shared)
@@ -154,9 +160,10 @@ __device__ __forceinline__ void wide_dq_add_all(const struct sm90_backward_param
     }
 }
 
-// One of the warps that add dQ in turns: that of even or of odd steps, so that one step waits for
-// its turn while the other is on its way to memory. Without a place of its own for dQ that only
-// makes the warpgroups wait for each other.
+// A warp that adds dQ of both warpgroups in a deterministic backward: that of the even or that of
+// the odd steps. One of the two warps awaits the turn of its step while the additions of the other
+// are on their way to memory. Not used where dQ is staged over P (OUT_OVER_P): there it would only
+// make the warpgroups wait for each other.
 template <class C>
 __device__ __forceinline__ void wide_dq_add_ordered(const struct sm90_backward_params &p, int odd,
                                                     int steps, const char *memory, uint32_t shared)
@@ -186,14 +193,15 @@ __device__ __forceinline__ void wide_dq_add_ordered(const struct sm90_backward_p
     }
 }
 
-// Adds panels of dK' or dV', elements x keys, from element x on, to memory, or writes them.
+// Adds panels of dK' or dV' (elements x keys), times `factor`, to memory, or writes them, one
+// number at a time. x is the first element, d the elements of a row. Called by a warpgroup.
 template <class C, int PANELS>
 __device__ __forceinline__ void
 wide_keys_add(const struct backward_params &p, bool writes, const struct sm90_work &work, int x,
               int d, const float (&gradient)[PANELS][C::GRADIENT], float *to, float factor)
 {
     int key = thread_number() % 4 * 2;
-    x += (int)wide_query(); // rows of the product are elements here
+    x += (int)wide_query(); // rows of the accumulator are elements
     int64_t stride = p.row_step * p.kv_heads * d;
     to += vector_of(p, p.kv_heads, work.kv_y, work.kv_z) * d + key * stride + x;
 #pragma unroll
@@ -207,7 +215,8 @@ wide_keys_add(const struct backward_params &p, bool writes, const struct sm90_wo
         }
 }
 
-// Lays panels of dK' or dV' out as the boxes want it, keys x elements.
+// Stages panels of dK' or dV', times `factor`, in the layout of the TMA boxes: keys x elements.
+// Called by a warpgroup.
 template <class C, int PANELS>
 __device__ __forceinline__ void wide_keys_stage(const float (&gradient)[PANELS][C::GRADIENT],
                                                 float factor, uint32_t to)
@@ -228,7 +237,8 @@ __device__ __forceinline__ void wide_keys_stage(const float (&gradient)[PANELS][
         }
 }
 
-// Rows of a tile's keys, elements from x on.
+// The rows of a tile's keys in dK or dV, from element x of d on. `sums` are in fp32, `out` is
+// rounded.
 template <typename T>
 __device__ __forceinline__ keys_rows<T> wide_keys_rows(const struct backward_params &p,
                                                        const struct sm90_work &work, int x, int d,
@@ -238,7 +248,9 @@ __device__ __forceinline__ keys_rows<T> wide_keys_rows(const struct backward_par
     return {sums + at, (T *)out + at, p.row_step * p.kv_heads * d, work.rows, d - x};
 }
 
-// dK and dV of a warpgroup to memory; where several thread blocks add to the same, in turns.
+// Adds dK and dV of a warpgroup to memory, or writes them. Where several thread blocks add to the
+// same keys, it awaits its turn (struct keys_turn). With dk_out, the last turn rounds the sums to
+// dk_out and dv_out. Called by both consumer warpgroups.
 template <typename T, class C, class R>
 __device__ __forceinline__ void
 wide_keys_finish(const struct sm90_backward_params &p, const struct sm90_work &work, int group,
@@ -254,7 +266,7 @@ wide_keys_finish(const struct sm90_backward_params &p, const struct sm90_work &w
     struct keys_turn turn = keys_turn_of(all, work, group);
     if (leader)
         keys_turn_number(all, &turn);
-    threads_sync(WIDE_BARRIER_DS, CONSUMER_THREADS); // both have read all there was
+    threads_sync(WIDE_BARRIER_DS, CONSUMER_THREADS); // both have read K, V, Q and dO
     if (whole || all.dk_out) {
         wide_keys_stage<C, R::DV>(dv, 1, dv_from);
         wide_keys_stage<C, R::DK>(dk, factor, dk_from);

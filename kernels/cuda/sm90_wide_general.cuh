@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Backward on sm_90a for head dimensions above 128: P and dS with softcap, and with bias, too.
+// Wide backward kernels on sm_90a: P and dS with softcap, and with both bias and softcap.
 #ifndef CPATTN_KERNELS_CUDA_SM90_WIDE_GENERAL_CUH
 #define CPATTN_KERNELS_CUDA_SM90_WIDE_GENERAL_CUH
 
@@ -7,9 +7,12 @@
 #include "kernels/cuda/sm90_cap.cuh"
 #include "kernels/cuda/sm90_wide_add.cuh"
 
-// Which of a thread's scores are there and visible.
+// Masks a thread's scores of a step. keys, rows: how many of the tile's keys and of the block's
+// queries there are from the thread's first on. first: key - query - low of its first score; a
+// score is visible if this is in [0, span). all: no score of the step is masked; the other members
+// do not count.
 template <class C> struct wide_mask {
-    int keys, rows, first; // keys 0: all are
+    int keys, rows, first;
     unsigned span;
     bool all;
 
@@ -24,14 +27,14 @@ template <class C> struct wide_mask {
         span = (unsigned)(step->high - step->low) + 1;
     }
 
-    // Query wide_query() + 8 h, x keys behind the first.
+    // True if query wide_query() + 8 h exists and sees the thread's key x places behind its first.
     __device__ __forceinline__ bool visible(int h, int x) const
     {
         return all || (x < keys && h * 8 < rows && (unsigned)(first + x - h * 8) < span);
     }
 };
 
-// Numbers of a thread's two queries.
+// Loads LSE or D of a thread's two queries. `numbers` is the shared address of the stage's values.
 static __device__ __forceinline__ void wide_numbers(uint32_t numbers, float (&x)[2])
 {
     uint32_t at = numbers + wide_query() * 4;
@@ -41,7 +44,8 @@ static __device__ __forceinline__ void wide_numbers(uint32_t numbers, float (&x)
 
 // ---- softcap ------------------------------------------------------------------------------------
 
-// S to P, in place, and the slope of the cap. What all queries see, within the reach;
+// Turns S into P, in place, and sets `slopes` to the slopes of the cap. Only for steps without a
+// mask, with all arguments of the tanh within REACH.
 template <class C, enum cap_reach REACH>
 __device__ __forceinline__ void wide_p_within(float factor, float cap, const float (&lse)[2],
                                               float (&s)[C::SCORES], float (&slopes)[C::SCORES])
@@ -54,7 +58,8 @@ __device__ __forceinline__ void wide_p_within(float factor, float cap, const flo
     }
 }
 
-// and anything.
+// Turns S into P, in place, and sets `slopes`, for any step: by a polynomial tanh if there is no
+// mask and the warp's arguments are within its reach, else by cap_tanh_far().
 template <class C>
 __device__ __forceinline__ void
 wide_p_capped(const struct backward_params &p, const struct sm90_step *step, int group,
@@ -84,7 +89,7 @@ wide_p_capped(const struct backward_params &p, const struct sm90_step *step, int
 
 // ---- bias and softcap ---------------------------------------------------------------------------
 
-// The bias of a thread's scores, in base 2; 0 where there is none.
+// Loads the bias of a thread's scores from global memory, in base 2; 0 for masked scores.
 template <typename T, class C>
 __device__ __forceinline__ void wide_bias_load(const struct backward_params &p,
                                                const struct sm90_step *step, int group,
@@ -113,8 +118,8 @@ __device__ __forceinline__ void wide_bias_load(const struct backward_params &p,
     }
 }
 
-// S to P, and the bias to the slope of the cap, in place. tanh' is 1 - tanh^2 without its
-// cancellation.
+// Turns S into P, in place, and replaces the bias by the slope of the cap. The slope 1 - tanh^2 is
+// computed as 4 e / (1 + e)^2 with e = exp(-2 |x|), which has no cancellation.
 template <class C>
 __device__ __forceinline__ void
 wide_p_general(const struct backward_params &p, const struct sm90_step *step, int group,
@@ -139,8 +144,9 @@ wide_p_general(const struct backward_params &p, const struct sm90_step *step, in
     }
 }
 
-// Adds to dbias, or writes it, where all is seen: neighbouring lanes exchange pairs of two blocks
-// of 8 keys, so that each adds four keys of one.
+// Adds a thread's part of the bias gradient to dbias, or writes it with `once`, where all queries
+// and keys of the step exist. Neighbouring lanes exchange pairs of two blocks of 8 keys, so that
+// each lane has four adjacent keys of one block. The last of an odd number of blocks goes in pairs.
 template <class C>
 __device__ __forceinline__ void wide_dbias_fours(bool once, float *to, int64_t stride,
                                                  const float (&gradient)[C::SCORES])
@@ -177,7 +183,8 @@ __device__ __forceinline__ void wide_dbias_fours(bool once, float *to, int64_t s
     }
 }
 
-// Adds to dbias, where the queries share it: first over the rows of a warp.
+// Adds to a dbias that all queries share: sums over the 16 queries of a warp, then one atomic per
+// key.
 template <class C>
 __device__ __forceinline__ void wide_dbias_shared(const struct backward_params &p,
                                                   const struct sm90_step *step, int group,
@@ -198,6 +205,8 @@ __device__ __forceinline__ void wide_dbias_shared(const struct backward_params &
     }
 }
 
+// Adds the bias gradient of a step to dbias: dS before the slope of the cap and the scale. Called
+// by a consumer warpgroup.
 template <class C>
 __device__ __forceinline__ void wide_dbias_add(const struct backward_params &p,
                                                const struct sm90_step *step, int group,
@@ -223,7 +232,8 @@ __device__ __forceinline__ void wide_dbias_add(const struct backward_params &p,
     }
 }
 
-// dP to dS, in place, by way of what dbias gets.
+// Turns dP into dS, in place. P (dP - D) is the gradient of the bias and is added to dbias, if
+// there is one; times the slope of the cap and early_scale() it is dS. `weights` is P.
 template <typename T, class C>
 __device__ __forceinline__ void
 wide_ds_general(const struct backward_params &p, const struct sm90_step *step, int group,

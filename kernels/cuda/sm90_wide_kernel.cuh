@@ -1,12 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// Backward for 16-bit types on sm_90a where dK and dV of 64 keys would be too much for a warpgroup.
+// Wide backward kernels on sm_90a for 16-bit types: for head dimensions above 128, and above 64
+// with both bias and softcap. There, accumulators of dK and dV of 64 keys would be too many for the
+// registers of a warpgroup.
 //
-// A thread block owns a tile of keys of one key head, K and V in shared memory. Two warpgroups
-// share the scores of a block of queries by keys, dK, dV and dQ by elements, so P and dS go through
-// shared memory. Blocks of 64 queries pass by:
-//   S = Q K', dP = dO V', half of the keys each | P | dV' += dO' P | dS | dQ = dS K, dK' += Q' dS
-// dV runs while dS is made, dK while dQ is handed over. The third warpgroup has a warp that loads
-// vectors, one that loads LSE and D, and two that add dQ to memory.
+// A thread block owns a tile of keys of one key head, with K and V in shared memory. Two consumer
+// warpgroups split S and dP by keys, and dK, dV and dQ by elements, so P and dS go through shared
+// memory. A step is one block of 64 queries of one head (' is the transpose):
+//   S = Q K', dP = dO V', half of the keys in each warpgroup
+//   P is computed and stored; both warpgroups synchronize
+//   dV' += dO' P, while dS is computed and stored; both warpgroups synchronize
+//   dQ = dS K, dK' += Q' dS; dK runs while dQ is staged
+// The producer warpgroup has a warp that loads K, V, Q and dO, one that loads LSE and D (and the
+// bias, where it is staged), and two that add dQ to memory.
 #ifndef CPATTN_KERNELS_CUDA_SM90_WIDE_KERNEL_CUH
 #define CPATTN_KERNELS_CUDA_SM90_WIDE_KERNEL_CUH
 
@@ -14,7 +19,7 @@
 
 // ---- P and dS -----------------------------------------------------------------------------------
 
-// Makes the scores that a query does not see such that their P is 0.
+// Sets masked scores to `hidden`, the infinity for which P is 0.
 template <class C>
 __device__ __forceinline__ void wide_hide(const struct sm90_step *step, int group, float hidden,
                                           float (&s)[C::SCORES])
@@ -34,7 +39,7 @@ __device__ __forceinline__ void wide_hide(const struct sm90_step *step, int grou
     }
 }
 
-// S to P, in place.
+// Turns S into P, in place.
 template <class C>
 __device__ __forceinline__ void wide_p_make(float factor, const struct sm90_step *step, int group,
                                             uint32_t lse_at, float (&s)[C::SCORES])
@@ -48,13 +53,14 @@ __device__ __forceinline__ void wide_p_make(float factor, const struct sm90_step
         s[i] = fast_exp2(fmaf(s[i], factor, -lse[i / 2 % 2]));
 }
 
-// The same with a bias, which lies in shared memory.
+// Turns S into P, in place, with a bias from shared memory. Waits for BIAS_FULL; each warp arrives
+// at BIAS_EMPTY when it has read the bias.
 template <typename T, class C>
 __device__ __forceinline__ void wide_p_biased(float factor, const struct sm90_step *step, int group,
                                               unsigned number, uint32_t lse_at, uint32_t shared,
                                               float (&s)[C::SCORES])
 {
-    // This lane's row of four matrices: two blocks of 8 keys, of each both of queries.
+    // This lane's row of the four matrices of ldmatrix: two blocks of 8 keys by two of 8 queries.
     const unsigned thread = (unsigned)thread_number() % GROUP_THREADS, lane = thread % WARP_LANES;
     const unsigned row = thread / WARP_LANES * 16 + lane % 16;
     float lse[2];
@@ -64,7 +70,7 @@ __device__ __forceinline__ void wide_p_biased(float factor, const struct sm90_st
     barrier_wait(shared + C::BIAS_FULL, number & 1);
 #pragma unroll
     for (int i = 0; i < C::SCORES; i += 8) {
-        // Behind the last key of an odd number of blocks there is nothing: the last one again.
+        // With an odd number of key blocks the last ldmatrix has only one, and loads it twice.
         const unsigned block = group * C::KEYS / 8 + i / 4;
         const unsigned other = i + 8 <= C::SCORES ? lane / 16 : 0;
         uint32_t pairs[4];
@@ -80,7 +86,8 @@ __device__ __forceinline__ void wide_p_biased(float factor, const struct sm90_st
     warp_arrive(shared + C::BIAS_EMPTY);
 }
 
-// dP to what the gradient of a bias gets, in place, and that times the scale to dS.
+// Turns dP into P (dP - D), the gradient of the bias, in place, and sets `ds` to dS, which is
+// `scale` times that.
 template <typename T, class C>
 __device__ __forceinline__ void wide_ds_biased(float scale, uint32_t delta_at,
                                                const float (&p)[C::SCORES], float (&dp)[C::SCORES],
@@ -95,7 +102,8 @@ __device__ __forceinline__ void wide_ds_biased(float scale, uint32_t delta_at,
     }
 }
 
-// dP to dS, in place.
+// Turns dP into dS, in place. With softcap, `p` is P times the slope of the cap. D comes times
+// early_scale().
 template <typename T, class C>
 __device__ __forceinline__ void wide_ds_make(float scale, uint32_t delta_at,
                                              const float (&p)[C::SCORES], float (&dp)[C::SCORES])
@@ -109,12 +117,12 @@ __device__ __forceinline__ void wide_ds_make(float scale, uint32_t delta_at,
     }
 }
 
-// Leaves P or dS of a warpgroup in shared memory: rows of keys, 64 queries wide.
+// Stores P or dS of a warpgroup in shared memory, as swizzled rows of keys, 64 queries wide.
 template <typename T, class C>
 __device__ __forceinline__ void wide_store(const float (&x)[C::SCORES], int group, uint32_t to)
 {
     unsigned thread = (unsigned)thread_number() % GROUP_THREADS, lane = thread % WARP_LANES;
-    // This lane's row of the first four matrices: two blocks of 8 keys, of each both of queries.
+    // This lane's row of the first four matrices: two blocks of 8 keys by two of 8 queries.
     uint32_t at = to + group * C::KEYS * 128 +
                   panel_offset(0, lane % 8 + lane / 16 * 8, thread / WARP_LANES * 2 + lane / 8 % 2);
 #pragma unroll
@@ -142,7 +150,8 @@ __device__ __forceinline__ void wide_store(const float (&x)[C::SCORES], int grou
 
 // ---- products -----------------------------------------------------------------------------------
 
-// S or dP: rows of 64 queries times rows of a warpgroup's keys, over PANELS panels.
+// Begins and commits S or dP: the block's 64 rows of Q or dO times the warpgroup's rows of K or V,
+// over PANELS panels of elements.
 template <typename T, class C, int PANELS>
 __device__ __forceinline__ void wide_scores_begin(uint32_t queries, uint32_t keys,
                                                   float (&s)[C::SCORES])
@@ -152,8 +161,8 @@ __device__ __forceinline__ void wide_scores_begin(uint32_t queries, uint32_t key
     product_commit();
 }
 
-// A panel of dV' or dK', elements x keys, += the panel of queries x elements, transposed, times P
-// or dS.
+// Begins a panel of dV' or dK' (elements x keys): adds the transposed panel of dO or Q at `queries`
+// (queries x elements) times P or dS at `weights`. The caller commits.
 template <typename T, class C>
 __device__ __forceinline__ void wide_keys_begin(float (&gradient)[C::GRADIENT], uint32_t queries,
                                                 uint32_t weights)
@@ -165,14 +174,14 @@ __device__ __forceinline__ void wide_keys_begin(float (&gradient)[C::GRADIENT], 
                                                       along<C::KV_PANEL>{b}(i), true);
 }
 
-// PANELS panels of dQ, queries x elements.
+// Begins and commits PANELS panels of dQ = dS K (queries x elements).
 template <typename T, class C, int PANELS>
 __device__ __forceinline__ void wide_dq_begin(float (&dq)[PANELS * 32], uint32_t ds, uint32_t k)
 {
     const uint64_t a = operand_columns(ds, C::P_BYTES), b = operand_columns(k, C::KV_PANEL);
 #pragma unroll
     for (int i = 0; i < PANELS * 32; i++)
-        asm volatile("" : "=f"(dq[i])); // the first step reads nothing of it
+        asm volatile("" : "=f"(dq[i])); // the first product does not read dq
 #pragma unroll
     for (int i = 0; i < C::TILE / 16; i++)
         product<T, PANELS * 64>::template ss<true, true>(dq, across{a}(i), across{b}(i), i > 0);
@@ -189,8 +198,10 @@ static __device__ __forceinline__ void gradients_settle(float (&gradients)[COUNT
         registers_settle(gradients[i]);
 }
 
-// dQ of a step, panel by panel, and dK, which runs while dQ is handed over. Calls meanwhile() once
-// products are at work.
+// Computes dQ of a step in passes of AT_ONCE panels, and adds to dK, whose products run while dQ is
+// staged. Each pass waits for OUT_EMPTY, stages dQ and arrives at the named barrier of the warp
+// that adds it. `q` is the shared address of the step's Q. Calls meanwhile() once the products of
+// the first pass run.
 template <typename T, class C, class R, class F>
 __device__ __forceinline__ void wide_dq_step(const struct backward_params &p, unsigned number,
                                              int group, uint32_t q, uint32_t shared,
@@ -221,7 +232,7 @@ __device__ __forceinline__ void wide_dq_step(const struct backward_params &p, un
     }
 }
 
-// A step of a warpgroup.
+// One step of a consumer warpgroup.
 template <typename T, class C, class R>
 __device__ __forceinline__ void
 wide_step(const struct backward_params &p, unsigned number, int group, char *memory,
@@ -235,7 +246,7 @@ wide_step(const struct backward_params &p, unsigned number, int group, char *mem
              numbers = shared + C::LSE + stage * C::Q_ROWS * 4;
     float dp[C::SCORES];
     {
-        // Of the bias, until P is there, and then of the slopes of the cap.
+        // BOTH: the bias until P is computed, then the slopes of the cap. CAPPED: these slopes.
         float s[C::SCORES], bias[C::BOTH || C::CAPPED ? C::SCORES : 1];
         barrier_wait(shared + C::FULL + stage * 8, number / C::STAGES & 1);
         product_begin();
@@ -255,7 +266,7 @@ wide_step(const struct backward_params &p, unsigned number, int group, char *mem
             wide_p_capped<C>(p, step, group, numbers, s, bias);
         else
             wide_p_make<C>(p.product_factor, step, group, numbers, s);
-        if (C::OUT_OVER_P) // dQ of the step before has left from there
+        if (C::OUT_OVER_P) // dQ of the previous step lay there
             barrier_wait(shared + C::P_EMPTY, number - 1 & 1);
         wide_store<T, C>(s, group, shared + C::P);
         if constexpr (C::CAPPED)
@@ -295,6 +306,7 @@ wide_step(const struct backward_params &p, unsigned number, int group, char *mem
     warp_arrive(shared + C::EMPTY + stage * 8);
 }
 
+// A consumer warpgroup: all steps, then dK and dV.
 template <typename T, class C, class R>
 __device__ __forceinline__ void wide_consume(const struct sm90_backward_params &params,
                                              unsigned steps, int group, char *memory,
@@ -321,6 +333,7 @@ __device__ __forceinline__ void wide_consume(const struct sm90_backward_params &
 
 // ---- kernel -------------------------------------------------------------------------------------
 
+// Takes the thread block's work and initializes the mbarriers. Called by the whole block.
 template <class C>
 __device__ __forceinline__ void wide_begin(const struct sm90_backward_params &p, char *memory,
                                            uint32_t shared)
@@ -329,7 +342,7 @@ __device__ __forceinline__ void wide_begin(const struct sm90_backward_params &p,
     if (threadIdx.x == 0) {
         *(struct backward_unit *)(memory + C::UNIT) = unit_take(p.all);
         for (int i = 0; i < C::STAGES; i++) {
-            barrier_init(shared + C::FULL + i * 8, 1 + WARP_LANES); // vectors, and numbers
+            barrier_init(shared + C::FULL + i * 8, 1 + WARP_LANES); // Q; LSE and D
             barrier_init(shared + C::EMPTY + i * 8, warps);
         }
         for (int i = 0; i < C::DO_STAGES; i++) {
@@ -384,7 +397,8 @@ __global__ void __launch_bounds__(SM90_BACKWARD_THREADS, 1)
 
 // ---- instantiations -----------------------------------------------------------------------------
 
-// Beginning dQ would cost registers that the warps which add it lack.
+// Without begins_queries: to write dQ in its first turn, instead of adding, would take registers
+// that the warps which add dQ do not have.
 template <typename T, class C> constexpr struct sm90_backward_kernel sm90_wide_instance()
 {
     return {sm90_wide_run<T, C>, C::Q_ROWS, C::TILE, C::DQK, C::Q_ROWS, C::TILE,
@@ -409,7 +423,7 @@ template <typename T> const struct sm90_backward_kernel *sm90_wide_capped_16(int
     return &instances[d_qk > narrow::DQK || d_v > narrow::DV];
 }
 
-// At 256 tiles are smaller, so that there is room for a bias.
+// At head dimension 256, the tiles are smaller, to make room for the bias in shared memory.
 template <typename T> const struct sm90_backward_kernel *sm90_wide_biased_16(int d_qk, int d_v)
 {
     typedef sm90_wide_config<192, 128, 96, 2, 2, false, WIDE_BIASED, 32> narrow;
@@ -419,7 +433,7 @@ template <typename T> const struct sm90_backward_kernel *sm90_wide_biased_16(int
     return &instances[d_qk > narrow::DQK || d_v > narrow::DV];
 }
 
-// Registers for bias and slopes of the cap make tiles smaller.
+// Tiles are smaller because the bias and the slopes of the cap take registers.
 template <typename T> const struct sm90_backward_kernel *sm90_general_16(int d_qk, int d_v)
 {
     typedef sm90_wide_config<128, 128, 112, 2, 1, false, WIDE_BOTH> square;

@@ -1,48 +1,51 @@
 // SPDX-License-Identifier: Apache-2.0
-// Backward on sm_90a for head dimensions above 128: how shared memory is laid out, and the warps
-// that load, blocks ahead of those that compute.
+// Wide backward kernels on sm_90a: the layout of shared memory, and the producer warps, which load
+// ahead of the consumer warpgroups.
 #ifndef CPATTN_KERNELS_CUDA_SM90_WIDE_LOAD_CUH
 #define CPATTN_KERNELS_CUDA_SM90_WIDE_LOAD_CUH
 
 #include "kernels/cuda/sm90_backward_load.cuh"
 
-// Softcap, bias, bias and softcap.
+// What a kernel supports beside plain attention: nothing, softcap, bias, both.
 enum wide_features { WIDE_BARE, WIDE_CAPPED, WIDE_BIASED, WIDE_BOTH };
 
-// Head dimensions up to DQK and DV, multiples of 64; tiles of KEYS keys; blocks of 64 queries, dO
-// of them in DO_STAGES stages. A warpgroup computes so many panels of dQ at once, if it has them.
-// OUT_OVER_P: dQ leaves from where P was. A bias comes in boxes of BIAS_BOX columns.
+// DQK and DV: largest head dimensions, multiples of 64. KEYS: keys of a tile. Blocks have 64
+// queries; dO of a block is loaded in one of DO_STAGES stages. DQ_AT_ONCE: panels of dQ that a
+// warpgroup computes in one pass, if it has as many. OUT_OVER_P: dQ is staged over P. BIAS_BOX:
+// columns of a TMA box of the bias.
 template <int DQK_, int DV_, int KEYS_, int DO_STAGES_, int DQ_AT_ONCE_, bool OUT_OVER_P_,
           enum wide_features FEATURES, int BIAS_BOX_ = 0>
 struct sm90_wide_config {
     static constexpr bool OUT_OVER_P = OUT_OVER_P_, CAPPED = FEATURES == WIDE_CAPPED;
     static constexpr bool BIASED = FEATURES == WIDE_BIASED, BOTH = FEATURES == WIDE_BOTH;
     static constexpr bool GENERAL = BIASED || BOTH;
-    // Where turns are kept, a warp adds dQ of every other step, rather than of a warpgroup.
+    // In a deterministic backward, each of the two warps that add dQ has every other step of both
+    // warpgroups, instead of all steps of one.
     static constexpr bool ALTERNATING = !OUT_OVER_P;
     static constexpr bool BY_FOURS = false;
-    static constexpr bool DBIAS = false; // its gradient leaves by threads
+    static constexpr bool DBIAS = false; // the bias gradient is added from registers
     static constexpr int DQK = DQK_, DV = DV_, TILE = KEYS_, DO_STAGES = DO_STAGES_;
     static constexpr int DQ_AT_ONCE = DQ_AT_ONCE_;
     static constexpr int Q_ROWS = 64, STAGES = 2, STEPS = 8;
     static constexpr int QK_PANELS = DQK / PANEL, V_PANELS = DV / PANEL;
-    // Keys of a warpgroup, as far as it comes to scores; its accumulators of scores, and of a panel
-    // of dK or dV, which has all keys.
+    // KEYS: keys of a warpgroup in S and dP. Accumulators of a thread: SCORES of S or dP; GRADIENT
+    // of a panel of dK or dV, which covers all keys of the tile.
     static constexpr int KEYS = TILE / 2, SCORES = KEYS / 2, GRADIENT = TILE / 2;
-    // Shared memory, in bytes from its beginning.
+    // Shared memory: sizes, and offsets from its beginning, in bytes.
     static constexpr int KV_PANEL = TILE * PANEL * 2, Q_PANEL = Q_ROWS * PANEL * 2;
     static constexpr int K_BYTES = QK_PANELS * KV_PANEL, V_BYTES = V_PANELS * KV_PANEL;
     static constexpr int Q_BYTES = QK_PANELS * Q_PANEL, DO_BYTES = V_PANELS * Q_PANEL;
-    // P and dS: a row for each key, 64 queries wide.
+    // P and dS: a row of 64 queries for each key.
     static constexpr int P_BYTES = KV_PANEL;
     static constexpr int K = 0, V = K + K_BYTES, Q = V + V_BYTES, DO = Q + STAGES * Q_BYTES;
     static constexpr int DS = DO + DO_STAGES * DO_BYTES, P = DS + P_BYTES;
-    // dQ on its way to memory, panels of 32 elements: so many twice for each warpgroup.
+    // Staged dQ, in panels of 32 elements: 2 OUT_FIRST panels for the first warpgroup, 2 OUT_SECOND
+    // for the second.
     static constexpr int OUT_PANEL = Q_ROWS * PANEL_FLOATS * 4, HALF = (QK_PANELS + 1) / 2;
     static constexpr int OUT_FIRST = DQ_AT_ONCE < HALF ? DQ_AT_ONCE : HALF;
     static constexpr int OUT_SECOND = DQ_AT_ONCE < QK_PANELS - HALF ? DQ_AT_ONCE : QK_PANELS - HALF;
     static constexpr int OUT = OUT_OVER_P ? P : P + P_BYTES;
-    // The bias.
+    // The bias. With BOTH it is read from global memory instead.
     static constexpr int BIAS_BOX = BIAS_BOX_, BIAS_PANEL = Q_ROWS * BIAS_BOX * 2;
     static constexpr int BIAS_BYTES = BIASED ? Q_ROWS * TILE * 2 : 0;
     static constexpr int BIAS = OUT + 2 * (OUT_FIRST + OUT_SECOND) * OUT_PANEL;
@@ -62,7 +65,7 @@ struct sm90_wide_config {
                                                          "swizzle's pattern does");
     static_assert(!OUT_OVER_P || P_BYTES <= 2 * OUT_FIRST * OUT_PANEL,
                   "P meets dQ of the first warpgroup alone");
-    // Gradients of the keys leave from the beginning on.
+    // dK and dV are staged from offset 0 on.
     static constexpr int KEY_PANEL = TILE * PANEL_FLOATS * 4;
     static_assert(2 * (QK_PANELS + V_PANELS) * KEY_PANEL <= DS && OUT % 1024 == 0, "they fit");
     static_assert(BYTES <= 227 * 1024, "it fits");
@@ -70,9 +73,9 @@ struct sm90_wide_config {
 
 // ---- loading ------------------------------------------------------------------------------------
 
-// `rows` rows of d elements into a tile of ROWS rows and PANELS panels; `whole`: by the map, from
-// row z of head y on; else row by row, and the rest of the tile is cleared. Counts once for the
-// barrier.
+// Loads `rows` rows of d elements, from row z of head y on (see struct sm90_backward_params), into
+// a tile of ROWS rows and PANELS panels: a whole tile by the tensor map, a shorter one row by row,
+// with the rest of the tile cleared. Arrives at the mbarrier once. Called by a warp.
 template <int ROWS, int PANELS>
 __device__ __forceinline__ void tile_load(uint32_t to, const CUtensorMap *map, const void *tensor,
                                           const struct backward_params &all, int heads, int d,
@@ -94,14 +97,15 @@ __device__ __forceinline__ void tile_load(uint32_t to, const CUtensorMap *map, c
         barrier_arrive(barrier);
 }
 
-// Waits until the stage of a step is free.
+// Waits until the stage of step `number` is free. `empty`: the first of the stages' mbarriers.
 static __device__ __forceinline__ void wide_stage_wait(uint32_t empty, int number, int stages)
 {
     if (number >= stages)
         barrier_wait(empty + number % stages * 8, (uint32_t)(number / stages - 1) & 1);
 }
 
-// Has `bytes` of each row of a block come into L2, as a warp.
+// Prefetches `bytes` of each row of a query block into L2. Rows are `stride` bytes apart. Called by
+// a warp.
 template <class C>
 __device__ __forceinline__ void wide_rows_fetch(const void *from, int64_t stride, int bytes)
 {
@@ -113,8 +117,9 @@ __device__ __forceinline__ void wide_rows_fetch(const void *from, int64_t stride
                          : "memory");
 }
 
-// The same of the bias of the block behind `block`, and of what its gradient is added to, if all
-// of it is seen: it comes from memory then while the step before is on its way.
+// Prefetches into L2 the bias of the block that comes after `block`, and the part of dbias to which
+// its gradient is added, so that they arrive during the step before. Only if all queries of that
+// block see all keys. Called by a warp.
 template <class C>
 __device__ __forceinline__ void
 wide_bias_fetch(const struct backward_params &p, const struct sm90_work &work,
@@ -132,7 +137,7 @@ wide_bias_fetch(const struct backward_params &p, const struct sm90_work &work,
         wide_rows_fetch<C>(p.dbias + at, stride * 4, C::TILE * 4);
 }
 
-// The warp that loads the numbers of all steps, and the bias.
+// The warp that loads LSE and D of all steps, and the bias if it is staged (BIASED).
 template <typename T, class C>
 __device__ __forceinline__ void wide_numbers_load(const struct sm90_backward_params &p,
                                                   const struct sm90_work &work, char *memory,
@@ -148,7 +153,7 @@ __device__ __forceinline__ void wide_numbers_load(const struct sm90_backward_par
         numbers_load<T, C>(p, work, memory, shared, step_ignore);
 }
 
-// The warp that loads K, V, and Q and dO of all steps.
+// The warp that loads K and V, and then Q and dO of all steps.
 template <class C>
 __device__ __forceinline__ void wide_vectors_load(const struct sm90_backward_params &p,
                                                   const struct sm90_work &work, uint32_t shared)
