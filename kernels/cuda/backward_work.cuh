@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the backward kernels share: their parameters and the walk of a thread block through its
-// work.
+// Shared by the backward kernels: their parameters, the order in which a thread block visits its
+// tiles and steps, and additions to gradients in turns.
 #ifndef CPATTN_KERNELS_CUDA_BACKWARD_WORK_CUH
 #define CPATTN_KERNELS_CUDA_BACKWARD_WORK_CUH
 
@@ -13,50 +13,54 @@ static const float LOG2_E = 1.4426950408889634f;
 #define BACKWARD_THREADS 256
 #define BACKWARD_WARPS   (BACKWARD_THREADS / WARP_LANES)
 
-// All memory is the device's.
+// Parameters of the backward kernels. Pointers are to device memory.
 struct backward_params {
     const void *q, *k, *v, *d_out, *bias;
     const float *lse, *d;
     float *dq, *dk, *dv, *dbias;
-    void *dk_out, *dv_out; // as in struct attention_backward; only kernels for sm_90a
+    void *dk_out, *dv_out; // as in struct attention_backward; sm_90a kernels only
     const struct backward_tile *tiles;
     const struct backward_fragment *fragments;
     const int32_t *chains;
-    // Where thread blocks share keys and take turns: how many turns at dK and dV were taken, for
-    // each tile, key head and warp. NULL otherwise.
+    // Counters of turns at dK and dV, [whole tile][kv_head][BACKWARD_WARPS], where several thread
+    // blocks add to the same keys in turns. NULL otherwise.
     unsigned *taken_keys;
-    // Deterministic: how many thread blocks have begun; of each step its turn; how many turns at dQ
-    // were taken, for each block of queries, head and warp. NULL otherwise.
+    // Deterministic only, NULL otherwise. tickets: number of thread blocks that have begun.
+    // turns: the turn of each step. taken: number of turns taken at dQ, in
+    // [block of queries][head][BACKWARD_WARPS].
     unsigned *tickets;
     const int32_t *turns;
     unsigned *taken;
     int32_t heads, kv_heads, group, head_phase, d_qk, d_v;
     int32_t chain_count, tile_count;
-    bool reversed;         // tiles, fragments and blocks are worked on from the last to the first
-    bool by_query_head;    // a thread block takes one head, else all that share a key head
-    int32_t unit_heads;    // heads, or kv_heads
-    int32_t section_heads; // of the former, those whose tiles are worked on at the same time
-    // The last tail_heads of the unit heads have tail_count tiles behind the others, see
-    // struct backward_worklist.
+    // Tiles and fragments are processed from the last to the first, blocks from the first to the
+    // last; otherwise the other way round. Pieces of the tail are stored in processing order.
+    bool reversed;
+    bool by_query_head; // a unit head is one query head; else a key head with all its query heads
+    int32_t unit_heads; // heads if by_query_head, else kv_heads
+    int32_t section_heads; // unit heads of a section; sections are processed one after the other
+    // The last tail_heads unit heads have the tail_count tiles that follow the tile_count whole
+    // tiles, see struct backward_worklist.
     int32_t tail_count, tail_heads;
-    bool heads_chained; // a thread block takes a chain with all heads
+    bool heads_chained; // a thread block takes a chain of tiles with all unit heads
     bool heads_dealt;   // see unit_head_at()
-    bool vectors;       // rows are multiples of 16 bytes and begin at such
-    bool pairs;         // rows of gradients are multiples of 8 bytes and begin at such
+    bool vectors;       // rows of Q, K, V and dO: 16-byte aligned, multiples of 16 bytes
+    bool pairs;         // rows of dQ, dK and dV: 8-byte aligned, multiples of 8 bytes
     int64_t row_step, q_rows;
-    int64_t bias_head_stride, bias_query_stride;
-    bool dbias_once; // as in struct attention_shape
-    // As in struct attention_backward: the first turn writes. Only kernels for sm_90a, and
-    // queries_begin only deterministic ones.
+    int64_t bias_head_stride, bias_query_stride; // in elements; 0: heads, or queries, share a bias
+    bool dbias_once;                             // as in struct attention_shape
+    // As in struct attention_backward: the first turn writes instead of adding. sm_90a kernels
+    // only; queries_begin only in deterministic ones.
     bool queries_begin, keys_begin;
     float scale;
-    float product_factor; // of a product of query and key: makes it base 2, or the argument of tanh
-    float cap_factor;     // of the tanh: makes it base 2; 0: there is none
-    struct cap_series cap_series; // of these two factors; of the kernels for sm_90a alone
+    // Factor of q.k: gives the logit in base 2 or, with a softcap, the argument of tanh.
+    float product_factor;
+    float cap_factor; // factor of the tanh: gives the capped logit in base 2; 0: no softcap
+    struct cap_series cap_series; // for these two factors; sm_90a kernels only
 };
 
-// The thread's number, read anew: addresses that are made of it are not worth a register each for
-// the whole of a kernel that is short of them.
+// threadIdx.x, read from the special register by each call. This keeps addresses that depend on it
+// out of registers, which the kernels are short of.
 static __device__ __forceinline__ int thread_number(void)
 {
     int x;
@@ -66,18 +70,19 @@ static __device__ __forceinline__ int thread_number(void)
 
 // ---- thread blocks ------------------------------------------------------------------------------
 
-// A thread block's tiles and unit heads: query heads or key heads.
+// The work of a thread block: tiles [tile, tile_end) for unit heads [head_begin, head_end).
 struct backward_unit {
     int32_t tile, tile_end, head_begin, head_end;
 };
 
+// Key head of a unit head.
 static __device__ __forceinline__ int32_t unit_kv_head(const struct backward_params &p,
                                                        int32_t unit_head)
 {
     return p.by_query_head ? (unit_head + p.head_phase) / p.group : unit_head;
 }
 
-// How many there are.
+// Number of thread blocks of a launch.
 static inline unsigned units_count(const struct backward_params *p)
 {
     if (p->heads_chained)
@@ -86,16 +91,17 @@ static inline unsigned units_count(const struct backward_params *p)
            (unsigned)p->tail_count * (unsigned)p->tail_heads;
 }
 
-// The unit head at a place of the order in which thread blocks take them. If heads_dealt, query
-// heads that share a key head are far apart, so that they seldom add to dK and dV at the same time.
+// Unit head at a place in launch order. With heads_dealt, query heads that share a key head are far
+// apart, so that they seldom add to dK and dV at the same time.
 static __device__ __forceinline__ int32_t unit_head_at(const struct backward_params &p,
                                                        int32_t place)
 {
     return p.heads_dealt ? place % p.kv_heads * p.group + place / p.kv_heads : place;
 }
 
-// Thread block `index`: sections of heads one after the other, in each the chains in their order,
-// for each chain the heads; then the tail, for each of its tiles the heads.
+// The unit of thread block `index`. Order: sections of heads; in a section the chains; for a chain
+// the section's heads. The tail follows: its tiles, for each the heads of the tail. With
+// heads_chained there are only chains.
 static __device__ __forceinline__ struct backward_unit unit_of(const struct backward_params &p,
                                                                int32_t index)
 {
@@ -127,44 +133,45 @@ static __device__ __forceinline__ struct backward_unit unit_of(const struct back
 
 // ---- steps --------------------------------------------------------------------------------------
 
-// A block of queries of one head against the tile. Query i sees key j iff low <= j - i <= high, if
-// both are there.
+// A block of queries of one head against the tile. Query i of the block sees key j of the tile iff
+// low <= j - i <= high and both exist (i < rows, j < rows of the tile).
 struct __align__(16) backward_step
 {
-    int64_t vector; // of query 0: its place in [rows][heads]
-    int64_t scalar; // of query 0: its place in [heads][q_rows]
-    int64_t bias;   // element of query 0 and key 0
-    int64_t turn;   // index of the turn
-    int32_t rows;   // 0: behind the last step
+    int64_t vector; // index of query 0 in [rows][heads]
+    int64_t scalar; // index of query 0 in [heads][q_rows]
+    int64_t bias;   // offset of query 0 and key 0 in the bias, in elements
+    int64_t turn;   // index in `turns`
+    int32_t rows;   // queries of the block; 0: no step, after the last one
     int32_t low, high;
-    int32_t block;      // number of the block and head in `taken`
-    int32_t masked;     // whether any query sees less than all keys, or any row is not there
-    int32_t left;       // blocks of the fragment after this one
-    int32_t padding[2]; // makes it four vectors to copy
+    int32_t block;      // index of the block and head in `taken`
+    int32_t masked;     // whether any of Q_ROWS x KV_ROWS scores is masked or does not exist
+    int32_t left;       // blocks of the fragment that follow this one
+    int32_t padding[2]; // to 64 bytes, copied as four vectors
 };
 
-// Where a thread block is, in shared memory: its tiles, all heads of each, all heads that share a
-// key head, the fragments of the tile.
+// Position of a thread block in its unit, in shared memory. The loops, from the outermost: tiles,
+// unit heads, query heads of the key head, fragments of the tile, blocks of the fragment.
 struct backward_cursor {
-    int64_t kv_vector;                // of the tile's key 0: its place in [rows][kv_heads]
-    int32_t tile, unit_head, kv_head; // now
+    int64_t kv_vector;                // index of the tile's key 0 in [rows][kv_heads]
+    int32_t tile, unit_head, kv_head; // current
     int32_t tile_rows;
-    int32_t head, head_end;                         // of the next fragment
-    int32_t fragment, fragment_begin, fragment_end; // the next
+    int32_t head, head_end; // query head of the next fragment; end of the query heads
+    int32_t fragment, fragment_begin, fragment_end; // next; range of the tile
     struct backward_unit unit;
 };
 
-// One thread begins with a unit,
+// Starts the unit of this thread block. One thread calls this and the following cursor functions.
 static __device__ __forceinline__ void cursor_begin(const struct backward_params &p,
                                                     struct backward_cursor *c)
 {
-    // Those who wait for each other take tickets, so that they began in that order.
+    // Deterministic thread blocks wait for thread blocks before them in the order of units. Tickets
+    // make this the order in which they begin, so that all they wait for have begun.
     c->unit = unit_of(p, p.tickets ? (int32_t)atomicAdd(p.tickets, 1u) : (int32_t)blockIdx.x);
     c->tile = c->unit.tile;
     c->unit_head = c->unit.head_begin;
 }
 
-// with each of its tiles and heads,
+// Starts the current tile and unit head.
 static __device__ __forceinline__ void cursor_tile(const struct backward_params &p,
                                                    struct backward_cursor *c)
 {
@@ -180,7 +187,7 @@ static __device__ __forceinline__ void cursor_tile(const struct backward_params 
     c->tile_rows = t->rows;
 }
 
-// and goes on to the next; tile_end: there is none.
+// Advances to the next unit head or tile. The unit is finished when tile == unit.tile_end.
 static __device__ __forceinline__ void cursor_advance(struct backward_cursor *c)
 {
     if (++c->unit_head < c->unit.head_end)
@@ -196,7 +203,8 @@ __device__ __forceinline__ bool step_masked(const struct backward_step &step, in
            step.high < KV_ROWS - 1;
 }
 
-// The last block of the next fragment.
+// Sets *step to the last block of the next fragment, which may be that of the next query head.
+// step->rows = 0: the tile and unit head have no more.
 template <int Q_ROWS, int KV_ROWS>
 __device__ __noinline__ void cursor_fragment(const struct backward_params &p,
                                              struct backward_cursor *c, struct backward_step *step)
@@ -224,7 +232,7 @@ __device__ __noinline__ void cursor_fragment(const struct backward_params &p,
     step->masked = step_masked<Q_ROWS, KV_ROWS>(*step, c->tile_rows);
 }
 
-// The step after `last`: blocks from the last to the first, of each fragment, of each head.
+// Sets *next to the step after `last`: blocks of a fragment from the last to the first.
 template <int Q_ROWS, int KV_ROWS>
 __device__ __forceinline__ void
 cursor_next(const struct backward_params &p, struct backward_cursor *c,
@@ -250,6 +258,7 @@ cursor_next(const struct backward_params &p, struct backward_cursor *c,
 
 // ---- memory -------------------------------------------------------------------------------------
 
+// Copies 4 bytes from global to shared memory asynchronously (cp.async), or clears them there.
 static __device__ __forceinline__ void copy_word(uint32_t destination, const void *source,
                                                  bool valid)
 {
@@ -259,12 +268,13 @@ static __device__ __forceinline__ void copy_word(uint32_t destination, const voi
                  : "memory");
 }
 
+// Adds x to a gradient in global memory by a relaxed reduction.
 static __device__ __forceinline__ void add_float(float *where, float x)
 {
     asm volatile("red.relaxed.gpu.global.add.f32 [%0], %1;" : : "l"(where), "f"(x) : "memory");
 }
 
-// The same, or writes x there.
+// Writes x if `writes`, else adds it.
 static __device__ __forceinline__ void put_float(bool writes, float *where, float x)
 {
     if (writes)
@@ -273,7 +283,7 @@ static __device__ __forceinline__ void put_float(bool writes, float *where, floa
         add_float(where, x);
 }
 
-// To an address that is a multiple of 8.
+// Adds two floats; `where` is 8-byte aligned.
 static __device__ __forceinline__ void add_pair(float *where, float x, float y)
 {
 #if __CUDA_ARCH__ >= 900
@@ -287,7 +297,7 @@ static __device__ __forceinline__ void add_pair(float *where, float x, float y)
 #endif
 }
 
-// Four, to an address that is a multiple of 16.
+// Adds four floats; `where` is 16-byte aligned.
 static __device__ __forceinline__ void add_four(float *where, float4 x)
 {
 #if __CUDA_ARCH__ >= 900
@@ -301,8 +311,9 @@ static __device__ __forceinline__ void add_four(float *where, float4 x)
 #endif
 }
 
-// Turns. A warp adds its part of a gradient when its turn has come, by reductions alone: it reads
-// nothing that others wrote, so looking at the counter need not acquire anything.
+// Turns. A warp adds its part of a gradient when the counter `taken` has reached its turn. It adds
+// by reductions only and reads nothing that others wrote, so a relaxed load of the counter
+// suffices, without acquire.
 static __device__ __forceinline__ unsigned turn_look(const unsigned *taken)
 {
     unsigned now;
@@ -310,7 +321,8 @@ static __device__ __forceinline__ unsigned turn_look(const unsigned *taken)
     return now;
 }
 
-// Waits, as a warp, until `taken` is `turn`. `now`: what was seen before.
+// Called by a whole warp: waits until *taken == turn. `now`: an earlier turn_look(), or any other
+// value than `turn`.
 static __device__ __forceinline__ void turn_wait(const unsigned *taken, unsigned turn, unsigned now)
 {
     if (threadIdx.x % WARP_LANES == 0)
@@ -319,6 +331,7 @@ static __device__ __forceinline__ void turn_wait(const unsigned *taken, unsigned
     __syncwarp();
 }
 
+// Called by a whole warp: releases its additions and passes the turn on.
 static __device__ __forceinline__ void turn_end(unsigned *taken, unsigned turn)
 {
     __syncwarp();
@@ -329,7 +342,8 @@ static __device__ __forceinline__ void turn_end(unsigned *taken, unsigned turn)
                      : "memory");
 }
 
-// The same for dK and dV, to which the heads that share a key head are added in their order.
+// Turn of a warp at dK and dV. Deterministic: the query heads that share a key head add in
+// ascending order. The constructor waits, end() passes the turn on. Without turns both do nothing.
 struct turn_keys {
     unsigned *taken;
     unsigned turn;
@@ -355,21 +369,21 @@ struct turn_keys {
 
 // ---- host ---------------------------------------------------------------------------------------
 
-// One instantiation of a kernel: how it wants the work to be cut, and what it needs.
+// One instance of a kernel, with its tile sizes and limits.
 struct backward_kernel {
     void (*run)(struct backward_params);
-    int32_t q_rows, kv_rows;
-    int32_t d_qk, d_v; // largest
-    int32_t shared_bytes;
+    int32_t q_rows, kv_rows; // queries of a block, keys of a tile
+    int32_t d_qk, d_v;       // largest head dimensions
+    int32_t shared_bytes;    // dynamic shared memory
 };
 
-// The first that serves the head dimensions with that much shared memory; NULL if none does.
-// general: with bias or softcap.
+// Returns the first instance for the head dimensions that needs at most shared_bytes_max of shared
+// memory; NULL if there is none. general: with bias or softcap.
 typedef const struct backward_kernel *backward_kernel_choose(int d_qk, int d_v,
                                                              int shared_bytes_max);
 backward_kernel_choose backward_kernel_bf16, backward_kernel_fp16;
 backward_kernel_choose backward_kernel_general_bf16, backward_kernel_general_fp16;
-// One product at a time, in fp32 throughout: for fp32, and where nothing else fits.
+// Any dtype in fp32 arithmetic, without tensor cores: for fp32, and where no other instance fits.
 const struct backward_kernel *backward_kernel_plain(enum case_dtype dtype, int d_qk, int d_v);
 
 static inline const struct backward_kernel *backward_kernel_find(const struct backward_kernel *all,

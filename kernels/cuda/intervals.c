@@ -4,12 +4,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-// A slice's rows on one side, as those of an interval.
+// Rows of a slice on one side, in the terms of struct interval.
 struct slice_rows {
     int64_t residue, begin, end;
     int32_t slice;
 };
 
+// A position at which a slice begins or ends.
 struct cut {
     int64_t residue, position;
 };
@@ -17,7 +18,7 @@ struct cut {
 struct sweep {
     struct slice_rows *runs; // sorted
     struct cut *cuts;        // sorted
-    int32_t *active;         // runs that cover the interval, ascending slices
+    int32_t *active;         // indices of runs that cover the current interval
     int32_t run_count, run_next, active_count;
 };
 
@@ -105,7 +106,7 @@ static enum status sweep_init(struct sweep *sweep, const struct slice *slices, i
     return STATUS_OK;
 }
 
-// Brings the active runs to the interval that begins at a cut.
+// Updates the active runs for the interval that begins at a cut.
 static void sweep_to(struct sweep *sweep, const struct cut *cut)
 {
     int32_t kept = 0;

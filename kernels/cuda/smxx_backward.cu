@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The host's part of backward: chooses the kernel, cuts the work, puts both on the stream.
+// Host side of backward: chooses the kernel, cuts the work into tiles, enqueues the launch.
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,24 +12,26 @@ extern "C" {
 #include "kernels/cuda/sm90_tensor.h"
 }
 
-// Of L2: what the heads that are worked on at the same time may need of their queries' side. Half
-// of the smallest L2 of the chips that matter.
+// Bytes of L2 for the queries' side (Q, dO, dQ) of the heads that are processed at the same time:
+// half of the smallest L2 of the chips that matter.
 #define SECTION_BYTES   (INT64_C(20) << 20)
-// Thread blocks for each multiprocessor that are enough for an even load.
+// Thread blocks per multiprocessor that suffice for an even load.
 #define UNITS_LEAST     4
-// Thread blocks that take all heads of a key head miss L2 more often. They lose B / KEY_HEADS_PARTS
-// of their time, where B is the bytes of a query in Q, dO and dQ of these heads, divided by the
-// keys of a tile. Measured: 1 to 4 % with 32 bytes, 7 % with 64.
+// Thread blocks that take all query heads of a key head miss L2 more often. They lose the fraction
+// B / KEY_HEADS_PARTS of their time. B: bytes of a query in Q, dO and dQ of these heads, divided by
+// the keys of a tile. Measured: 1 to 4 % with B = 32, 7 % with B = 64.
 #define KEY_HEADS_PARTS 700
-// If all tiles have as many steps as each other, they lose less than one part in so many.
+// If all tiles have equally many steps, they lose less than 1 / EVEN_PARTS instead.
 #define EVEN_PARTS      50
 
-// Tiles of a head that take turns begin one behind the other. Where all see the same queries and
-// have few steps, that is a good part of their time unless few of a head begin together.
+// Tiles of one head that take turns start staggered. If all tiles see the same queries and have at
+// most TURNS_STEPS steps, the stagger is a large part of their time, unless at most about
+// TURNS_TILES tiles of each head run at the same time.
 #define TURNS_STEPS 128
 #define TURNS_TILES 22
 
-// One of both, and how it wants the work to be cut.
+// The chosen kernel: sm90 or portable, the other is NULL. It needs blocks of q_rows queries and
+// tiles of kv_rows keys.
 struct chosen {
     const struct sm90_backward_kernel *sm90;
     const struct backward_kernel *portable;
@@ -117,7 +119,7 @@ static void params_tensors(const struct attention_backward *args, struct backwar
                aligned(args->dk, 8) && aligned(args->dv, 8);
 }
 
-// Whether all tiles have as many steps as each other.
+// True if all tiles have equally many steps.
 static bool tiles_are_even(const struct backward_worklist *list)
 {
     for (int32_t i = 1; i < list->tile_count; i++)
@@ -126,25 +128,26 @@ static bool tiles_are_even(const struct backward_worklist *list)
     return true;
 }
 
-// Whether the numbers that an element of dbias gets are added in one order.
+// True if the summands of an element of dbias must be added in a fixed order.
 static bool dbias_is_ordered(const struct attention_op *op)
 {
     return op->shape.deterministic && !op->shape.dbias_once && op->bias && op->dbias;
 }
 
-// Of a query in Q, dO and dQ.
+// Bytes of one query of one head in Q, dO and dQ.
 static int64_t query_bytes(const struct backward_params *p)
 {
     return 2 * p->d_v + 6 * p->d_qk;
 }
 
-// Thread blocks take a tile and a query head, or all heads that share a key head.
+// Sets the unit heads and their sections. A unit head is a query head, or a key head with all query
+// heads that share it.
 static void units_set(const struct attention_backend *backend, const struct backward_worklist *list,
                       int32_t q_rows, bool by_query_head, struct backward_params *p)
 {
     p->by_query_head = by_query_head;
     p->unit_heads = by_query_head ? p->heads : p->kv_heads;
-    // Those that are worked on at the same time, so that their queries stay in L2.
+    // Heads of a section: as many as keep their queries in L2.
     int64_t bytes = (int64_t)list->block_count * q_rows * query_bytes(p);
     bytes *= by_query_head ? 1 : p->group;
     int64_t heads = SECTION_BYTES / (bytes > 0 ? bytes : 1);
@@ -162,10 +165,10 @@ static struct backward_load units_load(const struct attention_backend *backend,
             p->by_query_head ? 1 : p->group, p->reversed};
 }
 
-// Whether thread blocks of Hopper's kernels without a bias take a query head each. If they take all
-// heads of a key head, they add to dK and dV once for all of them, but the queries of more heads
-// pass through L2 at a time. Even tiles keep one pace and share what is in L2. Uneven ones would
-// wait for each other's turns at dQ.
+// True if the thread blocks of Hopper's kernels without a bias take one query head each. With all
+// query heads of a key head, a thread block adds to dK and dV once for all of them, but the queries
+// of more heads pass through L2 at a time. Even tiles run at one pace and share what is in L2.
+// Uneven tiles that take turns at dQ would wait for each other.
 static bool units_are_heads(const struct attention_backend *backend,
                             const struct backward_worklist *list, const struct chosen *kernel,
                             struct backward_params p)
@@ -184,8 +187,9 @@ static bool units_are_heads(const struct attention_backend *backend,
     return saved * KEY_HEADS_PARTS * kernel->kv_rows < before * query_bytes(&p) * p.group;
 }
 
-// Elsewhere a thread block takes all heads that share a key head, unless that makes few thread
-// blocks, or long ones of those that wait for each other.
+// Sets the unit heads. units_are_heads() decides for Hopper's kernels without a bias if query heads
+// share key heads. Otherwise a thread block takes all query heads of a key head, unless that gives
+// too few thread blocks, or, in a deterministic backward, long ones that wait for each other.
 static void params_units(const struct attention_backend *backend,
                          const struct backward_worklist *list, const struct attention_op *op,
                          const struct chosen *kernel, struct backward_params *p)
@@ -201,7 +205,7 @@ static void params_units(const struct attention_backend *backend,
     p->heads_dealt = p->by_query_head && p->head_phase == 0 && p->heads == p->kv_heads * p->group;
 }
 
-// The parts of a list, one behind the other.
+// Sizes of a list's arrays, which lie one after the other in the table.
 struct list_bytes {
     size_t tiles, fragments, chains;
 };
@@ -217,7 +221,8 @@ static struct list_bytes list_bytes_of(const struct backward_worklist *list)
 
 #define TURN_THREADS 128
 
-// Calls visit(fragment, number) for the steps of a tile with a block of queries, in their order.
+// Calls visit(index) for the steps of a tile that use a block of queries, in processing order. The
+// index is that of the step in `turns`.
 template <class F>
 static __device__ void tile_steps(const struct backward_tile *tile,
                                   const struct backward_fragment *fragments, int32_t block,
@@ -232,7 +237,7 @@ static __device__ void tile_steps(const struct backward_tile *tile,
     }
 }
 
-// Clears counters, which nothing here reads.
+// Clears the counters with the whole grid. count_turns() does not use them.
 static __device__ void counters_clear(unsigned *counters, uint64_t count)
 {
     uint64_t block = (uint64_t)blockIdx.y * gridDim.x + blockIdx.x;
@@ -241,8 +246,9 @@ static __device__ void counters_clear(unsigned *counters, uint64_t count)
         counters[i] = 0;
 }
 
-// A warp goes over all tiles for one block of queries, in their order or against it; in the second
-// row of the grid over those of the tail.
+// Sets the turns of all steps. A warp handles one block of queries and goes over all tiles in
+// processing order. Row 0 of the grid does the whole tiles, row 1 the tail, whose tiles are stored
+// in processing order.
 static __global__ void count_turns(const struct backward_tile *tiles, int32_t tile_count,
                                    int32_t tail_count, const struct backward_fragment *fragments,
                                    int32_t block_count, bool reversed, int32_t *turns,
@@ -263,7 +269,7 @@ static __global__ void count_turns(const struct backward_tile *tiles, int32_t ti
         const struct backward_tile *tile = &tiles[backwards ? tile_count - 1 - t : t];
         if (t < tile_count)
             tile_steps(tile, fragments, block, reversed, [&](int64_t) { steps++; });
-        int32_t sum = steps; // of the lanes up to this one
+        int32_t sum = steps; // inclusive prefix sum over the lanes
         for (int32_t lanes = 1; lanes < 32; lanes *= 2) {
             int32_t before = __shfl_up_sync(0xffffffffu, sum, lanes);
             sum += lane >= lanes ? before : 0;
@@ -275,12 +281,12 @@ static __global__ void count_turns(const struct backward_tile *tiles, int32_t ti
     }
 }
 
-// How many numbers a backward has if its thread blocks take turns.
+// Number of elements of `taken`, `taken_keys` and `turns` of struct backward_params.
 struct order {
     size_t taken, keys, turns;
 };
 
-// Turns at dQ are taken where the order is to be the same in every run.
+// Only a deterministic backward takes turns at dQ.
 static struct order order_of(const struct backward_worklist *list,
                              const struct attention_shape *shape)
 {
@@ -292,6 +298,7 @@ static struct order order_of(const struct backward_worklist *list,
     return order;
 }
 
+// All counters: those of struct order and the ticket.
 static size_t counters_count(const struct order &order)
 {
     return order.taken + order.keys + 1;
@@ -302,20 +309,20 @@ static size_t counters_bytes(const struct order &order)
     return counters_count(order) * sizeof(unsigned);
 }
 
-// Numbers of the list that outlive it.
+// A prepared backward. Everything but `list` is kept until it is discarded.
 struct backward_prepared {
     struct attention_work base;
     struct chosen kernel;
-    bool ordered, aligned;
-    bool keys_shared; // several thread blocks add to dK and dV of the same keys
+    bool ordered, aligned; // deterministic; launches must pass 16-byte aligned tensors
+    bool keys_shared;      // several thread blocks add to dK and dV of the same keys
     struct sm90_backward_extent extent;
     struct order order;
     int32_t block_count;
-    struct backward_params params; // all of a launch's but tensors and order
-    struct backward_worklist list; // until it is placed
+    struct backward_params params; // of a launch, except tensors, counters and turns
+    struct backward_worklist list; // empty after backward_place_cuda()
 };
 
-// Clears the counters of a backward with turns at dK and dV alone.
+// Clears the counters of a backward with turns at dK and dV only.
 static void order_keys_begin(struct attention_backend *backend, const struct backward_prepared *x,
                              char *scratch, struct backward_params *p)
 {
@@ -324,7 +331,8 @@ static void order_keys_begin(struct attention_backend *backend, const struct bac
               "clearing counters");
 }
 
-// Clears the counters of an ordered backward and has its turns counted.
+// Enqueues count_turns(), which sets the turns of a deterministic backward and clears its counters.
+// Layout of scratch: taken, taken_keys, tickets, turns.
 static void order_begin(struct attention_backend *backend, const struct backward_prepared *x,
                         char *scratch, struct backward_params *p)
 {
@@ -355,7 +363,7 @@ static enum status check_shape(const struct attention_shape *shape, struct error
     return STATUS_OK;
 }
 
-// Whether the grid and the numbers of blocks of queries fit their types.
+// Checks that the grid and the indices of blocks of queries fit into 31 bits.
 static enum status check_list(const struct attention_shape *shape,
                               const struct backward_worklist *list, struct error *error)
 {
@@ -368,7 +376,7 @@ static enum status check_list(const struct attention_shape *shape,
     return STATUS_OK;
 }
 
-// Arguments as those of the operation will be, as far as the choice of a kernel goes.
+// Stand-in arguments: equal to those of the launches in all that the choice of a kernel depends on.
 static struct attention_backward args_like(const struct attention_op *op)
 {
     alignas(16) static float place[2];
@@ -385,8 +393,8 @@ static struct attention_backward args_like(const struct attention_op *op)
     return args;
 }
 
-// Lets the thread blocks of Hopper's kernels, of which a multiprocessor has one at a time, end
-// together.
+// Adds a tail for Hopper's kernels, which run one thread block per multiprocessor, so that all
+// thread blocks end together.
 static enum status tail_add(const struct attention_backend *backend, struct backward_prepared *x,
                             struct error *error)
 {

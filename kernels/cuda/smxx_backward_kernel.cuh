@@ -2,10 +2,12 @@
 // Backward for 16-bit types on sm_80 and later, with mma.sync.
 //
 // A thread block owns a tile of keys of one key head. K and V stay in shared memory, dK and dV in
-// registers; blocks of queries pass by, two of them in shared memory: one at work, one on its way.
-// For each block, with S and dP in registers and P and dS in shared memory:
+// register accumulators. Blocks of queries stream through shared memory; with two stages, one is
+// processed while the next is copied. For each block, with S and dP in registers and P and dS in
+// shared memory:
 //   S = Q K', dP = dO V' | P, dS | dV += P' dO, dQ = dS K, dK += dS' Q
-// so that two barriers a block suffice: behind the arrival of the queries, and behind P and dS.
+// Two barriers of the thread block per step suffice: after the queries have arrived, and after P
+// and dS are written. With one stage, a third precedes the next copy.
 #ifndef CPATTN_KERNELS_CUDA_SMXX_BACKWARD_KERNEL_CUH
 #define CPATTN_KERNELS_CUDA_SMXX_BACKWARD_KERNEL_CUH
 
@@ -13,8 +15,8 @@
 
 // ---- P and dS -----------------------------------------------------------------------------------
 
-// Where a thread is in the scores: its rows are row() + 16 m + 8 h, its columns column() + 8 n and
-// the next.
+// Position of a thread's scores in the block: rows row + 16 m + 8 h, columns column + 8 n and
+// column + 8 n + 1.
 template <class C> struct score_place {
     int row, column;
 
@@ -26,7 +28,7 @@ template <class C> struct score_place {
     }
 };
 
-// The LSE of a row in base 2; +inf for -inf, so that all its P are 0.
+// LSE of a row in base 2. Returns +inf for -inf, so that all P of the row are 0.
 static __device__ __forceinline__ float row_lse(const float *lse)
 {
     float x = *lse;
@@ -38,13 +40,13 @@ template <typename T> __device__ __forceinline__ void store_pair(uint32_t addres
     asm volatile("st.shared.u32 [%0], %1;" : : "r"(address), "r"(pack<T>(x, y)) : "memory");
 }
 
-// Where a pair of scores of a thread lies in the tiles of P and dS.
+// Byte offset of a pair of scores in the tiles of P and dS.
 template <class C> __device__ __forceinline__ uint32_t pair_offset(int row, int column)
 {
     return tile_offset<C::KV_ROWS>(row, column / CHUNK_ELEMENTS) + column % CHUNK_ELEMENTS * 2;
 }
 
-// Which scores of a block are visible.
+// Tells which scores of a block exist and are not masked.
 struct score_mask {
     int low, high, rows, keys;
 
@@ -60,7 +62,7 @@ struct score_mask {
     }
 };
 
-// Makes the hidden scores such that their P is 0.
+// Sets hidden scores to an infinity that makes their P 0.
 template <class C>
 __device__ __forceinline__ void
 hide_scores(const struct backward_params &p, const struct backward_step *step, int keys,
@@ -78,7 +80,7 @@ hide_scores(const struct backward_params &p, const struct backward_step *step, i
                     s[m][n][i] = hidden;
 }
 
-// S to P for one fragment. P stays in s and goes to shared memory.
+// Replaces S by P in one fragment and stores P in shared memory, rounded to T.
 template <typename T, class C>
 __device__ __forceinline__ void make_p(float factor, float (&s)[4], const float (&lse)[2], int row,
                                        int column, uint32_t shared)
@@ -90,7 +92,8 @@ __device__ __forceinline__ void make_p(float factor, float (&s)[4], const float 
     store_pair<T>(shared + C::P + pair_offset<C>(row + 8, column), s[2], s[3]);
 }
 
-// S to P and dP to dS for one score, with bias and softcap. What dbias gets is left in `gradient`.
+// Replaces S by P (in s) and dP by dS (in ds) for one score, with bias and softcap. `lse` is in
+// base 2. Sets `gradient` to the summand of dbias.
 template <typename T>
 __device__ __forceinline__ void make_general(const struct backward_params &p, const T *bias,
                                              bool visible, float lse, float d, float &s, float &ds,
@@ -100,7 +103,7 @@ __device__ __forceinline__ void make_general(const struct backward_params &p, co
     if (p.cap_factor != 0) {
         float inverse = 1 / coshf(x);
         x = tanhf(x) * p.cap_factor;
-        slope = inverse * inverse; // 1 - tanh^2 without its cancellation
+        slope = inverse * inverse; // 1 - tanh^2, without cancellation
     }
     if (p.bias && visible)
         x = fmaf(to_float(*bias), LOG2_E, x);
@@ -109,8 +112,8 @@ __device__ __forceinline__ void make_general(const struct backward_params &p, co
     ds = gradient * slope;
 }
 
-// Adds what queries share of dbias: a sum for each key, first over a thread's rows, then over the
-// rows of a warp; those of the warps meet in shared memory.
+// For dbias shared by the queries: reduces sums[n][i], a thread's sums for each key over its rows,
+// to sums over the warp's rows, and stores them in columns[row of warps][key].
 template <class C>
 __device__ __forceinline__ void sum_columns(float (&sums)[C::SCORE_N][2],
                                             const score_place<C> &place, float *columns)
@@ -128,7 +131,8 @@ __device__ __forceinline__ void sum_columns(float (&sums)[C::SCORE_N][2],
         }
 }
 
-// Behind the barrier after sum_columns().
+// Adds `columns` to dbias. A barrier must separate it from sum_columns(). With tickets no other
+// thread block adds to these elements.
 template <class C>
 __device__ __forceinline__ void add_columns(const struct backward_params &p,
                                             const struct backward_step *step, int keys,
@@ -148,6 +152,8 @@ __device__ __forceinline__ void add_columns(const struct backward_params &p,
         add_float(where, sum);
 }
 
+// make_general() for all scores of a thread: stores P and dS in shared memory and adds to dbias, or
+// leaves sums for add_columns().
 template <typename T, class C>
 __device__ void
 make_all_general(const struct backward_params &p, const struct backward_step *step, int keys,
@@ -198,7 +204,7 @@ make_all_general(const struct backward_params &p, const struct backward_step *st
         sum_columns<C>(sums, place, (float *)(memory + C::COLUMNS));
 }
 
-// Leaves P and dS of a step in shared memory.
+// Computes S and dP of a step and stores P and dS in shared memory. Called by all threads.
 template <typename T, class C, bool GENERAL>
 __device__ __forceinline__ void
 make_scores(const struct backward_params &p, const struct backward_step *step,
@@ -236,7 +242,7 @@ make_scores(const struct backward_params &p, const struct backward_step *step,
         }
     if (step->masked)
         hide_scores<C>(p, step, cursor->tile_rows, place, s);
-    // The exponentials of S lie between the products for dP.
+    // The exponentials of S are interleaved with the products for dP.
     float factor = p.product_factor;
     constexpr int FRAGMENTS = C::SCORE_M * C::SCORE_N, DEPTH = C::D_V / 16;
     auto between = [&](int k) {
@@ -265,9 +271,10 @@ make_scores(const struct backward_params &p, const struct backward_step *step,
 
 // ---- dQ, dK, dV ---------------------------------------------------------------------------------
 
-// Adds factor * acc, fragments of rows x elements, to d elements of `rows` rows, `stride` apart,
-// where they are. The warp's blocks of 16 rows are BELOW of them apart, its pairs of fragments
-// BESIDE. Row and column: the lane's first.
+// Adds factor * acc, C fragments, to a gradient in global memory: `rows` rows of d elements,
+// `stride` floats apart. The warp's blocks of 16 rows are BELOW * 16 rows apart, its pairs of
+// fragments BESIDE * 16 columns apart. row, column: the lane's first. pairs: rows are 8-byte
+// aligned. WHOLE: all rows and columns exist, and pairs is true.
 template <int M, int N, int BELOW, int BESIDE, int D, bool WHOLE>
 __device__ __forceinline__ void add_fragments(const float (&acc)[M][N][4], float factor,
                                               float *gradient, int64_t stride, int row, int rows,
@@ -322,7 +329,7 @@ __device__ __forceinline__ void add_dq(const struct backward_params &p,
         column, p.d_qk, p.pairs);
 }
 
-// dK or dV of the tile.
+// Adds dK or dV of the tile to global memory.
 template <class C, int N, int D>
 __device__ __forceinline__ void
 add_keys(const struct backward_params &p, const struct backward_cursor *cursor,
@@ -338,13 +345,14 @@ add_keys(const struct backward_params &p, const struct backward_cursor *cursor,
 
 // ---- kernel -------------------------------------------------------------------------------------
 
-// The counter of turns of a step's block and this warp, and its turn.
+// This warp's counter of turns at dQ of the step's block and head.
 static __device__ __forceinline__ unsigned *step_taken(const struct backward_params &p,
                                                        const struct backward_step *step)
 {
     return p.taken + (int64_t)step->block * BACKWARD_WARPS + thread_number() / WARP_LANES;
 }
 
+// The step's turn, which load_queries() has copied into the stage.
 template <class C> __device__ __forceinline__ unsigned step_turn(int stage, uint32_t shared)
 {
     unsigned turn;
@@ -355,6 +363,7 @@ template <class C> __device__ __forceinline__ unsigned step_turn(int stage, uint
     return turn;
 }
 
+// dV += P' dO, dK += dS' Q; adds dQ = dS K to global memory. Called by all threads.
 template <typename T, class C>
 __device__ __forceinline__ void step_gradients(const struct backward_params &p,
                                                const struct backward_step *step, int stage,
@@ -364,7 +373,7 @@ __device__ __forceinline__ void step_gradients(const struct backward_params &p,
     int thread = thread_number(), warp = thread / WARP_LANES, lane = thread % WARP_LANES;
     int key_row = warp / C::KEY_ACROSS, key_column = warp % C::KEY_ACROSS;
     uint32_t q = shared + C::Q + stage * C::Q_BYTES, d_out = shared + C::DO + stage * C::DO_BYTES;
-    // Looked at early: in most cases the turn has come when dQ has.
+    // Loaded early to hide the latency: in most cases the turn comes before dQ is computed.
     unsigned now = p.tickets ? turn_look(step_taken(p, step)) : 0;
     product<T, C::AHEAD, C::Q_ROWS / 16, C::KV_ROWS, C::KEY_WARPS, C::D_V, C::KEY_ACROSS>(
         dv,
@@ -394,7 +403,8 @@ __device__ __forceinline__ void step_gradients(const struct backward_params &p,
         turn_end(step_taken(p, step), step_turn<C>(stage, shared));
 }
 
-// The tile and heads that the cursor is at.
+// Processes all steps of the cursor's tile and unit head, then adds dK and dV to global memory.
+// Called by all threads.
 template <typename T, class C, bool GENERAL>
 __device__ __forceinline__ void backward_tile_run(const struct backward_params &p, char *memory,
                                                   uint32_t shared)
@@ -459,7 +469,7 @@ __global__ void __launch_bounds__(BACKWARD_THREADS, 1)
         if (cursor->tile == cursor->unit.tile_end)
             break;
         backward_tile_run<T, C, GENERAL>(p, memory, shared_address(memory));
-        __syncthreads(); // the memory is free for the next tile
+        __syncthreads(); // shared memory is free for the next tile
         if (threadIdx.x == 0)
             cursor_advance(cursor);
     }
@@ -467,13 +477,15 @@ __global__ void __launch_bounds__(BACKWARD_THREADS, 1)
 
 // ---- instantiations -----------------------------------------------------------------------------
 
+// Arguments: D_QK, D_V, Q_ROWS, KV_ROWS, SCORE_WARPS, KEY_WARPS, QUERY_WARPS, STAGES, AHEAD.
 typedef backward_config<64, 64, 128, 128, 4, 4, 4, 2> backward_64;
 typedef backward_config<128, 128, 64, 128, 2, 4, 2, 2, true> backward_128;
 typedef backward_config<192, 128, 64, 64, 4, 2, 2, 2, true> backward_192;
 typedef backward_config<256, 256, 64, 64, 4, 2, 2, 2> backward_256;
 typedef backward_config<256, 256, 64, 64, 4, 2, 2, 1> backward_256_small;
 
-// What a thread block can have on sm_80, the least of the chips that these are laid out for.
+// Largest shared memory of a thread block on sm_80, the smallest among the chips that these
+// configurations are for.
 #define SHARED_BYTES_SM_80 (163 * 1024)
 static_assert(backward_64::PLAIN_BYTES <= SHARED_BYTES_SM_80, "d 64 on sm_80");
 static_assert(backward_128::GENERAL_BYTES <= SHARED_BYTES_SM_80, "d 128 on sm_80");

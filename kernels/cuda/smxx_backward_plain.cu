@@ -1,22 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-// Backward for any type in fp32 arithmetic, one multiplication at a time: the same walk as
-// kernels/cuda/smxx_backward_kernel.cuh with everything of a step in shared memory.
+// Backward for any dtype in fp32 arithmetic, without tensor cores. Visits tiles and steps like
+// kernels/cuda/smxx_backward_kernel.cuh, with one stage and all operands of a step in shared
+// memory.
 #include "kernels/cuda/backward_work.cuh"
 
-// A thread block is a square of ACROSS x ACROSS threads; thread (x, y) has rows y + i * ACROSS and
+// The threads form a square of ACROSS x ACROSS. Thread (x, y) computes rows y + i * ACROSS and
 // columns x + j * ACROSS of every result.
 #define ACROSS 16
 
 template <int D_, int ROWS_> struct plain_config {
     static constexpr int D = D_, ROWS = ROWS_, PARTS = ROWS / ACROSS, WIDTH = D / ACROSS;
-    static constexpr int STRIDE = D + 1, SCORE_STRIDE = ROWS + 1; // floats; odd, for the banks
+    // Rows in shared memory, in floats; odd to avoid bank conflicts.
+    static constexpr int STRIDE = D + 1, SCORE_STRIDE = ROWS + 1;
 };
 
 template <class C> struct plain_memory {
     float q[C::ROWS][C::STRIDE], k[C::ROWS][C::STRIDE], v[C::ROWS][C::STRIDE];
     float d_out[C::ROWS][C::STRIDE];
     float p[C::ROWS][C::SCORE_STRIDE], ds[C::ROWS][C::SCORE_STRIDE];
-    float gradient[C::ROWS][C::SCORE_STRIDE]; // of the biased logits, where queries share a bias
+    float gradient[C::ROWS][C::SCORE_STRIDE]; // of the biased logits, if queries share a bias
     float lse[C::ROWS], d[C::ROWS];
     struct backward_cursor cursor;
     struct backward_step steps[2];
@@ -49,7 +51,8 @@ __device__ void plain_queries(const struct backward_params &p, const struct back
     }
 }
 
-// One score: P and dS into shared memory, the gradient of the bias to where it belongs.
+// Stores P and dS of one score in shared memory and adds the gradient of its bias to dbias, unless
+// queries share the bias.
 template <typename T, class C>
 __device__ void plain_score(const struct backward_params &p, const struct backward_step *step,
                             int keys, int row, int key, float s, float dp,
@@ -62,7 +65,7 @@ __device__ void plain_score(const struct backward_params &p, const struct backwa
     if (p.cap_factor != 0) {
         float inverse = 1 / coshf(x);
         x = tanhf(x) * p.cap_factor;
-        slope = inverse * inverse; // 1 - tanh^2 without its cancellation
+        slope = inverse * inverse; // 1 - tanh^2, without cancellation
     }
     int64_t element = step->bias + row * p.bias_query_stride + key;
     if (visible && p.bias)
@@ -105,7 +108,7 @@ __device__ void plain_scores(const struct backward_params &p, const struct backw
             plain_score<T, C>(p, step, keys, y + a * ACROSS, x + b * ACROSS, s[a][b], dp[a][b], m);
 }
 
-// What queries share of dbias.
+// For dbias shared by the queries: adds the sum over the rows for each key.
 template <class C>
 __device__ void plain_columns(const struct backward_params &p, const struct backward_step *step,
                               int keys, const struct plain_memory<C> *m)
@@ -182,7 +185,8 @@ __device__ void plain_add(const struct backward_params &p, const struct backward
         }
 }
 
-// The tile and heads that the cursor is at.
+// Processes all steps of the cursor's tile and unit head, then adds dK and dV to global memory.
+// Called by all threads.
 template <typename T, class C>
 __device__ void plain_tile(const struct backward_params &p, struct plain_memory<C> *m)
 {

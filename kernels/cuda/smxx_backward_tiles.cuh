@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a backward kernel for 16-bit types is laid out, how its tiles get into shared memory, and the
-// products of them.
+// Backward for 16-bit types: configuration and shared memory layout of a kernel, loads of tiles
+// into shared memory, and products of tiles.
 #ifndef CPATTN_KERNELS_CUDA_SMXX_BACKWARD_TILES_CUH
 #define CPATTN_KERNELS_CUDA_SMXX_BACKWARD_TILES_CUH
 
 #include "kernels/cuda/backward_work.cuh"
 
-// Tiles of KV_ROWS keys, blocks of Q_ROWS queries. The warps lie in a grid of so many rows over
-// each of the results; STAGES blocks of queries in shared memory. AHEAD: products load their
-// fragments one step ahead, where there are registers for it.
+// Tiles of KV_ROWS keys, blocks of Q_ROWS queries. The warps form a grid over each result:
+// SCORE_WARPS rows of SCORE_ACROSS warps over the scores, likewise KEY_* and QUERY_*. STAGES:
+// blocks of queries in shared memory. AHEAD: products load the fragments of the next step before
+// the mma of this one, where registers suffice.
 template <int D_QK_, int D_V_, int Q_ROWS_, int KV_ROWS_, int SCORE_WARPS_, int KEY_WARPS_,
           int QUERY_WARPS_, int STAGES_, bool AHEAD_ = false>
 struct backward_config {
@@ -19,7 +20,7 @@ struct backward_config {
     static constexpr int SCORE_WARPS = SCORE_WARPS_, SCORE_ACROSS = BACKWARD_WARPS / SCORE_WARPS;
     static constexpr int KEY_WARPS = KEY_WARPS_, KEY_ACROSS = BACKWARD_WARPS / KEY_WARPS;
     static constexpr int QUERY_WARPS = QUERY_WARPS_, QUERY_ACROSS = BACKWARD_WARPS / QUERY_WARPS;
-    // What a warp has of them, in C fragments of 16 x 8.
+    // A warp's part of each result, in C fragments of 16 x 8.
     static constexpr int SCORE_M = Q_ROWS / SCORE_WARPS / 16, SCORE_N = KV_ROWS / SCORE_ACROSS / 8;
     static constexpr int KEY_M = KV_ROWS / KEY_WARPS / 16;
     static constexpr int DK_N = D_QK / KEY_ACROSS / 8, DV_N = D_V / KEY_ACROSS / 8;
@@ -27,7 +28,7 @@ struct backward_config {
     static_assert(SCORE_N % 2 == 0 && DK_N % 2 == 0 && DV_N % 2 == 0 && DQ_N % 2 == 0,
                   "fragments come in pairs");
     static_assert(SCORE_M > 0 && KEY_M > 0 && DQ_M > 0, "every warp has a part");
-    // Shared memory, in bytes from its beginning.
+    // Byte offsets in shared memory.
     static constexpr int Q_BYTES = Q_ROWS * D_QK * 2, DO_BYTES = Q_ROWS * D_V * 2;
     static constexpr int P_BYTES = Q_ROWS * KV_ROWS * 2;
     static constexpr int K = 0, V = K + KV_ROWS * D_QK * 2, Q = V + KV_ROWS * D_V * 2;
@@ -37,13 +38,14 @@ struct backward_config {
     static constexpr int STEPS = TURN + 16, STEP_COUNT = 3;
     static constexpr int CURSOR = STEPS + STEP_COUNT * (int)sizeof(struct backward_step);
     static constexpr int PLAIN_BYTES = CURSOR + (int)sizeof(struct backward_cursor);
-    static constexpr int COLUMNS = PLAIN_BYTES; // of dbias, where queries share it
+    static constexpr int COLUMNS = PLAIN_BYTES; // column sums of dbias, if queries share a bias
     static constexpr int GENERAL_BYTES = COLUMNS + SCORE_WARPS * KV_ROWS * 4;
 };
 
 // ---- loads --------------------------------------------------------------------------------------
 
-// As load_tile(), element by element. Slow, and kept out of the way of what is not.
+// Like load_tile(), but copies element by element, so rows need no alignment. Slow, and not
+// inlined, to keep it out of the fast path.
 template <int ROWS, int COLUMNS>
 __device__ __noinline__ void gather_tile(uint32_t tile, const unsigned short *source,
                                          int64_t stride, int rows, int d)
@@ -61,13 +63,16 @@ __device__ __noinline__ void gather_tile(uint32_t tile, const unsigned short *so
     }
 }
 
-// `rows` rows of d elements, `stride` elements apart, into a tile of ROWS x COLUMNS; the rest of it
-// is cleared.
+// Copies `rows` rows of d elements, `stride` elements apart, into a swizzled tile of ROWS x COLUMNS
+// and clears the rest of the tile. Called by all threads. Asynchronous (cp.async): rows are 16-byte
+// aligned and d is a multiple of 8.
 template <typename T, int ROWS, int COLUMNS>
 __device__ __forceinline__ void load_tile(uint32_t tile, const T *source, int64_t stride, int rows,
                                           int d)
 {
-    // A thread's chunks lie in one column, STEP rows apart, where those divide; else anywhere.
+    // If the sizes divide, a thread copies one column of chunks, every STEP rows. STEP is a
+    // multiple of 8, so the swizzle is the same in all of them. Otherwise chunks are dealt row by
+    // row.
     constexpr int CHUNKS = COLUMNS / CHUNK_ELEMENTS, TOTAL = ROWS * CHUNKS;
     static_assert(TOTAL % BACKWARD_THREADS == 0, "threads share the chunks evenly");
     int thread = thread_number();
@@ -96,6 +101,7 @@ __device__ __forceinline__ void load_tile(uint32_t tile, const T *source, int64_
     }
 }
 
+// Loads K and V of the tile. Called by all threads, which have to commit and wait.
 template <typename T, class C>
 __device__ __forceinline__ void load_keys(const struct backward_params &p,
                                           const struct backward_cursor *cursor, uint32_t shared)
@@ -114,6 +120,8 @@ __device__ __forceinline__ void load_keys(const struct backward_params &p,
     }
 }
 
+// Loads Q, dO, LSE, D and, if deterministic, the turn of a step into a stage. Called by all
+// threads, which have to commit and wait.
 template <typename T, class C>
 __device__ __forceinline__ void load_queries(const struct backward_params &p,
                                              const struct backward_step *step, int stage,
@@ -146,16 +154,18 @@ __device__ __forceinline__ void load_queries(const struct backward_params &p,
 
 // ---- products -----------------------------------------------------------------------------------
 
+// For products with no other work between their steps.
 struct nothing {
     __device__ __forceinline__ void operator()(int) const
     {
     }
 };
 
-// acc += A B over DEPTH steps of 16. A_BESIDE: A's 16-row blocks are that many fragments of 16
-// elements apart in a transposed tile [k][m]; 0: they follow each other in a tile [m][k].
-// B_BESIDE: the same of B's pairs and tiles [k][n] and [n][k]. A and B name the warp's first ones.
-// `between` is called after each step.
+// acc += A B over DEPTH steps of 16 in k. Called by a whole warp; a and b are the addresses of its
+// first fragments. `between(k)` is called after step k.
+// A_BESIDE = 0: A is a tile [m][k], and the warp's blocks of 16 rows are adjacent. A_BESIDE > 0: A
+// is a transposed tile [k][m], and they are A_BESIDE * 16 elements apart. B_BESIDE says the same of
+// B's pairs of fragments, with tiles [n][k] and [k][n].
 template <typename T, bool AHEAD, int DEPTH, int A_COLUMNS, int A_BESIDE, int B_COLUMNS,
           int B_BESIDE, int M, int N, typename F>
 __device__ __forceinline__ void product(float (&acc)[M][N][4], uint32_t a, uint32_t b, F between)

@@ -5,7 +5,7 @@
 
 #include "kernels/cuda/clocks.h"
 
-#define RESIDUE_SHIFT 40 // positions of rows are smaller numbers
+#define RESIDUE_SHIFT 40 // positions of rows are below 2^40
 
 struct build {
     struct worklist *list;
@@ -30,7 +30,8 @@ static int32_t bounded(int64_t x)
     return (int32_t)(x < -WORK_BOUND ? -WORK_BOUND : least(x, WORK_BOUND));
 }
 
-// What the queries [begin, begin + rows) of a slice see of it; false if that is nothing.
+// Sets *fragment to the keys of a slice that its queries [begin, begin + rows) see. False if they
+// see none.
 static bool fragment_set(const struct build *b, const struct slice *slice, int64_t begin,
                          int64_t rows, struct work_fragment *fragment)
 {
@@ -100,15 +101,15 @@ static enum status tile_add(const struct build *b, const struct interval *q,
     return STATUS_OK;
 }
 
-// Rows of the next tile, with `rows` left in its interval. The first one gets what is left over:
-// where the mask is causal, that sees the fewest keys.
+// Rows of the next tile, with `rows` left in its interval and rows_behind in later ones. The first
+// tile gets the remainder: under a causal mask it sees the fewest keys.
 static int64_t tile_rows(const struct build *b, int64_t rows, int64_t rows_behind)
 {
     int64_t most = rows + rows_behind <= b->cut.last ? b->cut.part : b->cut.rows;
     return rows % most > 0 ? rows % most : most;
 }
 
-// `behind`: rows of the intervals that follow.
+// Cuts an interval into tiles. `behind`: rows of later intervals.
 static enum status interval_cut(const struct build *b, const struct interval *q,
                                 const int32_t *covering, int64_t behind)
 {
@@ -141,8 +142,7 @@ static int compare_numbers(int64_t a, int64_t b)
     return (a > b) - (a < b);
 }
 
-// The most expensive first; of those with as many blocks the ones with more rows, and equals in the
-// order of their rows.
+// Most expensive first; then more rows first; then in row order.
 static int compare_tiles(const void *a, const void *b)
 {
     const struct work_tile *x = a, *y = b;
@@ -179,18 +179,19 @@ enum status worklist_build(struct worklist *list, const struct attention_shape *
 
 // ---- order --------------------------------------------------------------------------------------
 
-// Tiles in the order in which they were cut.
+// The order in which the tiles were cut.
 static int compare_cuts(const void *a, const void *b)
 {
     const struct work_tile *x = a, *y = b;
     return compare_numbers(x->fragment, y->fragment);
 }
 
-// Keys, as numbers in which those of a residue follow each other.
+// A range of keys, numbered so that keys of one residue are consecutive.
 struct reach {
     int64_t begin, end;
 };
 
+// Smallest range with all keys of a tile.
 static struct reach tile_reach(const struct worklist *list, const struct work_tile *tile,
                                int64_t row_step)
 {
@@ -204,7 +205,7 @@ static struct reach tile_reach(const struct worklist *list, const struct work_ti
     return reach;
 }
 
-// Whether both have a key; then `a` becomes what holds both.
+// If the ranges overlap, extends `a` to contain both and returns true.
 static bool reach_join(struct reach *a, struct reach b)
 {
     if (b.begin >= a->end || a->begin >= b.end)

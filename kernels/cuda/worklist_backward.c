@@ -61,19 +61,20 @@ static enum status count_blocks(const struct build *b)
 
 // ---- tiles --------------------------------------------------------------------------------------
 
-// What queries of one interval see of `rows` keys of a slice from key `first` on; false if that is
-// nothing. The interval lies within the slice.
+// Sets *fragment to the queries of one interval that see any of `rows` keys of a slice from key
+// `first` on. False if none does. The interval lies within the slice.
 static bool fragment_set(const struct build *b, const struct slice *slice, int32_t interval,
                          int64_t first, int64_t rows, struct backward_fragment *fragment)
 {
     const struct attention_shape *shape = b->shape;
     const struct interval *q = &b->list->q.all[interval];
-    int64_t skipped = q->begin - slice->q_row / shape->row_step; // queries of the slice before it
+    // Queries of the slice before the interval.
+    int64_t skipped = q->begin - slice->q_row / shape->row_step;
     int64_t diagonal = skipped - slice->offset - first;
     int64_t length = q->end - q->begin;
     int64_t low = slice->left >= SLICE_UNBOUNDED ? -BACKWARD_BOUND : diagonal - slice->left;
     int64_t high = slice->right >= SLICE_UNBOUNDED ? BACKWARD_BOUND : diagonal + slice->right;
-    // Some key j of 0..rows - 1 has low <= j - i <= high.
+    // Queries [begin, end) see some key: low <= j - i <= high for a j in 0..rows - 1.
     int64_t begin = most(0, -high), end = least(length, rows - low);
     if (low > high || begin >= end)
         return false;
@@ -95,7 +96,8 @@ static bool fragment_set(const struct build *b, const struct slice *slice, int32
     return true;
 }
 
-// What all queries of a slice see of a tile: a fragment for each interval.
+// Adds the queries of a slice that see a tile, one fragment per interval. `position`: that of the
+// tile's first key.
 static enum status tile_add_slice(const struct build *b, struct backward_tile *tile,
                                   const struct slice *slice, int64_t position)
 {
@@ -163,6 +165,7 @@ static enum status tiles_cut(const struct build *b)
 
 // ---- order of fragments -------------------------------------------------------------------------
 
+// The order of fragments in a tile, see struct backward_tile.
 static int compare_fragments(const void *a, const void *b)
 {
     const struct backward_fragment *x = a, *y = b;
@@ -175,7 +178,8 @@ static int compare_fragments(const void *a, const void *b)
 static enum status fragments_order(const struct build *b)
 {
     struct backward_worklist *list = b->list;
-    int32_t *tiles = calloc((size_t)list->q.count, sizeof(*tiles)); // that see an interval
+    // Number of tiles that see each interval.
+    int32_t *tiles = calloc((size_t)list->q.count, sizeof(*tiles));
     if (!tiles)
         return out_of_memory(b->error);
     for (int32_t i = 0; i < list->fragment_count; i++)
@@ -191,7 +195,8 @@ static enum status fragments_order(const struct build *b)
 
 // ---- chains -------------------------------------------------------------------------------------
 
-// The elements of dbias, of one head, that a tile adds to lie between these.
+// For sorting the tiles by `begin`, the first column of the bias that a tile reaches. `end` is not
+// used.
 struct reach {
     int64_t begin, end;
     int32_t tile;
@@ -204,7 +209,7 @@ static int compare_reaches(const void *a, const void *b)
     return order != 0 ? order : compare_numbers(x->tile, y->tile);
 }
 
-// Columns and rows of the bias that a tile reaches, as if they were a rectangle.
+// Smallest rectangle of the bias with all elements that a tile or fragment reaches.
 struct rectangle {
     int64_t column, column_end, row, row_end;
 };
@@ -235,6 +240,8 @@ static struct rectangle tile_rectangle(const struct build *b, const struct backw
     return all;
 }
 
+// Chains are found by union-find: `chain` is the parent of a tile, the root is the chain's first
+// tile. Returns the root and halves the path to it.
 static int32_t chain_of(struct backward_tile *tiles, int32_t tile)
 {
     while (tiles[tile].chain != tile)
@@ -249,8 +256,8 @@ static void chain_join(struct backward_tile *tiles, int32_t a, int32_t b)
     tiles[(int32_t)most(a, b)].chain = (int32_t)least(a, b);
 }
 
-// Joins tiles that overlap, in columns from the left to the right: `active` are those that reach
-// the present column.
+// Joins tiles whose rectangles overlap. Sweeps over the tiles by their first column. `active`:
+// rectangles that reach the current column; their tiles, `owners`, lie behind them.
 static void chains_join(const struct build *b, struct reach *reaches, struct rectangle *active)
 {
     struct backward_tile *tiles = b->list->tiles;
@@ -292,6 +299,7 @@ static enum status chains_find(const struct build *b)
 
 // ---- order --------------------------------------------------------------------------------------
 
+// Sort key of a tile: chains with the most steps first.
 struct rank {
     int64_t chain_steps;
     int32_t chain, index;

@@ -6,18 +6,18 @@
 
 #include "kernels/cuda/clocks.h"
 
-// What a thread block takes beside its steps, in steps.
+// Fixed time of a thread block beside its steps, in steps.
 #define UNIT_STEPS  5
-// So many thread blocks for each processor are even enough without a tail.
+// More thread blocks per processor than this balance the load without a tail.
 #define ROUNDS_MOST 62
-// The tail has thread blocks for so many rounds, before they are cut.
+// Thread blocks of the tail per processor, before tiles are cut.
 #define TAIL_ROUNDS 2
-// A tail ends earlier by one part in so many, or it is not worth its place in the tables.
+// A tail must save 1 / GAIN_PARTS of the time to be worth its space in the tables.
 #define GAIN_PARTS  100
-#define PIECES_MOST 32
+#define PIECES_MOST 32 // of a tile, without turns
 
-// Pieces of a tile have at most `share` of what is left to do for each processor, as parts of 16,
-// or a part of the longest tile, where that is more.
+// Largest piece of a tile: share / 16 of the remaining steps per processor, or 1 / parts of the
+// longest tile, whichever is more.
 struct rule {
     int32_t share, parts;
 };
@@ -28,7 +28,7 @@ static const struct rule rules[] = {{0, 1}, {0, 2},   {0, 3},   {0, 4},
 
 // ---- simulation ---------------------------------------------------------------------------------
 
-// Tile i in the order in which they are worked on.
+// Tile i in processing order.
 static const struct backward_tile *tile_in_order(const struct backward_worklist *list,
                                                  const struct backward_load *load, int32_t i)
 {
@@ -40,7 +40,7 @@ static void unit_put(struct clocks *clocks, int64_t steps)
     clocks_put(clocks, steps + UNIT_STEPS);
 }
 
-// Whole tiles of heads first..end - 1.
+// Simulates whole tiles of heads first..end - 1.
 static void heads_put(const struct backward_worklist *list, const struct backward_load *load,
                       int32_t first, int32_t end, struct clocks *clocks)
 {
@@ -54,19 +54,19 @@ static void heads_put(const struct backward_worklist *list, const struct backwar
 
 // ---- pieces -------------------------------------------------------------------------------------
 
-// Goes over the tiles of a tail in their order.
+// Decides how the tiles of a tail are cut, one after the other in processing order.
 struct cutter {
     const struct backward_load *load;
     struct rule rule;
-    int64_t least; // steps of a piece that are few enough
-    int64_t left;  // steps of all heads from the present tile on
+    int64_t least; // steps of a piece that is short enough
+    int64_t left;  // steps from the current tile on, of all heads of the tail
     int32_t heads;
 };
 
-// A tile in pieces, either as long as each other or of `length` steps, the last one shorter.
+// A tile is cut into equal pieces, or into pieces of `length` steps, the last one shorter.
 struct cut {
     int32_t pieces;
-    int64_t length; // 0: the former
+    int64_t length; // 0: equal pieces
 };
 
 static struct cutter cutter_begin(const struct backward_worklist *list,
@@ -81,8 +81,8 @@ static struct cutter cutter_begin(const struct backward_worklist *list,
     return (struct cutter){load, rule, (longest + rule.parts - 1) / rule.parts, all * heads, heads};
 }
 
-// How the next tile is cut. Where tiles take turns, all are cut at the same steps, so that pieces
-// of one need not wait for the end of those of another.
+// Returns how the next tile is cut. With turns, all tiles are cut at the same steps, so that a
+// piece of one tile does not wait for the end of a piece of another.
 static struct cut cutter_next(struct cutter *cutter, const struct backward_tile *tile)
 {
     int64_t steps = tile->steps * cutter->load->repeats;
@@ -96,7 +96,7 @@ static struct cut cutter_next(struct cutter *cutter, const struct backward_tile 
     return (struct cut){(int32_t)(pieces < PIECES_MOST ? pieces : PIECES_MOST), 0};
 }
 
-// Where a piece of a tile begins, among its steps.
+// First step of a piece of a tile; the end of the tile for piece == cut.pieces.
 static int64_t piece_begin(const struct backward_tile *tile, struct cut cut, int32_t piece)
 {
     if (cut.length == 0)
@@ -104,6 +104,8 @@ static int64_t piece_begin(const struct backward_tile *tile, struct cut cut, int
     return piece < cut.pieces ? piece * cut.length : tile->steps;
 }
 
+// Simulates the tail from the given clocks on. Returns the time at which the last processor is
+// done.
 static int64_t tail_end(const struct backward_worklist *list, const struct backward_load *load,
                         struct rule rule, int32_t heads, struct clocks *clocks)
 {
@@ -121,7 +123,7 @@ static int64_t tail_end(const struct backward_worklist *list, const struct backw
     return clocks_end(clocks);
 }
 
-// When the processors are done on average, which is not after the last of them is.
+// Average time at which the processors are done: a lower bound of tail_end().
 static int64_t tail_mean(const struct backward_worklist *list, const struct backward_load *load,
                          struct rule rule, int32_t heads, const struct clocks *clocks)
 {
@@ -143,7 +145,8 @@ static enum status out_of_memory(struct error *error)
     return error_set(error, STATUS_RESOURCE_EXHAUSTED, "no memory for the list of tiles");
 }
 
-// Steps begin..end - 1 of a tile, as they follow each other from its first fragment on.
+// Adds the fragments of a piece, which has steps begin..end - 1 of a tile. Steps count from the
+// tile's first fragment on, in a fragment from its last block on.
 static void piece_fragments(struct backward_worklist *list, const struct backward_tile *tile,
                             int64_t begin, int64_t end, struct backward_tile *piece)
 {
@@ -164,6 +167,7 @@ static void piece_fragments(struct backward_worklist *list, const struct backwar
     }
 }
 
+// Cuts a tile and appends its pieces to the tail, in processing order.
 static enum status tile_cut(struct backward_worklist *list, const struct backward_load *load,
                             int32_t number, struct cut cut, struct error *error)
 {
@@ -175,7 +179,7 @@ static enum status tile_cut(struct backward_worklist *list, const struct backwar
         return out_of_memory(error);
     list->tiles = tiles;
     struct backward_tile *tile = &tiles[number];
-    // A piece has some of one fragment, so there are no more than these.
+    // Each cut splits at most one fragment, so this many suffice.
     struct backward_fragment *fragments =
         array_reserve(list->fragments, sizeof(*fragments), list->fragment_count,
                       pieces + tile->fragment_count, &list->fragment_capacity);
@@ -220,12 +224,13 @@ static enum status tail_make(struct backward_worklist *list, const struct backwa
     return STATUS_OK;
 }
 
-// How a tail is best cut, and when the last processor is done then.
+// The best rule for the tail, and when the last processor is then done.
 struct choice {
     const struct rule *rule; // NULL: no tail
     int64_t end;
 };
 
+// Compares the rules by simulation. clocks: all 0; trial: memory for as many clocks.
 static struct choice rule_choose(const struct backward_worklist *list,
                                  const struct backward_load *load, int32_t heads,
                                  struct clocks *clocks, struct clocks *trial)
@@ -255,9 +260,9 @@ static bool rounds_are_many(const struct backward_worklist *list, const struct b
     return (int64_t)list->tile_count * load->heads > (int64_t)ROUNDS_MOST * load->processors;
 }
 
-// How many heads the tail has; 0: none. Where there are turns, heads that are worked on at the same
-// time are in each other's way, and pieces of tiles that are as long as each other wait for those
-// of the tile before.
+// Number of heads of the tail; 0: no tail. With turns, heads that are processed at the same time
+// delay each other, so the tail has few. If all tiles are equally long, their pieces would wait for
+// those of the tile before, so there is no tail.
 static int32_t tail_heads(const struct backward_worklist *list, const struct backward_load *load)
 {
     int32_t processors = load->processors, tiles = list->tile_count;
@@ -271,7 +276,7 @@ static int32_t tail_heads(const struct backward_worklist *list, const struct bac
     return heads < load->heads ? heads : load->heads;
 }
 
-// Chooses a rule, with memory of its own. Returns false when that is short.
+// Calls rule_choose() with clocks that it allocates. Returns false when memory is short.
 static bool rule_find(const struct backward_worklist *list, const struct backward_load *load,
                       int32_t heads, struct choice *choice)
 {
