@@ -178,10 +178,12 @@ static bool work_equip(struct attention_backend *backend, struct attention_work 
     size_t table = scratch_bytes(needs->table_bytes);
     void *device;
     *scratch = needs->scratch_bytes > 0 ? scratch_take(backend, needs->scratch_bytes) : NULL;
+    if (needs->scratch_bytes > 0 && !*scratch)
+        return false;
     if (table + needs->zero_bytes == 0)
         return true;
     char *host = staging_take(backend, table + needs->zero_bytes, &device);
-    if (!host || (needs->scratch_bytes > 0 && !*scratch))
+    if (!host)
         return false;
     work_place(backend, work, host, device, (char *)device + table);
     memset(host + table, 0, needs->zero_bytes);

@@ -56,7 +56,7 @@ struct cublaslt {
     cublasLtHandle_t handle;
     void *workspace;
     struct choice choices[CHOICES_MAX];
-    int count, next; // used entries; number of evictions
+    int count, oldest; // used entries; index of the oldest of a full cache
 };
 
 // ---- create and destroy ----
@@ -237,10 +237,12 @@ static struct choice *choice_of(const struct gemm *g, int64_t wide)
     for (int i = 0; i < lt->count; i++)
         if (memcmp(&lt->choices[i], &key, offsetof(struct choice, product)) == 0)
             return lt->choices[i].usable ? &lt->choices[i] : NULL;
-    int place = lt->count < CHOICES_MAX ? lt->count++ : lt->next++ % CHOICES_MAX;
+    int place = lt->count < CHOICES_MAX ? lt->count++ : lt->oldest;
+    if (lt->count == CHOICES_MAX)
+        lt->oldest = (place + 1) % CHOICES_MAX;
     struct choice *c = &lt->choices[place];
     choice_drop(lt, c);
-    *c = key;
+    memcpy(c, &key, sizeof(*c)); // with padding, since keys are compared by bytes
     c->usable = describe(lt, g, c) && choose(lt, c);
     return c->usable ? c : NULL;
 }

@@ -169,7 +169,7 @@ void activate_backward_cuda(struct attention_backend *backend, enum case_dtype d
 
 // column_sum(): a block sums 64 columns. Each of its SUM_LANES warps takes every SUM_LANES-th row,
 // each thread two adjacent columns. Then one thread per column adds the sums of the warps in order.
-#define SUM_LANES 8
+#define SUM_LANES (THREADS / 32)
 
 template <class Dtype>
 __global__ void __launch_bounds__(THREADS)
