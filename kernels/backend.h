@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A backend: its lifetime, its own attention kernels, and the elementwise operations of plans.
-// There is one table per backend; plans use nothing else. Layouts are those of kernels/attention.h.
+// Plans use a backend only through its table, struct backend_ops. Layouts are those of
+// kernels/attention.h.
 #ifndef CPATTN_KERNELS_BACKEND_H
 #define CPATTN_KERNELS_BACKEND_H
 
@@ -12,16 +13,17 @@
 
 #define CONVERT_SUMMANDS_MAX 8
 
-struct attention_work; // one attention, prepared by a backend's own kernels
+struct attention_work; // an attention operation prepared by a backend's own kernels
 
 // The project's own kernels. They support every case, merge into O and LSE, and add to gradients.
 struct attention_kernels {
-    // Without preparation: prepares and computes in one call, in the backend's own memory.
+    // Prepare and compute in one call. Tables and scratch are in the backend's own memory.
     enum status (*forward)(struct attention_backend *backend, const struct attention_forward *args,
                            struct error *error);
     enum status (*backward)(struct attention_backend *backend,
                             const struct attention_backward *args, struct error *error);
-    // As in struct provider_ops (kernels/provider.h). All NULL: there is nothing to prepare.
+    // For prepared operations; as in struct provider_ops (kernels/provider.h). All NULL: the
+    // backend prepares nothing, and only forward() and backward() are called.
     enum status (*prepare)(struct attention_backend *backend, const struct attention_op *op,
                            struct attention_work **work, struct op_needs *needs,
                            struct error *error);
@@ -55,26 +57,28 @@ struct backend_ops {
     // destination[h][row] = source[h], for all heads and q_rows of the shape.
     void (*fill_heads)(struct attention_backend *backend, const struct attention_shape *shape,
                        const float *source, float *destination);
-    // dsink[h] -= sum over the rows of exp(sink[h] - LSE[h][row]) * D[h][row]. `scratch` has
+    // dsink[h] -= sum over `rows` of exp(sink[h] - LSE[h][row]) * D[h][row]. `scratch` has
     // sink_grad_scratch() bytes; NULL: the backend uses its own.
     void (*sink_grad)(struct attention_backend *backend, const struct attention_shape *shape,
                       const struct packed_rows *rows, void *scratch, const float *sink,
                       const float *lse, const float *d, float *dsink);
-    // NULL: no scratch is needed.
+    // Bytes of scratch of sink_grad(). NULL: it needs none.
     size_t (*sink_grad_scratch)(const struct attention_shape *shape,
                                 const struct packed_rows *rows);
+    // destination = source, rounded to nearest even
     void (*convert)(struct attention_backend *backend, enum case_dtype dtype, const float *source,
                     void *destination, int64_t count);
-    // The same of a sum of 2 to CONVERT_SUMMANDS_MAX arrays, which are added in order. NULL: the
-    // backend does not.
+    // Converts the sum of 2 to CONVERT_SUMMANDS_MAX arrays, which it adds in order. NULL: the
+    // backend cannot.
     void (*convert_sum)(struct attention_backend *backend, enum case_dtype dtype,
                         const float *const *sources, int source_count, void *destination,
                         int64_t count);
     void (*fill)(struct attention_backend *backend, float *destination, float value, int64_t count);
 
     // Generic operations for providers whose kernels do not merge. Packed tensors are in `dtype`.
-    // Packed rows without a table get a temporary one for each call. Merges O and LSE of packed
-    // rows into running ones, as kernels/attention.h says.
+    // On a device, packed rows without a table get a temporary one for each call.
+
+    // Merges O and LSE of packed rows into the running O and LSE, as kernels/attention.h says.
     void (*merge_rows)(struct attention_backend *backend, const struct attention_shape *shape,
                        const struct packed_rows *rows, enum case_dtype dtype, const void *o_packed,
                        const float *lse_packed, enum packed_layout layout, float *o, float *lse);
@@ -84,41 +88,42 @@ struct backend_ops {
     // destination += packed, rows of `width` elements
     void (*add_rows)(struct attention_backend *backend, const struct packed_rows *rows,
                      int64_t width, enum case_dtype dtype, const void *packed, float *destination);
-    // packed = source [heads][q_rows]
+    // packed = the packed rows of source [heads][q_rows]
     void (*pack_heads)(struct attention_backend *backend, const struct attention_shape *shape,
                        const struct packed_rows *rows, enum packed_layout layout,
                        const float *source, float *packed);
-    // Allocates memory for the tables and zeros of one plan, on host and device, until release().
-    // Work that uses the memory of the previous plan must be finished. RESOURCE_EXHAUSTED. NULL: no
-    // operation of this backend has a table.
+    // Allocates memory for the tables and zeros of one plan, on host and device, until
+    // tables_release(). Work that uses the memory of the previous plan must be finished.
+    // RESOURCE_EXHAUSTED: out of memory. NULL: no operation of this backend has a table.
     enum status (*tables_reserve)(struct attention_backend *backend, size_t bytes, void **host,
                                   void **device, struct error *error);
     // Enqueues a copy of the first `bytes` bytes from host to device.
     void (*tables_push)(struct attention_backend *backend, size_t bytes);
     void (*tables_release)(struct attention_backend *backend);
 
-    // Of collectives. destination = destination (reduction) source. Real numbers are rounded to
-    // nearest even each time; an average is reduced like a sum, and divided afterwards. On the CPU
-    // the backend may be NULL.
+    // Collectives. destination = destination (reduction) source. Each floating-point result is
+    // rounded to nearest even. For an average, reduce() adds, and divide() divides the final sum.
+    // The CPU backend accepts NULL as the backend.
     void (*reduce)(struct attention_backend *backend, enum collective_element element,
                    enum collective_reduction reduction, const void *source, void *destination,
                    int64_t count);
     void (*divide)(struct attention_backend *backend, enum collective_element element, int divisor,
                    void *destination, int64_t count);
-    // Of linear layers, on row-major matrices of `dtype`; NULL: the backend runs none. Everything
-    // is computed in fp32 and rounded once.
+    // Linear layers, on row-major matrices of `dtype`. All operations compute in fp32 and round
+    // once. NULL: the backend runs no linear layers.
     const struct gemm_provider *const *gemm; // ends with NULL
-    // h [m][gates n] and to [m][n] as plan/product.h says.
+    // to [m][n] = the activation of h [m][gates n] (plan/product.h); gates is 2 for SWIGLU, else 1
     void (*activate)(struct attention_backend *backend, enum case_dtype dtype,
                      const struct product *shape, const void *h, void *to);
-    // to [m][gates n] = the gradient of h, where d [m][n] is that of the activation
+    // to [m][gates n] = the gradient of h; d [m][n] is the gradient of the activation's result
     void (*activate_backward)(struct attention_backend *backend, enum case_dtype dtype,
                               const struct product *shape, const void *h, const void *d, void *to);
     // destination [n] = the sum over the rows of source [m][n]
     void (*column_sum)(struct attention_backend *backend, enum case_dtype dtype,
                        const struct product *shape, const void *source, void *destination);
-    // destination [m][n] = the sum over k ranks of their parts, in order, + bias [n] or NULL: `own`
-    // is that of own_rank, `parts` those of the others.
+    // destination [m][n] = the sum of the parts [m][n] of ranks 0 to k-1, added in this order, +
+    // bias [n]. `own` is the part of own_rank. `parts` has those of the other ranks, in rank order
+    // without a gap. bias may be NULL.
     void (*sum_parts)(struct attention_backend *backend, enum case_dtype dtype,
                       const struct product *shape, int own_rank, const void *parts, const void *own,
                       const void *bias, void *destination);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Attention kernels for cpattnd as a shared object. cpattnd plans the work and moves keys, values
 // and gradients between ranks. A provider computes rectangles of the attention matrix on one rank.
-// cpattnd judges the result.
+// cpattnd verifies the result.
 //
 //     cpattnd --provider mine=/usr/lib/cpattn/mine.so
 //     cpattn-submit case --provider mine
@@ -83,9 +83,9 @@ struct cpattn_attention {
     int32_t heads, kv_heads, group, head_phase;
     int32_t head_dim_qk, head_dim_v;
     int32_t deterministic; // every run must give the same bits
-    int32_t dense; // all rectangles have the q_len and kv_len of the first; the n-th begins n *
-                   // q_row_stride and n * kv_row_stride rows after the first; their biases are at
-                   // equal distances, too
+    // All rectangles have the same q_len and kv_len. Rectangle n begins n * q_row_stride and n *
+    // kv_row_stride rows after rectangle 0. The distance of their biases is constant, too.
+    int32_t dense;
     double scale, softcap;
     int64_t band_left, band_right;
     int64_t row_step;
@@ -114,7 +114,7 @@ struct cpattn_prepared {
     int64_t workspace_bytes;
     int32_t result_dtype; // of packed O, dQ, dK, dV: the operation's dtype (also 0) or CPATTN_FP32
     int32_t lse_layout;
-    int32_t wants_out, wants_delta; // backward: whether it reads O, delta
+    int32_t wants_out, wants_delta; // backward reads O; backward reads delta
 };
 
 // Tensors are aligned to 16 bytes if their rows are multiples of 16 bytes; `workspace` to 256
@@ -151,7 +151,7 @@ struct cpattn_provider {
     // keep it fast.
     int (*supports)(void *state, const struct cpattn_attention *attention, char *reason,
                     uint64_t reason_size);
-    // Called before the case begins. May be NULL.
+    // Called once for each operation, before the case begins. May be NULL.
     int (*prepare)(void *state, const struct cpattn_attention *attention,
                    struct cpattn_prepared *prepared, char *reason, uint64_t reason_size);
     void (*discard)(void *state, void *prepared); // may be NULL

@@ -22,7 +22,7 @@ static float float_of(uint32_t bits)
     return value;
 }
 
-// Drops the low `count` bits, to nearest, ties to even.
+// Drops the low `count` bits; rounds to nearest, ties to even.
 static uint32_t round_off(uint32_t value, int count)
 {
     uint32_t odd = value >> count & 1;
@@ -34,7 +34,7 @@ static uint16_t bf16_of_float(float value)
     uint32_t bits = float_bits(value);
     if ((bits & ~UINT32_C(0x80000000)) > FLOAT_INFINITY_BITS)
         return (uint16_t)((bits | FLOAT_QUIET_BIT) >> 16);
-    return (uint16_t)round_off(bits, 16); // a carry out of the largest exponent makes infinity
+    return (uint16_t)round_off(bits, 16); // overflow carries into the exponent: infinity
 }
 
 static float float_of_fp16(uint16_t half)
@@ -57,9 +57,9 @@ static uint16_t fp16_of_float(float value)
         return (uint16_t)(sign | HALF_INFINITY_BITS | HALF_QUIET_BIT | (magnitude >> 13 & 0x3ffu));
     if (magnitude >= 0x477ff000u) // 65520 and up round to infinity
         return (uint16_t)(sign | HALF_INFINITY_BITS);
-    if (magnitude >= 0x38800000u) // 2^-14, the least normal
+    if (magnitude >= 0x38800000u) // 2^-14, the smallest normal
         return (uint16_t)(sign | round_off(magnitude - (UINT32_C(112) << 23), 13));
-    int shift = 126 - (int)(magnitude >> 23); // of the 24-bit significand down to units of 2^-24
+    int shift = 126 - (int)(magnitude >> 23); // from the 24-bit significand to units of 2^-24
     if (shift > 24)
         return (uint16_t)sign;
     return (uint16_t)(sign | round_off((magnitude & 0x7fffffu) | 0x800000u, shift));

@@ -28,7 +28,7 @@ struct foreign {
     char name[64];
 };
 
-// A group of rectangles, ready for its call.
+// One call of the provider: a group of rectangles and the result of prepare().
 struct call {
     struct cpattn_attention attention;
     struct cpattn_prepared prepared;
@@ -45,9 +45,10 @@ static struct foreign *self(struct attention_provider *p)
     return (struct foreign *)p;
 }
 
-// ---- what a table says --------------------------------------------------------------------------
+// ---- calls of the table -------------------------------------------------------------------------
 
-// A message of the provider: made printable, and never empty.
+// Turns the result of a provider's function into a status. The error text is `reason`, made
+// printable and never empty. `call` names the function.
 static enum status answer(const struct foreign *f, int result, const char *reason, const char *call,
                           struct error *error)
 {
@@ -139,7 +140,8 @@ static enum status groups_check(const struct foreign *f, const struct attention_
     return status;
 }
 
-// Rectangles of many lengths in one call where the provider takes that, else more calls.
+// Groups rectangles of equal lengths, which the provider must support. If that takes several calls,
+// also tries rectangles of different lengths in one call, and keeps these groups if they are fewer.
 static enum status groups_choose(const struct foreign *f, const struct attention_op *op,
                                  struct groups *g, struct error *reason)
 {
@@ -195,7 +197,7 @@ static enum status call_prepare(const struct foreign *f, const struct attention_
 
 // ---- scratch ------------------------------------------------------------------------------------
 
-// Hands out pieces; with `memory` NULL only counts them.
+// Allocates consecutive pieces of `memory`; with NULL only counts their bytes.
 struct pieces {
     char *memory;
     size_t used;
@@ -208,6 +210,7 @@ static void *piece(struct pieces *p, int64_t bytes)
     return bytes > 0 ? at : NULL;
 }
 
+// Packed tensors and workspace of one call, in scratch. NULL: the call does not use it.
 struct tensors {
     void *o, *dq, *dk, *dv;
     float *lse, *delta;
@@ -247,7 +250,7 @@ static void prepared_destroy(const struct foreign *f, struct prepared_op *x)
     free(x);
 }
 
-// Rows of all groups, where the device reads them.
+// Bytes of the row tables of all groups; 0 if the backend needs no copy on a device.
 static size_t tables_bytes(const struct foreign *f, const struct prepared_op *x)
 {
     size_t bytes = 0;
@@ -351,7 +354,7 @@ static enum status foreign_forward(struct attention_provider *p, const struct pr
     return status;
 }
 
-// The operands of backward, packed, unless the provider accepts their layout.
+// Packs LSE for a provider that does not merge, and delta and O if its backward reads them.
 static void backward_inputs(const struct foreign *f, const struct call *call, const struct group *g,
                             const struct attention_backward *args, const struct tensors *t)
 {
@@ -516,7 +519,7 @@ const char *foreign_about(struct attention_provider *provider)
     return about ? about : "";
 }
 
-// The object stays loaded: it may have threads, or handlers for the end of the process.
+// The object stays loaded: it may have running threads or exit handlers.
 void foreign_close(struct attention_provider *provider)
 {
     if (!provider)

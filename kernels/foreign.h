@@ -18,7 +18,7 @@ enum status foreign_open(const char *name, const char *file, const struct backen
                          struct error *error) MUST_CHECK;
 void foreign_close(struct attention_provider *provider); // takes NULL
 
-// Description of an open provider, for people; "": none.
+// Human-readable description of an open provider; "": none.
 const char *foreign_about(struct attention_provider *provider);
 
 #endif

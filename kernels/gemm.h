@@ -14,9 +14,9 @@ struct gemm {
     enum product_form form;
     int64_t m, n, k; // m, n at least 1
     const void *a, *b;
-    const void *bias; // [n], the same for all rows; NULL: none
+    const void *bias; // [n], dtype, the same for all rows; NULL: none
     void *c;
-    void *wide; // of a device: product_wide_bytes() of scratch; NULL: none, which may be slower
+    void *wide; // on a device: product_wide_bytes() of scratch; NULL: none, may be slower
 };
 
 struct attention_backend;
@@ -29,7 +29,8 @@ struct gemm_provider {
                        struct error *error);
 };
 
-// The first of `providers`, which ends with NULL, that supports it. UNIMPLEMENTED: none does.
+// Runs the product with the first provider that supports it. `providers` ends with NULL.
+// UNIMPLEMENTED: none supports it.
 enum status gemm_run(const struct gemm_provider *const *providers,
                      struct attention_backend *backend, const struct gemm *g,
                      struct error *error) MUST_CHECK;

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Number of groups of a band that are searched for one that can take another rectangle. Searching
-// all would cost the square of thousands.
+// Number of newest groups that are searched for one that can take another rectangle. Searching all
+// would be quadratic in the number of rectangles, which can be thousands.
 #define LOOK_BACK 64
 
 static bool list_grow(void **list, int32_t count, int32_t *room, size_t size)
@@ -22,9 +22,10 @@ static bool list_grow(void **list, int32_t count, int32_t *room, size_t size)
     return true;
 }
 
-// Positions a band is measured from; -1: nothing is hidden on that side. A causal rectangle of one
-// key hides nothing; it counts as causal, so that it is grouped with longer ones. False for a
-// slice whose first query sees nothing, or whose first key nobody sees: plans have none.
+// Converts the bounds of a slice to the band of struct cpattn_attention; -1: no bound. A bound that
+// hides no pair becomes -1, with one exception: band_right 0 of a rectangle with one key stays 0,
+// so that it joins the group of longer causal rectangles. False if the first query sees no key, or
+// no query sees the first key: plans have no such slices.
 static bool band_of(const struct slice *s, int64_t *left, int64_t *right)
 {
     bool left_bound = s->left < SLICE_UNBOUNDED, right_bound = s->right < SLICE_UNBOUNDED;
@@ -39,6 +40,7 @@ static bool band_of(const struct slice *s, int64_t *left, int64_t *right)
     return true;
 }
 
+// True if two runs of rows, `step` apart, share a row.
 static bool rows_meet(int64_t a, int64_t a_len, int64_t b, int64_t b_len, int64_t step)
 {
     return (a - b) % step == 0 && a < b + b_len * step && b < a + a_len * step;
@@ -51,7 +53,7 @@ static bool rectangles_meet(const struct cpattn_rectangle *a, const struct cpatt
            rows_meet(a->kv_row, a->kv_len, b->kv_row, b->kv_len, step);
 }
 
-// True if the rectangle continues a dense group.
+// True if the group stays dense with the rectangle behind its last one.
 static bool continues(const struct group *g, const struct cpattn_rectangle *r)
 {
     const struct cpattn_rectangle *first = &g->rectangles[0], *last = &g->rectangles[g->count - 1];
@@ -63,6 +65,7 @@ static bool continues(const struct group *g, const struct cpattn_rectangle *r)
             r->bias - last->bias == g->bias_stride);
 }
 
+// True if the rectangle may join the group.
 static bool takes(const struct group *g, const struct cpattn_rectangle *r, int64_t left,
                   int64_t right, int64_t step, bool varlen)
 {
@@ -123,7 +126,7 @@ static bool slice_add(struct groups *g, const struct attention_op *op, const str
     return group_add(&g->list[g->count++], r, shape->row_step);
 }
 
-// The rows of a group, one run for each rectangle.
+// Makes the runs of the packed rows of a group, one for each rectangle.
 static bool runs_make(struct group *g)
 {
     struct row_run *q = calloc((size_t)g->count, sizeof(*q));

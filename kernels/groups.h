@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The slices of an operation in the form of a foreign provider: groups of rectangles that one call
-// can compute, because they have the same band and share neither queries nor keys.
+// Groups the slices of an operation into calls of a provider in a shared object. The rectangles of
+// a group have the same band and share neither queries nor keys, so that one call computes them.
 #ifndef CPATTN_KERNELS_GROUPS_H
 #define CPATTN_KERNELS_GROUPS_H
 
@@ -15,9 +15,8 @@ struct group {
     int64_t q_stride, kv_stride, bias_stride;
     int32_t count;
     struct cpattn_rectangle *rectangles;
-    struct packed_rows q, kv; // one range of rows for each rectangle
-    // Private, while the group is built.
-    int32_t room;
+    struct packed_rows q, kv; // one run of rows for each rectangle
+    int32_t room;             // private: capacity of `rectangles`
 };
 
 struct groups {

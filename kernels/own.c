@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The backends' own kernels behind the contract of a provider.
+// Adapts a backend's own kernels to the interface of a provider.
 #include "kernels/provider.h"
 
-// The backend's prepared work; NULL: the backend prepares nothing.
+// The work that the kernels prepared; NULL: they prepare nothing.
 static struct attention_work *work_of(const struct prepared_op *prepared)
 {
     return (struct attention_work *)(uintptr_t)prepared;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The properties and the memory of a prepared operation. Operations of a plan are prepared once and
-// launched any number of times. All host work that grows with the slices is done in the
-// preparation.
+// Description and memory of a prepared operation. An operation of a plan is prepared once and
+// launched any number of times. The preparation does all host work that grows with the number of
+// slices.
 #ifndef CPATTN_KERNELS_PREPARED_H
 #define CPATTN_KERNELS_PREPARED_H
 
@@ -11,19 +11,20 @@
 struct attention_op {
     struct attention_shape shape;
     bool backward;
-    bool bias, dbias, max_logit; // whether it has or computes one
-    bool aligned; // tensors, and what a fold writes, will begin at multiples of 16 bytes
+    bool bias, dbias, max_logit; // reads a bias; computes dbias; computes max_logit
+    // Q, K, V, O, dO, dQ, dK, dV and the outputs of folds will begin at multiples of 16 bytes.
+    bool aligned;
     const struct slice *slices;
     int32_t slice_count;
 };
 
-// What an operation needs in addition to its tensors, in bytes, and what it can do.
+// The memory that an operation needs in addition to its tensors, and its abilities.
 struct op_needs {
-    size_t table_bytes;   // written by the host once, then only read
-    size_t zero_bytes;    // all zeros whenever the operation begins
-    size_t scratch_bytes; // with undefined contents; consecutive operations share it
-    bool folds; // a forward takes any struct attention_fold; a backward may begin and round keys
-    bool begins_queries; // and begin queries
+    size_t table_bytes;   // place() writes them once; read-only afterwards
+    size_t zero_bytes;    // the caller sets them to 0 before each launch
+    size_t scratch_bytes; // undefined contents; the operations of a plan share them
+    bool folds; // forward: takes any struct attention_fold; backward: keys_begin, dk_out, dv_out
+    bool begins_queries; // backward: takes queries_begin
 };
 
 #endif

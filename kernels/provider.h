@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A provider computes attention operations of a plan. It is asked for each operation whether it
-// supports it. It prepares the operation before the case begins, and then launches it any number of
+// A provider computes attention operations of a plan. For each operation, supports() is called
+// first. prepare() is called before the case begins, then forward() or backward() any number of
 // times.
 #ifndef CPATTN_KERNELS_PROVIDER_H
 #define CPATTN_KERNELS_PROVIDER_H
@@ -11,26 +11,27 @@ struct prepared_op; // a provider's data of one prepared operation; NULL is allo
 
 struct attention_provider {
     const struct provider_ops *ops;
-    const char *name; // in answers
+    const char *name; // reported in answers
 };
 
 struct provider_ops {
     // OK, or UNIMPLEMENTED with the reason as a sentence without a final stop.
     enum status (*supports)(struct attention_provider *p, const struct attention_op *op,
                             struct error *reason);
-    // Does all work that grows with the number of slices, and fills in *needs (zeroed before) with
-    // the memory that the operation needs. The operation's slices stay valid until discard().
-    // UNIMPLEMENTED as for supports(), if only this work reveals it; RESOURCE_EXHAUSTED.
+    // Does all work that grows with the number of slices, and sets *needs (zeroed before). The
+    // operation's slices stay valid until discard(). UNIMPLEMENTED as for supports(), if only this
+    // work reveals it; RESOURCE_EXHAUSTED: out of memory.
     enum status (*prepare)(struct attention_provider *p, const struct attention_op *op,
                            struct prepared_op **prepared, struct op_needs *needs,
                            struct error *error);
     // Writes the operation's table to `host`; the caller copies it to `device` before the operation
-    // is launched. Called once for each operation that needs a table or zeros. NULL: none does.
+    // is launched. `zeros` are its zero_bytes on the device. Called once for each operation that
+    // needs a table or zeros. NULL: no operation needs one.
     void (*place)(struct attention_provider *p, struct prepared_op *prepared, void *host,
                   const void *device, void *zeros);
-    // Both follow kernels/attention.h: merge into O and LSE, add to gradients. A provider whose
-    // kernels cannot merge uses the backend's generic operations. The slices of the arguments are
-    // those of the operation. `scratch` is aligned to 256 bytes.
+    // Both follow kernels/attention.h: they merge into O and LSE, or add to gradients. A provider
+    // whose kernels cannot merge uses the backend's generic operations. args->slices are those of
+    // the operation. `scratch` is aligned to 256 bytes.
     enum status (*forward)(struct attention_provider *p, const struct prepared_op *prepared,
                            const struct attention_forward *args, void *scratch,
                            struct error *error);

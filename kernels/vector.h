@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The choice of the inner loops of the CPU side (kernels/vector_ops.h).
+// Chooses the variant of the CPU's inner loops (kernels/vector_ops.h) for this machine.
 #ifndef CPATTN_KERNELS_VECTOR_H
 #define CPATTN_KERNELS_VECTOR_H
 

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The inner loops themselves. A file vector_<name>.c defines
-//     VECTOR_BYTES           of a register
+// The inner loops of one variant. A file vector_<name>.c defines
+//     VECTOR_BYTES           size of a vector register
 //     VECTOR_TARGET          attribute that allows the instruction set, or nothing
-//     VECTOR_TABLE           the name of its struct vector_ops, and VECTOR_NAME for people
+//     VECTOR_TABLE           identifier of its struct vector_ops
+//     VECTOR_NAME            name of the variant, a string
 //     VECTOR_MAX(a, b)       per fp32 lane a > b ? a : b, thus b where a is NaN
 //     VECTOR_GET_PART(x, n, rest), VECTOR_PUT_PART(x, lanes, n)
 //                            optional: as lanes_get_part() and lanes_put_part() below
@@ -40,7 +41,7 @@ INLINE void lanes_put(float *x, lanes_f lanes)
     memcpy(x, &lanes, sizeof(lanes));
 }
 
-// The first n < LANES lanes from memory, the others with `rest`.
+// Loads the first n < LANES lanes from memory, and sets the others to `rest`.
 INLINE lanes_f lanes_get_part(const float *x, int n, float rest)
 {
 #ifdef VECTOR_GET_PART
@@ -61,7 +62,7 @@ INLINE void lanes_put_part(float *x, lanes_f lanes, int n)
 #endif
 }
 
-// Bits of x where the mask is set, of y elsewhere.
+// Bits of x where the mask is set, bits of y elsewhere.
 INLINE lanes_u lanes_choose(lanes_i mask, lanes_u x, lanes_u y)
 {
     return (x & (lanes_u)mask) | (y & ~(lanes_u)mask);
@@ -87,7 +88,8 @@ INLINE lanes_u float_of_bf16(lanes_u half)
     return half << 16;
 }
 
-// A denormal is a denormal of fp32 until the product puts it right.
+// The shifted bits are an fp32 number that is 2^112 times too small, and denormal if `half` is. The
+// product restores its value. Infinity and NaN get the largest exponent.
 INLINE lanes_u float_of_fp16(lanes_u half)
 {
     lanes_u magnitude = half & 0x7fff;
@@ -103,8 +105,8 @@ INLINE lanes_u bf16_of_float(lanes_u bits)
     return lanes_choose((bits & 0x7fffffff) > 0x7f800000, quiet, rounded);
 }
 
-// Below the least normal a sum with 0.5, whose unit in the last place is 2^-24, rounds as it
-// should.
+// Below the smallest fp16 normal: the sum with 0.5, whose ulp in fp32 is 2^-24, rounds to a
+// multiple of 2^-24, the step of fp16 denormals.
 INLINE lanes_u fp16_of_float(lanes_u bits)
 {
     lanes_u magnitude = bits & 0x7fffffff;
@@ -183,8 +185,9 @@ LOOP void vector_store(enum case_dtype dtype, const float *values, void *target,
 
 // ---- softmax ------------------------------------------------------------------------------------
 
-// 2^r for |r| <= 1/2 by a polynomial (minimax in the relative error, 2e-9), times 2^n through the
-// exponent. Adding 1.5 * 2^23 rounds to an integer and leaves it in the low bits.
+// 2^x = 2^n 2^r, where n is x rounded to an integer and |r| <= 1/2. 2^r is a polynomial (minimax,
+// relative error 2e-9); 2^n is made from its exponent bits. Adding 1.5 * 2^23 rounds x to n and
+// leaves n in the low bits.
 INLINE lanes_f lanes_exp2(lanes_f x)
 {
     const float round = 0x1.8p23f;
@@ -254,8 +257,8 @@ LOOP void vector_exp2_gradient(float *p, float *g, int count, float shift, float
     }
 }
 
-// Near 0 by an odd polynomial (relative error 2e-8), else from e = exp(-2 |x|). The slope is 4 e /
-// (1 + e)^2, which is 1 - tanh^2 without its cancellation.
+// For |x| < 0.625 an odd polynomial (relative error 2e-8), otherwise (1 - e) / (1 + e), where e =
+// exp(-2 |x|). The slope is 4 e / (1 + e)^2, which equals 1 - tanh^2 without its cancellation.
 INLINE lanes_f lanes_tanh(lanes_f x, lanes_f *slope)
 {
     lanes_f z = x * x;

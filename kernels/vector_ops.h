@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The inner loops of the CPU side, compiled once for each instruction set and chosen when the
-// program runs. All functions accept any alignment and any count from 0 up; none writes beyond its
-// count.
+// Inner loops for the CPU, compiled once for each instruction set; vector_best() chooses at run
+// time. All functions accept any alignment and any count >= 0. None writes beyond its count.
 //
-// Results of one variant are always the same bits. Between variants only `load`, `store` and
-// `add` are identical: sums are taken in lanes, and products may be fused with additions.
+// A variant always gives the same bits. Different variants promise the same bits only for `load`,
+// `store` and `add`: a sum has one partial sum per lane, and a multiplication may be fused with an
+// addition.
 #ifndef CPATTN_KERNELS_VECTOR_OPS_H
 #define CPATTN_KERNELS_VECTOR_OPS_H
 
@@ -13,22 +13,22 @@
 struct vector_ops {
     const char *name;
 
-    // As dtype_load() and dtype_store() for `count` elements.
+    // dtype_load() and dtype_store() for `count` elements.
     void (*load)(enum case_dtype dtype, const void *source, float *values, int64_t count);
     void (*store)(enum case_dtype dtype, const float *values, void *target, int64_t count);
 
-    // The largest of m and all x; NaN is passed over.
+    // The largest of m and all x; a NaN in x is ignored.
     float (*max)(const float *x, int count, float m);
 
-    // x = 2^(x - shift), within 2 units in the last place, 0 below 2^-126 and for -inf, +inf beyond
-    // the range; NaN stays NaN. Returns the sum of the new x.
+    // x = 2^(x - shift), within 2 ulp. Results below 2^-126 become 0, results beyond the range
+    // +inf; NaN stays NaN. Returns the sum of the new x.
     float (*exp2_sum)(float *x, int count, float shift);
 
-    // p = 2^(p - shift), then g = p * (g - delta).
+    // From logits in base 2 to P, and from dP to dS: p = 2^(p - shift), then g = p * (g - delta).
     void (*exp2_gradient)(float *p, float *g, int count, float shift, float delta);
 
-    // x = tanh(x), within 3e-7 of it relatively; slope = 1 - tanh(x)^2 likewise, also where it is
-    // next to nothing (but 0 below 2^-126), unless it is NULL.
+    // x = tanh(x) and slope = 1 - tanh(x)^2, both with a relative error of at most 3e-7, also where
+    // the slope is tiny. A slope below 2^-124 becomes 0. slope may be NULL.
     void (*tanh)(float *x, float *slope, int count);
 
     void (*scale)(float *x, int count, float factor);

@@ -7,13 +7,15 @@
 #include "common/amx.h"
 #include "common/zeros.h"
 
-// Elements between rows: odd numbers of cache lines, which do not share sets of a cache.
+// Strides of rows in elements: odd numbers of cache lines, so that rows do not share cache sets.
 #define ROWS_STRIDE  (TILE_ROWS + AMX_DEPTH)
 #define PIECE_STRIDE (TILE_KEYS + AMX_DEPTH)
-#define PIECES       ((int64_t)AMX_PART_ROWS * PIECE_STRIDE) // of one of the two
+#define PIECES       ((int64_t)AMX_PART_ROWS * PIECE_STRIDE) // elements of one of the two pieces
 #define PACKED       ((int64_t)TILE_ROWS * TILE_KEYS)
 #define LOCAL_STRIDE (HEAD_DIM_MAX + 16)
 
+// Lays all buffers out from `base` on and sets the pointers to them; with NULL only counts. Returns
+// their bytes.
 static size_t lay_out(struct amx_tiles *a, char *base)
 {
     size_t rows = (size_t)(TILE_ROWS + AMX_DEPTH) * HEAD_DIM_MAX;
@@ -140,8 +142,8 @@ void amx_add_to_rows(const struct amx_tiles *a, const struct tile *part,
                         true);
 }
 
-// Copies the last columns of a transposed tensor, with zeros behind them. What lies behind them in
-// memory may be infinite.
+// Copies the last `count` columns of a transposed tensor to a->edge, padded with zeros. The memory
+// behind the columns may hold infinities, which a product with AMX_DEPTH columns would read.
 static void edge_take(struct amx_tiles *a, const uint16_t *columns, int64_t count, int d)
 {
     memset(a->edge, 0, (size_t)(d * AMX_DEPTH) * sizeof(*a->edge));

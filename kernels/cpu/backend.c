@@ -13,7 +13,7 @@
 #include "kernels/cpu/linear.h"
 #include "kernels/cpu/reduce.h"
 
-// Takes `count` floats of the scratch; if scratch is NULL, only counts them.
+// Allocates `count` floats of the scratch; if scratch is NULL, only counts them.
 static float *carve(float *scratch, size_t *used, size_t count)
 {
     float *piece = scratch ? scratch + *used : NULL;
@@ -29,7 +29,7 @@ static size_t scratch_lay_out(struct attention_backend *backend, float *scratch)
     backend->q = carve(scratch, &used, rows);
     backend->d_out = carve(scratch, &used, rows);
     backend->out = carve(scratch, &used, rows);
-    backend->d_q = backend->out; // never both
+    backend->d_q = backend->out; // forward uses out, backward d_q
     backend->k = carve(scratch, &used, keys);
     backend->v = carve(scratch, &used, keys);
     backend->scores = carve(scratch, &used, scores);
@@ -39,7 +39,7 @@ static size_t scratch_lay_out(struct attention_backend *backend, float *scratch)
     backend->row_max = carve(scratch, &used, TILE_ROWS);
     backend->row_d = carve(scratch, &used, 2 * TILE_ROWS);
     backend->row_lse = backend->row_max;
-    backend->row_sum = (double *)(void *)backend->row_d; // never both
+    backend->row_sum = (double *)(void *)backend->row_d; // the same: row_sum, row_d
     return used * sizeof(float);
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Backward: each tile is recomputed with the final LSE. Its dK and dV are added to the result at
-// once, dQ once per block.
+// Backward: P of each tile is recomputed from the final LSE. dK and dV are added to the result for
+// each tile, dQ for each block.
 #include <math.h>
 #include <string.h>
 
@@ -26,7 +26,8 @@ static void block_load(struct attention_backend *backend, const struct attention
     memset(backend->d_q, 0, (size_t)block_rows(b) * (size_t)b->shape->d_qk * sizeof(float));
 }
 
-// Products and dP of one row become P and dS, 0 where the mask hides a key.
+// Turns the scores and dP of a stacked row into P and dS in place, both 0 where the mask hides a
+// key, and adds to dbias.
 static void row_gradient(struct attention_backend *backend, const struct attention_backward *args,
                          const struct block *b, const struct tile *t, int row)
 {
@@ -64,7 +65,7 @@ static void row_gradient(struct attention_backend *backend, const struct attenti
     memset(ds + end, 0, (size_t)(keys - end) * sizeof(float));
 }
 
-// Leaves P in scores and dS in d_scores.
+// Writes P of a tile to backend->scores and dS to backend->d_scores.
 static void tile_gradient(struct attention_backend *backend, const struct attention_backward *args,
                           const struct block *b, const struct tile *t, struct matrix q,
                           struct matrix d_out)
@@ -82,13 +83,13 @@ static void tile_gradient(struct attention_backend *backend, const struct attent
         row_gradient(backend, args, b, t, row);
 }
 
-// Keys at the end of a tile whose gradients a mutation loses.
+// Number of keys at the end of a tile whose dK and dV a mutation drops.
 static int keys_lost(const struct block *b, const struct tile *t)
 {
     return MUTATED(RAGGED_TILE) && t->end == b->slice->kv_len && b->slice->kv_len % 16 != 0;
 }
 
-// The head whose gradients a mutation loses.
+// True if a mutation drops dV of the key head.
 static bool head_is_lost(const struct block *b)
 {
     return MUTATED(HEAD_GROUP_LOST) && b->kv_head + 1 >= b->shape->kv_heads;
@@ -120,7 +121,7 @@ static void tile_backward(struct attention_backend *backend, const struct attent
             backend->d_q + first * d_qk, d_qk);
 }
 
-// As tile_backward().
+// tile_backward() on AMX.
 static void tile_backward_amx(struct attention_backend *backend,
                               const struct attention_backward *args, const struct block *b,
                               const struct tile *t)

@@ -17,8 +17,8 @@ static void block_clear(struct attention_backend *backend, const struct block *b
     memset(backend->out, 0, (size_t)rows * (size_t)b->shape->d_v * sizeof(float));
 }
 
-// For tests: the maximum of a kernel that reads 64 keys at a time, and keeps an older maximum until
-// a weight would exceed 2^8.
+// For tests: the row maximum of a kernel that reads 64 keys at a time, and keeps an older maximum
+// until a weight would exceed 2^8.
 static float max_stale(const struct vector_ops *vector, const float *x, int count, float before,
                        float max)
 {
@@ -26,7 +26,7 @@ static float max_stale(const struct vector_ops *vector, const float *x, int coun
     return max <= first + 8 ? first : max;
 }
 
-// Raises the row's maximum to that of x, and scales the sums so far to the new maximum.
+// Raises the running maximum of a row to that of x, and rescales the row's sums to the new maximum.
 static void row_raise_max(struct attention_backend *backend, int row, int d_v, const float *x,
                           int count, bool stale)
 {
@@ -44,7 +44,8 @@ static void row_raise_max(struct attention_backend *backend, int row, int d_v, c
     backend->vector->scale(backend->out + (int64_t)row * d_v, d_v, shrink);
 }
 
-// Products of one row become weights relative to the row's maximum, 0 where the mask hides a key.
+// Turns the scores of a stacked row into weights 2^(logit - row maximum) in place, 0 where the mask
+// hides a key, and adds them to the row's sum.
 static void row_softmax(struct attention_backend *backend, const struct block *b,
                         const struct tile *t, int row, const void *bias, bool stale)
 {
@@ -56,7 +57,7 @@ static void row_softmax(struct attention_backend *backend, const struct block *b
     tile_logits(backend, b, t, row, begin, end, bias, x);
     row_raise_max(backend, row, b->shape->d_v, x + begin, end - begin, stale);
     float max = backend->row_max[row];
-    float shift = max == -INFINITY ? 0 : max; // logits that overflow to -inf weigh nothing
+    float shift = max == -INFINITY ? 0 : max; // no logit above -inf: all weights are 0
     memset(x, 0, (size_t)begin * sizeof(float));
     backend->row_sum[row] += backend->vector->exp2_sum(x + begin, end - begin, shift);
     if (ROUNDS(WEIGHTS))
@@ -64,7 +65,7 @@ static void row_softmax(struct attention_backend *backend, const struct block *b
     memset(x + end, 0, (size_t)(keys - end) * sizeof(float));
 }
 
-// As tile_forward().
+// tile_forward() on AMX.
 static void tile_forward_amx(struct attention_backend *backend,
                              const struct attention_forward *args, const struct block *b,
                              const struct tile *t)
@@ -100,7 +101,8 @@ static void tile_forward(struct attention_backend *backend, const struct attenti
             (struct matrix){backend->v, d_v}, 1, backend->out + (int64_t)t->rows_begin * d_v, d_v);
 }
 
-// Merges a normalised partial result, sum * out with log-sum-exp `lse`, into the running result.
+// Merges a partial result into the running one. Its normalised output is out / sum, its LSE is
+// `lse`. May overwrite `out`.
 static void row_merge(const struct vector_ops *vector, float *o, float *o_lse, float *out, int d_v,
                       double lse, double sum)
 {
@@ -141,7 +143,7 @@ static void block_merge(struct attention_backend *backend, const struct attentio
     }
 }
 
-// Row maxima are in base 2.
+// Raises max_logit of each head to the row maxima, which are in base 2.
 static void block_max_logit(const struct attention_backend *backend, const struct block *b,
                             float *max_logit)
 {

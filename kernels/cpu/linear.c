@@ -11,7 +11,7 @@
 #include "kernels/gemm.h"
 #include "kernels/vector.h"
 
-// Elements that are converted at a time.
+// Number of elements that are converted at a time.
 #define PIECE 512
 
 static char *element_at(const void *data, enum case_dtype dtype, int64_t index)
@@ -32,7 +32,7 @@ static int64_t rows_of_a(const struct gemm *g)
     return g->form == PRODUCT_TN ? g->k : g->m;
 }
 
-// A matrix in fp32: itself, or converted to `room`.
+// A factor in fp32: the matrix itself, or a copy converted to `room`.
 static struct matrix widened(const struct gemm *g, const void *data, int64_t rows, int64_t columns,
                              float *room)
 {
@@ -57,7 +57,7 @@ static void multiply(const struct gemm *g, struct matrix a, struct matrix b, flo
         gemm_tn(m, n, k, 1, a, b, 0, c, n);
 }
 
-// Adds the bias in fp32, and rounds.
+// Adds the bias to C in fp32, and rounds C to the dtype.
 static void deliver(const struct gemm *g, float *c, const float *bias)
 {
     const struct vector_ops *vector = vector_best();
@@ -113,7 +113,8 @@ static float logistic(float x)
     return 1 / (1 + expf(-x));
 }
 
-// All forms avoid cancellation, so that values for large arguments keep their digits.
+// The formulas below avoid cancellation, so that results for large |x| keep their relative
+// precision.
 static float gelu(float x)
 {
     return 0.5f * x * erfcf(-x * SQRT_HALF);

@@ -7,14 +7,14 @@
 
 // ---- one element --------------------------------------------------------------------------------
 
-// Real numbers: a NaN has one bit pattern, so that no order of operands shows.
+// Gives every NaN the same bits, so that results do not depend on the order of the operands.
 static inline float quiet(float x)
 {
     return x == x ? x : NAN;
 }
 
-// Either of two equal numbers. Only zeros can differ in bits: the result is -0 if both are, or if
-// one is and `any` is set.
+// Returns a, where a == b. Only zeros can differ in bits: if one is -0 and one +0, the result is -0
+// if `any` is set, else +0.
 static inline float equal_one(float a, float b, bool any)
 {
     union {
@@ -25,7 +25,7 @@ static inline float equal_one(float a, float b, bool any)
     return x.value;
 }
 
-// minimum and maximum of IEEE 754-2019.
+// minimum and maximum of IEEE 754-2019: NaN if an operand is NaN; -0 is less than +0.
 static inline float least_float(float a, float b)
 {
     float least = b < a ? b : a;
@@ -55,8 +55,8 @@ ORDER(uint8_t)
 
 // ---- arrays -------------------------------------------------------------------------------------
 
-// One loop for each type and reduction. Integers are added and multiplied as unsigned, because
-// overflow is defined for those.
+// One loop for each type and reduction. Integers are added and multiplied as unsigned numbers,
+// whose overflow is defined.
 #define SAME(x) (x)
 #define LOOP(expression)                                                                           \
     for (int64_t i = 0; i < count; i++)                                                            \
@@ -85,7 +85,7 @@ REDUCE(reduce_int32, int32_t, uint32_t, SAME)
 REDUCE(reduce_int64, int64_t, uint64_t, SAME)
 REDUCE(reduce_uint8, uint8_t, uint32_t, SAME)
 
-// Elements of 16 bits are reduced in fp32, some at a time.
+// 16-bit elements are reduced in fp32, PIECE at a time.
 #define PIECE 256
 
 static enum case_dtype dtype_of(enum collective_element element)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows between packed tensors and those of a plan.
+// Packs, adds and merges rows between packed tensors and the tensors of a plan.
 #include <math.h>
 #include <string.h>
 

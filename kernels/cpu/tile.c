@@ -67,7 +67,9 @@ static int64_t even_piece(int64_t length, int64_t most)
     return divide_up(length, divide_up(length, most));
 }
 
-// Both bounds of the visible keys grow with the query, so the outermost queries give the ranges.
+// Both bounds of the visible keys ascend with the query. So the keys that any query sees, and those
+// that all see, follow from the first and the last query. A margin narrower than TILE_EDGE is not
+// cut off the inner range.
 static void block_set_keys(struct block *b)
 {
     int64_t begin, end;
@@ -136,8 +138,8 @@ int64_t block_scalar(const struct block *b, int row)
 
 // ---- tiles --------------------------------------------------------------------------------------
 
-// The end of a tile that begins at `begin`. The keys before, within and behind the inner range are
-// cut into even pieces each.
+// The end of the tile that begins at key `begin`. The keys before, within and behind the inner
+// range are each cut into even tiles.
 static int64_t tile_end(const struct block *b, int64_t begin)
 {
     if (begin < b->inner_begin)
@@ -148,7 +150,7 @@ static int64_t tile_end(const struct block *b, int64_t begin)
     return least(begin + even_piece(edge, TILE_EDGE), b->keys_end);
 }
 
-// Stacked rows between the first and the last query that see any key of the tile.
+// Sets the stacked rows of a tile: from the first to the last query that sees any of its keys.
 static void tile_trim_rows(struct tile *t, const struct block *b)
 {
     int64_t first = b->begin, last = b->end - 1, begin, end;
@@ -186,7 +188,7 @@ bool tile_next(struct tile *t, const struct block *b)
     return tile_set(t, b, t->end);
 }
 
-// A key head that a mutation makes wrong.
+// The key head to load; a mutation makes it wrong.
 static int read_kv_head(const struct block *b)
 {
     return MUTATED(GQA_WRONG_HEAD) ? (b->kv_head + 1) % b->shape->kv_heads : b->kv_head;
@@ -248,8 +250,8 @@ void tile_logits(struct attention_backend *backend, const struct block *b, const
 
 // ---- loads --------------------------------------------------------------------------------------
 
-// Number of rows to prefetch. Rows lie too far apart for the processor's own prefetch, and a row
-// takes less time to convert than to fetch.
+// Rows are prefetched this many rows ahead. They lie too far apart for the hardware prefetcher, and
+// converting a row takes less time than fetching it.
 #define ROWS_AHEAD 8
 #define CACHE_LINE 64
 
@@ -259,7 +261,7 @@ static void prefetch(const char *memory, int64_t bytes)
         __builtin_prefetch(memory + i);
 }
 
-// Clears bits of loaded values, for the mutations.
+// For mutations: clears the bits `lost` of loaded values.
 static void lose_bits(float *values, int64_t count, uint32_t lost)
 {
     for (int64_t i = 0; i < count && lost != 0; i++) {
@@ -270,7 +272,8 @@ static void lose_bits(float *values, int64_t count, uint32_t lost)
     }
 }
 
-// Converts `rows` runs of `count` elements that begin `stride` elements apart.
+// Converts `rows` runs of `count` elements, whose starts are `stride` elements apart, to fp32
+// without gaps.
 static void load_runs(const struct vector_ops *vector, enum case_dtype dtype, const char *source,
                       int64_t stride, int64_t rows, int64_t count, float *values)
 {
