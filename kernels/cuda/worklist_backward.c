@@ -195,10 +195,9 @@ static enum status fragments_order(const struct build *b)
 
 // ---- chains -------------------------------------------------------------------------------------
 
-// For sorting the tiles by `begin`, the first column of the bias that a tile reaches. `end` is not
-// used.
+// For sorting the tiles by `begin`, the first column of the bias that a tile reaches.
 struct reach {
-    int64_t begin, end;
+    int64_t begin;
     int32_t tile;
 };
 
@@ -287,8 +286,7 @@ static enum status chains_find(const struct build *b)
     enum status status = reaches && active ? STATUS_OK : out_of_memory(b->error);
     if (status == STATUS_OK) {
         for (int32_t i = 0; i < b->list->tile_count; i++)
-            reaches[i] =
-                (struct reach){.begin = tile_rectangle(b, &b->list->tiles[i]).column, .tile = i};
+            reaches[i] = (struct reach){tile_rectangle(b, &b->list->tiles[i]).column, i};
         qsort(reaches, count, sizeof(*reaches), compare_reaches);
         chains_join(b, reaches, active);
     }
