@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The host's part of backward on sm_90a: whether it serves, the tensor maps, the launch.
+// Host part of backward on sm_90a: choice of the kernel, tensor maps, launch.
 #include "kernels/cuda/sm90_backward.h"
 
 #include "kernels/cuda/sm90_backward_kernel.cuh"
@@ -54,10 +54,10 @@ static const struct sm90_backward_kernel *kernel_capped(const struct attention_s
                 : sm90_capped_fp16(d, shape->deterministic);
 }
 
-// With bias. Where dbias has to be the same bits in every run and gets several numbers an element,
-// tiles that add to it follow each other in one thread block, which only the portable kernels know.
-// They also take a bias and a cap at head dimensions up to 64, of which the kernels here would
-// waste half.
+// The kernel for a backward with bias, or NULL: the portable kernels take it. They take two cases:
+// - A deterministic dbias to whose elements several tiles contribute. One thread block must work on
+//   these tiles in a fixed order (a chain), which only the portable kernels can.
+// - Bias with softcap at head dimensions up to 64: the kernels here would pad them to 128.
 static const struct sm90_backward_kernel *kernel_biased(const struct attention_backward *args)
 {
     const struct attention_shape *shape = &args->shape;
@@ -98,8 +98,9 @@ const struct sm90_backward_kernel *sm90_backward_choose(const struct attention_b
 
 // ---- tensor maps --------------------------------------------------------------------------------
 
-// Makes the maps of one side, until one fails. Rows of all residues are taken for heads: the
-// kernels number them so.
+// Makes the tensor maps of one side, queries or keys. After the first failure make() does nothing;
+// `error` keeps the failure. The maps have row_step * heads heads: residue row % row_step and head
+// are one coordinate, the y of struct sm90_backward_params.
 struct mapper {
     int32_t heads;
     int64_t positions;
@@ -140,7 +141,8 @@ static cudaError_t maps_make(const struct attention_backward *args,
     return queries.error != cudaSuccess ? queries.error : keys.error;
 }
 
-// A map of the bias or its gradient, if there can be one.
+// Makes a map of the bias or dbias with boxes of columns x rows. *mapped: whether the matrix and
+// the kernel (columns > 0) permit one; if not, no map is made and that is no error.
 static cudaError_t bias_map(const struct sm90_matrix *matrix, int32_t columns, int32_t rows,
                             CUtensorMap *map, bool *mapped)
 {

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Backward on sm_90a: adds dQ, dK and dV to memory.
+// Backward on sm_90a: adds dQ, dK, dV and the staged dbias to memory.
 #ifndef CPATTN_KERNELS_CUDA_SM90_BACKWARD_ADD_CUH
 #define CPATTN_KERNELS_CUDA_SM90_BACKWARD_ADD_CUH
 
 #include "kernels/cuda/sm90_backward_work.cuh"
 
 // ---- order --------------------------------------------------------------------------------------
+// Where thread blocks take turns, a counter in global memory holds the number of turns taken. A
+// thread waits for its turn with acquire loads. The turn before ends with a release.
 
 static __device__ __forceinline__ void counter_wait(const unsigned *counter, unsigned turn)
 {
@@ -33,13 +35,14 @@ static __device__ __forceinline__ void counter_raise(unsigned *counter)
     asm volatile("red.release.gpu.global.add.u32 [%0], 1;" : : "l"(counter) : "memory");
 }
 
-// A turn to add dQ of a step.
+// A turn to add dQ of a step: it begins when *counter == turn.
 struct dq_turn {
     unsigned *counter, turn;
 };
 
-// Waits for it, as a warp. That takes a while even if it has come, so it is done before dQ is
-// there.
+// Waits until step `number` is in the ring, and then for its turn at counter `part` of its block
+// and head. This takes a while even if the turn has come, so it precedes the wait for the staged
+// dQ. Called by a warp.
 template <class C>
 __device__ __forceinline__ struct dq_turn turn_await(const struct backward_params &p, int number,
                                                      int part, const char *memory, uint32_t shared)
@@ -56,7 +59,8 @@ __device__ __forceinline__ struct dq_turn turn_await(const struct backward_param
     return turn;
 }
 
-// Lets the next one begin when this thread's additions are in memory.
+// Waits until the bulk operations of this thread are complete in memory, and lets the next turn
+// begin. Called by the leader of the warp that added.
 static __device__ __forceinline__ void turn_pass(const struct dq_turn &turn)
 {
     bulk_wait();
@@ -66,8 +70,9 @@ static __device__ __forceinline__ void turn_pass(const struct dq_turn &turn)
 
 // ---- boxes --------------------------------------------------------------------------------------
 
-// Adds or writes COUNT boxes side by side, from c0 on; in shared memory they are `step` bytes
-// apart. One branch for all of them takes the fewest registers.
+// Adds COUNT boxes, side by side from element c0 on, to memory by bulk reductions; or stores them
+// if `writes`. In shared memory they are `step` bytes apart. One branch around both loops takes the
+// fewest registers. Called by one thread, which commits.
 template <int COUNT>
 __device__ __forceinline__ void tensor_put_4d(bool writes, const CUtensorMap *map, int c0, int c1,
                                               int c2, uint32_t from, int step)
@@ -82,7 +87,8 @@ __device__ __forceinline__ void tensor_put_4d(bool writes, const CUtensorMap *ma
 
 // ---- dQ -----------------------------------------------------------------------------------------
 
-// Adds a part of dQ of `rows` rows, row by row, as a warp, or writes it.
+// Adds (or writes) `rows` rows of staged dQ row by row, 64 elements from element x on. `vector`:
+// index of the first row in [rows][heads]. Called by a warp.
 template <class C>
 __device__ __forceinline__ void dq_add_rows(const struct backward_params &p, bool writes,
                                             int64_t vector, int x, int rows, uint32_t from)
@@ -103,18 +109,21 @@ __device__ __forceinline__ void dq_add_rows(const struct backward_params &p, boo
         }
 }
 
-// Where dQ of a step and a warpgroup lies, and which of the barriers is about it.
+// Shared address of the buffer that stages a warpgroup's dQ of a step.
 template <class C> __device__ __forceinline__ uint32_t dq_place(unsigned number, int group)
 {
     return C::DQ + (number % C::DQ_STAGES * 2 + group) * C::DQ_BYTES;
 }
 
+// Offset from BARRIER_DQ_FULL and BARRIER_DQ_EMPTY to the barriers of a step and a warpgroup.
 static __device__ __forceinline__ int dq_barrier(unsigned number, int group)
 {
     return (int)(number % 2) * 2 + group;
 }
 
-// Adds what a warpgroup has of a step, as a warp, or writes it. The leader has to commit and wait.
+// Adds (or writes) the staged dQ of a warpgroup at shared address `from`: half of the elements or
+// half of the queries of a step. Full boxes go by bulk operations, fewer rows one by one. Called by
+// a warp, whose leader must commit and wait.
 template <class C>
 __device__ __forceinline__ void dq_add(const struct sm90_backward_params &p, bool writes,
                                        const struct sm90_step *step, int group, uint32_t from)
@@ -128,7 +137,8 @@ __device__ __forceinline__ void dq_add(const struct sm90_backward_params &p, boo
         dq_add_rows<C>(all, writes, vector_of(all, all.heads, y, z), x, rows, from);
 }
 
-// Waits until what a warp adds has been read.
+// Commits the leader's bulk operations and waits until their shared memory has been read. Called by
+// a warp.
 static __device__ __forceinline__ void dq_wait_read(void)
 {
     if (threadIdx.x % WARP_LANES == 0) {
@@ -138,7 +148,6 @@ static __device__ __forceinline__ void dq_wait_read(void)
     __syncwarp();
 }
 
-// Four numbers in shared memory.
 static __device__ __forceinline__ float4 shared_four(uint32_t address)
 {
     float4 x;
@@ -149,8 +158,8 @@ static __device__ __forceinline__ float4 shared_four(uint32_t address)
     return x;
 }
 
-// Adds a warpgroup's gradient of the bias, as a warp: two rows at a time, since bulk additions
-// would keep those to dQ waiting.
+// Adds a warpgroup's staged dbias by atomics of four floats, two rows at a time: bulk reductions
+// would delay those of dQ. Called by a warp.
 template <class C>
 __device__ __forceinline__ void dbias_add_rows(const struct backward_params &p,
                                                const struct sm90_step *step, int group,
@@ -165,7 +174,9 @@ __device__ __forceinline__ void dbias_add_rows(const struct backward_params &p,
         add_four(to + row * stride, shared_four(from + panel_offset(0, row + first, chunk % 8)));
 }
 
-// The same, or writes it where there is nothing to add to. The leader commits.
+// Waits until a warpgroup's dbias of a step is staged, and adds it; if dbias_once, its leader
+// stores it by bulk copies and commits. If the step is not staged, the consumer threads have added
+// it: dbias_hand_over(). Called by a warp.
 template <class C>
 __device__ __forceinline__ void dbias_add_staged(const struct sm90_backward_params &p,
                                                  const struct sm90_step *step, int group,
@@ -187,7 +198,8 @@ __device__ __forceinline__ void dbias_add_staged(const struct sm90_backward_para
     }
 }
 
-// Gives back where it lay, once it was read. What is added since may still be.
+// Gives the staged dbias back to its warpgroup once it has been read: commits the bulk operations
+// of dQ and waits for all commit groups before theirs. Called by a warp, after dq_add().
 static __device__ __forceinline__ void dbias_free(int group)
 {
     if (threadIdx.x % WARP_LANES == 0) {
@@ -198,7 +210,7 @@ static __device__ __forceinline__ void dbias_free(int group)
     threads_arrive(BARRIER_DBIAS_EMPTY + group, DQ_THREADS);
 }
 
-// One of the warps that add dQ: that of warpgroup `group`.
+// The warp that adds dQ, and the staged dbias, of warpgroup `group` in all steps.
 template <class C>
 __device__ __forceinline__ void dq_add_all(const struct sm90_backward_params &p, int group,
                                            int steps, const char *memory, uint32_t shared)
@@ -220,8 +232,8 @@ __device__ __forceinline__ void dq_add_all(const struct sm90_backward_params &p,
     }
 }
 
-// One of the warps that add dQ in turns: that of even or of odd steps, so that one step waits for
-// its turn while the other is on its way to memory.
+// A warp that adds dQ of both warpgroups in turns: that of the even or that of the odd steps. One
+// of the two warps waits for its turn while the additions of the other are on their way to memory.
 template <class C>
 __device__ __forceinline__ void dq_add_ordered(const struct sm90_backward_params &p, int odd,
                                                int steps, const char *memory, uint32_t shared)
@@ -250,7 +262,8 @@ __device__ __forceinline__ void dq_add_ordered(const struct sm90_backward_params
 
 // ---- dK and dV ----------------------------------------------------------------------------------
 
-// Adds a thread's part of dK or dV, times factor, to memory, row by row, or writes it.
+// Adds (or writes) a thread's accumulators of dK or dV, times factor, row by row. `key`: the
+// thread's first key in the tile; the second is 8 further.
 template <class C>
 __device__ __forceinline__ void
 keys_add_rows(const struct backward_params &p, bool writes, const struct sm90_work &work, int key,
@@ -273,7 +286,8 @@ keys_add_rows(const struct backward_params &p, bool writes, const struct sm90_wo
     }
 }
 
-// Lays it out in shared memory as the boxes want it.
+// Stages a warpgroup's accumulators of dK or dV, times factor, in the layout of the TMA boxes at
+// shared address `to`.
 template <class C>
 __device__ __forceinline__ void keys_stage(const float (&acc)[C::KEYS], uint32_t to, float factor)
 {
@@ -292,20 +306,22 @@ __device__ __forceinline__ void keys_stage(const float (&acc)[C::KEYS], uint32_t
     }
 }
 
-// The turn of a warpgroup among the `count` that add to dK and dV of the same keys. The first one
-// writes if dK and dV begin here, and the last one rounds if that is asked for. In a deterministic
-// backward each waits for the one before. In others they are numbered as they arrive: all wait for
-// one that writes, and one that rounds waits for all.
+// The turn of a warpgroup among the `count` that add to dK and dV of the same keys. If dK and dV
+// begin with 0 (keys_begin), turn 0 writes instead of adding. If they are wanted rounded (dk_out),
+// the last turn rounds. Deterministic: each turn waits for the one before. Otherwise turns are
+// numbered as they arrive: if turn 0 writes, all others wait for it; if the last one rounds, it
+// waits for all others.
 struct keys_turn {
-    unsigned *counter; // of turns taken; NULL: nobody waits
+    unsigned *counter; // of ended turns; NULL: nobody waits
     unsigned number, count;
 };
 
-// From a warpgroup's counter of turns to its counter of arrivals.
+// Offset from a warpgroup's counter of ended turns to its counter of arrivals.
 #define KEYS_ARRIVED 2
 
-// In a deterministic backward heads that share a key head come one after the other; those of the
-// tail piece by piece, in the order in which thread blocks begin.
+// The turn of a warpgroup in a deterministic backward: the heads that share a key head one after
+// the other; those of the tail piece by piece, in each piece head by head. Thread blocks start in
+// this order, too. Otherwise keys_turn_number() replaces the number.
 static __device__ __forceinline__ struct keys_turn
 keys_turn_of(const struct backward_params &p, const struct sm90_work &work, int group)
 {
@@ -315,7 +331,7 @@ keys_turn_of(const struct backward_params &p, const struct sm90_work &work, int 
         first = max(0, work.kv_head * p.group - p.head_phase);
         end = min(p.heads, (work.kv_head + 1) * p.group - p.head_phase);
     }
-    // How many of these heads are not in pieces: they come first in the order of all heads.
+    // How many of these heads are not in the tail: they come first in the order of all heads.
     int whole = p.unit_heads - p.tail_heads;
     whole = p.heads_dealt ? (whole - work.kv_head + p.kv_heads - 1) / p.kv_heads : whole - first;
     int cut = end - first - max(0, min(whole, end - first));
@@ -329,7 +345,7 @@ keys_turn_of(const struct backward_params &p, const struct sm90_work &work, int 
     return turn;
 }
 
-// Takes the number of an arrival, as one thread of a warpgroup.
+// Numbers the turn by arrival, unless deterministic. Called by one thread of the warpgroup.
 static __device__ __forceinline__ void keys_turn_number(const struct backward_params &p,
                                                         struct keys_turn *turn)
 {
@@ -337,7 +353,7 @@ static __device__ __forceinline__ void keys_turn_number(const struct backward_pa
         turn->number = atomicAdd(turn->counter + KEYS_ARRIVED, 1u);
 }
 
-// How many turns must have been taken before this one.
+// How many turns must have ended before this one begins.
 static __device__ __forceinline__ unsigned keys_turn_least(const struct backward_params &p,
                                                            const struct keys_turn &turn)
 {
@@ -346,8 +362,8 @@ static __device__ __forceinline__ unsigned keys_turn_least(const struct backward
     return p.keys_begin && turn.number > 0;
 }
 
-// Waits for the turn, as a warpgroup with a barrier of its own. Its first thread knows the number,
-// and tells the others in a word of shared memory.
+// Waits for the turn. Called by a warpgroup with its named barrier. Only its first thread has the
+// turn's number; it passes the number to the others in a word of shared memory.
 static __device__ __forceinline__ void
 keys_turn_await(const struct backward_params &p, struct keys_turn *turn, int barrier, uint32_t word)
 {
@@ -361,7 +377,8 @@ keys_turn_await(const struct backward_params &p, struct keys_turn *turn, int bar
         asm volatile("ld.shared.u32 %0, [%1];" : "=r"(turn->number) : "r"(word) : "memory");
 }
 
-// Ends the turn when the additions are in memory, if another one may wait for that.
+// Ends the turn once its additions are in memory, if another turn may wait for it. Called by a
+// warpgroup with its named barrier.
 static __device__ __forceinline__ void keys_turn_pass(const struct backward_params &p,
                                                       const struct keys_turn &turn, int barrier)
 {
@@ -381,16 +398,16 @@ static __device__ __forceinline__ float4 sum_of(float4 a, float4 b)
     return make_float4(a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w);
 }
 
-// Rows of dK or dV in memory: sums, and where they go rounded.
+// Rows of dK or dV of a warpgroup's keys in memory.
 template <typename T> struct keys_rows {
-    const float *sums;
-    T *out;
-    int64_t stride;
-    int rows, columns;
+    const float *sums; // of the turns before
+    T *out;            // rounded result
+    int64_t stride;    // elements between rows
+    int rows, columns; // that exist
 };
 
-// Rounds what a warpgroup staged: boxes of ROWS rows of COUNT panels. With `adds` the sums in
-// memory are added before.
+// Rounds staged sums to T and stores them: COUNT panels of ROWS rows at shared address `from`. If
+// `adds`, adds the sums in memory first. Called by a warpgroup.
 template <typename T, int ROWS, int COUNT>
 __device__ __forceinline__ void keys_round(const struct keys_rows<T> &to, bool adds, uint32_t from)
 {
@@ -413,7 +430,6 @@ __device__ __forceinline__ void keys_round(const struct keys_rows<T> &to, bool a
     }
 }
 
-// Rows of a warpgroup's keys, all elements.
 template <typename T>
 __device__ __forceinline__ keys_rows<T> keys_rows_of(const struct backward_params &p,
                                                      const struct sm90_work &work, int group, int d,
@@ -425,7 +441,9 @@ __device__ __forceinline__ keys_rows<T> keys_rows_of(const struct backward_param
     return {sums + at, (T *)out + at, stride, work.rows - group * GROUP_KEYS, d};
 }
 
-// dK and dV of a warpgroup to memory; where several thread blocks add to the same, in turns.
+// Ends a tile: adds a warpgroup's dV, and dK times dk_factor, to memory. The first turn may write
+// and the last may round instead (struct keys_turn). A whole tile goes through shared memory and
+// bulk operations, a short one row by row. Called by both consumer warpgroups.
 template <typename T, class C>
 __device__ __forceinline__ void
 keys_add(const struct sm90_backward_params &p, const struct sm90_work &work, int group,
@@ -436,7 +454,7 @@ keys_add(const struct sm90_backward_params &p, const struct sm90_work &work, int
     struct keys_turn turn = keys_turn_of(all, work, group);
     if (leader)
         keys_turn_number(all, &turn);
-    threads_sync(BARRIER_DS, CONSUMER_THREADS); // both have read all there was
+    threads_sync(BARRIER_DS, CONSUMER_THREADS); // both are done with K, V, Q and dO
     uint32_t dv_from = shared + C::K + group * C::KEY_BYTES;
     uint32_t dk_from = shared + C::Q + group * C::KEY_BYTES;
     if (whole || all.dk_out) {

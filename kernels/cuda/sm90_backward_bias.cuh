@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Backward on sm_90a: the bias of scores, and its gradient.
+// Backward on sm_90a: the bias of the scores, and its gradient dbias.
 #ifndef CPATTN_KERNELS_CUDA_SM90_BACKWARD_BIAS_CUH
 #define CPATTN_KERNELS_CUDA_SM90_BACKWARD_BIAS_CUH
 
 #include "kernels/cuda/sm90_backward_load.cuh"
 
-// Loads four 8 x 8 matrices: pairs of elements of their rows. Lane 8 i + r has the address of row r
-// of matrix i.
+// Loads four 8 x 8 matrices of 16-bit elements (ldmatrix). Lane 8 i + r gives the shared address of
+// row r of matrix i. pairs[i] of lane l is elements 2 (l % 4) and the next of row l / 4. Called by
+// a warp.
 static __device__ __forceinline__ void matrices_load_rows(uint32_t address, uint32_t (&pairs)[4])
 {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
@@ -15,7 +16,7 @@ static __device__ __forceinline__ void matrices_load_rows(uint32_t address, uint
                  : "memory");
 }
 
-// The same with pairs of elements of their columns.
+// As matrices_load_rows(), transposed: pairs[i] of lane l is from column l / 4.
 static __device__ __forceinline__ void matrices_load(uint32_t address, uint32_t (&pairs)[4])
 {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
@@ -34,8 +35,8 @@ template <> __device__ __forceinline__ float2 pair_floats<__half>(uint32_t pair)
     return __half22float2(*(__half2 *)&pair);
 }
 
-// Where this lane's row of the first four matrices of the bias is: two blocks of 8 queries, of each
-// both of 8 keys of its warp.
+// Shared address of this lane's row, for matrices_load(), of the first four matrices of the bias:
+// two blocks of 8 queries, each with the two blocks of 8 keys of this warp.
 template <class C> __device__ __forceinline__ uint32_t bias_place(int group, uint32_t shared)
 {
     unsigned thread = (unsigned)thread_number() % GROUP_THREADS, lane = thread % WARP_LANES;
@@ -43,13 +44,13 @@ template <class C> __device__ __forceinline__ uint32_t bias_place(int group, uin
            panel_offset(0, lane % 8 + lane / 16 * 8, thread / WARP_LANES * 2 + lane / 8 % 2);
 }
 
-// ---- its gradient -------------------------------------------------------------------------------
+// ---- dbias --------------------------------------------------------------------------------------
 
-// A thread's part of a step: where it adds, element of its first query and key.
+// Where a thread adds its scores of a step to dbias.
 struct dbias_place {
-    float *to;
-    int key; // of the tile
-    int64_t stride;
+    float *to;      // element of the thread's first query and key
+    int key;        // that key, in the tile
+    int64_t stride; // floats between queries; 0: all queries share one row
 };
 
 static __device__ __forceinline__ struct dbias_place dbias_place_of(const struct backward_params &p,
@@ -61,7 +62,8 @@ static __device__ __forceinline__ struct dbias_place dbias_place_of(const struct
     return {p.dbias + step->bias + lane % 4 * 2 * stride + key, key, stride};
 }
 
-// Where all queries share it: two rows of keys, first over all queries.
+// Adds to a dbias that all queries share: sums each of the thread's two keys over all queries of
+// the block first, then adds it with an atomic. Called by whole warps.
 template <class C>
 __device__ __forceinline__ void dbias_add_shared(const struct sm90_step *step,
                                                  const struct dbias_place &place,
@@ -79,8 +81,8 @@ __device__ __forceinline__ void dbias_add_shared(const struct sm90_step *step,
     }
 }
 
-// Where all is seen: lanes of neighbouring keys exchange scores, so that each adds two keys of one
-// query.
+// Adds a step without a mask by atomics of two floats: lanes of neighbouring keys exchange scores,
+// so that each lane has both keys of one query. Called by whole warps.
 template <class C>
 __device__ __forceinline__ void dbias_add_pairs(const struct dbias_place &place,
                                                 const float (&x)[C::SCORES])
@@ -96,13 +98,14 @@ __device__ __forceinline__ void dbias_add_pairs(const struct dbias_place &place,
     }
 }
 
-// Lays a warpgroup's out in shared memory as the boxes want it, rows of queries.
+// Stages dbias of a warpgroup's keys (x: keys x queries) in shared memory, in the layout of the TMA
+// boxes: a row for each query, panels of 32 keys. Called by a consumer warpgroup.
 template <class C>
 __device__ __forceinline__ void dbias_stage(int group, const float (&x)[C::SCORES], uint32_t shared)
 {
     unsigned thread = (unsigned)thread_number() % GROUP_THREADS, lane = thread % WARP_LANES;
     unsigned key = thread / WARP_LANES * 16 + lane / 4, query = lane % 4 * 2;
-    uint32_t at[4]; // by query and key
+    uint32_t at[4]; // for i % 4: query + i % 2, key + i / 2 * 8
 #pragma unroll
     for (unsigned i = 0; i < 4; i++)
         at[i] = shared + C::DBIAS_AT + group * 2 * C::DBIAS_PANEL +
@@ -116,7 +119,9 @@ __device__ __forceinline__ void dbias_stage(int group, const float (&x)[C::SCORE
                      : "memory");
 }
 
-// Adds dS before the scale, which is 0 where a query does not see the key.
+// Adds a thread's x = dS before the scale to dbias in memory, without staging. x is 0 where a query
+// does not see a key, so a block that is all there may be written whole if dbias_once. seen(i):
+// whether score i is visible.
 template <class C, class Seen>
 __device__ __forceinline__ void dbias_add(const struct backward_params &p,
                                           const struct sm90_step *step, const float (&x)[C::SCORES],

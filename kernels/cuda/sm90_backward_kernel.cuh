@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Backward for 16-bit types on sm_90a: wgmma, copies by tensor maps, specialised warps.
+// Backward for 16-bit types on sm_90a up to head dimension 128: wgmma, TMA, specialised warps.
 //
-// A thread block owns a tile of 128 keys of one key head, K and V in shared memory. Two warpgroups
-// have 64 keys each, and dK and dV of them in registers. Blocks of queries pass by:
+// A thread block owns a tile of 128 keys of one key head, with K and V in shared memory. Each of
+// two consumer warpgroups has 64 keys, with their dK and dV in registers. For each block of queries
+// it computes:
 //   S' = K Q', dP' = V dO' | P', dS' in registers, dS in shared memory | dV += P' dO, dK += dS' Q,
-//   dQ = dS K, a half by each warpgroup
-// The third warpgroup has a warp that loads vectors and one that loads LSE and D, blocks ahead of
-// the others, and two that add dQ to memory. Whole blocks and tiles travel by tensor maps. Short
-// ones go row by row, so that no element of what lies beside them is read or written.
+//   half of dQ = dS K
+// The third warpgroup has one warp that loads K, V, Q, dO and the bias, one that loads LSE and D,
+// both ahead of the consumers, and two that add dQ and the staged dbias to memory. Whole blocks and
+// tiles travel by TMA. Short ones travel row by row, so that no element beside them is read or
+// written.
 #ifndef CPATTN_KERNELS_CUDA_SM90_BACKWARD_KERNEL_CUH
 #define CPATTN_KERNELS_CUDA_SM90_BACKWARD_KERNEL_CUH
 
@@ -16,7 +18,8 @@
 
 // ---- consumers ----------------------------------------------------------------------------------
 
-// Where this lane's row of the first four matrices of dS is.
+// Shared address of this lane's row, for matrices_store(), of the first four matrices of dS. dS has
+// a row for each query and a panel of 64 keys for each warpgroup.
 template <class C>
 __device__ __forceinline__ uint32_t ds_place(int group, int stage, uint32_t shared)
 {
@@ -25,13 +28,14 @@ __device__ __forceinline__ uint32_t ds_place(int group, int stage, uint32_t shar
            panel_offset(0, lane % 8 + lane / 16 * 8, thread / WARP_LANES * 2 + lane / 8 % 2);
 }
 
-// Writes a thread's part of dQ, elements x queries, to shared memory, queries x elements.
+// Stages dQ', times factor, in shared memory at `to`: accumulators are elements x queries, the
+// staged boxes queries x elements. Called by a consumer warpgroup.
 template <class C>
 __device__ __forceinline__ void dq_stage(const float (&dq)[C::QUERIES], float factor, uint32_t to)
 {
     unsigned thread = (unsigned)thread_number() % GROUP_THREADS, lane = thread % WARP_LANES;
     unsigned x = thread / WARP_LANES * 16 + lane / 4, query = lane % 4 * 2;
-    uint32_t at[4]; // by element and query
+    uint32_t at[4]; // for i % 4: query + i % 2, element + i / 2 * 8
 #pragma unroll
     for (unsigned i = 0; i < 4; i++)
         at[i] = to + x / PANEL_FLOATS * C::DQ_PANEL + lane / 4 % 4 * 4 +
@@ -44,8 +48,8 @@ __device__ __forceinline__ void dq_stage(const float (&dq)[C::QUERIES], float fa
                      : "memory");
 }
 
-// The first steps of a warpgroup's keys, as matrix products take them from registers. Shared memory
-// is busier than the tensor cores, so what need not be read from there pays.
+// The A fragments of the first HELD k-steps of a warpgroup's 64 rows of K or V, held in registers
+// for all steps. Shared memory is busier than the tensor cores, so fewer reads from it save time.
 template <class C> struct held_rows {
     uint32_t steps[C::HELD > 0 ? C::HELD : 1][4];
 
@@ -60,14 +64,15 @@ template <class C> struct held_rows {
     }
 };
 
-// D = A B over all elements, the first steps of A held.
+// Issues D = A B over all elements and commits. A: 64 keys, the first k-steps from registers.
+// B: a block of queries.
 template <typename T, class C>
 __device__ __forceinline__ void scores_product(const struct held_rows<C> &held, uint32_t keys,
                                                uint32_t queries, float (&d)[C::SCORES])
 {
     const along<C::KV_PANEL> a{operand_rows(keys)};
     const along<C::Q_PANEL> b{operand_rows(queries)};
-    // The first step reads nothing of D, see product_of().
+    // The first k-step overwrites D, see product_of().
 #pragma unroll
     for (int i = 0; i < C::SCORES; i++)
         asm volatile("" : "=f"(d[i]));
@@ -80,7 +85,7 @@ __device__ __forceinline__ void scores_product(const struct held_rows<C> &held, 
     product_commit();
 }
 
-// K and V of a warpgroup's keys, as far as they are in registers.
+// The k-steps of K and V of a warpgroup's keys that are held in registers.
 template <class C> struct held_keys {
     struct held_rows<C> k, v;
 
@@ -90,7 +95,8 @@ template <class C> struct held_keys {
     }
 };
 
-// Puts S' and dP' of a warpgroup's keys to work, S' first. q: where Q of the block lies.
+// Issues S' and then dP' of a warpgroup's keys, a commit group each. q: shared address of the
+// block's Q.
 template <typename T, class C>
 __device__ __forceinline__ void scores_begin(const struct held_keys<C> &held, int group, uint32_t q,
                                              uint32_t shared, float (&s)[C::SCORES],
@@ -102,14 +108,15 @@ __device__ __forceinline__ void scores_begin(const struct held_keys<C> &held, in
     scores_product<T, C>(held.v, keys + C::V, q + (C::DO - C::Q), dp);
 }
 
-// Waits until a warpgroup may write dQ of a step.
+// Waits until the buffer for a warpgroup's dQ of a step is empty. Called by the warpgroup.
 template <class C> __device__ __forceinline__ void dq_wait_empty(unsigned number, int group)
 {
     if (number >= C::DQ_STAGES)
         threads_sync(BARRIER_DQ_EMPTY + dq_barrier(number - C::DQ_STAGES, group), DQ_THREADS);
 }
 
-// Adds to dbias, or has a warp do so.
+// Stages dbias of a step for the warp that adds it, or, if it is not staged, adds it to memory.
+// With C::DBIAS the barriers are used in every step. Called by a consumer warpgroup.
 template <class C>
 __device__ __forceinline__ void
 dbias_hand_over(const struct backward_params &p, const struct sm90_step *step, unsigned number,
@@ -127,8 +134,8 @@ dbias_hand_over(const struct backward_params &p, const struct sm90_step *step, u
         dbias_add<C>(p, step, x, scores_seen<C>(step));
 }
 
-// Leaves dS' in shared memory as dS. All of it is packed before: stored piece by piece, it would
-// take more registers than there are.
+// Stores a warpgroup's dS' to shared memory, transposed to dS. All of it has been packed before:
+// packing and storing piece by piece would spill registers.
 template <class C>
 __device__ __forceinline__ void ds_store(int group, int stage, uint32_t shared,
                                          const uint32_t (&ds16)[C::SCORES / 8][4])
@@ -140,7 +147,8 @@ __device__ __forceinline__ void ds_store(int group, int stage, uint32_t shared,
     shared_fence();
 }
 
-// gradient += A B, A in registers, B a block of queries.
+// Issues dV += P' dO or dK += dS' Q and commits. `a`: fragments of P' or dS'. `block`:
+// shared address of dO or Q.
 template <typename T, class C>
 __device__ __forceinline__ void keys_begin(float (&gradient)[C::KEYS],
                                            const uint32_t (&a)[C::SCORES / 8][4], uint32_t block)
@@ -152,7 +160,7 @@ __device__ __forceinline__ void keys_begin(float (&gradient)[C::KEYS],
     product_commit();
 }
 
-// dQ', of half of its elements or of half of the queries.
+// Issues dQ' and commits: for half of the elements, or, with one panel, for half of the queries.
 template <typename T, class C>
 __device__ __forceinline__ void dq_begin(int group, int stage, uint32_t shared,
                                          float (&dq)[C::QUERIES])
@@ -167,7 +175,8 @@ __device__ __forceinline__ void dq_begin(int group, int stage, uint32_t shared,
     product_commit();
 }
 
-// Hands dQ to the warp that adds it.
+// Stages dQ, times factor, and signals BARRIER_DQ_FULL to the warp that adds it. Called by a
+// consumer warpgroup.
 template <class C>
 __device__ __forceinline__ void dq_hand_over(const struct backward_params &p, unsigned number,
                                              int group, float factor, const float (&dq)[C::QUERIES],
@@ -179,7 +188,7 @@ __device__ __forceinline__ void dq_hand_over(const struct backward_params &p, un
     threads_arrive(BARRIER_DQ_FULL + dq_barrier(number, group), DQ_THREADS);
 }
 
-// A step of a warpgroup. dV' goes first, while dS is on its way to the other warpgroup.
+// A step of a consumer warpgroup. dV is issued first and runs while the warpgroups exchange dS.
 template <typename T, class C>
 __device__ __forceinline__ void step_consume(const struct backward_params &p, unsigned number,
                                              int group, char *memory, uint32_t shared,
@@ -230,6 +239,7 @@ __device__ __forceinline__ void step_consume(const struct backward_params &p, un
     warp_arrive(shared + C::EMPTY + stage * 8);
 }
 
+// A consumer warpgroup: all steps, then the addition of dK and dV to memory.
 template <typename T, class C>
 __device__ __forceinline__ void consume(const struct sm90_backward_params &p, unsigned steps,
                                         int group, char *memory, uint32_t shared)
@@ -249,6 +259,7 @@ __device__ __forceinline__ void consume(const struct sm90_backward_params &p, un
 
 // ---- kernel -------------------------------------------------------------------------------------
 
+// Takes the work and initializes the mbarriers. Called by the whole thread block.
 template <class C>
 __device__ __forceinline__ void begin(const struct sm90_backward_params &p, char *memory,
                                       uint32_t shared)
@@ -256,7 +267,7 @@ __device__ __forceinline__ void begin(const struct sm90_backward_params &p, char
     if (threadIdx.x == 0) {
         *(struct backward_unit *)(memory + C::UNIT) = unit_take(p.all);
         for (int i = 0; i < C::STAGES; i++) {
-            barrier_init(shared + C::FULL + i * 8, 1 + WARP_LANES); // vectors, and numbers
+            barrier_init(shared + C::FULL + i * 8, 1 + WARP_LANES); // Q and dO; LSE and D
             barrier_init(shared + C::EMPTY + i * 8, CONSUMER_THREADS / WARP_LANES);
         }
         for (int i = 0; i < C::STEPS; i++)
@@ -330,7 +341,8 @@ template <typename T> const struct sm90_backward_kernel *sm90_backward_16(int d,
     return ordered ? &wide_ordered : &wide;
 }
 
-// With a cap, P takes registers as soon as it is there, so blocks are smaller.
+// With a softcap the packed P' takes registers beside S' from early on. So at head dimension 64
+// blocks have 96 queries, not 128.
 template <typename T> const struct sm90_backward_kernel *sm90_capped_16(int d, bool ordered)
 {
     static const struct sm90_backward_kernel
@@ -343,7 +355,7 @@ template <typename T> const struct sm90_backward_kernel *sm90_capped_16(int d, b
     return ordered ? &wide_ordered : &wide;
 }
 
-// With a bias of 128 there is no room for a second stage of dQ.
+// At head dimension 128 the bias and the staged dbias leave no room for a second stage of dQ.
 template <typename T> const struct sm90_backward_kernel *sm90_biased_16(int d, bool ordered)
 {
     static const struct sm90_backward_kernel

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Backward on sm_90a: the warps that load, blocks ahead of those that compute.
+// Backward on sm_90a: the producer warps, which load ahead of the consumers.
 #ifndef CPATTN_KERNELS_CUDA_SM90_BACKWARD_LOAD_CUH
 #define CPATTN_KERNELS_CUDA_SM90_BACKWARD_LOAD_CUH
 
 #include "kernels/cuda/sm90_backward_work.cuh"
 #include "kernels/cuda/sm90_bias.cuh"
 
-// `rows` rows of d elements into a tile; the rest of it is cleared. By one warp, which returns when
-// matrix products may read it, if a barrier follows.
+// Copies `rows` rows of d elements into a tile of ROWS x D and clears the rest of the tile.
+// `stride`: elements between rows. Called by a warp. When it returns, the copies are complete and
+// fenced; after a barrier wgmma may read the tile.
 template <int D, int ROWS>
 __device__ __forceinline__ void rows_load(uint32_t tile, const void *source, int64_t stride,
                                           int rows, int d)
@@ -28,6 +29,8 @@ __device__ __forceinline__ void rows_load(uint32_t tile, const void *source, int
     shared_fence();
 }
 
+// Loads K and V of the tile: a whole tile by TMA, a short one row by row. Arrives once at KV_FULL.
+// Called by a warp.
 template <class C>
 __device__ __forceinline__ void keys_load(const struct sm90_backward_params &p,
                                           const struct sm90_work &work, uint32_t shared)
@@ -57,6 +60,8 @@ __device__ __forceinline__ void keys_load(const struct sm90_backward_params &p,
         barrier_arrive(barrier);
 }
 
+// Loads Q and dO of the block at coordinates y and z into a stage: a whole block by TMA, a short
+// one row by row. Arrives once at FULL of the stage. Called by a warp.
 template <class C>
 __device__ __forceinline__ void queries_load(const struct sm90_backward_params &p, int y, int z,
                                              int rows, int stage, uint32_t shared)
@@ -85,8 +90,9 @@ __device__ __forceinline__ void queries_load(const struct sm90_backward_params &
         barrier_arrive(barrier);
 }
 
-// Calls visit(fragment, head, block, number) for each step: heads, of each the fragments, of each
-// the blocks from the last to the first; fragments and blocks the other way where that is reversed.
+// Calls visit(fragment, head, block, number) for each step of the thread block: head by head, for
+// each head the fragments from first to last, for each fragment the blocks from last to first. If
+// p.reversed, fragments go from last to first and blocks from first to last.
 template <class F>
 __device__ __forceinline__ void steps_visit(const struct backward_params &p,
                                             const struct sm90_work &work, F visit)
@@ -108,7 +114,7 @@ __device__ __forceinline__ void steps_visit(const struct backward_params &p,
         }
 }
 
-// Waits until the stage of a step is free.
+// Waits until the consumers have freed the stage of step `number`.
 template <class C> __device__ __forceinline__ void stage_wait(int number, uint32_t shared)
 {
     if (number >= C::STAGES)
@@ -116,12 +122,13 @@ template <class C> __device__ __forceinline__ void stage_wait(int number, uint32
                      (uint32_t)(number / C::STAGES - 1) & 1);
 }
 
-// Where query 0 and key 0 of a step are in the maps of the bias and its gradient.
+// Coordinates of query 0 and key 0 of a step in the maps of the bias and dbias.
 struct bias_box {
     int column, row;
-    bool within; // boxes may begin there, and all of the tile's keys are in the maps
+    bool within; // boxes may begin there (aligned), and all keys of a whole tile are in the map
 };
 
+// `at`: element of query 0 and key 0 in the bias.
 template <class C>
 __device__ __forceinline__ struct bias_box bias_box_of(const struct backward_params &p, int64_t at)
 {
@@ -132,7 +139,7 @@ __device__ __forceinline__ struct bias_box bias_box_of(const struct backward_par
                 column % CHUNK_ELEMENTS == 0};
 }
 
-// Whether all queries of a block see all keys.
+// True if the block and the tile are whole and every query sees every key: no mask is needed.
 template <class C>
 __device__ __forceinline__ bool
 step_is_whole(const struct sm90_work &work, const struct backward_fragment *f, int first, int rows)
@@ -141,8 +148,8 @@ step_is_whole(const struct sm90_work &work, const struct backward_fragment *f, i
            f->high + first >= C::TILE - 1;
 }
 
-// Has what the gradient of a block's bias is added to come into L2: prefetched lines take additions
-// 1.2 to 1.4 times as fast.
+// Prefetches into L2 the part of dbias to which a step will add: additions to prefetched lines are
+// 1.2 to 1.4 times as fast. Called by a warp.
 template <class C>
 __device__ __forceinline__ void dbias_fetch(const struct sm90_backward_params &p,
                                             const struct bias_box &box)
@@ -152,8 +159,9 @@ __device__ __forceinline__ void dbias_fetch(const struct sm90_backward_params &p
             tensor_fetch_2d(&p.dbias, box.column + x, box.row);
 }
 
-// Bytes from the beginning of a block of the bias to a chunk of a query, as boxes leave it: one box
-// behind the other, in rows of 128 or 64 bytes swizzled.
+// Byte offset of 16-byte chunk `chunk` of query `row` in the bias of a block, in the layout that
+// TMA boxes leave: one box of BIAS_BOX keys after the other, swizzled if its rows have 128 or 64
+// bytes.
 template <class C> __device__ __forceinline__ uint32_t bias_offset(unsigned row, unsigned chunk)
 {
     constexpr unsigned BYTES = C::BIAS_BOX * 2, CHUNKS = BYTES / CHUNK_BYTES;
@@ -161,8 +169,10 @@ template <class C> __device__ __forceinline__ uint32_t bias_offset(unsigned row,
     return chunk / CHUNKS * C::BIAS_PANEL + row * BYTES + ((chunk % CHUNKS) ^ turn) * CHUNK_BYTES;
 }
 
-// The bias of a block of queries, from `first` on, as a warp: 0 where a query does not see the key,
-// where there need not be any.
+// Loads the bias of a block, `rows` queries from `first` on, once the consumers have freed its
+// single buffer; completes a phase of BIAS_FULL. A step without a mask goes by TMA. In other steps
+// only the bias of visible scores is read, since no other need exist; the rest becomes 0. Called by
+// a warp.
 template <class C>
 __device__ __forceinline__ void bias_load(const struct sm90_backward_params &params,
                                           const struct sm90_work &work,
@@ -184,7 +194,7 @@ __device__ __forceinline__ void bias_load(const struct sm90_backward_params &par
         __syncwarp();
         if (lane != 0)
             return;
-        shared_fence(); // behind what threads copied to the same place
+        shared_fence(); // orders the TMA writes after the lanes' earlier writes to the buffer
         barrier_expect(full, C::BIAS_BYTES);
         barrier_arrive_times(full, 2 * WARP_LANES - 1);
         const uint64_t policy = l2_policy(p.dbias_once);
@@ -203,12 +213,14 @@ __device__ __forceinline__ void bias_load(const struct sm90_backward_params &par
                         row < rows ? end : 0);
     }
     asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(full) : "memory");
-    barrier_arrive(full); // for what was stored
+    barrier_arrive(full); // for the chunks that were stored rather than copied
 }
 
-// Has what dK and dV of a tile are added to come into L2, some steps before the last, as a warp:
-// boxes of ROWS keys, and so many of 64 elements of both. Where there are turns, or nothing to add
-// to, or a bias that comes from memory, it would only be in the way.
+// Prefetches dK and dV of a whole tile into L2, STEPS_BEFORE steps before the end, in boxes of ROWS
+// keys. QK_PANELS, V_PANELS: panels of 64 elements of dK and dV. Skipped where it would only be in
+// the way: in a deterministic backward (turns), and with nothing to add to (keys_begin). Callers
+// leave it out with a bias, which uses memory bandwidth itself, and with a softcap. Called by a
+// warp.
 template <class C, int ROWS, int QK_PANELS, int V_PANELS>
 __device__ __forceinline__ void gradients_fetch(const struct sm90_backward_params &p,
                                                 const struct sm90_work &work, int number)
@@ -226,7 +238,7 @@ __device__ __forceinline__ void gradients_fetch(const struct sm90_backward_param
     }
 }
 
-// The warp that loads K, V, and Q and dO of all steps, and the bias.
+// The warp that loads K and V, then Q, dO and the bias of every step.
 template <class C>
 __device__ __forceinline__ void vectors_load(const struct sm90_backward_params &p,
                                              const struct sm90_work &work, uint32_t shared)
@@ -245,6 +257,7 @@ __device__ __forceinline__ void vectors_load(const struct sm90_backward_params &
     });
 }
 
+// Fills in a step of the ring.
 template <class C>
 __device__ __forceinline__ void
 step_write(const struct sm90_backward_params &params, const struct sm90_work &work,
@@ -273,24 +286,28 @@ step_write(const struct sm90_backward_params &params, const struct sm90_work &wo
     }
 }
 
-// What numbers_load() does behind a step where there is nothing to do.
+// For numbers_load(): does nothing after a step.
 static __device__ __forceinline__ void step_ignore(const struct backward_fragment *, int, int, int,
                                                    int)
 {
 }
 
-// Where LSE and D of a query are, of 32.
+// Index at which LSE and D of query 0..31 of each 32 are stored. BY_FOURS: the four queries of each
+// 16 that a consumer thread needs (2 t, 2 t + 1 and 8 further, t = lane % 4) are neighbours.
 template <class C> __device__ __forceinline__ int numbers_place(int query)
 {
     return C::BY_FOURS ? query / 16 * 16 + query % 8 / 2 * 4 + query / 8 % 2 * 2 + query % 2
                        : query;
 }
 
-// The warp that loads the numbers of all steps: LSE in base 2, +inf for -inf and where there is no
-// row, so that all P are 0; D times early_scale(), unless dbias is made of it. They are read, and
-// the step is written, before the stage is free: the stage before was, so nobody needs the step
-// that lies there. A barrier for each place of the ring tells those who need no vectors. Behind
-// each step it calls behind(fragment, head, first, rows, number).
+// The warp that loads LSE and D of every step and fills in the ring of steps.
+// - LSE is stored in base 2. For -inf, and for rows that do not exist, it becomes +inf, so that P
+//   is 0. D is stored times early_scale(); with a bias as it is, because dbias needs dS unscaled.
+// - LSE and D are read, and the step is written, before its stage is free. The stage of the step
+//   before was free, so no warp needs the step that was in this place of the ring.
+// - Each place of the ring has an mbarrier (TOLD) for warps that do not wait for Q and dO.
+// - After each step, all lanes arrive at FULL of its stage and call
+//   behind(fragment, head, first, rows, number).
 template <typename T, class C, class F>
 __device__ __forceinline__ void numbers_load(const struct sm90_backward_params &p,
                                              const struct sm90_work &work, char *memory,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What backward needs of sm_90a beside sm90.cuh.
+// Instructions of sm_90a for backward, in addition to those of sm90.cuh.
 #ifndef CPATTN_KERNELS_CUDA_SM90_BACKWARD_PARTS_CUH
 #define CPATTN_KERNELS_CUDA_SM90_BACKWARD_PARTS_CUH
 
@@ -7,15 +7,16 @@
 
 #define GROUP_THREADS 128
 
-// ---- barriers -----------------------------------------------------------------------------------
+// ---- named barriers and fences ------------------------------------------------------------------
 
-// Counts as one of those who threads_sync() waits for, and goes on.
+// Arrives at the named barrier `id` of threads_sync() and does not wait.
 static __device__ __forceinline__ void threads_arrive(int id, int threads)
 {
     asm volatile("bar.arrive %0, %1;" : : "r"(id), "r"(threads) : "memory");
 }
 
-// Puts accesses of all memory by this thread and bulk copies into the order of the program.
+// Proxy fence for all memory: orders this thread's own accesses and its bulk copies (async proxy)
+// on the two sides of the fence.
 static __device__ __forceinline__ void fence_all(void)
 {
     asm volatile("fence.proxy.async;" : : : "memory");
@@ -23,8 +24,8 @@ static __device__ __forceinline__ void fence_all(void)
 
 // ---- bulk copies --------------------------------------------------------------------------------
 
-// Adds fp32 from shared memory to the map's box at these coordinates; outside of the tensor nothing
-// happens.
+// Bulk reduction: adds fp32 at shared address `from` to the map's box at these coordinates.
+// Elements outside of the tensor are skipped. One thread calls, and commits: bulk_commit().
 static __device__ __forceinline__ void tensor_add_4d(const CUtensorMap *map, int c0, int c1, int c2,
                                                      int c3, uint32_t from)
 {
@@ -35,7 +36,7 @@ static __device__ __forceinline__ void tensor_add_4d(const CUtensorMap *map, int
                  : "memory");
 }
 
-// Writes it there.
+// Bulk store to the map's box. Otherwise as tensor_add_4d().
 static __device__ __forceinline__ void tensor_store_4d(const CUtensorMap *map, int c0, int c1,
                                                        int c2, int c3, uint32_t from)
 {
@@ -46,7 +47,7 @@ static __device__ __forceinline__ void tensor_store_4d(const CUtensorMap *map, i
                  : "memory");
 }
 
-// Writes it, instead of adding, to a box of a matrix, with a policy of l2_policy().
+// Bulk store to a box of a matrix, with an L2 policy of l2_policy().
 static __device__ __forceinline__ void tensor_store_2d(const CUtensorMap *map, int c0, int c1,
                                                        uint64_t policy, uint32_t from)
 {
@@ -57,7 +58,7 @@ static __device__ __forceinline__ void tensor_store_2d(const CUtensorMap *map, i
                  : "memory");
 }
 
-// Has a box of a matrix come into L2.
+// Prefetches a box into L2.
 static __device__ __forceinline__ void tensor_fetch_2d(const CUtensorMap *map, int c0, int c1)
 {
     asm volatile("cp.async.bulk.prefetch.tensor.2d.L2.global.tile [%0, {%1, %2}];"
@@ -80,18 +81,19 @@ static __device__ __forceinline__ void bulk_commit(void)
     asm volatile("cp.async.bulk.commit_group;" : : : "memory");
 }
 
-// Until what this thread committed has been read from shared memory; until it is in memory.
+// Waits until all commit groups of this thread have been read from shared memory.
 static __device__ __forceinline__ void bulk_wait_read(void)
 {
     asm volatile("cp.async.bulk.wait_group.read 0;" : : : "memory");
 }
 
-// The same of all but what it committed last.
+// As bulk_wait_read(), for all commit groups but the last.
 static __device__ __forceinline__ void bulk_wait_read_but_last(void)
 {
     asm volatile("cp.async.bulk.wait_group.read 1;" : : : "memory");
 }
 
+// Waits until the writes of all commit groups of this thread are complete.
 static __device__ __forceinline__ void bulk_wait(void)
 {
     asm volatile("cp.async.bulk.wait_group 0;" : : : "memory");
@@ -99,8 +101,9 @@ static __device__ __forceinline__ void bulk_wait(void)
 
 // ---- matrices -----------------------------------------------------------------------------------
 
-// Four 8 x 8 matrices; lane 8 i + r gives the address of row r of matrix i, in which this lane's
-// pair of it is a column's.
+// Stores four 8 x 8 matrices of 16-bit elements, transposed (stmatrix.trans). Lane 8 i + r gives
+// the shared address of row r of matrix i. pairs[i] of lane l goes to column l / 4 of matrix i,
+// rows 2 (l % 4) and the next. Called by a warp.
 static __device__ __forceinline__ void matrices_store(uint32_t address, const uint32_t (&pairs)[4])
 {
     asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};"
@@ -111,8 +114,8 @@ static __device__ __forceinline__ void matrices_store(uint32_t address, const ui
 
 // ---- products -----------------------------------------------------------------------------------
 
-// Step i, of 16 elements of the summed dimension, of operand_rows() with panels of PANEL bytes and
-// of operand_columns().
+// Descriptors of k-step i, 16 elements of the summed dimension, from the descriptor of the first:
+// along<PANEL> of operand_rows() with panels of PANEL bytes, across of operand_columns().
 template <int PANEL> struct along {
     uint64_t first;
 
@@ -130,12 +133,13 @@ struct across {
     }
 };
 
-// D = A B over STEPS of them, B along the rows.
+// D = A B over STEPS k-steps. a and b return the descriptor of a k-step; the summed dimension of B
+// lies along its rows. Issues wgmma without a commit. Called by a warpgroup.
 template <typename T, int STEPS, bool A_COLUMNS, int COUNT, class A, class B>
 __device__ __forceinline__ void product_of(float (&d)[COUNT], A a, B b)
 {
-    // The first step reads nothing of D. Without this, D would take registers from the last round
-    // of the loop on.
+    // The first k-step overwrites D. The empty asm defines D for the compiler; without it, D would
+    // be live, and hold registers, from the previous iteration of the caller's loop on.
 #pragma unroll
     for (int i = 0; i < COUNT; i++)
         asm volatile("" : "=f"(d[i]));
@@ -144,7 +148,7 @@ __device__ __forceinline__ void product_of(float (&d)[COUNT], A a, B b)
         product<T, COUNT * 2>::template ss<A_COLUMNS, false>(d, a(i), b(i), i > 0);
 }
 
-// Whether T is fp16.
+// True if T is fp16.
 template <typename T> struct type_is_half {
     static constexpr bool value = false;
 };

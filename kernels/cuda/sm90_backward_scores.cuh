@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Backward on sm_90a, up to head dimension 128: S' to P' and dP' to dS', in registers.
+// Backward on sm_90a, up to head dimension 128: P' from S' and dS' from dP', in registers.
 #ifndef CPATTN_KERNELS_CUDA_SM90_BACKWARD_SCORES_CUH
 #define CPATTN_KERNELS_CUDA_SM90_BACKWARD_SCORES_CUH
 
@@ -8,9 +8,9 @@
 #include "kernels/cuda/sm90_backward_load.cuh"
 #include "kernels/cuda/sm90_cap.cuh"
 
-// Which of a thread's scores its queries see: all, or what the masks of the step leave.
+// The mask of a thread's scores in a step. Called with i, returns whether score i is visible.
 template <class C> struct scores_seen {
-    uint32_t queries[2]; // bits of each key's, as columns_between() has them
+    uint32_t queries[2]; // of each of the thread's two keys: bits as in columns_between()
 
     __device__ __forceinline__ scores_seen(const struct sm90_step *step)
     {
@@ -30,7 +30,7 @@ template <class C> struct scores_seen {
     }
 };
 
-// Makes the scores of a thread that its query does not see such that their P is 0.
+// Sets the masked scores of a thread to `hidden`, for which P is 0.
 template <class C>
 __device__ __forceinline__ void scores_hide(const struct sm90_step *step, float hidden,
                                             float (&s)[C::SCORES])
@@ -42,7 +42,6 @@ __device__ __forceinline__ void scores_hide(const struct sm90_step *step, float 
             s[i] = hidden;
 }
 
-// Two neighbours of one row each.
 static __device__ __forceinline__ float2 shared_pair(uint32_t address)
 {
     float2 pair;
@@ -53,8 +52,9 @@ static __device__ __forceinline__ float2 shared_pair(uint32_t address)
     return pair;
 }
 
-// LSE or D of a thread's two queries of scores i..i + 3, from where those of the first lie. `four`
-// is kept from one to the next.
+// LSE or D of the two queries of a thread's scores i..i + 3. `from`: shared address of those of its
+// first query, see lse_place(). `four` keeps a load of four values from one call to the next, so
+// call in ascending order of i.
 template <class C>
 __device__ __forceinline__ float2 numbers_pair(uint32_t from, int i, float4 &four)
 {
@@ -67,14 +67,14 @@ __device__ __forceinline__ float2 numbers_pair(uint32_t from, int i, float4 &fou
 
 // ---- P ------------------------------------------------------------------------------------------
 
-// Where a thread's LSE of a stage begin.
+// Shared address of the LSE of a thread's first query in a stage. D lies DELTA - LSE bytes further.
 template <class C> __device__ __forceinline__ uint32_t lse_place(int stage, uint32_t shared)
 {
     return shared + C::LSE + stage * C::Q_ROWS * 4 +
            (unsigned)thread_number() % 4 * (C::BY_FOURS ? 16 : 8);
 }
 
-// S' to P'.
+// P' = exp2(factor S' - LSE), in place, with LSE in base 2.
 template <class C>
 __device__ __forceinline__ void p_make(float factor, const struct sm90_step *step, int stage,
                                        uint32_t shared, float (&s)[C::SCORES])
@@ -93,7 +93,7 @@ __device__ __forceinline__ void p_make(float factor, const struct sm90_step *ste
     }
 }
 
-// Two rows of two scores, from element i on, to 16 bits.
+// Rounds a thread's scores i..i + 3 (two keys x two queries) to T, into their A fragment.
 template <typename T, int COUNT>
 __device__ __forceinline__ void weights_pack(const float (&x)[4], int i,
                                              uint32_t (&packed)[COUNT][4])
@@ -102,8 +102,8 @@ __device__ __forceinline__ void weights_pack(const float (&x)[4], int i,
     packed[i / 8][i / 4 % 2 * 2 + 1] = pack<T>(x[2], x[3]);
 }
 
-// S' with a cap. P' goes to p16 as 16 bits; P' times the slope of the cap replaces S'.
-// weigh(i, x, lse) returns P of score i and sets x to P times the slope.
+// P' from S' with a softcap: p16 gets P' packed, and S' is replaced by P' times the slope of the
+// cap. weigh(i, x, lse) returns P of score i, and replaces its S, x, by P times the slope.
 template <typename T, class C, class Weigh>
 __device__ __forceinline__ void p_make_each(uint32_t lse, float (&s)[C::SCORES],
                                             uint32_t (&p16)[C::SCORES / 8][4], const Weigh &weigh)
@@ -120,7 +120,7 @@ __device__ __forceinline__ void p_make_each(uint32_t lse, float (&s)[C::SCORES],
     }
 }
 
-// P' where all scores are within the reach of the shortest series, and visible.
+// P' with the shortest series. All scores are within its reach, and visible.
 template <typename T, class C>
 __device__ __forceinline__ void p_make_close(const struct cap_series &series, uint32_t lse,
                                              float (&s)[C::SCORES],
@@ -133,7 +133,7 @@ __device__ __forceinline__ void p_make_close(const struct cap_series &series, ui
     });
 }
 
-// P' where all scores are within the reach of a longer series. MASKED: some may be hidden.
+// P' with a longer series, `terms`. All scores are within its reach. MASKED: the step has masks.
 template <typename T, class C, bool MASKED, int TERMS>
 __device__ __forceinline__ void
 p_make_within(const struct sm90_step *step, const float (&terms)[TERMS], float cap, uint32_t lse,
@@ -150,7 +150,7 @@ p_make_within(const struct sm90_step *step, const float (&terms)[TERMS], float c
     });
 }
 
-// P' of any scores.
+// P' for scores of any magnitude.
 template <typename T, class C>
 __device__ __forceinline__ void p_make_far(const struct backward_params &p,
                                            const struct sm90_step *step, uint32_t lse,
@@ -167,7 +167,7 @@ __device__ __forceinline__ void p_make_far(const struct backward_params &p,
     });
 }
 
-// S' with a cap to P', by the shortest series that reaches a warp's scores.
+// P' from S' with a softcap. Each warp takes the shortest series that reaches all its scores.
 template <typename T, class C>
 __device__ __forceinline__ void
 p_make_capped(const struct backward_params &p, const struct sm90_step *step, int stage,
@@ -191,7 +191,8 @@ p_make_capped(const struct backward_params &p, const struct sm90_step *step, int
     }
 }
 
-// S' with a bias to P'.
+// P' from S' with a bias, in place: exp2(factor S' + log2(e) bias - LSE). Waits for BIAS_FULL and
+// arrives at BIAS_EMPTY.
 template <typename T, class C>
 __device__ __forceinline__ void p_make_biased(float factor, const struct sm90_step *step, int group,
                                               unsigned number, uint32_t shared,
@@ -220,7 +221,8 @@ __device__ __forceinline__ void p_make_biased(float factor, const struct sm90_st
 
 // ---- dS -----------------------------------------------------------------------------------------
 
-// dP' to what dbias gets, and times the scale to dS'; both it and P' to 16 bits.
+// With a bias: replaces dP' by P' (dP' - D), which dbias gets; packs this times the scale as dS',
+// and P' (weights).
 template <typename T, class C>
 __device__ __forceinline__ void
 ds_make_biased(float scale, int stage, uint32_t shared, const float (&weights)[C::SCORES],
@@ -243,8 +245,8 @@ ds_make_biased(float scale, int stage, uint32_t shared, const float (&weights)[C
     }
 }
 
-// dP' to dS', and both it and P' to 16 bits, as products take them. P is packed only here, since
-// registers are short before, unless there is a cap.
+// Packs dS' from dP' and p, which is P', or with a softcap P' times the slope. Packs P', too,
+// unless there is a softcap, which has done so: before this point registers are short.
 template <typename T, class C>
 __device__ __forceinline__ void ds_make(float scale, int stage, uint32_t shared,
                                         const float (&p)[C::SCORES], const float (&dp)[C::SCORES],

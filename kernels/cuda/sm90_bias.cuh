@@ -1,23 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-// On sm_90a: a bias on its way into shared memory.
+// On sm_90a: asynchronous copies of a bias into shared memory.
 #ifndef CPATTN_KERNELS_CUDA_SM90_BIAS_CUH
 #define CPATTN_KERNELS_CUDA_SM90_BIAS_CUH
 
 #include "kernels/cuda/sm90.cuh"
 
-// A chunk of 16 bytes.
+// Starts a copy (cp.async) of one 16-byte chunk. Both addresses are multiples of 16.
 static __device__ __forceinline__ void chunk_copy(uint32_t to, const void *from)
 {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
 }
 
-// Eight elements, of which those in [begin, end) are there; 0 for the others.
+// Loads eight elements into the chunk at shared address `to`. Only elements in [begin, end) exist:
+// the others are not read and become 0. Copies (cp.async) or stores; the caller waits for both.
 template <typename T>
 __device__ __forceinline__ void bias_chunk_load(uint32_t to, const T *from, int begin, int end)
 {
     uintptr_t address = (uintptr_t)from;
     if (begin <= 0 && address % CHUNK_BYTES == 0) {
-        // Of what is not copied nothing is read.
+        // Bytes past the copied ones are zero-filled, and not read.
         asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from),
                      "r"(2 * max(0, min(end, CHUNK_ELEMENTS)))
                      : "memory");
