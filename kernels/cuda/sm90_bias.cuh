@@ -5,12 +5,6 @@
 
 #include "kernels/cuda/sm90.cuh"
 
-// Starts a copy (cp.async) of one 16-byte chunk. Both addresses are multiples of 16.
-static __device__ __forceinline__ void chunk_copy(uint32_t to, const void *from)
-{
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
-}
-
 // Loads eight elements into the chunk at shared address `to`. Only elements in [begin, end) exist:
 // the others are not read and become 0. Copies (cp.async) or stores; the caller waits for both.
 template <typename T>
