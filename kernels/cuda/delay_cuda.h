@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Delays of a stream, for tests that results do not depend on timing.
+// Artificial delays on a stream, to test that results do not depend on timing.
 #ifndef CPATTN_KERNELS_CUDA_DELAY_CUDA_H
 #define CPATTN_KERNELS_CUDA_DELAY_CUDA_H
 
@@ -10,8 +10,8 @@
 extern "C" {
 #endif
 
-// Delays a stream of the current device by about this time. One block of one warp, so that
-// concurrent work is hardly slowed down.
+// Enqueues a delay of about `ns` nanoseconds on a stream of the current device. Its kernel has one
+// block of one warp, so it hardly slows down concurrent work.
 cudaError_t delay_cuda(cudaStream_t stream, uint32_t ns);
 
 #ifdef __cplusplus

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The element types of a case on the device, with the bits of kernels/dtype.h: rounding to nearest
-// even, denormals kept, NaN quiet with the leading bits of its payload.
+// The element types of a case on the device. Conversions give the bits of kernels/dtype.h: rounding
+// to nearest even, denormals kept, NaN quieted with the leading bits of its payload.
 //
-// struct bf16, fp16, fp32: `stored` is an element in memory, round() and value() convert.
+// struct bf16, fp16, fp32: `stored` is the type of an element in memory; round() converts float to
+// it, value() converts it to float.
 #ifndef CPATTN_KERNELS_CUDA_DTYPE_CUH
 #define CPATTN_KERNELS_CUDA_DTYPE_CUH
 
@@ -54,7 +55,7 @@ struct fp32 {
     }
 };
 
-// Calls `run` with a value of the type that stands for the dtype.
+// Calls run(bf16()), run(fp16()) or run(fp32()), depending on the dtype.
 template <class Run> static void with_dtype(enum case_dtype dtype, Run run)
 {
     switch (dtype) {
@@ -69,8 +70,8 @@ template <class Run> static void with_dtype(enum case_dtype dtype, Run run)
 
 // ---- several elements at once -------------------------------------------------------------------
 
-// WIDTH elements that lie in a row; up to 16 bytes in one access, larger ones in several. The
-// address is a multiple of 16 bytes or of the whole, whichever is less.
+// WIDTH contiguous elements. One memory access if they are up to 16 bytes, otherwise several. The
+// address must be a multiple of their size or of 16 bytes, whichever is less.
 template <class T, int WIDTH> struct alignas(sizeof(T) * WIDTH < 16 ? sizeof(T) * WIDTH : 16) vec {
     T at[WIDTH];
 };
@@ -86,7 +87,7 @@ __device__ __forceinline__ void vec_store(T *address, const vec<T, WIDTH> &value
     *reinterpret_cast<vec<T, WIDTH> *>(address) = values;
 }
 
-// Whether every address is a multiple of `bytes`.
+// True if the address is a multiple of `bytes`.
 static inline bool aligned(const void *address, size_t bytes)
 {
     return reinterpret_cast<uintptr_t>(address) % bytes == 0;

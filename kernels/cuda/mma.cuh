@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the attention kernels are made of on sm_80 and later: swizzled tiles in shared memory,
-// asynchronous copies into them, fragments out of them, and matrix products of fragments.
+// Building blocks of the attention kernels on sm_80 and later: swizzled tiles in shared memory,
+// asynchronous copies into them, loads of fragments from them, and matrix products of fragments.
 //
 // Fragments of mma.m16n8k16, with g = lane / 4 and t = lane % 4 of a warp:
 //   A (16 x 16): a[0] (g, 2t..2t+1)  a[1] (g+8, 2t..)  a[2] (g, 2t+8..)  a[3] (g+8, 2t+8..)
 //   B (16 x 8, k x n): b[0] (k 2t..2t+1, n g)  b[1] (k 2t+8.., n g)
 //   C (16 x 8): c[0], c[1] (g, 2t..2t+1)  c[2], c[3] (g+8, 2t..2t+1)
-// So two neighbouring C fragments, packed in pairs, are the A fragment of the next product.
+// Two neighbouring C fragments, packed in pairs, are therefore the A fragment of the next product.
 #ifndef CPATTN_KERNELS_CUDA_MMA_CUH
 #define CPATTN_KERNELS_CUDA_MMA_CUH
 
@@ -33,7 +33,7 @@ static __device__ __forceinline__ float to_float(__half x)
     return __half2float(x);
 }
 
-// Two values, rounded to T, `low` in the lower half.
+// Packs two values, rounded to T; `low` in the lower half.
 template <typename T> __device__ __forceinline__ uint32_t pack(float low, float high);
 
 template <> __device__ __forceinline__ uint32_t pack<__nv_bfloat16>(float low, float high)
@@ -77,9 +77,9 @@ __device__ __forceinline__ void mma<__half>(float c[4], const uint32_t a[4], uin
 }
 
 // ---- tiles in shared memory ---------------------------------------------------------------------
-// A tile is `rows` x COLUMNS elements of 16 bits, COLUMNS a multiple of 64, beginning at a multiple
-// of 128 bytes. The 16-byte chunk c of row r lies where chunk c ^ (r % 8) would: eight rows of one
-// chunk lie in eight different groups of banks.
+// A tile has `rows` x COLUMNS elements of 16 bits, COLUMNS a multiple of 64. It begins at a
+// multiple of 128 bytes. It is swizzled: the 16-byte chunk c of row r lies in the place of
+// chunk c ^ (r % 8). So chunks c of eight rows lie in eight different groups of banks.
 
 #define CHUNK_BYTES    16
 #define CHUNK_ELEMENTS 8
@@ -89,35 +89,36 @@ static __device__ __forceinline__ uint32_t shared_address(const void *pointer)
     return (uint32_t)__cvta_generic_to_shared(pointer);
 }
 
-// Bytes from the tile's beginning to a chunk.
+// Byte offset of a chunk of a row in the tile, swizzled.
 template <int COLUMNS> __device__ __forceinline__ uint32_t tile_offset(int row, int chunk)
 {
     static_assert(COLUMNS % 64 == 0, "a row is a multiple of 128 bytes");
     return (uint32_t)(row * (COLUMNS * 2) + ((chunk ^ (row & 7)) * CHUNK_BYTES));
 }
 
-// Where this lane's row of a 16 x 16 block at rows row.., elements 0.. of a tile begins, for
-// ldmatrix; see fragment_step().
-// `rows first`: lanes 0-15 name the rows of the left half, 16-31 those of the right half. So load
-// A from a tile [m][k], and, transposed, two B from a tile [k][n] (b[0], b[1] of n 0-7, then of
-// n 8-15).
+// Address that this lane passes to ldmatrix, for the 16 x 16 block of a tile that begins at `row`
+// and column 0. fragment_step() moves it to other blocks.
+//
+// Rows first: lanes 0-15 address the rows of the left half, lanes 16-31 those of the right half.
+// Loads A from a tile [m][k] and, transposed, two B from a tile [k][n] (b[0], b[1] of n 0-7, then
+// of n 8-15).
 template <int COLUMNS>
 __device__ __forceinline__ uint32_t fragment_rows_first(uint32_t tile, int row, int lane)
 {
     return tile + tile_offset<COLUMNS>(row + (lane & 15), lane >> 4);
 }
 
-// `halves first`: lanes 0-7 name rows 0-7 of the left half, 8-15 the same rows of the right half.
-// So load two B from a tile [n][k] (b[0], b[1] of n 0-7, then of n 8-15), and, transposed, A from a
-// tile [k][m].
+// The same with halves first: lanes 0-7 address rows 0-7 of the left half, lanes 8-15 the same rows
+// of the right half, lanes 16-31 likewise rows 8-15. Loads two B from a tile [n][k] (b[0], b[1] of
+// n 0-7, then of n 8-15) and, transposed, A from a tile [k][m].
 template <int COLUMNS>
 __device__ __forceinline__ uint32_t fragment_halves_first(uint32_t tile, int row, int lane)
 {
     return tile + tile_offset<COLUMNS>(row + (lane & 7) + ((lane >> 4) << 3), (lane >> 3) & 1);
 }
 
-// The same `row_step` rows further down (a multiple of 8) and `step` x 16 elements further right;
-// both should be known at compile time.
+// Moves such an address `row_step` rows down (a multiple of 8) and `step` x 16 columns right. Both
+// should be compile-time constants.
 template <int COLUMNS>
 __device__ __forceinline__ uint32_t fragment_step(uint32_t fragment, int row_step, int step)
 {
@@ -143,8 +144,8 @@ static __device__ __forceinline__ void load_fragment_transposed(uint32_t f[4], u
 
 // ---- asynchronous copies ------------------------------------------------------------------------
 
-// Copies 16 aligned bytes from global to shared memory, or clears them there; `source` is an
-// address of some tensor in both cases.
+// Copies 16 aligned bytes from global to shared memory, by cp.async. If not `valid`, writes zeros
+// and reads nothing; `source` must be a global address then, too.
 static __device__ __forceinline__ void copy_chunk(uint32_t destination, const void *source,
                                                   bool valid)
 {
@@ -159,16 +160,16 @@ static __device__ __forceinline__ void copy_commit(void)
     asm volatile("cp.async.commit_group;" ::: "memory");
 }
 
-// Waits until at most PENDING groups of this thread's copies are under way. The copies of other
-// threads are seen after a barrier.
+// Waits until at most PENDING commit groups of this thread are pending. Copies of other threads are
+// visible only after a barrier.
 template <int PENDING> __device__ __forceinline__ void copy_wait(void)
 {
     asm volatile("cp.async.wait_group %0;" ::"n"(PENDING) : "memory");
 }
 
-// ---- over the lanes -----------------------------------------------------------------------------
+// ---- reductions over lanes, functions -----------------------------------------------------------
 
-// Over the four lanes that hold one row of a C fragment; all get the result.
+// Reductions over the four lanes that hold a row of a C fragment. All four get the result.
 static __device__ __forceinline__ float quad_max(float x)
 {
     x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 1));
@@ -195,7 +196,7 @@ static __device__ __forceinline__ float warp_sum(float x)
     return x;
 }
 
-// 2^x in the special function unit; 2^-inf is 0.
+// 2^x by the special function unit; 2^-inf is 0.
 static __device__ __forceinline__ float fast_exp2(float x)
 {
     float y;
@@ -203,7 +204,7 @@ static __device__ __forceinline__ float fast_exp2(float x)
     return y;
 }
 
-// tanh(x) = 1 - 2 / (e^2x + 1), whose error is absolute;
+// tanh(x) = 1 - 2 / (e^2x + 1). Small absolute error; for small |x| the relative error is large.
 struct tanh_absolute {
     static __device__ __forceinline__ float of(float x)
     {
@@ -211,7 +212,7 @@ struct tanh_absolute {
     }
 };
 
-// and with a series where x is small, whose error is relative.
+// tanh(x) with a series for small |x|. The relative error is small, too.
 struct tanh_relative {
     static __device__ __forceinline__ float of(float x)
     {
@@ -229,8 +230,8 @@ struct as_it_is {
 
 // ---- atomic maximum -----------------------------------------------------------------------------
 
-// Raises *where to x, which is no NaN. Positive numbers are ordered as their bits are, negative
-// ones the other way round; the result does not depend on the order of the calls.
+// Atomically raises *where to x, which must not be NaN. Positive floats are ordered as their bits
+// are, negative ones in reverse order. The result does not depend on the order of the calls.
 static __device__ __forceinline__ void atomic_max(float *where, float x)
 {
     x += 0.0f; // -0 to +0

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Forward for sm_90a on the host: what is supported, and tensor maps.
+// Host side of the forward for sm_90a: supported calls, choice of the instance, tensor maps.
 #include "kernels/cuda/sm90_forward.h"
 
 #include <limits.h>
@@ -7,7 +7,7 @@
 #include "kernels/cuda/sm90.cuh"
 #include "kernels/cuda/sm90_tensor.h"
 
-// Biases are divided by the scale.
+// Smallest supported scale. Without a softcap the kernels multiply biases by 1 / scale.
 #define SCALE_LEAST 1e-12
 
 static bool is_aligned(const struct attention_forward *args)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Forward on sm_90a: softcap and bias.
+// Forward on sm_90a: row maxima, softcap and bias.
 #ifndef CPATTN_KERNELS_CUDA_SM90_FORWARD_FEATURES_CUH
 #define CPATTN_KERNELS_CUDA_SM90_FORWARD_FEATURES_CUH
 
@@ -11,7 +11,8 @@ static const float LOG2_E = 1.4426950408889634f;
 
 // ---- maxima -------------------------------------------------------------------------------------
 
-// The largest score of a row of a thread, as bits: if any of them is not below 0 it is that.
+// Maximum of the thread's scores in row `half`, compared as signed integers. These are the bits of
+// the largest score if any score has a clear sign bit, otherwise of the smallest score.
 template <class S>
 __device__ __forceinline__ int bits_most(const float (&scores)[S::N / 2], int half)
 {
@@ -25,7 +26,7 @@ __device__ __forceinline__ int bits_most(const float (&scores)[S::N / 2], int ha
 
 // ---- softcap ------------------------------------------------------------------------------------
 
-// Logits in base 2, of scores: `factor` times them,
+// Logit in base 2 of a score, minus `less`, without softcap: factor * score.
 struct logit_linear {
     static const bool SERIES = false;
     float factor;
@@ -36,7 +37,7 @@ struct logit_linear {
     }
 };
 
-// or capped, as a series.
+// The same with softcap: score times a series in score^2. Valid within the reach of the series.
 template <int TERMS> struct logit_series {
     static const bool SERIES = true;
     const float (&terms)[TERMS];
@@ -47,8 +48,8 @@ template <int TERMS> struct logit_series {
     }
 };
 
-// The largest magnitude of a thread's scores: numbers below 0 have the largest bits of all where
-// these have no sign.
+// Largest magnitude of the thread's scores. Compared as unsigned integers the largest is the most
+// negative score; compared as signed integers, the largest positive one.
 template <class S> __device__ __forceinline__ float scores_reach(const float (&scores)[S::N / 2])
 {
     unsigned below[2] = {0, 0};
@@ -60,7 +61,8 @@ template <class S> __device__ __forceinline__ float scores_reach(const float (&s
     return fmaxf(fabsf(__uint_as_float(max(below[0], below[1]))), fabsf(__int_as_float(above)));
 }
 
-// Products become capped logits in base 2: cap * tanh(factor * score).
+// Replaces products q * k by capped logits in base 2: cap * tanh(factor * score). Called by whole
+// warps.
 template <class S>
 __device__ __forceinline__ void scores_cap(float (&scores)[S::N / 2], float factor, float cap)
 {
@@ -77,10 +79,11 @@ __device__ __forceinline__ void scores_cap(float (&scores)[S::N / 2], float fact
 }
 
 // ---- bias, in shared memory ---------------------------------------------------------------------
-// Rows of N elements, or panels of 64 columns as copies of boxes leave them. Chunks of a row change
-// places, so that eight rows in the same columns lie in different banks.
+// A block of bias lies in rows of N elements or, with BIAS_BOXES, in panels of 64 columns as TMA
+// boxes do. The 16-byte chunks of a row are swizzled: eight rows of the same columns lie in
+// different banks.
 
-// What the place of a chunk of the row is XORed with, in bytes.
+// Swizzle of a row: the number that the byte offset of a chunk is XORed with.
 template <class S> __device__ __forceinline__ uint32_t bias_turn(int row)
 {
     const int chunks = S::BIAS_ROW / CHUNK_BYTES;
@@ -91,19 +94,20 @@ template <class S> __device__ __forceinline__ uint32_t bias_turn(int row)
     return (uint32_t)turn * CHUNK_BYTES;
 }
 
-// Bytes from the beginning of a row in the first panel to the eight chunks of which chunk n is one.
+// Byte offset of the group of eight chunks that has chunk n, from the row's start in panel 0.
 template <class S> __device__ __forceinline__ uint32_t bias_columns(int n)
 {
     return S::BIAS_BOXES ? n / 8 * S::ROWS * SM90_PANEL_ROW_BYTES : (n & ~7) * CHUNK_BYTES;
 }
 
-// Bytes from the beginning of a block to a chunk of a row.
+// Byte offset of a chunk of a row in a block of bias, swizzled.
 template <class S> __device__ __forceinline__ uint32_t bias_chunk_place(int row, int chunk)
 {
     const int pitch = S::BIAS_BOXES ? SM90_PANEL_ROW_BYTES : S::BIAS_ROW;
     return row * pitch + bias_columns<S>(chunk) + (chunk % 8 * CHUNK_BYTES ^ bias_turn<S>(row));
 }
 
+// The lower and the upper element of a packed pair.
 template <typename T> __device__ __forceinline__ float pair_low(uint32_t pair);
 template <typename T> __device__ __forceinline__ float pair_high(uint32_t pair);
 template <> __device__ __forceinline__ float pair_low<__nv_bfloat16>(uint32_t pair)
@@ -123,8 +127,9 @@ template <> __device__ __forceinline__ float pair_high<__half>(uint32_t pair)
     return __half2float(__ushort_as_half((unsigned short)(pair >> 16)));
 }
 
-// Adds a block's bias, times `factor`, to a thread's scores. `row` is the thread's first. Two
-// chunks of the warp's 16 rows are four matrices; each lane has the address of a row of one.
+// Adds factor * bias to the thread's scores. `bias`: shared address of the block; `row`: the
+// thread's first row in the tile. Called by whole warps. Each ldmatrix loads two chunks of the
+// warp's 16 rows as four 8 x 8 matrices; each lane supplies the address of one row of one matrix.
 template <class S>
 __device__ __forceinline__ void scores_bias(float (&scores)[S::N / 2], uint32_t bias, int row,
                                             float factor)
@@ -150,8 +155,9 @@ __device__ __forceinline__ void scores_bias(float (&scores)[S::N / 2], uint32_t 
 
 #define BIAS_THREADS (SM90_BIAS_WARPS * WARP_LANES)
 
-// A block of keys from `key` on. Rows behind the tile's get 0, and so do keys that their row does
-// not see, where there need not be any bias. Each thread has one chunk of every few rows.
+// Copies the bias of keys key .. key + N - 1 to shared memory. `from`: bias of row 0 and key 0.
+// Rows beyond the tile, and keys invisible to their row, get 0: the bias need not exist there.
+// Called by all bias warps. Each thread copies one chunk of every at_once-th row.
 template <class S>
 __device__ __forceinline__ void
 bias_block_load(const struct forward_work &work, const struct work_fragment &fragment,
@@ -184,12 +190,13 @@ bias_block_load(const struct forward_work &work, const struct work_fragment &fra
     }
 }
 
-// Where a fragment's bias is in the map.
+// Position of a fragment's bias in the tensor map.
 struct bias_box {
     int column, row; // of the tile's row 0 and key 0
-    bool mapped;     // boxes may begin there
+    bool mapped;     // TMA boxes may begin there
 };
 
+// `at`: offset of the fragment's bias from work.bias, in elements.
 static __device__ __forceinline__ struct bias_box bias_box_of(const struct sm90_forward &args,
                                                               int64_t at)
 {
@@ -200,7 +207,7 @@ static __device__ __forceinline__ struct bias_box bias_box_of(const struct sm90_
     return {column, (int)row, at >= 0 && row < SM90_MATRIX_MOST && column % CHUNK_ELEMENTS == 0};
 }
 
-// Whether all rows of a tile see all keys of the block, and a copy of boxes can have it.
+// True if every row of the tile sees every key of the block, and TMA boxes can copy its bias.
 template <class S>
 __device__ __forceinline__ bool bias_is_boxes(const struct sm90_forward &args,
                                               const struct work_fragment &fragment,
@@ -211,8 +218,9 @@ __device__ __forceinline__ bool bias_is_boxes(const struct sm90_forward &args,
            box.column + key + S::N <= args.work.bias_query_stride;
 }
 
-// A block by boxes. Every warp has a lane arrive for it: none may be so late that it takes a later
-// round of the stage for this one.
+// Copies the bias of one block by TMA boxes. Called by all bias warps. One lane of each warp
+// arrives at `full` for the whole warp. Every warp must arrive: otherwise a late warp could mistake
+// a later round of the stage for this one.
 template <class S>
 __device__ __forceinline__ void bias_boxes_load(const struct sm90_forward &args,
                                                 const struct bias_box &box, int key, uint32_t to,
@@ -226,7 +234,7 @@ __device__ __forceinline__ void bias_boxes_load(const struct sm90_forward &args,
         barrier_arrive_times(full, 2 * WARP_LANES);
         return;
     }
-    shared_fence(); // behind copies that threads made to the same place
+    shared_fence(); // orders the boxes after copies by threads into this stage
     barrier_expect(full, S::BIAS_BYTES);
     barrier_arrive_times(full, 2 * WARP_LANES - 1);
     const uint64_t policy = l2_policy(args.work.bias_once);
@@ -236,7 +244,8 @@ __device__ __forceinline__ void bias_boxes_load(const struct sm90_forward &args,
                        box.column + key + panel * SM90_PANEL_COLUMNS, box.row, policy, full);
 }
 
-// Loads the bias of a fragment, block by block.
+// Loads the bias of a fragment, block by block. Called by all bias warps. Waits for BIAS_EMPTY of
+// each stage and signals BIAS_FULL.
 template <class S>
 __device__ __forceinline__ void bias_fragment_load(const struct sm90_forward &args, uint32_t shared,
                                                    const struct work_fragment &fragment, int head,
@@ -258,11 +267,12 @@ __device__ __forceinline__ void bias_fragment_load(const struct sm90_forward &ar
         }
         bias_block_load<S>(work, fragment, from, rows, key, to);
         asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(full) : "memory");
-        barrier_arrive(full); // for what was stored
+        barrier_arrive(full); // for the elements stored by st.shared
     }
 }
 
-// What three warps do beside the one that loads the rest: the bias of tile by tile.
+// Body of the three producer warps of the bias. For each tile: waits for Q_FULL, reads the task,
+// arrives at Q_EMPTY once per warp, loads the bias. Returns at a tile without blocks.
 template <class S>
 __device__ __forceinline__ void bias_load(const struct sm90_forward &args, uint32_t shared,
                                           const struct sm90_task *tasks)

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Forward for bf16 and fp16 on sm_90a: a thread block takes tiles of queries of one head and goes
-// over all keys that they see with one online softmax, then merges into the running result.
+// Forward for bf16 and fp16 on sm_90a. A thread block takes tiles of queries, each of one head. It
+// runs one online softmax over all keys that a tile sees, then merges into the running result.
 //
-// One warp loads: queries of the next tile while the last keys of one are worked on, and blocks of
-// keys and values into a ring of stages. Groups of four warps compute, 64 rows each. A group's
-// products of queries and the next keys go ahead of those of weights and values, so that the
-// softmax of the next block of keys runs while the tensor cores weigh the values of the last; the
-// groups fill each other's gaps.
+// One producer warp loads blocks of K and V into a ring of stages, and Q of the next tile while the
+// last keys of a tile are processed. Consumer warpgroups compute 64 rows each. A warpgroup issues Q
+// times the next K before the present weights times V. So the softmax of the next block runs while
+// the tensor cores compute the latter. The warpgroups fill each other's gaps.
 #ifndef CPATTN_KERNELS_CUDA_SM90_FORWARD_KERNEL_CUH
 #define CPATTN_KERNELS_CUDA_SM90_FORWARD_KERNEL_CUH
 
@@ -14,6 +13,7 @@
 
 // ---- products -----------------------------------------------------------------------------------
 
+// Issues scores = Q K' as one commit group. Called by a whole warpgroup.
 template <class S>
 __device__ __forceinline__ void scores_begin(struct sm90_state<S> &state, uint64_t q, uint64_t k)
 {
@@ -26,6 +26,8 @@ __device__ __forceinline__ void scores_begin(struct sm90_state<S> &state, uint64
     product_commit();
 }
 
+// Issues out = weights V, or with `add` out += weights V, as one commit group. Called by a whole
+// warpgroup.
 template <class S>
 __device__ __forceinline__ void out_begin(struct sm90_state<S> &state, uint64_t v, bool add)
 {
@@ -39,17 +41,17 @@ __device__ __forceinline__ void out_begin(struct sm90_state<S> &state, uint64_t 
 
 // ---- a tile -------------------------------------------------------------------------------------
 
-// What a group has to know of itself.
+// A consumer warpgroup, as one of its threads sees it.
 struct sm90_group {
     int index;
-    int row; // this thread's first, in the tile
+    int row; // first row of this thread in the tile; its second one is row + 8
 };
 
-// Where in the keys of a tile a group is.
+// Position of a warpgroup in the keys of a tile.
 struct sm90_walk {
-    int fragment; // of the list
-    int key;      // the block's first, in the fragment
-    int keys, low, high;
+    int fragment;        // index in the work list
+    int key;             // first key of the block, counted in the fragment
+    int keys, low, high; // of the fragment
 };
 
 static __device__ __forceinline__ void walk_enter(struct sm90_walk *walk,
@@ -60,7 +62,7 @@ static __device__ __forceinline__ void walk_enter(struct sm90_walk *walk,
     walk->high = fragment.high;
 }
 
-// How many rows of V, of the block, hold values: N unless it reaches beyond what is stored.
+// Rows of the block's V that hold values. Below N only if the block reaches beyond those stored.
 template <class S>
 __device__ __forceinline__ int walk_rows(const struct sm90_walk &walk,
                                          const struct work_fragment *fragments)
@@ -68,7 +70,7 @@ __device__ __forceinline__ int walk_rows(const struct sm90_walk &walk,
     return walk.key + S::N >= walk.keys ? fragments[walk.fragment].stored - walk.key : S::N;
 }
 
-// Goes on to the next block. Returns walk_rows() of the block before.
+// Advances to the next block of the tile. Returns walk_rows() of the block it leaves.
 template <class S>
 __device__ __forceinline__ int walk_next(struct sm90_walk *walk,
                                          const struct work_fragment *fragments)
@@ -82,8 +84,8 @@ __device__ __forceinline__ int walk_next(struct sm90_walk *walk,
     return rows;
 }
 
-// The blocks of a tile, counted through its fragments, that a group has to compute: those before
-// and behind are invisible to all of its rows.
+// The blocks [begin, end) of a tile that a warpgroup computes, counted across the fragments. Its
+// rows see none of the other blocks. 0, 0: no block.
 struct sm90_span {
     int begin, end;
 };
@@ -103,20 +105,21 @@ __device__ __forceinline__ struct sm90_span group_span(const struct sm90_task *t
     return {(int)warp_uniform((uint32_t)begin), (int)warp_uniform((uint32_t)end)};
 }
 
-// One arrival of each warp. All lanes have to be done, by __syncwarp() where nothing else sees to
-// it.
+// Arrives once for the warp. All its lanes must be done with the stage: call __syncwarp() before,
+// unless a .sync instruction precedes.
 static __device__ __forceinline__ void warp_arrive(uint32_t barrier)
 {
     if (threadIdx.x % WARP_LANES == 0)
         barrier_arrive(barrier);
 }
 
-// Where a group is in the rings of stages.
+// Positions of a warpgroup in the rings of stages. `keys` is for K and V.
 template <class S> struct sm90_stages {
     struct sm90_ring<S::STAGES> keys;
     struct sm90_ring<S::BIAS ? S::BIAS_STAGES : 1> bias;
 };
 
+// Waits for the next `count` blocks and releases their stages unused.
 template <class S>
 __device__ __forceinline__ void blocks_skip(uint32_t shared, int count,
                                             struct sm90_stages<S> *stages)
@@ -139,8 +142,8 @@ __device__ __forceinline__ void blocks_skip(uint32_t shared, int count,
     }
 }
 
-// Clears the rows of a block of V from `rows` on: what lies there may be NaN, which a weight of 0
-// does not hide. Each group does so for itself.
+// Zeroes rows [rows, N) of a block of V. They may hold NaN, and 0 * NaN is NaN. Called by all
+// threads of a warpgroup, for each warpgroup by itself; ends with named barrier 1 + group.
 template <class S> __device__ __forceinline__ void values_clear(uint32_t v, int rows, int group)
 {
     const int chunks = SM90_PANEL_ROW_BYTES / CHUNK_BYTES;
@@ -156,7 +159,7 @@ template <class S> __device__ __forceinline__ void values_clear(uint32_t v, int 
     threads_sync(1 + group, GROUP_THREADS);
 }
 
-// Whether some row of the group does not see all keys of the block.
+// True if some row of the warpgroup does not see every key of the block.
 template <class S>
 __device__ __forceinline__ bool block_is_masked(const struct sm90_walk &walk,
                                                 const struct sm90_group &group)
@@ -175,7 +178,7 @@ template <class S> __device__ __forceinline__ uint64_t values_operand(uint32_t s
     return operand_columns(shared + S::V + place * S::V_BYTES, S::KV_PANEL);
 }
 
-// Waits for a block of values, and clears what is not of it.
+// Waits for a block of V, and zeroes its rows from `rows` on. Called by a whole warpgroup.
 template <class S>
 __device__ __forceinline__ void values_wait(uint32_t shared, const struct sm90_ring<S::STAGES> &at,
                                             int rows, int group)
@@ -185,7 +188,7 @@ __device__ __forceinline__ void values_wait(uint32_t shared, const struct sm90_r
         values_clear<S>(shared + S::V + at.place * S::V_BYTES, rows, group);
 }
 
-// Whether the bias of the next block is there.
+// True if the bias of the next block has arrived. Does not wait.
 template <class S>
 __device__ __forceinline__ bool bias_look(uint32_t shared, const struct sm90_stages<S> *stages)
 {
@@ -193,7 +196,8 @@ __device__ __forceinline__ bool bias_look(uint32_t shared, const struct sm90_sta
            barrier_test(shared + S::BIAS_FULL + 8 * stages->bias.place, stages->bias.phase);
 }
 
-// Adds the bias of a block. `there`: what bias_look() said.
+// Adds the bias of the next block to the scores and releases its stage. Waits for the bias unless
+// bias_look() returned true (`there`).
 template <class S>
 __device__ __forceinline__ void scores_add_bias(struct sm90_state<S> &state, uint32_t shared,
                                                 bool there, int row, float factor,
@@ -209,8 +213,8 @@ __device__ __forceinline__ void scores_add_bias(struct sm90_state<S> &state, uin
     stages->bias.next();
 }
 
-// The blocks that the products that follow a softmax need. look() asks before the exponentials
-// whether they are there; the answer comes while those are computed.
+// The stages that the products after a softmax need: K of the next block, V of the present one.
+// look() tests their barriers before the exponentials, which hide the latency of the tests.
 template <class S> struct sm90_ahead {
     struct sm90_ring<S::STAGES> keys, values;
     bool keys_there, values_there;
@@ -222,7 +226,8 @@ template <class S> struct sm90_ahead {
     }
 };
 
-// Scores become weights. Returns what maxima_raise() does.
+// Turns logits into weights: raises the maxima, tests the barriers of `ahead`, computes the
+// exponentials. Returns the result of maxima_raise().
 template <class S, class Logit>
 __device__ __forceinline__ bool block_weigh_as(struct sm90_state<S> &state, const Logit &logit,
                                                uint32_t shared, struct sm90_ahead<S> &ahead,
@@ -234,6 +239,9 @@ __device__ __forceinline__ bool block_weigh_as(struct sm90_state<S> &state, cons
     return grown;
 }
 
+// Turns the scores of a block into weights: softcap, bias, mask, softmax. Without bias and mask, a
+// warp with all scores within the reach of a series computes softcap as part of the softmax.
+// Returns the result of maxima_raise().
 template <class S>
 __device__ __forceinline__ bool
 block_weigh(struct sm90_state<S> &state, const struct forward_work &work, uint32_t shared,
@@ -260,13 +268,13 @@ block_weigh(struct sm90_state<S> &state, const struct forward_work &work, uint32
     return block_weigh_as<S>(state, logit_linear{S::CAP ? 1 : work.factor}, shared, ahead, shrink);
 }
 
-// The blocks of `span`, of which there is at least one. The ring stands at the first. The products
-// of the last one are still under way at the end; returns the barrier to arrive at when they are
-// done.
+// Computes the blocks of `span`, at least one. stages->keys stands at the first. The last product
+// with V is still pending on return; the caller waits for it, then arrives at the barrier that is
+// returned. `q`: shared address of the warpgroup's rows of Q.
 //
-// Each turn begins with the scores of its block and the weighing of the values before under way.
-// Little is left between the end of the latter and the next products: the groups are likely to be
-// there at the same time, when the tensor cores have nothing to do.
+// Each iteration begins with two pending commit groups: the scores of its block, and weights times
+// V of the block before. Little work is left between the end of the latter and the next products:
+// the warpgroups are likely to be there at the same time, and the tensor cores are idle then.
 template <class S>
 __device__ __forceinline__ uint32_t span_compute(struct sm90_state<S> &state,
                                                  const struct forward_work &work, uint32_t shared,
@@ -280,15 +288,15 @@ __device__ __forceinline__ uint32_t span_compute(struct sm90_state<S> &state,
     walk_enter(&walk, task->first);
     if (walk.key >= walk.keys)
         walk_next<S>(&walk, work.fragments);
-    // Known to be uniform from here on, operands need not go through registers of the threads.
+    // Uniform for the compiler: operands need not go through per-thread registers.
     struct sm90_ring<S::STAGES> ring = {
         (int)warp_uniform((uint32_t)stages->keys.place), warp_uniform(stages->keys.phase)
     };
     const uint64_t q_operand = operand_rows(warp_uniform(q));
     barrier_wait(shared + S::K_FULL + 8 * ring.place, ring.phase);
     scores_begin<S>(state, q_operand, keys_operand<S>(shared, ring.place));
-    product_commit();     // no values yet
-    uint32_t weighed = 0; // the barrier for the values before
+    product_commit();     // an empty group: there is no V yet
+    uint32_t weighed = 0; // V_EMPTY of the block before
     for (int block = span.begin;; block++) {
         const bool first = block == span.begin, last = block + 1 == span.end;
         const bool bias_there = bias_look<S>(shared, stages);
@@ -304,9 +312,9 @@ __device__ __forceinline__ uint32_t span_compute(struct sm90_state<S> &state,
             block_weigh<S>(state, work, shared, walk, group, bias_there, stages, ahead, shrink);
         registers_settle(state.scores);
         registers_settle(state.sum);
-        // Usually both blocks are there and the fragment goes on: one test, no wait. Its branch
-        // keeps the compiler from moving product_wait() up, and so from having the softmax run
-        // after the weighing of values rather than meanwhile.
+        // Usually both stages are full and the fragment continues: one test, no wait. The branch
+        // keeps the compiler from moving product_wait() up. Otherwise the softmax would run after
+        // the product with V instead of during it.
         if (!last && walk.key + S::N < walk.keys && ahead.values_there && ahead.keys_there) {
             walk.key += S::N;
         } else {
@@ -339,7 +347,8 @@ __device__ __forceinline__ uint32_t span_compute(struct sm90_state<S> &state,
 
 // ---- kernel -------------------------------------------------------------------------------------
 
-// A tile of which the group sees the blocks of `span`, `behind` which others are.
+// Computes the blocks of `span` of a tile, merges the result, and releases the `behind` blocks of
+// the tile that follow. Called by a whole warpgroup.
 template <class S>
 __device__ __forceinline__ void
 tile_compute(const struct forward_work &work, uint32_t shared,
@@ -352,12 +361,12 @@ tile_compute(const struct forward_work &work, uint32_t shared,
     state.seen[0] = state.seen[1] = -CUDART_INF_F;
     state.seen_close[0] = state.seen_close[1] = -CUDART_INF_F;
     state.sum[0] = state.sum[1] = 0;
-    float before[2]; // asked for here: it comes while blocks are computed
+    float before[2]; // loaded while the blocks are computed
     lse_read(work, task, group.row, before);
     uint32_t q = shared + slot.place * S::Q_BYTES + group.index * GROUP_ROWS * SM90_PANEL_ROW_BYTES;
     uint32_t last = span_compute<S>(state, work, shared, task, q, span, group, stages);
-    // Passes at once. Its branch keeps the compiler from putting what follows, and waits for
-    // memory, in between the last products.
+    // Passes at once. The branch keeps the compiler from moving the following code, which waits for
+    // global memory, in between the last products.
     barrier_wait(shared + S::Q_FULL + 8 * slot.place, slot.phase);
     struct sm90_rows rows = rows_of(work, task, group.row, before);
     int head = task->head;
@@ -366,13 +375,13 @@ tile_compute(const struct forward_work &work, uint32_t shared,
     product_wait<0>();
     registers_settle(state.out);
     warp_arrive(last);
-    blocks_skip<S>(shared, behind, stages); // not behind the merge: others wait for their stages
+    blocks_skip<S>(shared, behind, stages); // before the merge: others wait for these stages
     state_merge<S>(state, work, rows, head);
     if (S::MAX)
         state_seen<S>(state, work, rows, head);
 }
 
-// What a group of warps does: computes tile by tile.
+// Body of a consumer warpgroup: computes tile after tile. Returns at a tile without blocks.
 template <class S>
 __device__ __forceinline__ void tiles_compute(const struct sm90_forward &args, uint32_t shared,
                                               const struct sm90_task *tasks)
@@ -403,6 +412,7 @@ __device__ __forceinline__ void tiles_compute(const struct sm90_forward &args, u
     }
 }
 
+// Called by the whole block. *_EMPTY count one arrival of each warp that reads the stage or task.
 template <class S>
 __device__ __forceinline__ void barriers_create(const struct sm90_forward &args, uint32_t shared)
 {
@@ -481,7 +491,7 @@ static cudaError_t sm90_launch(const struct forward_work &work, enum case_dtype 
                                : sm90_launch_instance<TRAITS<__half>>(args, stream);
 }
 
-// section_least 0: section_bytes.
+// section_least 0: the same as section_bytes.
 template <template <typename> class TRAITS>
 constexpr struct forward_instance sm90_instance_of(int64_t section_bytes, int64_t section_least = 0)
 {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Forward on sm_90a: the shape of a kernel, and what its loading warp does.
+// Forward on sm_90a: the compile-time shape of a kernel, and its producer warp.
 #ifndef CPATTN_KERNELS_CUDA_SM90_FORWARD_LOAD_CUH
 #define CPATTN_KERNELS_CUDA_SM90_FORWARD_LOAD_CUH
 
@@ -10,12 +10,16 @@
 
 #define GROUP_THREADS   128
 #define GROUP_ROWS      64
-#define SM90_BIAS_WARPS 3 // beside the one that loads the rest
+#define SM90_BIAS_WARPS 3 // beside the producer warp of Q, K and V
 
-// The shape of one instance. Head dimensions up to DQK and DV, multiples of 16; GROUPS groups of
-// warps that compute; blocks of N keys in STAGES stages; SLOTS tiles of queries. GRID: a thread
-// block has one tile; otherwise it takes tiles until there are none. FEATURES: of sm90_feature;
-// blocks of the bias are in BIAS_STAGES stages.
+// The shape of one instance.
+// - DQK, DV: largest head dimensions, multiples of 16.
+// - GROUPS: consumer warpgroups.
+// - N, STAGES: keys of a block, and stages for blocks of K and V.
+// - SLOTS: stages for tiles of Q.
+// - GRID: a thread block computes one tile. Otherwise it is persistent: it takes tiles until none
+//   is left.
+// - FEATURES, BIAS_STAGES: mask of sm90_feature, and stages for blocks of bias.
 template <typename TYPE, int DQK_, int DV_, int GROUPS_, int N_, int STAGES_, int SLOTS_,
           bool GRID_, int FEATURES_ = 0, int BIAS_STAGES_ = 2>
 struct sm90_traits {
@@ -33,10 +37,10 @@ struct sm90_traits {
     static const int Q_PANEL = ROWS * SM90_PANEL_ROW_BYTES, KV_PANEL = N * SM90_PANEL_ROW_BYTES;
     static const int Q_BYTES = Q_PANELS * Q_PANEL;
     static const int K_BYTES = Q_PANELS * KV_PANEL, V_BYTES = V_PANELS * KV_PANEL;
-    // Where things are in shared memory.
+    // Byte offsets in shared memory. FULL and EMPTY are the mbarriers of the stages, 8 bytes each.
     static const int K = SLOTS * Q_BYTES, V = K + STAGES * K_BYTES;
     static const int BIAS_STAGES = BIAS ? BIAS_STAGES_ : 0;
-    static const bool BIAS_BOXES = N % SM90_PANEL_COLUMNS == 0; // it lies in panels
+    static const bool BIAS_BOXES = N % SM90_PANEL_COLUMNS == 0; // the bias lies in panels
     static const int BIAS_ROW = N * 2, BIAS_BYTES = ROWS * BIAS_ROW;
     static const int BIAS_BLOCK = V + STAGES * V_BYTES;
     static const int Q_FULL = BIAS_BLOCK + BIAS_STAGES * BIAS_BYTES, Q_EMPTY = Q_FULL + 8 * SLOTS;
@@ -46,13 +50,13 @@ struct sm90_traits {
     static const int TASK = BIAS_EMPTY + 8 * BIAS_STAGES;
     static const int SHARED_BYTES = TASK + SLOTS * (int)sizeof(struct sm90_task);
     static_assert(SHARED_BYTES <= 227 * 1024, "it fits");
-    // Measured: few groups leave the tensor cores idle.
+    // Measured. Tiles with rows for few warpgroups leave the tensor cores idle part of the time.
     static constexpr struct forward_times TIMES =
         GROUPS == 3 ? forward_times{{37, 51, 64}, 150} : forward_times{{44, 64, 64}, 150};
     static_assert(KV_PANEL % 1024 == 0, "panels begin where the swizzle's pattern does");
 };
 
-// One after the other of COUNT places, round and round; `phase` is the parity of the round.
+// Position in a ring of COUNT stages: stage `place`, in a round with parity `phase`.
 template <int COUNT> struct sm90_ring {
     int place;
     uint32_t phase;
@@ -67,7 +71,8 @@ template <int COUNT> struct sm90_ring {
 
 // ---- loading ------------------------------------------------------------------------------------
 
-// Loads one block of keys or values into its stage, once that is empty.
+// Loads one block of K or V into a stage by TMA. Waits for the barrier `empty`, signals `full`.
+// Called by one thread. `position`, `residue`: coordinates of the block's first key in the map.
 template <class S, int PANELS>
 __device__ __forceinline__ void block_load(uint32_t to, uint32_t full, uint32_t empty,
                                            uint32_t phase, const CUtensorMap *map, int position,
@@ -81,8 +86,8 @@ __device__ __forceinline__ void block_load(uint32_t to, uint32_t full, uint32_t 
                        residue, full);
 }
 
-// Returns the number of the next tile. It is asked for when as many blocks are left as there are
-// stages: the answer comes while these are loaded.
+// Loads K and V of a tile. Returns the number of the next tile, INT_MAX with GRID. Takes it from
+// work.taken when as many blocks are left as there are stages, whose loads hide the latency.
 template <class S>
 __device__ __forceinline__ int tile_load_keys(const struct sm90_forward &args, uint32_t shared,
                                               const struct work_tile &tile, int kv_head,
@@ -110,6 +115,7 @@ __device__ __forceinline__ int tile_load_keys(const struct sm90_forward &args, u
     return next;
 }
 
+// Starts the TMA copy of a tile of Q to `to`, which signals `full`.
 template <class S>
 __device__ __forceinline__ void tile_load_queries(const struct sm90_forward &args, uint32_t to,
                                                   const struct work_tile &tile, int head,
@@ -124,7 +130,8 @@ __device__ __forceinline__ void tile_load_queries(const struct sm90_forward &arg
                        residue, full);
 }
 
-// What one thread does: loads tile by tile, and tells in `tasks` what they are.
+// Body of the producer thread of Q, K and V: loads tile after tile and describes each in `tasks`.
+// Q_FULL signals both. Ends with a tile without blocks.
 template <class S>
 __device__ __forceinline__ void tiles_load(const struct sm90_forward &args, uint32_t shared,
                                            struct sm90_task *tasks)

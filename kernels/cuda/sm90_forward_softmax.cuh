@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// Forward on sm_90a: scores become weights.
+// Forward on sm_90a: mask and online softmax, from scores to weights.
 #ifndef CPATTN_KERNELS_CUDA_SM90_FORWARD_SOFTMAX_CUH
 #define CPATTN_KERNELS_CUDA_SM90_FORWARD_SOFTMAX_CUH
 
 #include "kernels/cuda/sm90_forward_features.cuh"
 #include "kernels/cuda/sm90_forward_state.cuh"
 
-// Results are scaled down to a new maximum of their row when it is larger by this power of 2: until
-// then weights stay under 2^8 and nothing is lost.
+// `out` and `sum` are rescaled to a new row maximum only if it exceeds the old one by more than
+// this, in base 2. Until then weights are at most 2^8, and no precision is lost.
 #define MAX_SLACK 8.0f
-// Below every logit. Finite, so that no difference of two maxima is NaN.
+// Initial row maximum, below every logit. Finite, so that no difference of two maxima is NaN.
 #define MAX_NONE  (-1e38f)
 
-// Hides the scores of keys that their row does not see. `row` is the thread's first.
+// Sets the scores of invisible keys to -inf. low, high, keys: of the fragment;
+// `key`: first of the block; `row`: the thread's first row in the tile.
 template <class S>
 __device__ __forceinline__ void scores_mask(struct sm90_state<S> &state, int low, int high,
                                             int keys, int key, int row)
@@ -31,7 +32,7 @@ __device__ __forceinline__ void scores_mask(struct sm90_state<S> &state, int low
     }
 }
 
-// The largest score of a row that a thread has.
+// Largest of the thread's scores in row `half`.
 template <class S>
 __device__ __forceinline__ float row_most(const float (&scores)[S::N / 2], int half)
 {
@@ -44,13 +45,14 @@ __device__ __forceinline__ float row_most(const float (&scores)[S::N / 2], int h
     return fmaxf(most[0], most[1]);
 }
 
-// Raises the rows' maxima as the scores call for. Returns whether some lane's may have grown; then
-// `out` is to be multiplied by `shrink`.
+// Raises the row maxima, and rescales `sum`, if a logit may exceed its row's maximum by more than
+// MAX_SLACK. Returns true if a maximum in the warp may have grown; the caller must then multiply
+// `out` by `shrink`, which is set only in this case. Called by whole warps.
 //
-// A thread looks at what it has of a row, and only when some thread finds a maximum to raise do the
-// four of a row exchange theirs. Maxima of bits take half of the instructions. Where all scores of
-// a thread are below 0 the one found is not the largest, which matters where the maximum so far is
-// below 0, too.
+// A thread first looks at its own scores alone. The four lanes of a row exchange their maxima only
+// if some lane of the warp finds a maximum to raise. bits_most() takes half the instructions of
+// row_most(). It does not find the largest score if all scores of the thread are negative. This
+// matters only if the threshold that logits are compared with (`least`) is negative too.
 template <class S, class Logit>
 __device__ __forceinline__ bool maxima_raise(struct sm90_state<S> &state, const Logit &logit,
                                              float shrink[2])
@@ -91,8 +93,8 @@ __device__ __forceinline__ bool maxima_raise(struct sm90_state<S> &state, const 
     return grown;
 }
 
-// Scores become weights. A block's weights are summed before they meet the sum of all before, which
-// may be so large that single ones would vanish beside it.
+// Turns scores into weights, 2^(logit - maximum), and adds them to `sum`. The weights of a block
+// are summed first: single weights could be lost to rounding beside a large `sum`.
 template <class S, class Logit>
 __device__ __forceinline__ void scores_weigh(struct sm90_state<S> &state, const Logit &logit)
 {
@@ -112,6 +114,7 @@ __device__ __forceinline__ void scores_weigh(struct sm90_state<S> &state, const 
     }
 }
 
+// Rounds the weights to T, as A fragments.
 template <class S> __device__ __forceinline__ void weights_pack(struct sm90_state<S> &state)
 {
 #pragma unroll

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Forward on sm_90a: what a thread holds, and how it merges into the running result.
+// Forward on sm_90a: the registers of a consumer thread, and the merge into the running result.
 #ifndef CPATTN_KERNELS_CUDA_SM90_FORWARD_STATE_CUH
 #define CPATTN_KERNELS_CUDA_SM90_FORWARD_STATE_CUH
 
@@ -8,24 +8,25 @@
 #include "kernels/cuda/sm90_cap.cuh"
 #include "kernels/cuda/sm90_forward_load.cuh"
 
-// What a thread holds of its group's rows: rows g and g + 8 of its warp's 16.
+// Registers of a consumer thread. It holds parts of rows g and g + 8 (g = lane / 4) of the 16 rows
+// of its warp; indices 0 and 1 of the arrays of two. Accumulators are laid out as in sm90.cuh.
 template <class S> struct sm90_state {
-    float scores[S::N / 2];
-    float out[S::DV / 2];
-    uint32_t weights[S::N / 16][4];
-    float max[2];  // of the row, base 2; that which `out` and `sum` are relative to
-    float sum[2];  // of this thread's columns
-    float seen[2]; // largest logit that this thread had of the row, base 2, with MAX
-    // For blocks that a series caps: the largest product of query and key instead. Its logit is
-    // computed once, without the error of a short series.
+    float scores[S::N / 2];         // accumulator of Q K', then logits, then weights
+    float out[S::DV / 2];           // accumulator of weights times V
+    uint32_t weights[S::N / 16][4]; // A fragments
+    float max[2];                   // reference maximum of the row, base 2, for `out` and `sum`
+    float sum[2];                   // of the weights in this thread's columns
+    float seen[2]; // largest logit of the row in this thread's columns, base 2; only with MAX
+    // The same for blocks that a series caps, but the largest product of query and key. Its logit
+    // is computed once at the end, without the error of a short series.
     float seen_close[2];
 };
 
 // ---- merge --------------------------------------------------------------------------------------
 
-// Of a pair of 8 columns each, four neighbouring elements for each lane: neighbouring lanes
-// exchange pairs, so that each has every other 8 columns. `n` is even; `half` says which of the
-// rows.
+// Returns four neighbouring elements of take * out, of row `half` and columns 8 n .. 8 n + 15.
+// Neighbouring lanes exchange pairs: even lanes get elements of the lower 8 columns, odd lanes of
+// the upper 8. `n` is even; `odd`: this lane is odd. Called by whole warps.
 template <class S>
 __device__ __forceinline__ float4 row_four(const float (&out)[S::DV / 2], int n, int half,
                                            float take, bool odd)
@@ -42,28 +43,29 @@ __device__ __forceinline__ float4 row_four(const float (&out)[S::DV / 2], int n,
                : make_float4(mine[0], mine[1], other[0], other[1]);
 }
 
-// The first column of a lane's.
+// First column of the four that row_four() returns for n = 0.
 static __device__ __forceinline__ int row_column(void)
 {
     int t = (int)threadIdx.x % 4, odd = t % 2;
     return 8 * odd + 2 * (t - odd);
 }
 
-// Four numbers of O, rounded, at four elements of `out`.
+// Stores four elements of O, rounded to T, at `out`.
 template <typename T> __device__ __forceinline__ void four_round(T *out, float4 four)
 {
     *(uint2 *)out = make_uint2(pack<T>(four.x, four.y), pack<T>(four.z, four.w));
 }
 
-// The place of a row in O.
+// Index of the first element of a row of O.
 static __device__ __forceinline__ int64_t place_of(const struct forward_work &work, int64_t row,
                                                    int head)
 {
     return (row * work.heads + head) * work.d_v;
 }
 
-// A row's part of O: o = keep * o + take * out where `some`. keep = 0 does not read. `out` is not
-// taken unless the row `saw` any key: others may have values that are not finite.
+// Merges the thread's part of a row of O: o = keep * o + take * out. Stores nothing unless `some`.
+// If keep is 0, o is not read. `out` counts as 0 unless the row `saw` a key, because it may not be
+// finite then. Called by whole warps.
 template <class S>
 __device__ __forceinline__ void row_blend(const struct forward_work &work, int64_t row, int head,
                                           bool some, bool saw, float keep,
@@ -93,8 +95,8 @@ __device__ __forceinline__ void row_blend(const struct forward_work &work, int64
     }
 }
 
-// The same where there are such a row and all columns, and nothing is kept. Without branches the
-// exchanges run side by side.
+// The same for a row that exists, d_v = DV and keep = 0. `o`: first element of the row. There are
+// no branches, so that the shuffles overlap.
 template <class S>
 __device__ __forceinline__ void row_set(float *o, const float (&out)[S::DV / 2], int half,
                                         float take)
@@ -105,9 +107,10 @@ __device__ __forceinline__ void row_set(float *o, const float (&out)[S::DV / 2],
         *(float4 *)(o + n * 8) = row_four<S>(out, n, half, take, threadIdx.x % 2 != 0);
 }
 
-// The same, rounded. Of four times 8 columns, the four lanes of a row exchange pairs of columns so
-// that each has 8 in a row: first t with t ^ 1, so that the even one has columns 8 n and 8 (n + 2),
-// then t with t ^ 2, so that the upper one has what begins at 8 (n + 2).
+// The same, rounded to T. Fragment i of a row has the columns 8 i .. 8 i + 7. Of fragments n to
+// n + 3, lane t of the row's four lanes stores fragment n + t. The lanes exchange pairs of columns
+// twice. After the exchange with lane t ^ 1, an even lane holds 4 columns each of fragments n and
+// n + 2, an odd lane of n + 1 and n + 3. After that with t ^ 2, each lane holds its whole fragment.
 template <class S>
 __device__ __forceinline__ void row_round(typename S::T *o, const float (&out)[S::DV / 2], int half,
                                           float take)
@@ -139,13 +142,13 @@ __device__ __forceinline__ void row_round(typename S::T *o, const float (&out)[S
 
 // The thread's two rows in the running result.
 struct sm90_rows {
-    int64_t at[2];
-    bool some[2];    // there is such a row
-    float before[2]; // LSE
+    int64_t at[2];   // row of O and LSE
+    bool some[2];    // the tile has this row
+    float before[2]; // LSE before the merge
 };
 
-// LSE of the thread's rows before, 0 where there is no such row. Each row is in one tile, so nobody
-// else writes it during the launch.
+// Reads the LSE of the thread's rows before the merge; 0 for rows beyond the tile. Each row is in
+// one tile, so no other thread block writes it during the launch.
 static __device__ __forceinline__ void
 lse_read(const struct forward_work &work, const struct sm90_task *task, int first_row, float lse[2])
 {
@@ -174,7 +177,7 @@ static __device__ __forceinline__ struct sm90_rows rows_of(const struct forward_
     return rows;
 }
 
-// Merges a row that was not there before, of which all columns are: O and LSE are the tile's own.
+// Merges a row whose LSE was -inf, with d_v = DV: O and LSE become those of the tile.
 template <class S>
 __device__ __forceinline__ void row_begin(const struct forward_work &work, int64_t row, int head,
                                           const float (&out)[S::DV / 2], int half, float sum,
@@ -190,8 +193,8 @@ __device__ __forceinline__ void row_begin(const struct forward_work &work, int64
         row_round<S>((typename S::T *)work.fold.out + first, out, half, take);
 }
 
-// Merges any row that there is. One that saw nothing keeps what it has, which is written only if it
-// is not there yet.
+// Merges any row. Stores nothing unless `some`: the tile has the row. A row that saw no key keeps O
+// and LSE, which are then stored only if fold.begins (both) or fold.out (O) asks for it.
 template <class S>
 __device__ __forceinline__ void row_merge(const struct forward_work &work, int64_t row, bool some,
                                           float before, int head, const float (&out)[S::DV / 2],
@@ -222,7 +225,7 @@ __device__ __forceinline__ void state_merge(const struct sm90_state<S> &state,
     const float ln_2 = 0.6931471805599453f;
     float sum[2], lse[2];
     bool fresh = work.d_v == S::DV;
-    __syncwarp(); // four lanes have read what one of them writes
+    __syncwarp(); // all four lanes of a row have read its LSE before one of them writes it
 #pragma unroll
     for (int half = 0; half < 2; half++) {
         sum[half] = quad_sum(state.sum[half]);
@@ -239,7 +242,7 @@ __device__ __forceinline__ void state_merge(const struct sm90_state<S> &state,
                          half, sum[half], lse[half]);
 }
 
-// The largest logit that a thread had of a row, base 2.
+// Largest logit of row `half` in this thread's columns, base 2.
 template <class S>
 __device__ __forceinline__ float row_seen(const struct sm90_state<S> &state,
                                           const struct forward_work &work, int half)
@@ -250,7 +253,7 @@ __device__ __forceinline__ float row_seen(const struct sm90_state<S> &state,
                  work.cap * cap_tanh<CAP_NEAR>(work.factor * state.seen_close[half]));
 }
 
-// Raises the head's largest logit to those of a warp's rows.
+// Raises max_logit of the head to the largest logit of the warp's rows. Called by whole warps.
 template <class S>
 __device__ __forceinline__ void state_seen(const struct sm90_state<S> &state,
                                            const struct forward_work &work,

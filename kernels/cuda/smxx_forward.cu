@@ -14,11 +14,11 @@ extern "C" {
 #include "kernels/dtype.h"
 }
 
-#define TAIL_TILES  4 // of each multiprocessor, in the last section
-#define BIAS_UNIT   8 // elements of 16 bits that are copied at once
-// So many thread blocks for each multiprocessor are even enough as they are.
+#define TAIL_TILES  4 // tiles per multiprocessor in the last section of heads, at least
+#define BIAS_UNIT   8 // 16-bit elements of a 16-byte copy
+// With more thread blocks per multiprocessor, the load is even enough without small tiles.
 #define ROUNDS_MOST 12
-// Small tiles at the end are taken where that ends earlier by one part in so many.
+// Small tiles at the end are used if they save more than 1 / GAIN_PARTS of the estimated time.
 #define GAIN_PARTS  100
 
 static const double LOG2_E = 1.4426950408889634;
@@ -39,7 +39,7 @@ static enum status check_shape(const struct attention_shape *shape, struct error
     return STATUS_OK;
 }
 
-// Bytes of the keys and values of one head that the tile with the most of them sees.
+// Bytes of K and V of one head, in whole blocks, that the tile with the most blocks reads.
 static int64_t head_bytes(const struct forward_instance *instance,
                           const struct attention_shape *shape, const struct worklist *list)
 {
@@ -50,7 +50,7 @@ static int64_t head_bytes(const struct forward_instance *instance,
     return keys * (shape->d_qk + shape->d_v) * dtype_bytes(shape->dtype);
 }
 
-// Bytes of the keys and values that are worked on at a time.
+// Target for the bytes of K and V that a section of heads reads.
 static int64_t section_bytes(const struct forward_instance *instance,
                              const struct attention_shape *shape, const struct worklist *list)
 {
@@ -59,7 +59,8 @@ static int64_t section_bytes(const struct forward_instance *instance,
     return bytes < instance->section_bytes ? bytes : instance->section_bytes;
 }
 
-// Query heads of a section: whole groups of key heads, as far as the phase lets them be.
+// Query heads of a section: a multiple of `group`, or all heads. With a head_phase the sections do
+// not begin at the first head of a group.
 static int32_t section_heads(const struct forward_instance *instance,
                              const struct attention_shape *shape, const struct worklist *list)
 {
@@ -70,7 +71,8 @@ static int32_t section_heads(const struct forward_instance *instance,
     return (int32_t)(heads < shape->heads ? heads : shape->heads);
 }
 
-// The last section shall have enough tiles that the short ones fill up what the long ones leave.
+// Number of sections. The last section gets at least TAIL_TILES tiles per multiprocessor if there
+// are so many: its short tiles fill the gaps that long tiles leave.
 static int32_t section_count(const struct forward_work *work)
 {
     int64_t tiles = (int64_t)TAIL_TILES * work->multiprocessors;
@@ -79,8 +81,8 @@ static int32_t section_count(const struct forward_work *work)
     return sections < 1 || last > work->heads ? 1 : (int32_t)sections;
 }
 
-// Blocks of each multiprocessor in the last section of tiles, in units of the longest tile's: three
-// halves, so that no tile lasts longer than the others take for the rest.
+// Orders the tiles by worklist_order(). The last section of tiles gets, for each multiprocessor,
+// 3/2 times the blocks of the longest tile, so that no tile takes longer than all the others.
 static void list_order(struct worklist *list, const struct forward_instance *instance,
                        const struct forward_work *work, const struct attention_shape *shape)
 {
@@ -92,16 +94,17 @@ static void list_order(struct worklist *list, const struct forward_instance *ins
     worklist_order(list, shape->row_step, bytes / (key_bytes * kv_heads), blocks / heads_last);
 }
 
-// A prepared forward: all of a launch's argument but the tensors.
+// A prepared forward: everything that a launch needs except the tensors.
 struct forward_prepared {
     struct attention_work base;
     const struct forward_instance *instance;
     enum case_dtype dtype;
-    bool aligned; // what the operation says of its tensors
+    bool aligned; // attention_op.aligned: tensors begin at multiples of 16 bytes
     struct forward_work work;
-    struct worklist list; // until it is placed
+    struct worklist list; // empty after forward_place_cuda()
 };
 
+// Fills in x->work from the operation and the work list, and orders the list.
 static void work_set(struct attention_backend *backend, const struct attention_op *op,
                      struct forward_prepared *x)
 {
@@ -143,8 +146,8 @@ static size_t fragments_bytes(const struct worklist *list)
     return (size_t)list->fragment_count * sizeof(*list->fragments);
 }
 
-// The first portable instance for a shape that the device has the shared memory for; NULL if there
-// is none.
+// Returns the first portable instance that covers the head dimensions and fits in the shared memory
+// of the device; NULL if there is none.
 static const struct forward_instance *instance_portable(const struct attention_backend *backend,
                                                         const struct attention_shape *shape)
 {
@@ -172,7 +175,8 @@ static const struct forward_instance *instance_choose(const struct attention_bac
     return instance_portable(backend, &args->shape);
 }
 
-// Arguments as those of the operation will be, as far as the choice of an instance goes.
+// Stand-in for the arguments of launches, for the choice of an instance. Pointers are NULL or not,
+// and aligned or not, as those of the operation will be.
 static struct attention_forward args_like(const struct attention_op *op)
 {
     alignas(16) static float place[2];
@@ -203,7 +207,8 @@ static enum status instance_find(struct attention_backend *backend, const struct
                                  backend->queue.device);
 }
 
-// Cuts the operation with the last `last` queries in small tiles.
+// Builds the work list, with the last `last` queries in tiles of WORK_GROUP_ROWS rows, and fills in
+// x->work.
 static enum status list_make(struct attention_backend *backend, const struct attention_op *op,
                              struct forward_prepared *x, int64_t last, struct error *error)
 {
@@ -223,6 +228,7 @@ static enum status list_make(struct attention_backend *backend, const struct att
     return STATUS_OK;
 }
 
+// Estimated time of a launch, in units of struct forward_times; -1: out of memory.
 static int64_t list_time(const struct forward_prepared *x)
 {
     const struct forward_work *work = &x->work;
@@ -232,7 +238,8 @@ static int64_t list_time(const struct forward_prepared *x)
     return worklist_time(&x->list, &load);
 }
 
-// Takes the end in small tiles where the last round has few thread blocks and that ends earlier.
+// Cuts the last queries into small tiles if the last round of thread blocks is at most half full
+// and the estimated time then is shorter.
 static enum status list_improve(struct attention_backend *backend, const struct attention_op *op,
                                 struct forward_prepared *x, struct error *error)
 {
@@ -243,7 +250,7 @@ static enum status list_improve(struct attention_backend *backend, const struct 
         return STATUS_OK;
     int64_t least = list_time(x);
     least -= least / GAIN_PARTS;
-    // As many large tiles of each head fewer as make the last round, or nearly.
+    // n: large tiles of each head to cut, about as many as the last round has.
     for (int64_t n = over / heads + (over < heads); n <= over / heads + 1; n++) {
         struct forward_prepared trial = *x;
         trial.list = (struct worklist){};

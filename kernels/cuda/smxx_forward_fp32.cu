@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Forward for fp32, in fp32 throughout: the same tiles and the same softmax as for the others, with
-// plain multiplications and additions.
+// Forward for fp32, computed in fp32 throughout. Tiles and online softmax are as for the 16-bit
+// types, but products are fused multiply-adds, without tensor cores.
 //
-// 256 threads, 16 to a group, share 64 rows: thread `lane` of group `group` holds rows group
-// * 4..+3, of scores keys lane and lane + 16, of results columns lane * 4 + 64 n..+3. Keys and
-// values pass through one buffer.
+// 256 threads in groups of 16 share 64 rows. Thread `lane` of group `group` holds rows 4 group ..
+// 4 group + 3: of their scores, keys lane and lane + 16; of their output, columns 4 lane + 64 n ..
+// 4 lane + 64 n + 3. K and V take turns in one buffer.
 #include <math_constants.h>
 
 #include "kernels/cuda/forward_work.h"
@@ -16,23 +16,25 @@
 #define LANES     16
 #define ROWS_EACH 4
 #define KEYS_EACH 2
-// Between rows in shared memory: 16 lanes that read 16 bytes each of as many rows use all banks.
+// Floats between rows in shared memory: 16 lanes reading 16 bytes of different rows use all banks.
 #define PADDING   4
 
 static const float LOG2_E = 1.4426950408889634f;
 static const float LN_2 = 0.6931471805599453f;
 
+// Shared memory of a thread block, and sizes in floats.
 struct buffers {
     float *q, *kv, *weights; // [ROWS][stride], [KEYS][stride], [ROWS][KEYS + PADDING]
     int stride, q_width;     // q_width: d_qk rounded up to 4
 };
 
 template <int DV> struct state {
-    float out[ROWS_EACH][DV / 16];
-    float max[ROWS_EACH], sum[ROWS_EACH]; // base 2; of the whole row
+    float out[ROWS_EACH][DV / 16];        // columns of this thread
+    float max[ROWS_EACH], sum[ROWS_EACH]; // of the whole row; max in base 2
 };
 
-// The first `rows` rows of a tensor, d elements each, zeros up to `width` and `all` rows.
+// Copies up to `rows` rows of d elements, `stride` elements apart, to shared memory, and fills them
+// up with zeros to `all` rows of `width` elements. Called by the whole block.
 static __device__ void load_rows(float *to, int to_stride, const float *from, int64_t stride,
                                  int rows, int all, int d, int width)
 {
@@ -65,7 +67,7 @@ static __device__ void scores_compute(float scores[ROWS_EACH][KEYS_EACH], const 
     }
 }
 
-// A product becomes a logit in base 2.
+// Logit in base 2 of a product of Q and K. `bias` may be NULL.
 static __device__ float logit(const struct forward_work &work, float product, const float *bias)
 {
     float x = product * work.factor;
@@ -74,6 +76,7 @@ static __device__ float logit(const struct forward_work &work, float product, co
     return bias ? x + *bias * LOG2_E : x;
 }
 
+// Turns products into logits; those of invisible keys become -inf.
 static __device__ void scores_logits(float scores[ROWS_EACH][KEYS_EACH],
                                      const struct forward_work &work,
                                      const struct work_fragment &fragment, int key, int head,
@@ -110,7 +113,7 @@ static __device__ float group_sum(float x)
     return x;
 }
 
-// Scores become weights, in shared memory.
+// Online softmax of a block: writes the weights to shared memory, rescales `sum` and `out`.
 template <int DV>
 static __device__ void scores_softmax(struct state<DV> &state, float scores[ROWS_EACH][KEYS_EACH],
                                       const struct buffers &b, int group, int lane)
@@ -172,7 +175,7 @@ static __device__ void state_merge(const struct state<DV> &state, const struct f
         int64_t q_row = tile.q_row + row * work.row_step;
         float *running = work.lse + head * work.q_rows + q_row;
         float before = some ? *running : 0;
-        __syncwarp(); // 16 lanes read what one of them writes
+        __syncwarp(); // all 16 lanes have read *running before one of them writes it
         if (!some)
             continue;
         float lse = (state.max[i] + log2f(state.sum[i])) * LN_2;
@@ -200,7 +203,8 @@ static __device__ float scores_most(const float scores[ROWS_EACH][KEYS_EACH], fl
     return most;
 }
 
-// The keys [key, key + KEYS) of a fragment. Returns the largest logit of this thread, or `most`.
+// Computes keys [key, key + KEYS) of a fragment. Returns the largest of `most` and this thread's
+// logits. Called by the whole block.
 template <int DV>
 static __device__ float block_work(struct state<DV> &state, const struct forward_work &work,
                                    const struct work_tile &tile, const struct forward_place &place,
@@ -212,14 +216,14 @@ static __device__ float block_work(struct state<DV> &state, const struct forward
     int64_t step = work.row_step * work.kv_heads;
     int keys = fragment.keys - key;
     float scores[ROWS_EACH][KEYS_EACH];
-    __syncthreads(); // all are done with the values of the block before
+    __syncthreads(); // V of the block before is no longer read
     load_rows(b.kv, b.stride, (const float *)work.k + vector * work.d_qk, step * work.d_qk, keys,
               KEYS, work.d_qk, b.q_width);
     __syncthreads();
     scores_compute(scores, b, group, lane);
     scores_logits(scores, work, fragment, key, place.head, tile.rows, group, lane);
     scores_softmax(state, scores, b, group, lane);
-    __syncthreads(); // all are done with the keys
+    __syncthreads(); // K is no longer read
     load_rows(b.kv, b.stride, (const float *)work.v + vector * work.d_v, step * work.d_v, keys,
               KEYS, work.d_v, DV);
     __syncthreads();
@@ -227,7 +231,7 @@ static __device__ float block_work(struct state<DV> &state, const struct forward
     return scores_most(scores, most);
 }
 
-// Floats from row to row in shared memory.
+// Stride of the rows in shared memory, in floats.
 static constexpr __host__ __device__ int row_stride(int d_qk, int dv)
 {
     return ((d_qk + 3) / 4 * 4 > dv ? (d_qk + 3) / 4 * 4 : dv) + PADDING;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Forward for bf16 and fp16: a thread block owns a tile of queries of one head, goes over all keys
-// that they see with one online softmax, and merges once into the running result.
+// Forward for bf16 and fp16. A thread block owns a tile of queries of one head, runs one online
+// softmax over all keys that the tile sees, and merges once into the running result.
 //
-// Four warps share the tile's rows. Values arrive in shared memory while their scores are computed,
-// the next keys beside them or, where there is no room for two blocks of keys, while the scores are
-// weighed. What a thread block waits for, another one on the same multiprocessor fills in. Scores
-// and results stay in registers.
+// Four warps share the tile's rows. V of a block is copied to shared memory while its scores are
+// computed. K of the next block is copied at the same time or, if there is room for one block of K
+// only, while the weights are multiplied by V. A second thread block on the same multiprocessor
+// fills the waits. Scores and output stay in registers.
 #ifndef CPATTN_KERNELS_CUDA_SMXX_FORWARD_KERNEL_CUH
 #define CPATTN_KERNELS_CUDA_SMXX_FORWARD_KERNEL_CUH
 
@@ -14,25 +14,26 @@
 #include "kernels/cuda/mma.cuh"
 #include "kernels/cuda/smxx_forward_loads.cuh"
 
-// Results are scaled down to a new maximum of their row when it is larger by this power of 2: until
-// then weights stay under 2^8 and nothing is lost.
+// `out` and `sum` are rescaled to a new row maximum only if one exceeds the old one by more than
+// this, in base 2. Until then weights are at most 2^8, and no precision is lost.
 #define FORWARD_SLACK     8.0f
-// Caps beyond this, in base 2, are so large that an error of tanh beside 1 would show in a logit.
+// Above this cap, in base 2, tanh needs a small relative error: an absolute one that is small
+// beside 1 would show in the logit.
 #define FORWARD_CAP_LARGE 256.0f
 
 static const float LOG2_E = 1.4426950408889634f;
 static const float LN_2 = 0.6931471805599453f;
 
-// The shape of one instance. Head dimensions up to DQK and DV; 16 * M rows for each warp, blocks of
+// The shape of one instance: head dimensions up to DQK and DV, 16 * M rows for each warp, blocks of
 // N keys.
 template <typename TYPE, int DQK_, int DV_, int M_, int N_, bool GENERAL_, bool KEEP_Q_>
 struct forward_traits {
     typedef TYPE T;
     static const int DQK = DQK_, DV = DV_, M = M_, N = N_;
-    static const bool GENERAL = GENERAL_; // bias, cap, max_logit, unaligned rows, any factor
-    static const bool KEEP_Q = KEEP_Q_;   // Q's fragments stay in registers
-    static const bool MIX = DV <= 128;    // weights are computed between the products before theirs
-    static const int STAGES = DQK <= 192 ? 2 : 1; // blocks of keys in shared memory
+    static const bool GENERAL = GENERAL_; // with bias, cap, max_logit, unaligned rows, any factor
+    static const bool KEEP_Q = KEEP_Q_;   // fragments of Q stay in registers
+    static const bool MIX = DV <= 128; // weights are computed between the previous step's products
+    static const int STAGES = DQK <= 192 ? 2 : 1; // blocks of K in shared memory
     static const int ROWS = 4 * 16 * M;
     static const int Q_BYTES = ROWS * DQK * 2, K_BYTES = N * DQK * 2, V_BYTES = N * DV * 2;
     static const int SHARED_BYTES = Q_BYTES + STAGES * K_BYTES + V_BYTES;
@@ -40,19 +41,21 @@ struct forward_traits {
 
 // ---- products -----------------------------------------------------------------------------------
 
-// What a thread holds: for each 16 rows of its warp, fragments of 8 columns; rows g and g + 8.
+// Registers of a thread. For each 16 rows of its warp: C fragments of 8 columns, with rows g and
+// g + 8 (g = lane / 4), which are indices 0 and 1 of the arrays of two.
 template <class S> struct forward_state {
     float scores[S::M][S::N / 8][4];
     float out[S::M][S::DV / 8][4];
-    float max[S::M][2]; // of the row, base 2; that which `out` and `sum` are relative to
-    float sum[S::M][2]; // of this thread's columns
-    // Of the block at hand, which is added to `sum` as one: single weights of a long row would be
-    // too small beside what is there, and be lost.
+    float max[S::M][2]; // reference maximum of the row, base 2, for `out` and `sum`
+    float sum[S::M][2]; // of the weights in this thread's columns
+    // The same for the current block alone, added to `sum` at once: single weights could be lost to
+    // rounding beside the `sum` of a long row.
     float part[S::M][2];
     float seen; // largest logit of this thread's rows, base 2
     uint32_t q[S::KEEP_Q ? S::M : 1][S::KEEP_Q ? S::DQK / 16 : 1][4];
 };
 
+// scores = Q K'. `q`, `k`: addresses of this lane for ldmatrix. Called by whole warps.
 template <class S>
 __device__ __forceinline__ void scores_compute(struct forward_state<S> &state, uint32_t q,
                                                uint32_t k)
@@ -92,14 +95,14 @@ __device__ __forceinline__ void scores_compute(struct forward_state<S> &state, u
 
 // ---- softmax ------------------------------------------------------------------------------------
 
-// The row of the tile that this thread holds in fragment m, half 0 or 1.
+// Row in the tile of this thread's fragment m: row g in half 0, row g + 8 in half 1.
 template <class S> __device__ __forceinline__ int thread_row(int m, int half)
 {
     int lane = (int)threadIdx.x % WARP_LANES, warp = (int)threadIdx.x / WARP_LANES;
     return (warp * S::M + m) * 16 + half * 8 + lane / 4;
 }
 
-// Hides the scores of keys that their row does not see.
+// Sets the scores of invisible keys to -inf. `key`: first key of the block.
 template <class S>
 __device__ __forceinline__ void scores_mask(struct forward_state<S> &state,
                                             const struct work_fragment &fragment, int key)
@@ -123,7 +126,7 @@ __device__ __forceinline__ void scores_mask(struct forward_state<S> &state,
     }
 }
 
-// Whether a block of N keys has any that some row of the tile does not see.
+// True if some of the tile's `rows` rows does not see all of the N keys from `key` on.
 template <int N>
 __device__ __forceinline__ bool block_is_masked(const struct work_fragment &fragment, int key,
                                                 int rows)
@@ -143,7 +146,7 @@ __device__ __forceinline__ void scores_map(struct forward_state<S> &state, float
                 state.scores[m][n][i] = cap * Map::of(factor * state.scores[m][n][i]);
 }
 
-// Products become logits in base 2, without the bias.
+// Turns products of Q and K into logits in base 2, without the bias.
 template <class S>
 __device__ __forceinline__ void scores_scale(struct forward_state<S> &state, float factor,
                                              float cap)
@@ -156,7 +159,7 @@ __device__ __forceinline__ void scores_scale(struct forward_state<S> &state, flo
         scores_map<S, tanh_absolute>(state, factor, cap);
 }
 
-// Adds the bias where a key is visible; elsewhere there need not be any.
+// Adds the bias of visible keys to the logits. For other keys the bias need not exist in memory.
 template <class S>
 __device__ __forceinline__ void
 scores_add_bias(struct forward_state<S> &state, const struct forward_work &work,
@@ -183,7 +186,7 @@ scores_add_bias(struct forward_state<S> &state, const struct forward_work &work,
     }
 }
 
-// Makes the maxima `max` those that sums and results are relative to.
+// Raises the reference maxima to `max`, where that is larger, and rescales `sum` and `out`.
 template <class S>
 __device__ __forceinline__ void state_rescale(struct forward_state<S> &state,
                                               const float max[S::M][2])
@@ -205,7 +208,8 @@ __device__ __forceinline__ void state_rescale(struct forward_state<S> &state,
     }
 }
 
-// Raises the rows' maxima as the scores call for. `factor` > 0 makes logits in base 2 of scores.
+// Raises the maxima of the warp's rows if a logit exceeds one of them by more than FORWARD_SLACK. A
+// logit in base 2 is factor * score, factor > 0. `rows`: rows of the tile. Called by whole warps.
 template <class S>
 __device__ __forceinline__ void maxima_raise(struct forward_state<S> &state, float factor, int rows)
 {
@@ -230,8 +234,8 @@ __device__ __forceinline__ void maxima_raise(struct forward_state<S> &state, flo
         state_rescale<S>(state, max);
 }
 
-// The registers [begin, end) of the 4 * M that hold the weights of 16 keys, those of `step`, as
-// fragments A. Adds the weights to the sums of the block.
+// Computes weights of the 16 keys of `step`, as A fragments: registers [begin, end) of 4 * M. Adds
+// them to `part`. The exponent is factor * score - shift.
 template <class S>
 __device__ __forceinline__ void weights_some(struct forward_state<S> &state, float factor,
                                              const float shift[S::M][2], int step, int begin,
@@ -250,7 +254,8 @@ __device__ __forceinline__ void weights_some(struct forward_state<S> &state, flo
     }
 }
 
-// Weighs the scores and adds the weighted values.
+// Turns the scores of a block into weights and adds weights times V to `out`. `v`: address of this
+// lane for ldmatrix. Called by whole warps.
 template <class S>
 __device__ __forceinline__ void out_accumulate(struct forward_state<S> &state, float factor,
                                                uint32_t v)
@@ -293,8 +298,8 @@ __device__ __forceinline__ void out_accumulate(struct forward_state<S> &state, f
 
 // ---- merge --------------------------------------------------------------------------------------
 
-// A row's part of O, two neighbouring elements at a time: o = keep * o + take * out. keep = 0 does
-// not read.
+// Merges the thread's part of a row of O: o = keep * o + take * out, in pairs if d_v is even. If
+// keep is 0, o is not read.
 template <int DV>
 __device__ __forceinline__ void row_blend(float *o, float keep, const float (*out)[4], int half,
                                           float take, int d_v)
@@ -344,7 +349,7 @@ __device__ __forceinline__ void state_merge(const struct forward_state<S> &state
             float *running = work.lse + head * work.q_rows + q_row;
             float before = some ? *running : 0;
             float lse = (state.max[m][half] + log2f(sum)) * LN_2;
-            __syncwarp(); // four lanes read what one of them writes
+            __syncwarp(); // all four lanes have read *running before one of them writes it
             if (!some)
                 continue;
             float most = fmaxf(before, lse);
@@ -394,7 +399,8 @@ __device__ __forceinline__ void state_keep_q(struct forward_state<S> &state, uin
             load_fragment(state.q[m][step], fragment_step<S::DQK>(q, 16 * m, step));
 }
 
-// Scores of the block become logits, as far as that is not left to the weighing.
+// Applies bias, cap and mask to the scores of a block. With GENERAL they become logits in base 2;
+// without, out_accumulate() multiplies them by work.factor.
 template <class S>
 __device__ __forceinline__ void block_logits(struct forward_state<S> &state,
                                              const struct forward_work &work,
@@ -410,7 +416,7 @@ __device__ __forceinline__ void block_logits(struct forward_state<S> &state,
         scores_mask<S>(state, fragment, walk.key);
 }
 
-// All keys of the tile. Q is on its way into shared memory.
+// Computes all keys of the tile. The copies of Q to `q_tile` have been issued, but not committed.
 template <class S>
 __device__ __forceinline__ void
 tile_work(struct forward_state<S> &state, const struct forward_work &work,
@@ -433,7 +439,7 @@ tile_work(struct forward_state<S> &state, const struct forward_work &work,
     }
     for (int stage = 0; walk.fragment >= 0; stage ^= S::STAGES - 1) {
         copy_wait<0>();
-        __syncthreads(); // all see the keys, and are done with the block before
+        __syncthreads(); // K is visible to all; the block before is no longer read
         load_block<S, S::DV>(work, work.v, work.d_v, place.kv_head, walk, v_tile);
         copy_commit();
         struct key_walk next = walk;
@@ -448,7 +454,7 @@ tile_work(struct forward_state<S> &state, const struct forward_work &work,
         block_logits<S>(state, work, walk, place.head, tile.rows);
         maxima_raise<S>(state, factor, tile.rows);
         copy_wait<S::STAGES - 1>();
-        __syncthreads(); // all see the values, and are done with the keys
+        __syncthreads(); // V is visible to all; K is no longer read
         if (S::STAGES == 1 && next.fragment >= 0) {
             load_block<S, S::DQK>(work, work.k, work.d_qk, place.kv_head, next, k_tile);
             copy_commit();
@@ -475,7 +481,7 @@ __global__ void __launch_bounds__(FORWARD_THREADS, BLOCKS)
     state_clear<S>(state);
     tile_work<S>(state, work, tile, place, q_tile);
 
-    place = forward_place(work); // once more, rather than kept in registers
+    place = forward_place(work); // again, instead of keeping it in registers
     tile = work.tiles[place.tile];
     state_merge<S>(state, work, tile, place.head);
     if (S::GENERAL && work.max_logit)
@@ -507,7 +513,7 @@ static cudaError_t forward_launch_dtype(const struct forward_work &work, enum ca
                  : forward_launch_instance<GENERAL<__half>, BLOCKS>(work, stream);
 }
 
-// BLOCKS: thread blocks that a multiprocessor shall hold.
+// BLOCKS: resident thread blocks per multiprocessor, for __launch_bounds__.
 template <template <typename> class PLAIN, template <typename> class GENERAL, int BLOCKS>
 constexpr struct forward_instance forward_instance_of()
 {

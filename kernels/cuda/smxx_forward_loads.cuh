@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the forward for bf16 and fp16 brings rows into shared memory, and walks through the keys of a
-// tile.
+// Portable forward for bf16 and fp16: loads of rows into shared memory, and the walk through the
+// keys of a tile.
 #ifndef CPATTN_KERNELS_CUDA_SMXX_FORWARD_LOADS_CUH
 #define CPATTN_KERNELS_CUDA_SMXX_FORWARD_LOADS_CUH
 
@@ -9,13 +9,13 @@
 
 #define FORWARD_THREADS 128
 
-// Rows of a tensor into a tile of ROWS x COLUMNS: the first `rows` of them, `stride` elements
-// apart, with d elements each; zeros elsewhere.
+// Copies up to `rows` rows of d elements, `stride` elements apart, to a tile of ROWS x COLUMNS; the
+// rest of the tile becomes 0. By cp.async: the caller commits. Called by the whole block.
 template <int ROWS, int COLUMNS, typename T>
 __device__ __forceinline__ void load_rows_aligned(uint32_t tile, const T *source, int64_t stride,
                                                   int rows, int d)
 {
-    // 8 neighbouring lanes read 128 neighbouring bytes.
+    // 8 neighbouring lanes read 128 contiguous bytes.
     const int passes = ROWS * 8 / FORWARD_THREADS;
     int row = (int)threadIdx.x >> 3, chunk = (int)threadIdx.x & 7;
     uint32_t to = tile + tile_offset<COLUMNS>(row, chunk);
@@ -31,6 +31,7 @@ __device__ __forceinline__ void load_rows_aligned(uint32_t tile, const T *source
     }
 }
 
+// The same for rows of any alignment, without cp.async.
 template <int ROWS, int COLUMNS, typename T>
 __device__ __noinline__ void load_rows_unaligned(uint32_t tile, const T *source, int64_t stride,
                                                  int rows, int d)
@@ -56,11 +57,11 @@ __device__ __forceinline__ void load_rows(uint32_t tile, const T *source, int64_
         load_rows_unaligned<ROWS, COLUMNS>(tile, source, stride, rows, d);
 }
 
-// Where in the keys of a tile one is: block by block through its fragments. Their fields are read
-// where they are used, which costs less than registers that hold them.
+// Position in the keys of a tile, which are walked block by block through its fragments. Fields of
+// a fragment are read at each use: that costs less than registers for them.
 struct key_walk {
-    int fragment; // of the list; -1 behind the last of the tile
-    int key;      // the block's first, in the fragment
+    int fragment; // index in the work list; -1 after the last fragment of the tile
+    int key;      // first key of the block, counted in the fragment
 };
 
 template <int N>
@@ -75,7 +76,8 @@ __device__ __forceinline__ void key_walk_next(struct key_walk *walk,
     }
 }
 
-// Begins to fetch the block of `tensor`, K or V, at `walk`: N rows of d elements.
+// Starts the copy of the block of `tensor` (K or V) at `walk` to `tile`: N rows of d elements. The
+// caller commits.
 template <class S, int COLUMNS>
 __device__ __forceinline__ void load_block(const struct forward_work &work, const void *tensor,
                                            int d, int kv_head, const struct key_walk &walk,

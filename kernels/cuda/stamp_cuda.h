@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Times and marks that a kernel writes. A graph launches kernels at no cost to the host; it
-// launches events and words of streams one by one.
+// Timestamps and progress marks, written by a kernel. A kernel node of a CUDA graph costs the host
+// nothing; event nodes and stream memory operations are launched one by one.
 #ifndef CPATTN_KERNELS_CUDA_STAMP_CUDA_H
 #define CPATTN_KERNELS_CUDA_STAMP_CUDA_H
 
@@ -11,8 +11,8 @@
 extern "C" {
 #endif
 
-// Writes the device's clock in nanoseconds to `time`, and `value` to `mark`, when the stream gets
-// there. Either may be NULL; both are addresses of the device.
+// Enqueues a kernel that writes the device's clock in nanoseconds to `time`, and `value` to
+// `mark`. Either may be NULL; both are device addresses.
 cudaError_t stamp_cuda(cudaStream_t stream, uint64_t *time, uint32_t *mark, uint32_t value);
 
 #ifdef __cplusplus
