@@ -51,7 +51,7 @@ struct attention_forward {
     // and LSE is -inf, or the logit of a sink, which has no value vector. With L0 = LSE before, and
     // l, o = LSE and output of this operation, the merge in fp32 is
     //     L = log(e^L0 + e^l), O = e^(L0-L) O + e^(l-L) o.
-    // A row that sees no key keeps its O and LSE.
+    // A row that sees no key keeps its O and LSE. O begins at a multiple of 8 bytes if d_v is even.
     float *o, *lse;
     struct attention_fold fold;
     const void *bias; // dtype; NULL: none
