@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Folds of a backward on the device: what fills, a backward and conversions give one after the
-// other. What has no value before is NaN.
+// Backward with folds on the device: one launch must give the results of separate fills, backward
+// and conversions. Memory that has no value before the launch is NaN.
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,9 +13,9 @@
 
 enum { GRADIENT_DQ, GRADIENT_DK, GRADIENT_DV, GRADIENTS };
 
-// What a backward does beside its own, and whether the gradient of a bias is wanted.
+// The folds of a launch, and whether dbias is wanted.
 struct trial {
-    bool queries_begin, keys_begin, rounds; // rounds: dK and dV
+    bool queries_begin, keys_begin, rounds; // rounds: converts dK and dV to the dtype
     bool dbias;
 };
 
@@ -81,8 +81,8 @@ static void backward_results_free(struct backward_results *x)
     }
 }
 
-// Gradients before a launch: NaN if they begin and the launch folds that, 0 if it does not, else
-// some numbers. What is rounded is NaN before.
+// Sets the gradients before a launch. A gradient that begins is NaN if the launch folds its fill,
+// else 0. Other gradients are random numbers, the same in every call. Rounded outputs are NaN.
 static void gradients_set(struct backward_tensors *x, const struct trial *trial, bool folded)
 {
     srand48(2);
@@ -124,7 +124,8 @@ static struct attention_backward backward_args(const struct problem *p,
 
 // ---- launches -----------------------------------------------------------------------------------
 
-// Launches if the operation folds, and returns whether it does.
+// Launches a backward, with the trial's folds if `folded`, and fetches its gradients. Returns true
+// if the operation can fold; if not, nothing is launched.
 static bool backward_launch(const struct problem *p, struct backward_tensors *x, struct trial trial,
                             bool folded, struct backward_results *results)
 {
@@ -160,7 +161,7 @@ static bool backward_launch(const struct problem *p, struct backward_tensors *x,
 
 // ---- comparison ---------------------------------------------------------------------------------
 
-// Rows of queries that see a key, or of keys that are seen.
+// Marks the rows of queries that see a key, or of keys that a query sees.
 static bool *rows_met(const struct problem *p, bool queries)
 {
     bool *met = calloc((size_t)(queries ? p->shape.q_rows : p->kv_rows) + 1, sizeof(*met));
@@ -174,7 +175,8 @@ static bool *rows_met(const struct problem *p, bool queries)
     return met;
 }
 
-// Without an order sums differ in their last bits.
+// Deterministic sums must be exact. Others may differ in their last bits, because their order
+// varies.
 static bool number_good(const struct attention_shape *s, bool rounded, double wanted, double got)
 {
     static const double steps[] = {[DTYPE_BF16] = 0x1p-8, [DTYPE_FP16] = 0x1p-11};
@@ -185,7 +187,8 @@ static bool number_good(const struct attention_shape *s, bool rounded, double wa
     return fabs(got - wanted) <= (rounded ? steps[s->dtype] : 0) * fabs(wanted) + 1e-4;
 }
 
-// Zeros may differ in their sign. Returns whether all is right.
+// Returns true if all elements are right. Zeros may differ in their sign. Rows that see no key, or
+// are not seen, may stay NaN in gradients that begin or are rounded.
 static bool gradient_good(const struct problem *p, int gradient, const float *wanted,
                           const struct backward_results *results, const struct trial *trial)
 {
@@ -207,7 +210,8 @@ static bool gradient_good(const struct problem *p, int gradient, const float *wa
     return good;
 }
 
-// Returns whether the operation folds.
+// Compares a launch with folds to one without; *good becomes false if they differ. Returns true if
+// the operation can fold.
 static bool backward_check(const struct problem *p, bool *good)
 {
     struct backward_results wanted, got;
@@ -244,8 +248,9 @@ static void drawn_folds(void)
     EXPECT(!good || !harness_folds() || folded >= count / 3, "%d of %d folded", folded, count);
 }
 
-// More tiles than multiprocessors, whose last are cut in pieces, and heads that share keys. With
-// few heads a thread block takes one of them, with many all that share keys.
+// More key tiles than multiprocessors, so that the last ones are cut into pieces, and several query
+// heads per key head. With few heads a thread block takes one query head, with many heads all query
+// heads of a key head.
 static void many_tiles_of_keys(void)
 {
     static const int32_t widths[][2] = {{64, 64}, {128, 128}, {192, 128}, {256, 256}};

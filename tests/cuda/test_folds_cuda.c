@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Folds on the device: what fills, a forward and a conversion, or additions and a conversion give
-// one after the other. What has no value before is NaN.
+// Folds on the device: a forward with folds must give the results of separate fills, forward and
+// conversion; convert_sum those of additions and a conversion. Memory that has no value before the
+// launch is NaN.
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,10 +12,10 @@
 
 struct trial {
     struct problem problem;
-    struct attention_fold fold; // `out` says whether it is wanted
-    bool dead;                  // some queries see no key because of the bias
-    bool infinite;              // one key has values that are not finite
-    bool max;                   // with max_logit
+    struct attention_fold fold; // `out`: only whether it is NULL matters
+    bool dead;                  // a bias of -inf hides all keys from some queries
+    bool infinite;              // the row of one key in V is infinite
+    bool max;                   // max_logit is wanted
 };
 
 struct tensors {
@@ -81,7 +82,9 @@ static void push_all(const struct tensors *x)
         twin_push(all[i]);
 }
 
-// What there is before a launch: prior O and LSE, or with a fold nothing where they begin.
+// Sets O and LSE before a launch. Where the trial's fold begins them, they are NaN for a launch
+// with folds; for one without, O is 0 and LSE is lse_begin. Else they are random, the same in every
+// call.
 static void prior_set(const struct trial *t, struct tensors *x, bool folded)
 {
     const struct attention_fold *fold = &t->fold;
@@ -127,7 +130,8 @@ static struct attention_forward args_of(const struct trial *t, const struct tens
     return args;
 }
 
-// Returns whether the operation folds; launches only then.
+// Launches a forward, with the trial's folds if `folded`. Returns true if the operation can fold;
+// if not, nothing is launched.
 static bool launch(const struct trial *t, struct tensors *x, bool folded)
 {
     struct attention_forward args = args_of(t, x, folded);
@@ -168,7 +172,8 @@ static void results_free(struct results *r)
 
 enum { ROW_OUTSIDE, ROW_BLIND, ROW_SEEING };
 
-// What the slices make of each row.
+// Class of each row of queries by the slices alone: in no slice, in slices but without a visible
+// key, or with a visible key.
 static char *rows_classify(const struct problem *p)
 {
     char *rows = calloc((size_t)p->shape.q_rows + 1, 1);
@@ -190,7 +195,7 @@ static bool same(const void *a, const void *b, size_t bytes)
     return memcmp(a, b, bytes) == 0;
 }
 
-// The same, or both NaN.
+// True if all elements have the same bits or are NaN in both arrays.
 static bool numbers_same(enum case_dtype dtype, const void *a, const void *b, int64_t count)
 {
     size_t bytes = (size_t)dtype_bytes(dtype);
@@ -202,7 +207,8 @@ static bool numbers_same(enum case_dtype dtype, const void *a, const void *b, in
     return true;
 }
 
-// A row of O and `out`. What a fold leaves is what the host has.
+// True if a row of O and of `out` is right after a launch with folds. x->o.host and x->out.host
+// have the row before this launch, for rows that the launch must not or need not write.
 static bool row_good(const struct trial *t, const struct tensors *x, const struct results *wanted,
                      const struct results *got, int64_t row, int class)
 {
@@ -249,7 +255,8 @@ static void trial_note(const struct trial *t)
     problem_note(&t->problem);
 }
 
-// Returns whether the operation folds.
+// Compares a launch with folds to one without; *good becomes false if they differ. Returns true if
+// the operation can fold.
 static bool trial_check(const struct trial *t, bool *good)
 {
     struct tensors x = tensors_create(t);
@@ -291,7 +298,7 @@ static void fold_draw(struct trial *t)
     t->max = harness_below(3) == 0;
 }
 
-// Any problem that the kernels for sm_90a take: aligned, with a positive scale.
+// Random problems that the sm_90a kernels support: aligned rows and a positive scale.
 static void drawn_folds(void)
 {
     int count = harness_small() ? 20 : 400, folded = 0;
@@ -308,7 +315,7 @@ static void drawn_folds(void)
     EXPECT(!good || !harness_folds() || folded >= count / 2, "%d of %d folded", folded, count);
 }
 
-// The tiles of every width, at their edges.
+// Numbers of queries at the edges of tiles, for the tiles of every head dim.
 static void edges_of_tiles(void)
 {
     static const int32_t widths[][2] = {{64, 64}, {96, 96}, {128, 128}, {192, 128}, {256, 256}};
@@ -328,7 +335,7 @@ static void edges_of_tiles(void)
 
 // ---- sums ---------------------------------------------------------------------------------------
 
-// Sums of 2 to 8 arrays, converted, aligned or not.
+// Converts sums of 2 to CONVERT_SUMMANDS_MAX arrays, aligned or not.
 static void converted_sums(void)
 {
     static const int64_t sizes[] = {0, 1, 3, 4, 5, 4095, 4096, 4099, 100001, 1 << 20};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Forward on the device against the CPU backend: random problems of every type, width, mask and
-// layout, with NaN in memory that must not be read or written.
+// Compares the CUDA forward with the CPU backend: random problems of every dtype, head dim, mask
+// and layout. Memory that must not be read or written holds NaN.
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,16 +9,17 @@
 #include "tests/cuda/harness.h"
 #include "tests/cuda/problem.h"
 
+// O and LSE before the launch. PRIOR_SINK: O = 0, with an LSE.
 enum prior { PRIOR_NOTHING, PRIOR_SINK, PRIOR_RESULT, PRIORS };
 
 struct trial {
     struct problem problem;
     enum prior prior;
     bool wants_max;
-    bool rising;         // logits grow with the key
-    int hiding;          // one of this many elements of the bias hides its key; 0: none
-    double depth;        // the elements of such keys are below -depth
-    double max_admitted; // how far the largest logits may be off; 0: as far as LSE
+    bool rising;         // logits change steadily with the index of the key
+    int hiding;          // one of this many bias elements is -inf; 0: none
+    double depth;        // with `rising`: is subtracted from all elements of K
+    double max_admitted; // tolerance of max_logit; 0: that of the logits
 };
 
 struct tensors {
@@ -45,8 +46,8 @@ static struct trial trial_draw(enum case_dtype dtype)
     return t;
 }
 
-// Without features that only some kernels support: bias, softcap, max_logit, unaligned rows, scales
-// below 0. Widths of keys and values are multiples of 16 bytes.
+// A random problem without the features that only some kernels support: bias, softcap, max_logit,
+// unaligned rows, negative scales. Rows of a head in K and V are multiples of 16 bytes.
 static struct trial trial_draw_plain(enum case_dtype dtype)
 {
     struct trial t = trial_draw(dtype);
@@ -79,7 +80,7 @@ static void trial_note(const struct trial *trial)
 
 // ---- tensors ------------------------------------------------------------------------------------
 
-// Rows that are part of a slice get random numbers; the others stay NaN.
+// Fills the rows that belong to a slice with random numbers; the other rows stay NaN.
 static void fill_rows(const struct problem *p, const struct twin *tensor, bool queries,
                       int64_t width, double magnitude)
 {
@@ -95,7 +96,8 @@ static void fill_rows(const struct problem *p, const struct twin *tensor, bool q
     }
 }
 
-// Keys whose logits grow from each key to the next.
+// Fills Q and K so that logits grow from each key to the next, or fall if the magnitude is
+// negative.
 static void fill_rising(const struct trial *trial, const struct tensors *t)
 {
     const struct problem *p = &trial->problem;
@@ -110,7 +112,8 @@ static void fill_rising(const struct trial *trial, const struct tensors *t)
     }
 }
 
-// Some elements hide their key; some queries see no key.
+// Sets some bias elements to -inf, which hides their key, and sometimes all of a row, so that its
+// queries see no key.
 static void fill_bias(const struct trial *trial, const struct twin *bias)
 {
     const struct problem *p = &trial->problem;
@@ -200,7 +203,8 @@ struct results {
     float *o, *lse, *max_logit;
 };
 
-// Prepared once and launched twice; the second result is returned.
+// Prepares the operation once and launches it twice, each time on the initial tensors. They hold
+// the second result afterwards.
 static void launch_twice(struct tensors *t, const struct attention_forward *args)
 {
     const struct attention_kernels *kernels = backend_cuda.attention;
@@ -256,8 +260,8 @@ static void results_free(struct results *r)
     free(r->max_logit);
 }
 
-// The largest difference from the twin's host memory; infinite if one is NaN or infinite and the
-// other is not the same.
+// Returns the largest difference of `found` from the twin's host memory; infinity if an element is
+// NaN or infinite on one side and not the same on the other.
 static double difference(const struct twin *wanted, const float *found)
 {
     const float *x = (const float *)(const void *)wanted->host;
@@ -271,17 +275,18 @@ static double difference(const struct twin *wanted, const float *found)
     return most;
 }
 
-// By how much a series of a softcap may change the LSE: what a verdict admits to an LSE near 0.
-// Kernels for fp32 have no series.
+// Tolerance of LSE for the polynomials of a softcap (kernels/cuda/cap_series.h): that of a verdict
+// for an LSE near 0. fp32 kernels do not use polynomials.
 static double softcap_admitted(const struct problem *p)
 {
     bool series = p->shape.softcap != 0 && p->shape.dtype != DTYPE_FP32;
     return series ? 0x1p-24 * (128 + 4 * p->shape.softcap) : 0;
 }
 
-// Expects the result of the CPU backend, and the same bits in both launches. Weights are rounded
-// once to the dtype before the product with V; logits are in fp32, of a softcap by a short series
-// where scores are small; largest logits are exact. Returns true if all is right.
+// Runs the forward on the device twice. Expects the same bits both times, and the result of the CPU
+// backend within tolerances: P is rounded once to the dtype before the product with V; logits are
+// in fp32, and small scores with a softcap use a short polynomial; max_logit does not use it.
+// Returns true if all is right.
 static bool trial_check(const struct trial *trial)
 {
     const struct problem *p = &trial->problem;
@@ -333,7 +338,7 @@ static void plain_problems(void)
     }
 }
 
-// Sequences of many lengths, with a row of NaN between them.
+// Sequences of random lengths, one slice each, with a row of NaN between them.
 static struct trial trial_of_many(const int32_t width[2], int32_t heads, int64_t left,
                                   int64_t right)
 {
@@ -373,9 +378,9 @@ static void many_tiles(void)
     }
 }
 
-// The same with a bias, a softcap, and both. Rows of the bias are aligned to 16 bytes or not, and
-// with windows the part of a tile begins anywhere. No, some or all blocks of the bias have
-// infinities. The cap is far above, above or among the scores.
+// many_tiles() with a bias, a softcap, or both. Rows of the bias are aligned to 16 bytes or not;
+// with a window, a tile's part of the bias begins at any column. None, some or all blocks of the
+// bias contain -inf. The cap is far above, above or among the scores.
 static void many_tiles_with_features(void)
 {
     static const int hiding[] = {0, 30000, 10};
@@ -399,7 +404,7 @@ static void many_tiles_with_features(void)
     }
 }
 
-// A short series of a softcap may change weights and LSE a little, but not the largest logit.
+// The short polynomial of a softcap may change P and LSE a little, but not the largest logit.
 static void largest_logits_of_a_cap(void)
 {
     static const double caps[] = {30, 11.5};
@@ -413,7 +418,8 @@ static void largest_logits_of_a_cap(void)
     }
 }
 
-// A few more tiles of one length than there are multiprocessors: the last ones are small.
+// Tiles of one length, a few more than there are multiprocessors. The work list cuts the last ones
+// smaller.
 static void nearly_empty_rounds(void)
 {
     for (int i = 0; i < 6; i++) {
@@ -447,7 +453,7 @@ static void drawn_fp32(void)
     drawn_problems(DTYPE_FP32, 80);
 }
 
-// Every width, aligned or not; values have another width than keys.
+// Every d_qk, aligned or not, with d_v = HEAD_DIM_MAX + 1 - d_qk and with d_v = d_qk.
 static void every_width(void)
 {
     for (int32_t d = 1; d <= HEAD_DIM_MAX; d += harness_small() ? 37 : 1) {
@@ -459,7 +465,7 @@ static void every_width(void)
     }
 }
 
-// Lengths just below and above the edges of tiles, causal or not, for the tiles of every width.
+// Lengths at and next to the edges of tiles, causal or not, for the tiles of every head dim.
 static void edges(void)
 {
     static const int32_t widths[][2] = {{64, 64}, {128, 128}, {192, 128}, {256, 256}};
@@ -479,8 +485,8 @@ static void edges(void)
     }
 }
 
-// The maximum of every row grows with every key, by more or less than the change that needs a new
-// scale.
+// The maximum of every row grows with every key, by more or less than the threshold above which
+// kernels rescale the accumulator.
 static void rising_logits(void)
 {
     for (int i = 0; i < 6; i++) {

@@ -57,7 +57,7 @@ void *device_arena_take(struct device_arena *a, int64_t count, int64_t size)
     return memory;
 }
 
-// ---- an engine that does what that of a device does ----
+// ---- a CPU engine that fills inputs with the device's code ----
 
 static const struct engine_ops *plain;
 static struct engine_ops changed;
@@ -94,7 +94,8 @@ static enum status prepare(struct engine *e, struct job *j, struct error *error)
 
 // ---- a case ----
 
-// Inputs whose bit is set in `left_out` are drawn.
+// Runs a case with random given inputs; those whose bit is set in `left_out` are drawn instead.
+// `as_on_device`: the device's code fills the inputs.
 static struct rank_report run(const struct cp_case *c, unsigned left_out, bool as_on_device)
 {
     int fds[1] = {-1}, none[2] = {-1, -1};
@@ -114,7 +115,7 @@ static struct rank_report run(const struct cp_case *c, unsigned left_out, bool a
     uint64_t random = 7;
     none[0] = memfd_create("given", MFD_CLOEXEC);
     for (int64_t at = 0; at < given; at += 2) {
-        uint16_t bits = (uint16_t)(0x3c00 | (generate_next(&random) & 0x83ff)); // about 1 or -1
+        uint16_t bits = (uint16_t)(0x3c00 | (generate_next(&random) & 0x83ff)); // bf16: 2^-7 to 2
         ck_assert_int_eq(pwrite(none[0], &bits, 2, at), 2);
     }
     ck_assert_int_eq(transport_socket_create(0, 1, fds, &transport, &error), STATUS_OK);

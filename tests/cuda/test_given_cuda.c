@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cases with a client's inputs on a device: with the drawn inputs as given ones, bits and figures
-// are those of the drawn case; other inputs pass, too.
+// Cases with a client's inputs on a device. If the drawn inputs of a case are given, digest and
+// figures are those of the drawn case. Cases with other inputs pass, too.
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -49,7 +49,8 @@ static void places_all(const struct cp_case *c, int64_t places[])
         places[i] = whole_bytes(c, (enum whole_tensor)i) > 0 ? 0 : PLACE_NONE;
 }
 
-// Gives all inputs of the case, or wants them.
+// Creates the memory of a client that gives all inputs of the case, or one that wants a copy of all
+// inputs.
 static struct client client_make(const struct cp_case *c, bool gives)
 {
     struct client client = {.given = -1, .wanted = -1};
@@ -96,13 +97,13 @@ static struct rank_report run(const struct cp_case *c, const struct client *clie
     return report;
 }
 
-// Figures of dbias vary in their last bits, because the reference adds it up by atomic operations.
+// Figures of dbias vary in their last bits, because its reference is summed by atomics.
 static bool is_near(double a, double b)
 {
     return a == b || fabs(a - b) <= 1e-6 * fabs(a);
 }
 
-// What differs between two reports of a case; empty: nothing.
+// Describes the first difference between two reports of a case; "" if they agree.
 static const char *difference(const struct cp_case *c, const struct rank_report *a,
                               const struct rank_report *b)
 {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Captured plans on GPUs: captures, replays and single launches of several cases in random order
-// give the same bits; verified ones pass; the ranks continue to serve.
+// give the same bits; verified runs pass; the ranks continue to serve.
 //
-// Prints TAP; status 77 where there are not two devices. Runs on 4 ranks if there are as many.
+// Prints TAP; exits with status 77 without two devices. Runs 4 ranks on 4 devices and more, else 2.
 // Arguments: rounds [20], the first seed [drawn], the longest sequence [300], repeats in a row [4].
-// With CPATTN_TRANSPORT=nccl exchanges of NCCL are captured. With CPATTN_TEST_RANKS_PER_GPU=2 one
-// device suffices.
+// With CPATTN_TRANSPORT=nccl exchanges of NCCL are captured. With CPATTN_TEST_RANKS_PER_GPU=2 half
+// as many devices suffice.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -102,7 +102,8 @@ static void draw(uint64_t *random, struct kept *k)
     k->digest = 0;
 }
 
-// One of the cases a few times in a row: a first run captures, others replay.
+// Runs one of the cases a few times in a row. With a graph, the first run captures, later ones
+// replay.
 static bool row(uint64_t *random, struct kept kept[CASES])
 {
     struct kept *k = &kept[generate_below(random, CASES)];

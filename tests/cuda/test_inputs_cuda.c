@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Inputs, copies and padding on the device, compared with the host byte by byte.
+// Compares inputs, strided copies and sums, digests and figures of padding on the device with the
+// host's.
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +17,7 @@
 #include "tests/cuda/harness.h"
 #include "tests/support/generate.h"
 
-// Frees what the device held.
+// Expects the same bytes on the device as on the host.
 static void expect_bytes(const struct twin *t, const char *what, const struct cp_case *c, int rank)
 {
     char *got = twin_fetch(t);
@@ -30,8 +31,8 @@ static void expect_bytes(const struct twin *t, const char *what, const struct cp
 
 // ---- regions ----
 
-// Pieces with gaps on either side, in a buffer of their own. Returns the bytes from the first to
-// the last.
+// Draws the stride of `rows` pieces of `bytes` bytes, with or without gaps between them. Returns
+// the bytes from the first piece to the end of the last.
 static int64_t stride_draw(int64_t rows, int64_t bytes, int64_t unit, int64_t *stride)
 {
     *stride = bytes + (harness_below(2) ? unit * harness_below(9) : 0);
@@ -121,7 +122,7 @@ static void digest_sums(void)
 
 // ---- inputs ----
 
-// The same on both sides, and no NaN.
+// Sets all bytes to the same value on both sides; no dtype reads it as NaN.
 static void begin_with_anything(const struct twin *t)
 {
     memset(t->host, 0x3c, t->bytes);
@@ -209,7 +210,7 @@ static void inputs_beyond_2_32_elements(void)
     twin_destroy(&t);
 }
 
-// Factors and limits by themselves: many values of each.
+// Factors and limits of the inputs TE and SHARP, in every dtype, with many values of each.
 static void inputs_of_every_factor(void)
 {
     for (int n = 0; n < 3 * 2 * 4; n++) {
@@ -255,7 +256,8 @@ static void figures_compare(const struct figures *a, const struct figures *b, bo
            b->first_bad.dim, b->first_bad_got);
 }
 
-// Everything zero but for some elements; NaN where there are tokens.
+// Fills a tensor with zeros of both signs, and puts `bad` odd values at random places, in padding
+// or tokens.
 static void padding_draw(const struct cp_case *c, struct twin *t, int64_t elements, int bad)
 {
     for (int64_t i = 0; i < elements; i++)

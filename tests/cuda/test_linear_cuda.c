@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operations of linear layers on a device, compared with the CPU within the rounding of the dtype
+// Compares operations of linear layers on a device with the CPU, within the rounding of the dtype
 // and of fp32 functions.
 #include <math.h>
 #include <stdio.h>
@@ -12,7 +12,7 @@
 
 static const enum case_dtype dtypes[] = {DTYPE_FP32, DTYPE_FP16, DTYPE_BF16};
 
-// Rows and columns; few are multiples of a vector.
+// Rows and columns; few are multiples of the length of a vector.
 static const int64_t shapes[][2] = {{1, 1},  {1, 7},    {3, 1},   {5, 8},    {2, 63},  {7, 64},
                                     {9, 65}, {33, 128}, {17, 31}, {64, 257}, {257, 40}};
 #define SHAPES ((int)(sizeof(shapes) / sizeof(shapes[0])))
@@ -31,7 +31,7 @@ static struct twin matrix(enum case_dtype dtype, int64_t elements, bool skewed)
     return t;
 }
 
-// Each element differs from the host's by two roundings and `off` at most.
+// Expects each element to differ from the host's by at most two roundings plus `off`.
 static void expect_near(const struct twin *t, enum case_dtype dtype, double off, const char *what)
 {
     void *got = twin_fetch(t);
@@ -164,7 +164,7 @@ static void products(void)
     static const int64_t sized[][3] = {
         {1, 1, 1},      {1, 1, 0},      {3, 5, 7},     {8, 8, 8},   {1, 64, 33},
         {17, 1, 64},    {64, 128, 96},  {65, 127, 31}, {33, 40, 1}, {128, 64, 257},
-        {200, 72, 136}, {255, 70001, 5}}; // in pieces where it has a bias
+        {200, 72, 136}, {255, 70001, 5}}; // with a bias some rows at a time
     const int count = (int)(sizeof(sized) / sizeof(sized[0]));
     for (const struct gemm_provider *const *p = backend_cuda.gemm; *p; p++) {
         harness_note("provider %s", (*p)->name);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The judge of linear layers on a device compared with the host's: inputs bit for bit, references
+// Compares the judge of linear layers on a device with the host's: inputs bit for bit, references
 // up to the order of fp64 sums.
 #include <math.h>
 #include <stdlib.h>
@@ -73,8 +73,8 @@ static void inputs_have_the_bits_of_the_host(void)
 
 // ---- references ----
 
-// The difference in the L2 norm is at most `most` of the largest; the twin may round differently
-// in some elements.
+// Expects the L2 norm of the difference to be at most `most` times that of `right`. A twin may
+// round differently in some elements.
 static void expect_near(const double *got, const double *right, int64_t count, double most,
                         const char *what, const struct linear *l, int tensor)
 {
@@ -141,7 +141,7 @@ static void references_are_those_of_the_host(void)
 
 // ---- verdicts ----
 
-// Wrong results: both judges find the same errors.
+// Judges random results, which are wrong: both judges must find the same errors.
 static void verdicts_are_those_of_the_host(void)
 {
     for (int i = 0; i < 30; i++) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The elementwise operations of the backend, compared with the CPU's.
+// Compares the elementwise and row operations of the CUDA backend with the CPU's. Also tests its
+// errors and memory.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,7 +19,7 @@ static const int64_t sizes[] = {0,    1,    2,    3,    4,    5,    7,    8,    
                                 1025, 4095, 4096, 4097, 8191, 8192, 8193, 65535, 100003};
 #define SIZE_COUNT ((int)(sizeof(sizes) / sizeof(sizes[0])))
 
-// Two more sizes: a random one and a large one.
+// The sizes above, and two more: a random one and a large one.
 static int64_t size_at(int i)
 {
     if (i < SIZE_COUNT)
@@ -29,7 +30,7 @@ static int64_t size_at(int i)
 
 // ---- errors and memory ----
 
-// An invalid launch: its error is reported once, and later launches work.
+// The first error is reported, once; later launches work.
 static void report_what_went_wrong(void)
 {
     struct error error;
@@ -44,7 +45,7 @@ static void report_what_went_wrong(void)
     EXPECT(!scratch_take(harness_cuda, SIZE_MAX - 5), "everything");
     EXPECT(attention_cuda_finish(harness_cuda, &error) == STATUS_RESOURCE_EXHAUSTED, "%s",
            error.text);
-    // A grid without blocks, which only the runtime refuses.
+    // More heads than a grid may have blocks in y (65535), which only the runtime refuses.
     struct attention_shape shape = {.dtype = DTYPE_BF16, .heads = 70000, .q_rows = 1};
     backend_cuda.fill_heads(harness_cuda, &shape, NULL, NULL);
     EXPECT(attention_cuda_finish(harness_cuda, &error) == STATUS_INTERNAL, "70000 heads");
@@ -52,8 +53,8 @@ static void report_what_went_wrong(void)
     EXPECT(attention_cuda_finish(harness_cuda, &error) == STATUS_OK, "it stays");
 }
 
-// An invalid read makes the device unusable for the process, so that this test runs in a child. It
-// prints the errors.
+// An illegal address makes the device unusable for the process. So a child process writes to one
+// and prints the errors.
 #define ILLEGAL "--illegal-address"
 
 static int read_illegal_address(void)
@@ -74,13 +75,13 @@ static int read_illegal_address(void)
 static void illegal_addresses_are_told(void)
 {
     char command[4096] = "", line[ERROR_TEXT_MAX + 64] = "";
-    if (harness_small()) // the tools report the error
+    if (harness_small()) // memory checkers report this error themselves
         return;
     ssize_t length = readlink("/proc/self/exe", command, sizeof(command) - sizeof(ILLEGAL) - 2);
     EXPECT(length > 0, "no name of one's own");
     strcpy(command + length, " " ILLEGAL);
     FILE *child = popen(command, "r");
-    for (int i = 0; child && i < 2; i++) { // the error remains
+    for (int i = 0; child && i < 2; i++) { // every report has the error
         EXPECT(fgets(line, sizeof(line), child), "no line");
         EXPECT(strncmp(line, "INTERNAL", 8) == 0 && strstr(line, "a kernel before") &&
                    strstr(line, "cudaErrorIllegalAddress"),
@@ -89,7 +90,8 @@ static void illegal_addresses_are_told(void)
     EXPECT(child && pclose(child) == 0, "it failed");
 }
 
-// Pieces are aligned and do not overlap; nothing is allocated for them once their number is known.
+// Pieces are aligned. From the second round on they come from a single block, and from the third
+// round on no block is allocated.
 static void memory_is_recycled(void)
 {
     const struct memory_block *warm[2] = {NULL, NULL};
@@ -121,7 +123,7 @@ static void memory_is_recycled(void)
 
 // ---- elementwise ----
 
-// Frees both.
+// Expects the same bytes; frees both arrays.
 static void compare_bytes(void *got, void *expected, size_t bytes, const char *what)
 {
     const char *a = got, *b = expected;
@@ -140,7 +142,7 @@ static float *floats(void *memory)
 
 typedef void binary(struct attention_backend *, const float *, float *, int64_t);
 
-// The same bits as on the CPU, at aligned and unaligned addresses.
+// Expects the bits of the CPU backend, at aligned and unaligned addresses.
 static void binary_compare(binary *cuda, binary *cpu, const char *what)
 {
     for (int i = 0; i < SIZES; i++) {
@@ -196,7 +198,7 @@ static void fill(void)
     }
 }
 
-// Several fills of one launch, of all sizes, aligned or not.
+// Several fills in one launch, of all sizes, aligned or not.
 static void fill_several(void)
 {
     for (int i = 0; i < SIZES; i++) {
@@ -222,7 +224,7 @@ static void fill_several(void)
     }
 }
 
-// Converts what `x` holds on both backends.
+// Converts the floats of `x` on both backends and expects the same bytes.
 static void convert_compare(const struct twin *x, enum case_dtype dtype, size_t skew)
 {
     int64_t count = (int64_t)(x->bytes / sizeof(float));
@@ -266,7 +268,8 @@ static void convert_values(void)
 
 // ---- rows ----
 
-// Two sums of `terms` products in fp32 of the size 1 in different orders.
+// Compares fp32 results that were summed in different orders. `tolerance` is relative to the
+// largest expected magnitude, which counts as at least 1.
 static void expect_close(const float *got, const float *expected, int64_t count, double tolerance,
                          const char *what)
 {
@@ -323,7 +326,8 @@ static void row_dot(void)
 
 #define RUNS 5
 
-// Runs of some rows each, in random order with small gaps; returns the rows of the tensor.
+// Draws RUNS runs of up to 40 rows in ascending order, with small gaps between them. Returns the
+// number of rows of the tensor.
 static int64_t runs_draw(struct row_run runs[RUNS], struct packed_rows *rows)
 {
     int64_t row = harness_below(5), step = harness_between(1, 3);
@@ -454,7 +458,8 @@ static void fill_heads(void)
     }
 }
 
-// Slices whose rows have other rows between them; some slices are empty.
+// Draws slices with a row step and other rows between them; some slices are empty. Returns the
+// number of rows of the tensor.
 static int64_t slices_draw(struct slice *slices, int count, int64_t step, int64_t length)
 {
     int64_t row = harness_below(5);
@@ -514,7 +519,7 @@ static void sink_grad(void)
 
 // ---- large tensors ----
 
-// The digest of `count` bytes that repeat one word.
+// The digest of `bytes` bytes that repeat one word.
 static uint64_t constant_sum(uint64_t word, int64_t bytes)
 {
     uint64_t sum = 0, rest = 0;
@@ -524,7 +529,7 @@ static uint64_t constant_sum(uint64_t word, int64_t bytes)
     return bytes % 8 ? sum + digest_word(rest, (uint64_t)bytes / 8) : sum;
 }
 
-// Fill, add and convert with indices that do not fit in 32 bits, compared by digests.
+// Fill, add and convert with indices beyond 2^31, compared by digests.
 static void of_more_than_2_31_elements(void)
 {
     const int64_t count = (INT64_C(1) << 31) + 7;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The fast reference of 16-bit cases compared with fp64: its errors must be small compared with the
-// twin's.
+// Compares the fast reference of 16-bit cases with the fp64 reference: its errors must be small
+// compared with the twin's.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,11 +20,11 @@ static const char *const names[TENSORS] = {"out", "dq", "dk", "dv"};
 
 struct sample {
     struct reference_scene in;
-    struct reference_results wide[TENSORS], narrow[TENSORS];
+    struct reference_results wide[TENSORS], narrow[TENSORS]; // of fp64; of the fast reference
     struct reference_stat64 *stats64;
     struct reference_stat *stats, *unused;
     float *max, *max16, *dbias_twin;
-    float *terms[3], *terms16[3]; // by side, then of dbias
+    float *terms[3], *terms16[3]; // by enum shard_side, then OF_BIAS
     double *dbias;
     double *dbias16;
 };
@@ -53,7 +53,7 @@ static int64_t tensor_rows(const struct sample *s, int tensor)
     return s->in.rows[tensor == OUT || tensor == DQ ? SIDE_Q : SIDE_KV].rows;
 }
 
-// `exact`: also computes fp64.
+// `exact`: with results of fp64.
 static void sample_init(struct sample *s, const struct cp_case *c, bool ragged, bool exact)
 {
     memset(s, 0, sizeof(*s));
@@ -76,7 +76,7 @@ static void sample_init(struct sample *s, const struct cp_case *c, bool ragged, 
         s->terms16[i] = reference_scene_room((i == SIDE_KV ? kv : q) * 4);
     }
     bias_make(s);
-    CUDA(cudaDeviceSynchronize()); // the backend's stream does not wait for this one
+    CUDA(cudaDeviceSynchronize()); // the backend's stream does not wait for the default one
 }
 
 static void sample_fini(struct sample *s)
@@ -97,7 +97,7 @@ static void sample_fini(struct sample *s)
     reference_scene_fini(&s->in);
 }
 
-#define OF_BIAS 2 // of the terms
+#define OF_BIAS 2 // index of the terms of dbias
 
 static struct reference_dbias dbias_of(const struct sample *s, double *data, float *twin)
 {
@@ -112,7 +112,8 @@ static struct reference_dbias dbias_of(const struct sample *s, double *data, flo
     };
 }
 
-// fp64 comes first, because its delta needs the twin's O.
+// The fast reference comes first, because the delta of fp64 reads the twin's O. `exact`: also runs
+// fp64.
 static void queries_run(struct sample *s, bool exact)
 {
     const struct reference_rows *q = &s->in.rows[SIDE_Q];
@@ -154,7 +155,7 @@ static void inputs_free(struct sample *s)
     }
 }
 
-// Some key heads at a time, to test ranges of heads.
+// Runs `kv_step` key heads at a time, to test ranges of heads.
 static void sample_run(struct sample *s, int kv_step)
 {
     const struct cp_case *c = &s->in.c;
@@ -197,7 +198,7 @@ static double value16(enum case_dtype dtype, uint16_t bits)
     return bits >> 15 ? -x : x;
 }
 
-// Sums of squares over a tensor.
+// Sums over a tensor: squares, and for `slope` products of error and reference.
 struct squares {
     double reference, error, twin, slope;
 };
@@ -227,11 +228,12 @@ static struct squares tensor_squares(const struct sample *s, int tensor)
     return q;
 }
 
-// The square of a smaller number may underflow in fp32, which is negligible beside results near 1.
+// Lower bound of the scale of errors of terms. Squares of smaller numbers may underflow in fp32,
+// which is negligible beside results near 1.
 static const double TERMS_TINY = 0x1p-60;
 
-// RMS of the terms of a tensor's rows, by side or OF_BIAS; the largest relative error of the fast
-// terms.
+// Returns the RMS of the terms of dq or dk, by side, or of dbias (OF_BIAS). Raises *worst to the
+// largest relative error of the fast terms.
 static double terms_rms(const struct sample *s, int which, double *worst)
 {
     const struct cp_case *c = &s->in.c;
@@ -248,6 +250,8 @@ static double terms_rms(const struct sample *s, int which, double *worst)
     return sqrt(all / (double)(count > 0 ? count : 1));
 }
 
+// Returns the largest error of LSE, and raises *worst_max to that of the largest logits, both
+// relative to a verdict's limits. Raises *magnitude to the largest |LSE|.
 static double lse_worst(const struct sample *s, double *worst_max, double *magnitude)
 {
     int64_t rows = s->in.rows[SIDE_Q].rows * s->in.c.heads;
@@ -294,13 +298,13 @@ static struct squares dbias_squares(const struct sample *s)
     return q;
 }
 
-// RMS of the terms that cancel in an element; their rounding errors in fp32 are unavoidable.
+// Unavoidable RMS error of an element: the rounding errors in fp32 of the terms that cancel in it.
 static double noise_of(const struct sample *s, int tensor, const double terms[3])
 {
     const struct cp_case *c = &s->in.c;
     if (tensor == DQ)
         return 0x1p-22 * terms[SIDE_Q];
-    if (tensor == TENSORS) // dbias: added up over rows and heads
+    if (tensor == TENSORS) // dbias: a sum over rows and heads
         return 0x1p-22 * terms[OF_BIAS] *
                sqrt((double)(s->in.rows[SIDE_Q].rows * c->heads) /
                     (double)reference_scene_bias(&s->in));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The reference on the device compared with that on the CPU, in random cases over all fields: equal
-// up to the order of fp64 sums.
+// Compares the fp64 reference on the device with the CPU's, in random cases over all fields: they
+// are equal up to the order of fp64 sums.
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +21,7 @@ struct sample {
     double *out, *dq, *dk, *dv, *heads, *dbias;
     float *max, *terms[2], *bias_terms;
     struct reference_stat64 *stats;
-    struct reference_stat *twin; // input of the fast reference
+    struct reference_stat *twin; // deltas by reference_cuda_delta()
     void *out_twin;
 };
 
@@ -52,7 +52,7 @@ static void sample_init(struct sample *s, const struct cp_case *c)
     s->terms[SIDE_KV] = reference_scene_room((kv / 2 + 1) * 8);
     s->bias_terms = reference_scene_room((q / 2 + 1) * 8);
     bias_make(s);
-    CUDA(cudaDeviceSynchronize()); // the backend's stream does not wait for this one
+    CUDA(cudaDeviceSynchronize()); // the backend's stream does not wait for the default one
 }
 
 static void sample_fini(struct sample *s)
@@ -64,7 +64,7 @@ static void sample_fini(struct sample *s)
     reference_scene_fini(&s->in);
 }
 
-// The pass over queries or over keys, for the present key heads.
+// Runs the pass over queries or over keys, for the key heads whose inputs are drawn.
 static void heads_run(struct sample *s, bool keys)
 {
     const struct cp_case *c = &s->in.c;
@@ -87,7 +87,7 @@ static void heads_run(struct sample *s, bool keys)
     reference64_dq(&s->in.r, &s->in.rows[SIDE_Q], s->stats, &dbias, s->dq, s->terms[SIDE_Q]);
 }
 
-// Some key heads at a time, to test ranges of heads.
+// Runs a random number of key heads at a time, to test ranges of heads.
 static void sample_run(struct sample *s)
 {
     const struct cp_case *c = &s->in.c;
@@ -116,8 +116,8 @@ static void sample_run(struct sample *s)
 
 // ---- comparison ---------------------------------------------------------------------------------
 
-// The largest difference divided by the largest expected magnitude, or by 1 if all terms cancel.
-// Infinities must be equal.
+// The largest difference, and the largest expected magnitude, of a tensor. Infinities must be
+// equal; otherwise the difference is infinite.
 struct worst {
     double error, magnitude;
 };
@@ -137,7 +137,8 @@ enum { OUT, LSE, DELTA, MAX, DQ, DK, DV, DSINK, DBIAS, TERMS_Q, TERMS_K, TENSORS
 static const char *const names[TENSORS] = {
     "out", "lse", "delta", "max", "dq", "dk", "dv", "dsink", "dbias", "terms of dq", "terms of dk"};
 
-// Rows from `at` on of a device's tensor, whose rows are `width` wide.
+// Compares rows [at, at + rows) of a device tensor with `expected`. Device rows have `width`
+// elements, of which those from `dim` on must be 0.
 static void rows_compare(struct worst *w, const double *device, int64_t at, int64_t rows, int dim,
                          int width, const double *expected)
 {
@@ -150,7 +151,7 @@ static void rows_compare(struct worst *w, const double *device, int64_t at, int6
     free(got);
 }
 
-// The same of fp32.
+// The same for fp32, with one element per row.
 static void floats_compare(struct worst *w, const float *device, int64_t at, int64_t rows,
                            const double *expected)
 {
@@ -174,8 +175,8 @@ static void stats_compare(struct worst w[], const struct sample *s, int64_t at, 
     free(got);
 }
 
-// Results of the CPU's reference for all queries: LSE and delta [heads][tokens], sums over heads
-// [3][heads], and sums of the bias.
+// Results of the CPU's reference for all queries: LSE and delta [heads][tokens], and dbias. `sums`
+// [3][heads]: largest logit, dsink, squares of the terms of dsink.
 struct expected {
     double *lse, *delta, *sums, *dbias;
 };
@@ -218,8 +219,8 @@ static struct reference_sums sums_of(const struct sample *s, const struct expect
     return sums;
 }
 
-// The terms of the gradient of the bias are those of dQ without the scale and without the slopes of
-// a softcap, which are 1 at most.
+// The terms of dbias are those of dQ without the scale and without the slopes of a softcap. Slopes
+// are 1 at most, so with a softcap the scaled terms of dbias are at least those of dQ.
 static void bias_terms_check(const struct sample *s, int64_t at, int64_t rows, const double *terms)
 {
     float *got = reference_scene_zeros(rows, sizeof(float));
@@ -262,7 +263,8 @@ static void queries_compare(struct sample *s, struct expected *e, int sequence, 
     free(terms);
 }
 
-// One tensor's rows of a sequence, from [heads][tokens].
+// Copies the values of a sequence for the query heads of key head `kv`: from [heads][tokens] to
+// [query heads of the key head][tokens of the sequence].
 static double *group_rows(const struct sample *s, const double *from, int sequence, int kv)
 {
     int group = s->in.c.heads / s->in.c.kv_heads;
@@ -309,7 +311,7 @@ static void sums_compare(struct sample *s, struct expected *e, struct worst w[TE
     if (c->training && c->softmax == SOFTMAX_LEARNABLE) {
         rows_compare(&w[DSINK], s->heads, TOTALS_DSINK * c->heads, c->heads, 1, 1,
                      e->sums + c->heads);
-        for (int i = 0; i < c->heads; i++) // terms cancel
+        for (int i = 0; i < c->heads; i++) // the sum may cancel, its error does not
             w[DSINK].magnitude = fmax(w[DSINK].magnitude, sqrt(e->sums[2 * c->heads + i]));
     }
     if (c->training && s->dbias)
@@ -331,13 +333,13 @@ static void sample_compare(struct sample *s, struct worst w[TENSORS])
     expected_fini(&e);
 }
 
-// The terms on the device have the twin's slope of the softcap.
+// Relative tolerance of terms: on the device they have the twin's slope of the softcap.
 static double cap_room(const struct cp_case *c)
 {
     return c->softcap != 0 ? 2 * (RULES_CAP_ERROR + rules_cap_error(c)) : 0;
 }
 
-// Some are kept in fp32.
+// Terms and largest logits are stored in fp32.
 static double tolerance(const struct cp_case *c, int tensor)
 {
     if (tensor == TERMS_Q || tensor == TERMS_K)
@@ -371,7 +373,7 @@ static void agrees_with_the_cpu(void)
     }
 }
 
-// Longer than one tile on both sides, with the largest number of blocks and the widest heads.
+// Longer than a tile on both sides, up to the largest head dim.
 static void agrees_in_large_cases(void)
 {
     static const int dims[][2] = {{128, 128}, {64, 64}, {192, 128},

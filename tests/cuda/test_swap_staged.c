@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Messages in device memory over the sockets of ranks, with a simulated runtime in host memory.
-// Ranks are threads.
+// Swaps of device messages over the sockets between ranks (rank/cuda/swap_staged.h), with a
+// simulated runtime in host memory. Ranks are threads.
 #include <pthread.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -56,7 +56,7 @@ static void connect_all(void)
         }
 }
 
-// Bytes from one rank to another in a round; some are zero.
+// Bytes of the message from one rank to another in a round; some messages are empty.
 static size_t bytes_of(int round, int from, int to)
 {
     return (size_t)((round * 7 + from * 3 + to) % 4 == 0 ? 0 : 100 * round + 10 * from + to);

@@ -27,7 +27,8 @@ static void figures_note(const char *name, const struct figures *f)
         f->first_bad_expected);
 }
 
-// If no rule is broken, each figure must be within its limit and all elements judged.
+// True if all elements are judged and, unless a rule is broken, each figure is within its limit.
+// Padding has no limits.
 static bool figures_agree(const struct figures *f)
 {
     bool kept = f->rmse_rel <= f->rmse_limit && f->worst_row_rel <= f->worst_row_limit &&
@@ -49,7 +50,7 @@ static void report_check(const struct rank *rank, const char *what, const char *
     EXPECT(agree && pass == report->pass, "%s, rank %d of %s", what, rank->number, text);
 }
 
-// Rules that any figure of any rank broke.
+// Bit mask of the rules that any figure of any rank breaks.
 static int broken(const struct sample *s)
 {
     int rules = 0;
@@ -87,7 +88,7 @@ static enum case_dtype dtype_of(const struct sample *s, int tensor)
     return single ? DTYPE_FP32 : s->c.dtype;
 }
 
-// A rank and tensor with elements; -1: none.
+// Draws a rank, and returns a random tensor of it that has elements; -1: none found.
 static int any_tensor(const struct sample *s, int *rank)
 {
     for (int tries = 0; tries < 100; tries++) {
@@ -104,7 +105,8 @@ static int64_t elements(const struct sample *s, int rank, int tensor)
     return (int64_t)s->ranks[rank].bytes[tensor] / dtype_bytes(dtype_of(s, tensor));
 }
 
-// Each change returns true if it has changed a number. A NaN is the LSE of padding and stays.
+// These functions return true if they have changed a number. A NaN is the LSE of padding, and is
+// not changed.
 static bool value_put(struct sample *s, int rank, int tensor, int64_t at, float value)
 {
     enum case_dtype dtype = dtype_of(s, tensor);
@@ -151,8 +153,9 @@ static bool swap(struct sample *s)
     return changed;
 }
 
-// Changes the results of drawn cases, each `count` times, and expects the judge to notice at least
-// `part` of the changes: a tensor of few elements may differ by some percent and be right.
+// Applies `change` to the results of `count` random cases. Expects the judge to notice at least the
+// fraction `part` of the changes: a tensor of few elements may be off by some percent and still be
+// right.
 static void changes_judge(bool (*change)(struct sample *), const char *what, int count, double part)
 {
     static struct sample s;
@@ -174,7 +177,6 @@ static void changes_judge(bool (*change)(struct sample *), const char *what, int
     harness_note("%s: %d of %d cases fail", what, noticed, count);
 }
 
-// Steps of some hundred rows, so that chunks have several tiles, and heads several ranges.
 static void right_results(void)
 {
     static struct sample s;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cases on real ranks on GPUs, without a daemon: the figures of the CUDA engine are compared with
-// those of the CPU engine for random cases over all fields; repeats, seeded delays, a lack of
-// memory.
+// Runs cases on real ranks on GPUs, without a daemon. Compares the figures of the CUDA engine with
+// those of the CPU engine, for random cases over all fields. Also tests repeats, seeded delays,
+// shortage of memory and faults.
 //
-// Prints TAP; status 77 where there is no device. Arguments: how many cases [200], the first seed
-// [drawn], the longest sequence [300], repeats of exchanges with delays [300]. With
+// Prints TAP; exits with status 77 without a device. Arguments: number of cases [200], the first
+// seed [drawn], the longest sequence [300], repeats of exchanges with delays [300]. With
 // CPATTN_TEST_RANKS_PER_GPU=N up to N ranks share a device.
 #include <math.h>
 #include <signal.h>
@@ -37,7 +37,7 @@ static void result(bool ok, const char *name)
     fflush(stdout);
 }
 
-// Asks in a separate process, because no rank can be forked from a process that has started CUDA.
+// Counts in a child process, because ranks cannot be forked from a process that has started CUDA.
 static int devices_count(void)
 {
     int ends[2];
@@ -95,11 +95,12 @@ static double now_s(void)
 
 // ---- agreement ----
 
-// Both engines judge the same elements in units of the same twin. Small differences of the two
-// twins matter if a chunk has few elements, or if all its terms cancel. The error of a twin in fp32
-// depends on the order of its sums, which differs on a device.
+// Both engines judge the same elements, in units of the twin's error. Their twins differ slightly,
+// which matters if a chunk has few elements, or if all its terms cancel; such chunks exceed these
+// limits, and their twins are not compared. The error of a twin in fp32 depends on the order of its
+// sums, which differs on a device.
 #define TWIN_REL_MAX  0.1
-#define ROW_LIMIT_MAX 23 // wider where few rows make the twin's error
+#define ROW_LIMIT_MAX 23 // limits are wider if few rows determine the twin's error
 
 static bool twins_agree(const struct cp_case *c, double cpu, double cuda)
 {
@@ -127,7 +128,7 @@ static bool reports_agree(const struct cp_case *c, const struct rank_report *cpu
     return agree;
 }
 
-// One line of a tensor that broke a rule or is judged otherwise than by the CPU.
+// Prints a line about a tensor that breaks a rule, or that the CPU judges differently.
 static void figures_print(int rank, const struct figures *cpu, const struct figures *cuda)
 {
     printf("#   rank %d %s/%d broken %d twin %.3e (cpu %.3e) rmse %.1e (cpu %.1e) of %.1e "
@@ -201,8 +202,8 @@ static void cases_agree(void)
     result(unlike == 0, "seeded delays change no bit");
 }
 
-// Each exchange waits for its own bytes, after any earlier exchanges and whichever rank is late.
-// Every second repeat has seeded delays.
+// Each exchange must wait for its own bytes, whatever exchanges came before and whichever rank is
+// late. Every second repeat has seeded delays.
 static void repeats_agree(void)
 {
     static const enum case_comm comms[] = {COMM_P2P, COMM_ALL_GATHER, COMM_A2A};

@@ -46,7 +46,7 @@ static struct reference_sums sums_at(struct sample *s, struct rank *rank, const 
     return sums;
 }
 
-// The reference of a rank's queries, kept by [head][token].
+// Computes the reference of a rank's queries, which is stored by [head][token].
 static void queries_solve(struct sample *s, struct rank *rank)
 {
     const struct cp_case *c = &s->c;
@@ -93,13 +93,13 @@ static void keys_solve(struct sample *s)
     }
 }
 
-// A right result with rounding and an error below every limit.
+// Rounds a right result to fp32, with a random error below every limit.
 static float nearly(double value)
 {
     return (float)(value * (1 + 5e-8 * harness_uniform()));
 }
 
-// Rows of a rank's tensor from the reference [head][token][dim]. Padding is zero; in LSE it is NaN
+// Fills a rank's tensor from the reference [head][token][dim]. Padding is zero; in LSE it is NaN
 // and is not read.
 static void tensor_fill(struct rank *rank, int tensor, enum shard_side side, int heads, int dim,
                         const double *from)

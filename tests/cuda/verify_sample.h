@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A case with right or almost right results of all its ranks, from the CPU's reference.
+// A case with the results of all its ranks, right but for small errors, from the CPU's reference.
 #ifndef CPATTN_TESTS_CUDA_VERIFY_SAMPLE_H
 #define CPATTN_TESTS_CUDA_VERIFY_SAMPLE_H
 
@@ -18,22 +18,24 @@ struct rank {
     size_t bytes[TENSORS];
     struct span *spans[2];
     int span_count[2];
-    double *dbias; // of the own queries, as a rank holds it
+    double *dbias; // sum over the rank's own queries, in its own layout; NULL: none
     struct rank_report report;
 };
 
 struct sample {
     struct cp_case c;
-    int64_t tokens[2], *first[2]; // all tokens; those before a sequence
+    int64_t tokens[2], *first[2]; // by side: number of tokens; of those before each sequence
+    // The reference, [heads][tokens][dim]. sums [3][heads]: largest logit, dsink, squares of the
+    // terms of dsink.
     double *out, *lse, *delta, *dq, *dk, *dv, *sums;
     struct rank ranks[SAMPLE_WORLD_MAX];
 };
 
-// Results have rounding errors and errors far below every limit.
+// Computes all results. They have rounding errors, and random errors far below every limit.
 void sample_init(struct sample *s, const struct cp_case *c);
 void sample_fini(struct sample *s);
 
-// Ends the program if a needed call fails.
+// Ends the program unless the status is OK.
 void sample_check(enum status status, const struct error *error);
 
 #endif

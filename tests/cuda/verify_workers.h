@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The verification of a daemon's ranks on the device: each rank is a thread; they share the device.
+// Runs the verification of a daemon's ranks on one device. Each rank is a thread.
 #ifndef CPATTN_TESTS_CUDA_VERIFY_WORKERS_H
 #define CPATTN_TESTS_CUDA_VERIFY_WORKERS_H
 
 #include "tests/cuda/verify_sample.h"
 
-// Before the first and after the last sample.
+// Call before the first and after the last sample_judge().
 void workers_open(void);
 void workers_close(void);
 
