@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Slices drawn at random for tests of the host's work lists, and which pairs of rows they hold.
+// Random slices for tests of the host's work lists, and a tally of the (query, key) pairs that the
+// slices admit.
 #ifndef CPATTN_TESTS_KERNELS_DRAWN_SLICES_H
 #define CPATTN_TESTS_KERNELS_DRAWN_SLICES_H
 
@@ -7,7 +8,7 @@
 
 #define DRAWN_ROWS_MAX    96
 #define DRAWN_SLICES_MAX  6
-#define DRAWN_BIAS_STRIDE 1000 // of bias rows
+#define DRAWN_BIAS_STRIDE 1000 // elements between bias rows
 
 struct drawn_slices {
     struct attention_shape shape;
@@ -15,16 +16,18 @@ struct drawn_slices {
     int32_t count;
 };
 
-// How often each pair of rows occurs, and the sum of the bias elements that go with it.
+// pairs[q][k]: how often query row q sees key row k, over all slices. bias[q][k]: sum of the
+// indices of the bias elements of these pairs.
 struct pair_tally {
     int pairs[DRAWN_ROWS_MAX][DRAWN_ROWS_MAX];
     int64_t bias[DRAWN_ROWS_MAX][DRAWN_ROWS_MAX];
 };
 
-// Slices that may overlap, be empty or hide all pairs, with any row step and mask.
+// Draws up to DRAWN_SLICES_MAX slices, with random masks and a common random row step. Slices may
+// overlap, be empty, or hide all their pairs.
 void slices_draw(struct drawn_slices *drawn, uint64_t seed);
 
-// Adds what the slices admit by their definition.
+// Adds all pairs that slice_visible() admits.
 void slices_tally(const struct drawn_slices *drawn, struct pair_tally *tally);
 
 #endif

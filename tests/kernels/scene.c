@@ -15,7 +15,8 @@
 
 #define GUARD_ROWS 3
 
-// Uneven spans (some are empty when the sequence is short), the later ones first in memory.
+// Cuts the positions into spans of uneven length; in a short sequence some are empty. In memory,
+// later spans come first, and GUARD_ROWS unused rows lie around each span.
 static void side_init(struct scene_side *s, int64_t length, int spans, int step)
 {
     *s = (struct scene_side){.spans = spans, .step = step};
@@ -42,7 +43,7 @@ static int64_t side_length(const struct scene_side *s)
     return s->cut[s->spans];
 }
 
-// A tensor of inputs whose rows that hold no token are NaN.
+// Creates an input tensor in the case's dtype; rows without a token are NaN.
 static void *input_tensor(const struct cp_case *c, const struct scene_side *side,
                           enum input_tensor tensor)
 {
@@ -58,7 +59,8 @@ static void *input_tensor(const struct cp_case *c, const struct scene_side *side
 
 #define SENTINEL -12345.678f
 
-// A fp32 accumulator whose rows that hold no token carry a sentinel, the others `start`.
+// Creates an fp32 accumulator [rows][width]: the sentinel in rows without a token, `start` in the
+// others.
 static float *accumulator(const struct scene_side *side, int64_t width, float start)
 {
     float *data = malloc((size_t)(side->rows * width) * sizeof(float));
@@ -70,7 +72,7 @@ static float *accumulator(const struct scene_side *side, int64_t width, float st
     return data;
 }
 
-// LSE and D are [head][row].
+// The same for LSE or D, which are [head][row].
 static float *row_scalars(const struct scene *s, float start)
 {
     float *data = malloc((size_t)(s->q.rows * s->c.heads) * sizeof(float));
@@ -167,7 +169,6 @@ struct attention_backend *scene_backend(void)
     return backend;
 }
 
-// All slices in one call, or each in a call of its own.
 void scene_forward(struct scene *s, struct attention_backend *backend, bool one_call)
 {
     struct error error;
@@ -217,7 +218,7 @@ void scene_run(struct scene *s, struct attention_backend *backend, bool one_call
 // ---- comparison ---------------------------------------------------------------------------------
 
 struct worst {
-    double error, magnitude;
+    double error, magnitude; // largest absolute error and largest absolute expected value
 };
 
 static void worst_add(struct worst *w, double got, double expected)
@@ -231,8 +232,8 @@ static void worst_add(struct worst *w, double got, double expected)
     w->magnitude = fmax(w->magnitude, fabs(expected));
 }
 
-// The error relative to the magnitude of the tensor. If all terms cancel (dS of a single key is
-// zero), relative to `other`.
+// The error relative to the magnitude of the tensor. If the magnitude is at most other / 1000,
+// the error relative to `other`: all terms cancel, as in dQ with a single key, where dS is zero.
 static double worst_relative(const struct worst *w, double other)
 {
     double magnitude = w->magnitude > 1e-3 * other ? w->magnitude : other;
@@ -317,7 +318,7 @@ struct scene_errors scene_compare(const struct scene *s)
                                  .dv = worst_relative(&v.dv, gradient)};
 }
 
-// Rows that hold no token still carry the sentinel.
+// Number of overwritten sentinels in data [rows][width].
 static int64_t touched(const struct scene_side *side, const float *data, int64_t width)
 {
     bool *token = calloc((size_t)side->rows, sizeof(bool));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A sequence for tests of attention kernels: cut into spans that lie scattered in memory whose
-// other rows are poisoned, with the slices between all spans, and the fp64 reference to compare
-// with.
+// A scene: a sequence for tests of attention kernels, and its comparison with the fp64 reference.
+// Queries and keys are cut into spans, which are scattered in memory. Rows without a token are
+// poisoned. There is one slice for each pair of a query span and a key span.
 #ifndef CPATTN_TESTS_KERNELS_SCENE_H
 #define CPATTN_TESTS_KERNELS_SCENE_H
 
@@ -10,24 +10,25 @@
 #define SCENE_SPANS_MAX 6
 
 struct scene_sample {
-    int64_t sq, sk;
+    int64_t sq, sk; // numbers of queries and keys
     enum case_mask mask;
-    int64_t left, right; // as window_left, window_right
-    int h, hk, dk, dv;   // heads and head dimensions
+    int64_t left, right; // window_left and window_right of the case
+    int h, hk, dk, dv;   // query heads, key heads, head dimensions of Q and K, and of V
     enum case_dtype dtype;
-    int step, q_spans, k_spans;
+    int step, q_spans, k_spans; // step: rows between consecutive tokens of a span
 };
 
-// One side of the sequence: span s covers positions [cut[s], cut[s + 1]) from memory row first[s]
-// on.
+// The queries or the keys. Span s covers positions [cut[s], cut[s + 1]). Its first token lies in
+// memory row first[s]; consecutive tokens are `step` rows apart.
 struct scene_side {
     int spans, step;
     int64_t cut[SCENE_SPANS_MAX + 1], first[SCENE_SPANS_MAX];
-    int64_t rows;
+    int64_t rows; // total number of memory rows
 };
 
-// Rows without a token have NaN in the inputs and a sentinel in the accumulators; the others have
-// the inputs of sequence 0 and the initial values.
+// Rows without a token hold NaN in the inputs and a sentinel in the accumulators. Rows with a token
+// hold the inputs of sequence 0, and in the accumulators the initial values: -inf in lse, 0 in the
+// others.
 struct scene {
     struct cp_case c;
     struct scene_side q, k;
@@ -40,34 +41,36 @@ struct scene {
 void scene_init(struct scene *s, const struct scene_sample *sample);
 void scene_fini(struct scene *s);
 
+// Memory row of a position.
 int64_t scene_row(const struct scene_side *side, int64_t position);
 struct attention_shape scene_shape(const struct scene *s);
 
-// With all slices in one call, or each in a call of its own. run() is forward, row_dot, backward.
+// Run kernels of backend_cpu, with all slices in one call or with one call per slice. scene_run()
+// runs forward, row_dot and backward. A kernel's error fails the test.
 void scene_forward(struct scene *s, struct attention_backend *backend, bool one_call);
 void scene_backward(struct scene *s, struct attention_backend *backend, bool one_call);
 void scene_run(struct scene *s, struct attention_backend *backend, bool one_call);
 
-// Largest error relative to the largest expected value, by tensor; infinite if one side is not
-// finite and the other differs.
+// Largest absolute error of each tensor, relative to its largest expected absolute value. Infinite
+// if the two values differ and the result is not finite or the expected value is infinite.
 struct scene_errors {
     double o, lse, dq, dk, dv;
 };
 struct scene_errors scene_compare(const struct scene *s);
 
-// Limits of these errors, except for lse: on AMX P and dS are two bf16 numbers, less precise than
-// fp32.
+// Limits of these errors, except for lse. On AMX each element of P and dS is the sum of two bf16
+// numbers, which is less precise than fp32.
 #define SCENE_TOLERANCE     5e-6
 #define SCENE_TOLERANCE_AMX 1e-5
 double scene_tolerance(enum case_dtype dtype);
 
-// Number of overwritten sentinels in the accumulators.
+// Number of overwritten sentinels in O, LSE, dQ, dK and dV.
 int64_t scene_touched(const struct scene *s);
 
-// Largest difference of two arrays, relative to the largest value of the second.
+// Largest absolute difference of two arrays, relative to the largest absolute value of b.
 double scene_difference(const float *a, const float *b, int64_t count);
 
-// A CPU backend; fails the test if there is none.
+// Creates a CPU backend, which the caller destroys. An error fails the test.
 struct attention_backend *scene_backend(void);
 
 #endif

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The CPU kernels against the fp64 reference, and their elementwise operations.
+// Compares the CPU's attention kernels with the fp64 reference, and tests the elementwise
+// operations of the CPU backend.
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,9 +9,10 @@
 #include "tests/kernels/scene.h"
 #include "tests/support/runner.h"
 
-// Everything after the rounding of the inputs is fp32 (24 bits). Logits of sharp inputs reach about
-// 25, where half a unit in the last place is 1e-6, which moves a probability by as much; a few such
-// errors add up. Seen: 2e-6 and 5e-7.
+// After the rounding of the inputs, all arithmetic is fp32 (24 bits). Logits of sharp inputs reach
+// about 25, where half a unit in the last place is 1e-6. Such an error changes a probability by a
+// relative 1e-6; a few of them add up. Largest observed errors: 2e-6 for O and gradients, 5e-7 for
+// LSE.
 #define LSE_TOLERANCE 1e-6
 
 #define FREE         WINDOW_UNBOUNDED
@@ -19,7 +21,7 @@
 #define FP32         DTYPE_FP32
 #define BOTTOM_RIGHT MASK_CAUSAL_BOTTOM_RIGHT
 static const struct scene_sample samples[] = {
-    // Lengths around those of blocks and tiles.
+    // Lengths around the sizes of blocks and tiles.
     {1, 1, MASK_NONE, FREE, FREE, 1, 1, 1, 1, FP32, 1, 1, 1},
     {1, TILE_KEYS + 1, MASK_NONE, FREE, FREE, 2, 2, 64, 64, FP32, 1, 1, 1},
     {TILE_ROWS + 1, 1, MASK_NONE, FREE, FREE, 2, 2, 64, 64, FP32, 1, 1, 1},
@@ -35,23 +37,23 @@ static const struct scene_sample samples[] = {
     {65, 70, MASK_CAUSAL, FREE, FREE, 2, 2, 33, 1, FP16, 2, 2, 2},
     {130, 130, MASK_CAUSAL, FREE, FREE, 2, 2, 192, 128, BF16, 3, 2, 2},
     {130, 130, MASK_CAUSAL, FREE, FREE, 2, 2, 256, 256, FP16, 2, 1, 2},
-    // Causal in spans, both alignments; queries or keys left over.
+    // Causal, cut into spans, both alignments, equal and unequal numbers of queries and keys.
     {TILE_ROWS + 1, TILE_ROWS + 1, MASK_CAUSAL, FREE, FREE, 2, 2, 64, 64, BF16, 1, 1, 1},
     {1201, 1201, MASK_CAUSAL, FREE, FREE, 2, 2, 64, 64, FP32, 1, 4, 5},
     {300, 700, MASK_CAUSAL, FREE, FREE, 2, 2, 32, 32, BF16, 1, 3, 3},
     {300, 700, BOTTOM_RIGHT, FREE, FREE, 2, 2, 32, 32, BF16, 1, 3, 3},
     {700, 300, MASK_CAUSAL, FREE, FREE, 2, 2, 32, 32, BF16, 1, 3, 3},
-    {700, 300, BOTTOM_RIGHT, FREE, FREE, 2, 2, 32, 32, BF16, 1, 3, 3}, // 400 see nothing
+    {700, 300, BOTTOM_RIGHT, FREE, FREE, 2, 2, 32, 32, BF16, 1, 3, 3}, // 400 queries see no key
     {3, 2, MASK_CAUSAL, FREE, FREE, 2, 2, 16, 16, BF16, 1, 6, 6},      // empty spans
     // Windows, narrower and wider than a tile.
     {1100, 1100, MASK_CAUSAL, 100, FREE, 2, 2, 32, 32, FP16, 1, 3, 2},
     {1000, 1000, MASK_NONE, 30, 7, 2, 2, 32, 32, FP16, 1, 2, 3},
     {1500, 1500, MASK_NONE, 800, 5, 1, 1, 32, 32, BF16, 1, 1, 1},
-    {400, 100, MASK_NONE, 20, 0, 2, 2, 32, 32, BF16, 1, 2, 2},              // the last see nothing
-    {400, 100, MASK_NONE_BOTTOM_RIGHT, 20, 0, 2, 2, 32, 32, BF16, 1, 2, 2}, // the first
+    {400, 100, MASK_NONE, 20, 0, 2, 2, 32, 32, BF16, 1, 2, 2},              // last 280 see no key
+    {400, 100, MASK_NONE_BOTTOM_RIGHT, 20, 0, 2, 2, 32, 32, BF16, 1, 2, 2}, // first 300
     {300, 700, MASK_NONE_BOTTOM_RIGHT, 40, 9, 2, 2, 32, 32, BF16, 1, 2, 3},
     {90, 90, MASK_CAUSAL, 0, FREE, 2, 2, 32, 32, BF16, 1, 2, 2},
-    // Groups of heads: stacked rows that fill blocks evenly, unevenly, and more than a block.
+    // GQA. Query heads per key head: a divisor of TILE_ROWS, no divisor, more than TILE_ROWS.
     {300, 300, MASK_CAUSAL, FREE, FREE, 8, 2, 64, 64, BF16, 1, 2, 2},
     {200, 333, BOTTOM_RIGHT, 50, FREE, 12, 4, 32, 16, FP16, 2, 2, 2},
     {129, 129, MASK_NONE, FREE, FREE, 7, 1, 32, 32, FP32, 1, 1, 2},
@@ -102,8 +104,8 @@ START_TEST(every_variant_agrees)
 }
 END_TEST
 
-// One slice, the same in pieces in one call, and in pieces call by call: (O, LSE) and the gradients
-// are carried on, and what differs is fp32 noise.
+// Computes the same attention as one slice (a), as several slices in one call (b), and with one
+// call per slice (c). b and c have the same bits; a and b differ by fp32 rounding errors.
 START_TEST(pieces_add_up)
 {
     struct scene_sample whole = {500, 500, MASK_CAUSAL, FREE, FREE, 4, 2,
@@ -147,7 +149,8 @@ static void check_same_bits(const struct scene *a, const struct scene *b)
     ck_assert_mem_eq(a->dv, b->dv, k_rows * v_bytes);
 }
 
-// The same bits again, on a backend that has computed other shapes, and with other alignments.
+// A repetition gives the same bits, on a backend that has computed other shapes before, and with
+// other alignments of the tensors.
 START_TEST(repeats_are_identical)
 {
     const struct scene_sample *sample = &samples[_i];
@@ -175,7 +178,7 @@ START_TEST(repeats_are_identical)
 }
 END_TEST
 
-// A query without keys changes neither its (O, LSE), whatever their values, nor its gradient.
+// A query that sees no key keeps its O, LSE and dQ, whatever their values.
 START_TEST(rows_that_see_nothing_stay)
 {
     static const struct scene_sample sample = {20, 5, BOTTOM_RIGHT, FREE, FREE, 2, 2,
@@ -215,7 +218,7 @@ START_TEST(bands_off_the_diagonal)
         struct scene s;
         scene_init(&s, &sample);
         for (int i = 0; i < s.slice_count; i++) {
-            s.slices[i].left = empty ? -5 : -3; // keys 3 to 6 right of the diagonal
+            s.slices[i].left = empty ? -5 : -3; // 3 <= key - query <= 6
             s.slices[i].right = empty ? 2 : 6;
         }
         scene_run(&s, backend, true);
@@ -234,7 +237,7 @@ START_TEST(bands_off_the_diagonal)
 }
 END_TEST
 
-// A row with a final LSE of -inf has no visible key and contributes nothing.
+// A row with a final LSE of -inf has no visible key. It contributes nothing, even if its D is NaN.
 START_TEST(backward_skips_rows_without_lse)
 {
     static const struct scene_sample sample = {9, 9, MASK_NONE, FREE, FREE, 1, 1,
@@ -263,7 +266,7 @@ START_TEST(large_logits_do_not_overflow)
     struct scene_sample sample = {40, 40, MASK_CAUSAL, FREE, FREE, 2, 2, 64, 64, FP32, 1, 1, 3};
     struct scene s;
     scene_init(&s, &sample);
-    s.c.scale = 40; // sharp inputs divide by it; multiplied below
+    s.c.scale = 40; // after scene_init(), which divides sharp inputs by the scale
     struct attention_shape shape = scene_shape(&s);
     ck_assert_double_eq(shape.scale, 40);
     struct attention_backend *backend = scene_backend();

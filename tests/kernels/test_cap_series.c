@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The series of a softcap, evaluated in fp32 as in kernels: within their reach they differ from its
-// tanh by no more than a verdict admits to LSE.
+// Tests the polynomials for the tanh of a softcap, evaluated in fp32 as in the kernels. Within the
+// reach of each series, the error of a logit is at most the tolerance that a verdict has for LSE.
 #include <check.h>
 #include <math.h>
 
@@ -20,13 +20,15 @@ static float series_of(const float *terms, int count, float z)
     return sum;
 }
 
-// What a verdict admits to LSE of this value, base e.
+// A verdict's tolerance for an LSE with the value `logit`, in base e, but with the whole cap: a
+// verdict takes it as 256 at most (judge/rules.h).
 static double admitted(double cap, double logit)
 {
     return 0x1p-24 * (128 + 8 * fabs(logit) + 4 * cap);
 }
 
-// A series with a reach of -1 is not used and not tested.
+// Compares x times a series with the exact capped logit at points of [-reach, reach]. A series with
+// reach -1 is not used and not tested.
 static void close_enough(const float *terms, int count, float reach, double scale, double cap)
 {
     for (int i = -POINTS; i <= POINTS && reach >= 0; i++) {
@@ -58,7 +60,8 @@ START_TEST(logits_are_close_enough)
 }
 END_TEST
 
-// P times the slope is rounded to 16 bits, to 2^-12 of it at best.
+// The kernels round P times the slope to a 16-bit dtype. The more precise one, fp16, has a relative
+// rounding error of up to 2^-12. The series may have a quarter of that.
 START_TEST(slopes_are_close_enough)
 {
     double cap = caps[_i];
@@ -74,7 +77,8 @@ START_TEST(slopes_are_close_enough)
 }
 END_TEST
 
-// Scores of normal inputs are within the reach of two terms in most blocks.
+// Scores q * k of normal inputs have a standard deviation of sqrt(d). The series of two terms
+// reaches four of these deviations, so it suffices for most blocks.
 START_TEST(the_shortest_series_reaches_four_deviations)
 {
     for (int d = 64; d <= 128; d *= 2) {

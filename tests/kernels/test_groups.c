@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Slices in the form of foreign providers: every slice of a plan is in one group, rectangles of a
-// group share neither queries nor keys, and bands and strides agree with the slices.
+// Tests the grouping of slices into calls of providers in shared objects. Every slice of a plan
+// that has a visible pair is in exactly one group. The rectangles of a group share neither queries
+// nor keys. Bands and strides agree with the slices.
 #include <check.h>
 
 #include "kernels/groups.h"
@@ -9,7 +10,7 @@
 #include "tests/support/generate.h"
 #include "tests/support/runner.h"
 
-// True if the mask of a rectangle in a group is that of the slice, pair by pair.
+// True if the band of the group hides the same pairs of the slice's rectangle as the slice's mask.
 static bool masks_agree(const struct slice *s, const struct group *g)
 {
     for (int64_t i = 0; i < s->q_len; i++) {
@@ -25,12 +26,14 @@ static bool masks_agree(const struct slice *s, const struct group *g)
     return true;
 }
 
+// True if the rectangle has the rows of the slice.
 static bool is_of(const struct cpattn_rectangle *r, const struct slice *s)
 {
     return r->q_row == s->q_row && r->q_len == s->q_len && r->kv_row == s->kv_row &&
            r->kv_len == s->kv_len;
 }
 
+// Number of rectangles with the rows and the mask of the slice, in all groups.
 static int times_found(const struct groups *g, const struct slice *s)
 {
     int found = 0;
@@ -40,6 +43,7 @@ static int times_found(const struct groups *g, const struct slice *s)
     return found;
 }
 
+// Checks the packed rows of a group, and the strides and lengths of a dense group.
 static void check_rows(const struct group *g, bool varlen)
 {
     int64_t q = 0, kv = 0;
@@ -63,7 +67,7 @@ static void check_rows(const struct group *g, bool varlen)
 
 #define ROWS_MAX 4096
 
-// No row of either side is in two rectangles of a group.
+// Checks that no query row and no key row is in two rectangles of a group.
 static void check_apart(const struct group *g, int64_t step)
 {
     bool q[ROWS_MAX] = {false}, kv[ROWS_MAX] = {false};
@@ -124,7 +128,8 @@ START_TEST(groups_are_the_slices)
 }
 END_TEST
 
-// Sequences of one length go into one dense call; with other lengths one call needs varlen.
+// Sequences of equal length share one dense call. Sequences of different lengths share a call only
+// with varlen.
 START_TEST(sequences_share_a_call)
 {
     struct slice same[3], other[3];
@@ -152,7 +157,7 @@ START_TEST(sequences_share_a_call)
 }
 END_TEST
 
-// Bounds that a group cannot express are refused.
+// The first four queries of this slice see no key. The band of a group cannot express that.
 START_TEST(slices_that_are_not_trimmed_are_refused)
 {
     struct slice slice = {.q_len = 8, .kv_len = 8, .offset = 4, .left = SLICE_UNBOUNDED};

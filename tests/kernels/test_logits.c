@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Softcap, bias, sinks and largest logits of the CPU kernels compared with fp64 loops from the
-// definition.
+// Compares softcap, bias, sinks and largest logits of the CPU kernels with plain fp64 loops that
+// follow the definition.
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,19 +12,19 @@
 
 #define HEADS       4
 #define GROUP       2
-#define KV_HEADS    3 // of heads 1 to 4 of groups of two
+#define KV_HEADS    3 // at PHASE 1 the 4 query heads use 3 key heads
 #define PHASE       1
 #define D_QK        24
 #define D_V         17
 #define QUERIES_MAX 150
-#define KEYS_MAX    500 // more than a tile takes
+#define KEYS_MAX    500 // more than TILE_KEYS: several tiles
 #define GUARD       5   // columns of the bias before the first key
 
 struct sample {
     enum case_dtype dtype;
     int queries, keys;
     double softcap;
-    bool bias, head_dim, row_dim; // whether the bias has heads and rows
+    bool bias, head_dim, row_dim; // head_dim, row_dim: one bias per head, per query row
     bool sink;
 };
 
@@ -39,8 +39,8 @@ static const struct sample samples[] = {
 };
 #define SAMPLE_COUNT ((int)(sizeof(samples) / sizeof(samples[0])))
 
-// Tensors hold the exact values of their elements; *_data those in dtype. Accumulators of the
-// kernels in fp32, what they should be in fp64.
+// Inputs q, k, v, d_out and bias hold the exact values in fp32; *_data hold the same values in the
+// dtype. Results of the kernels are fp32; the expected results, *_true, are fp64.
 struct trial {
     const struct sample *s;
     struct attention_shape shape;
@@ -61,7 +61,8 @@ static float unit(uint64_t *random)
     return (float)generate_below(random, 20001) / 5000 - 2;
 }
 
-// A tensor of `count` numbers that the dtype can hold, in fp32 and in the dtype.
+// Draws `count` numbers that the dtype represents exactly. Returns them in fp32, and sets *data to
+// the same numbers in the dtype.
 static float *draw(enum case_dtype dtype, uint64_t *random, int64_t count, void **data)
 {
     float *values = malloc((size_t)(count + 1) * sizeof *values);
@@ -96,7 +97,8 @@ static void trial_inputs(struct trial *t)
         t->sink[head] = s->sink ? 3 * unit(&random) : -INFINITY;
 }
 
-// Causal, with the diagonal in the middle, the keys in two pieces.
+// Two slices: all queries with the first third of the keys, and with the rest. Causal; the diagonal
+// runs through the middle query and the middle key.
 static void trial_slices(struct trial *t)
 {
     int64_t keys = t->s->keys, cut = keys / 3, shift = t->s->queries / 2 - keys / 2;
@@ -185,7 +187,7 @@ static int kv_head(int head)
     return (head + PHASE) / GROUP;
 }
 
-// Scaled and softcapped, without the bias.
+// The scaled and softcapped logit, without the bias.
 static double capped(const struct trial *t, int head, int64_t i, int64_t j)
 {
     double x = scale * dot(t->q + (i * HEADS + head) * D_QK,
@@ -303,7 +305,8 @@ static void run(struct trial *t)
     ops->destroy(backend);
 }
 
-// Largest error over the largest value; infinities must be the same.
+// Largest absolute error, relative to the largest expected absolute value. Not finite, and so above
+// any tolerance, if one of two numbers is infinite and they differ.
 static double error_of(const float *got, const double *expected, int64_t count)
 {
     double error = 0, magnitude = 0;
@@ -311,13 +314,13 @@ static double error_of(const float *got, const double *expected, int64_t count)
         if (isinf(expected[i]) && got[i] == expected[i])
             continue;
         double difference = fabs(got[i] - expected[i]);
-        error = difference <= error ? error : difference; // NaN stays
+        error = difference <= error ? error : difference; // fmax() would ignore NaN
         magnitude = fmax(magnitude, fabs(expected[i]));
     }
     return error == 0 ? 0 : error / magnitude;
 }
 
-// fp32 noise; sums over thousands of pairs. Seen: 2e-6.
+// For fp32 rounding errors in sums over thousands of pairs. Largest observed error: 2e-6.
 #define TOLERANCE 5e-6
 
 START_TEST(kernels_follow_the_definition)
@@ -339,7 +342,7 @@ START_TEST(kernels_follow_the_definition)
 }
 END_TEST
 
-// Bias that no visible pair uses may be anything.
+// Bias elements that no visible pair uses are NaN here, and must not affect the results.
 START_TEST(hidden_bias_is_not_read)
 {
     struct trial t;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The deliberate errors of common/mutation.h in the kernels: each changes the expected results far
-// beyond the tolerance of test_attention.c; without an error nothing changes.
+// Tests three mutations (deliberate errors, common/mutation.h) of the kernels. Each one changes the
+// results that it affects by far more than the tolerance of test_attention.c. Without a mutation,
+// results are within the tolerance.
 #include <string.h>
 
 #include "tests/kernels/scene.h"

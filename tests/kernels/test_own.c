@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The backend's own kernels as a provider: prepared operations are launched and discarded, and
-// without preparation the kernels run at once.
+// Tests the provider of a backend's own kernels. If the backend has prepare(), operations are
+// prepared, placed, launched and discarded; otherwise forward() and backward() compute at once.
 #include "tests/support/runner.h"
 
 #include <string.h>
@@ -8,6 +8,7 @@
 #include "kernels/provider.h"
 
 static char scratch[512], host[64], device[64], zeros[8];
+// Numbers of calls of the fake kernels below. at_once: forward() and backward().
 static struct {
     int at_once, prepared, placed, forwards, backwards, discarded;
 } calls;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The inner loops of every instruction set that this machine runs, against libm and plain loops.
-// (Conversions and draws are in test_inputs.c.)
+// Compares the inner loops with libm and plain loops, for each instruction set that this machine
+// runs. Conversions and draws are tested in tests/judge/test_inputs.c.
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,12 +8,13 @@
 #include "kernels/vector.h"
 #include "tests/support/runner.h"
 
-#define COUNT_MAX 70 // several registers of the widest, and every length of a rest
+#define COUNT_MAX 70 // several of the widest registers, with every remainder
 #define SENTINEL  77.0f
 
 static const struct vector_ops *variants[VECTOR_VARIANTS_MAX];
 static int variant_count;
 
+// Sets x[0..COUNT_MAX) to values of [from, to) in mixed order, and x[COUNT_MAX] to the sentinel.
 static void fill(float *x, float from, float to)
 {
     for (int i = 0; i < COUNT_MAX; i++)
@@ -21,7 +22,7 @@ static void fill(float *x, float from, float to)
     x[COUNT_MAX] = SENTINEL;
 }
 
-// Units in the last place of `expected` between the two.
+// The error of `got`, in units in the last place of `expected`.
 static double ulps(float got, double expected)
 {
     float nearest = (float)expected;
@@ -78,7 +79,7 @@ START_TEST(nan_payloads_stay_nan)
 }
 END_TEST
 
-// A shift shared by scores and maximum cancels: 2^(x - x) is 1.
+// The sum is that of the stored results, and nothing beyond the count is written.
 START_TEST(exp2_sum_of_any_count)
 {
     const struct vector_ops *v = variants[_i];
@@ -91,7 +92,7 @@ START_TEST(exp2_sum_of_any_count)
         int wrong = 0;
         for (int i = 0; i < count; i++) {
             expected += y[i];
-            wrong += ulps(y[i], exp2((double)x[i] - 5)) > 14; // the difference is rounded once
+            wrong += ulps(y[i], exp2((double)x[i] - 5)) > 14; // x - 5 is rounded first
         }
         wrong += memcmp(y + count, x + count, (size_t)(COUNT_MAX + 1 - count) * sizeof(float)) != 0;
         ck_assert_int_eq(wrong, 0);
@@ -174,7 +175,7 @@ START_TEST(max_of_any_count)
     for (int count = 0; count <= COUNT_MAX; count++)
         for (int at = 0; at < count; at++) {
             fill(x, -9, -8);
-            x[count] = 1; // not looked at
+            x[count] = 1; // beyond the count, must be ignored
             x[at] = -2;
             ck_assert_float_eq(v->max(x, count, -INFINITY), -2);
             x[at] = NAN;
@@ -185,7 +186,7 @@ START_TEST(max_of_any_count)
 }
 END_TEST
 
-// True if the result is rounded after each product and sum, or once after both.
+// True if `got` is `expected` up to the rounding errors of a product and a sum, fused or not.
 static bool near(float got, double expected)
 {
     return fabs(got - expected) <= 3e-7 * (1 + fabs(expected));

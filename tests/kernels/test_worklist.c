@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tiles of a forward call cover the visible pairs of the slices, each pair as often as it
-// occurs in the slices.
+// Tests the work list of a forward call. Its tiles cover each visible (query, key) pair as often as
+// the pair occurs in the slices.
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,8 +10,8 @@
 
 static const struct work_cut CUT = {.rows = 8, .keys = 64};
 
-// Returns whether any row of the tile sees one of the first `unit` keys of the fragment, and any
-// the last.
+// Adds the pairs of a fragment to the tally. Returns true if some row of the tile sees one of the
+// first `unit` keys of the fragment, and some row sees the last key.
 static bool tally_fragment(const struct drawn_slices *scene, const struct work_tile *tile,
                            const struct work_fragment *fragment, int unit, struct pair_tally *tally)
 {
@@ -31,7 +31,7 @@ static bool tally_fragment(const struct drawn_slices *scene, const struct work_t
     return first && last;
 }
 
-// True if the rows that a fragment stores end where the rows of some slice end.
+// True if the stored keys of a fragment include its keys, and end where the keys of some slice end.
 static bool stored_is_right(const struct drawn_slices *scene, const struct work_fragment *fragment)
 {
     int64_t step = scene->shape.row_step;
@@ -44,8 +44,8 @@ static bool stored_is_right(const struct drawn_slices *scene, const struct work_
     return false;
 }
 
-// True if a fragment begins at a unit of columns of the bias, unless some slice's keys begin less
-// than a unit before it.
+// True if the bias column of a fragment's first key is a multiple of `unit`, or if the keys of some
+// slice begin less than `unit` keys before the fragment: then the slice may lack alignment keys.
 static bool begins_at_unit(const struct drawn_slices *scene, const struct work_fragment *fragment,
                            int unit)
 {
@@ -64,6 +64,7 @@ static int64_t fragment_blocks(const struct work_fragment *fragment)
     return (fragment->keys + CUT.keys - 1) / CUT.keys;
 }
 
+// Checks the tiles and fragments of a list, and adds their pairs to the tally.
 static void tally_list(const struct drawn_slices *scene, const struct worklist *list, int unit,
                        struct pair_tally *tally)
 {
@@ -129,7 +130,7 @@ START_TEST(empty_slices_make_no_tile)
     struct drawn_slices scene = {.shape.row_step = 1, .count = 3};
     scene.slices[0] = (struct slice){.q_len = 5, .right = SLICE_UNBOUNDED};
     scene.slices[1] = (struct slice){.kv_len = 5, .right = SLICE_UNBOUNDED};
-    // No query sees a key that lies behind all of them.
+    // Causal, and all keys come after the last query.
     scene.slices[2] = (struct slice){.q_len = 5, .kv_len = 5, .offset = 5, .left = SLICE_UNBOUNDED};
     check_scene(&scene, 0, 0, &list);
     ck_assert_int_eq(list.tile_count, 0);
@@ -137,7 +138,7 @@ START_TEST(empty_slices_make_no_tile)
 }
 END_TEST
 
-// Queries that several slices hold make one tile, so that results meet in one thread block.
+// Queries that are in several slices are in one tile, so that one thread block merges the results.
 START_TEST(one_tile_for_many_slices)
 {
     struct worklist list = {0};
@@ -155,7 +156,7 @@ START_TEST(one_tile_for_many_slices)
 }
 END_TEST
 
-// The longest rectangle there can be: bounds are kept in 32 bits.
+// The longest possible slice, with extreme bounds: a fragment stores them in 32 bits.
 START_TEST(long_sequences)
 {
     struct worklist list = {0};
@@ -182,7 +183,8 @@ END_TEST
 
 #define SEQUENCES 6
 
-// Causal sequences of four tiles, behind each other or row by row in turns, and of 10 blocks each.
+// Builds the ordered list of causal sequences with four tiles and 10 blocks of keys each. Their
+// rows are concatenated or interleaved.
 static void sequences_build(struct worklist *list, bool interleaved)
 {
     static struct slice slices[SEQUENCES];
@@ -209,7 +211,8 @@ static int tile_sequence(const struct worklist *list, const struct work_tile *ti
     return (int)(interleaved ? row % SEQUENCES : row / 32);
 }
 
-// Two sequences make a section; the last one has more, since two would be less than 25 blocks.
+// The first section has two sequences. The second has the other four: a section does not end where
+// fewer than 25 blocks follow, and two sequences have 20.
 START_TEST(sequences_near_each_other)
 {
     bool interleaved = _i == 1;
@@ -225,7 +228,7 @@ START_TEST(sequences_near_each_other)
 }
 END_TEST
 
-// The tile of the remaining rows of a sequence is the first one, which sees the fewest keys.
+// The first tile of a sequence gets the remainder of the rows: it sees the fewest keys.
 START_TEST(first_tile_is_short)
 {
     struct worklist list = {0};
@@ -245,8 +248,8 @@ START_TEST(first_tile_is_short)
 }
 END_TEST
 
-// The last queries are in small tiles, from the first tile on behind which no more are; they come
-// behind those that take as long.
+// Tiles are small as soon as at most 13 queries (cut.last) of all slices are left. Among tiles of
+// equal cost, those with more rows come first.
 START_TEST(last_tiles_are_small)
 {
     struct worklist list = {0};
@@ -269,8 +272,8 @@ START_TEST(last_tiles_are_small)
 }
 END_TEST
 
-// Two processors take five tiles of two blocks, of three heads each, in two sections; small tiles
-// take less.
+// Two processors compute five tiles of two blocks for each of three heads, in two sections. In the
+// second list the last tile is cut into small ones, which take less time.
 START_TEST(time_of_the_last_processor)
 {
     struct worklist list = {0};
@@ -289,7 +292,7 @@ START_TEST(time_of_the_last_processor)
     ck_assert_int_eq(worklist_time(&list, &load), 8 * 47);
     cut.last = 192;
     ck_assert_int_eq(worklist_build(&list, &shape, &slice, 1, cut, &error), STATUS_OK);
-    // The last head: four large tiles, then three small ones.
+    // First section: 8 large and 6 small tiles. Last section: 4 large and 3 small ones.
     ck_assert_int_eq(worklist_time(&list, &load), 4 * 47 + 3 * 27 + 2 * 47 + 2 * 27);
     worklist_fini(&list);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tiles of a backward call cover the visible pairs of the slices, each pair as often as it
-// occurs in the slices.
+// Tests the work list of a backward call. Its tiles cover each visible (query, key) pair as often
+// as the pair occurs in the slices.
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,16 +15,17 @@ static const struct backward_cut cut = {.q_rows = 8, .kv_rows = 12};
 
 // ---- contents of a list ----
 
-// Calls `visit` for each pair that some fragment admits, with its bias element.
+// visit() is called for each pair that a fragment admits, with the query row, the key row, and the
+// index of the pair's bias element.
 struct visitor {
     void (*visit)(struct visitor *visitor, const struct backward_tile *tile, int64_t row,
                   int64_t key, int64_t bias);
     const struct drawn_slices *scene;
     struct pair_tally *tally;
-    int32_t *chains; // [BIAS_ROWS * DRAWN_BIAS_STRIDE]: 1 + chain that adds to a bias element
+    int32_t *chains; // [BIAS_ROWS * DRAWN_BIAS_STRIDE]: 1 + chain that adds to the element; or 0
 };
 
-// One block; returns whether it has any pair.
+// Visits the pairs of one block of queries. Returns true if there are any.
 static bool visit_block(struct visitor *visitor, const struct backward_tile *tile,
                         const struct backward_fragment *fragment, int32_t block)
 {
@@ -68,6 +69,7 @@ static void count_pair(struct visitor *visitor, const struct backward_tile *tile
     visitor->tally->bias[row][key] += bias;
 }
 
+// Checks that the tiles that add to a bias element are all in one chain.
 static void note_chain(struct visitor *visitor, const struct backward_tile *tile, int64_t row,
                        int64_t key, int64_t bias)
 {
@@ -88,7 +90,8 @@ static int64_t chain_steps(const struct backward_worklist *list, int32_t chain)
     return steps;
 }
 
-// No key row in two tiles; chains are runs of tiles, the longest first; steps add up.
+// Checks that no key row is in two tiles, that the tiles of a chain are adjacent, that chains with
+// more steps come first, and that list->steps is the sum of the tiles' steps.
 static void check_tiles(const struct drawn_slices *scene, const struct backward_worklist *list)
 {
     bool owned[DRAWN_ROWS_MAX] = {false};
@@ -109,8 +112,8 @@ static void check_tiles(const struct drawn_slices *scene, const struct backward_
         ck_assert_int_ge(chain_steps(list, c - 1), chain_steps(list, c));
 }
 
-// Blocks of one number hold the same rows, those of different numbers different ones; the steps of
-// all fragments have different numbers.
+// Checks that blocks with the same index begin at the same row and blocks with different indices at
+// different rows, and that no two steps have the same index.
 static void check_blocks(const struct drawn_slices *scene, const struct backward_worklist *list)
 {
     int64_t rows[DRAWN_ROWS_MAX];
@@ -134,6 +137,7 @@ static void check_blocks(const struct drawn_slices *scene, const struct backward
     free(numbers);
 }
 
+// Checks that each row is residue + begin * row_step.
 static void check_places(const struct drawn_slices *scene, const struct backward_worklist *list)
 {
     int64_t step = scene->shape.row_step;
@@ -188,7 +192,7 @@ START_TEST(covers_what_is_visible)
 }
 END_TEST
 
-// Tiles that share no element of the bias need not wait for each other.
+// Tiles that share no bias element are in different chains, so that none waits for another.
 START_TEST(chains_are_no_longer_than_needed)
 {
     struct backward_worklist list = {0};
@@ -206,11 +210,11 @@ START_TEST(chains_are_no_longer_than_needed)
                                    .left = SLICE_UNBOUNDED,
                                    .right = SLICE_UNBOUNDED};
     struct backward_cut asked = {.q_rows = 8, .kv_rows = 12, .chained = true};
-    // The same rows and columns of the bias for both: three chains of two tiles.
+    // Both slices have the same rows and columns of the bias: three chains of two tiles.
     ck_assert_int_eq(backward_worklist_build(&list, &shape, slices, 2, asked, &error), STATUS_OK);
     ck_assert_int_eq(list.tile_count, 6);
     ck_assert_int_eq(list.chain_count, 3);
-    // Rows of their own.
+    // Each slice has its own rows of the bias.
     slices[1].bias_row = 40;
     ck_assert_int_eq(backward_worklist_build(&list, &shape, slices, 2, asked, &error), STATUS_OK);
     ck_assert_int_eq(list.chain_count, 6);
@@ -224,7 +228,9 @@ END_TEST
 
 // ---- tails ----
 
-// Steps of a tile as they follow each other: blocks of queries, each with its interval.
+// Sets `steps` to the steps of a tile in processing order, and returns their number. A step is
+// encoded as 1000 * the first row of its interval + its block in the interval. `reversed`: the
+// value of backward_load.turns.
 static int32_t steps_of(const struct backward_worklist *list, const struct backward_tile *tile,
                         bool reversed, int64_t *steps)
 {
@@ -240,7 +246,7 @@ static int32_t steps_of(const struct backward_worklist *list, const struct backw
     return count;
 }
 
-// The pieces of a tile follow each other and have its steps in their order.
+// Checks that the pieces of a tile are adjacent and have the tile's steps in the same order.
 static void check_pieces(const struct backward_worklist *list, bool reversed)
 {
     int64_t whole[DRAWN_ROWS_MAX] = {0}, cut_up[DRAWN_ROWS_MAX] = {0};
@@ -311,7 +317,7 @@ static struct backward_worklist dense_list(int64_t rows)
     return list;
 }
 
-// Few tiles on many processors are cut; as many as there are processors are not.
+// On 128 processors, 64 tiles (of all heads) are cut into pieces, 128 tiles are not.
 START_TEST(a_tail_is_made_where_it_helps)
 {
     struct error error;
@@ -325,7 +331,7 @@ START_TEST(a_tail_is_made_where_it_helps)
     list = dense_list(4096);
     ck_assert_int_eq(backward_worklist_tail(&list, &load, &error), STATUS_OK);
     ck_assert_int_eq(list.tail_count, 0);
-    load.heads = 5; // 32 tiles more than rounds of thread blocks
+    load.heads = 5; // 160 tiles: one full round of thread blocks, and 32 more
     ck_assert_int_eq(backward_worklist_tail(&list, &load, &error), STATUS_OK);
     ck_assert_int_gt(list.tail_count, list.tile_count);
     backward_worklist_fini(&list);
@@ -359,13 +365,13 @@ START_TEST(time_is_that_of_steps_and_thread_blocks)
         .q_len = 400, .kv_len = 400, .left = SLICE_UNBOUNDED, .right = SLICE_UNBOUNDED};
     ck_assert_int_eq(backward_worklist_build(&list, &shape, &slice, 1, cut, &error), STATUS_OK);
     int64_t steps = steps_of_tiles(&list);
-    // On one processor thread blocks follow each other. Each adds the same cost to its steps.
+    // One processor runs one thread block after the other. Each adds a fixed time to its steps.
     int64_t one = time_of(&list, 1, 8, 1), shared = time_of(&list, 1, 2, 4);
     int64_t block = (one - 8 * steps) / (8 * list.tile_count);
     ck_assert_int_gt(block, 0);
     ck_assert_int_eq(one, 8 * (steps + list.tile_count * block));
     ck_assert_int_eq(shared, 8 * steps + 2 * list.tile_count * block);
-    // With one on each processor the longest decides.
+    // With one thread block per processor, the longest one determines the time.
     ck_assert_int_eq(time_of(&list, 8 * list.tile_count, 8, 1), list.tiles[0].steps + block);
     for (int32_t processors = 2; processors < 40; processors++) {
         int64_t time = time_of(&list, processors, 8, 1);
@@ -387,7 +393,7 @@ START_TEST(time_counts_the_tail)
         .processors = list.tile_count - 1, .heads = 1, .section = 1, .repeats = 1};
     ck_assert_int_eq(backward_worklist_tail(&list, &load, &error), STATUS_OK);
     ck_assert_int_gt(list.tail_count, 0);
-    // Whole tiles would take as long as the longest.
+    // Without a tail, the time would be at least that of the longest tile.
     ck_assert_int_lt(backward_worklist_time(&list, &load), list.tiles[0].steps);
     backward_worklist_fini(&list);
 }
@@ -396,8 +402,8 @@ END_TEST
 #define RANKS      4
 #define CHUNK_ROWS 16
 
-// Which part of a causal sequence lies in a row: each rank has one part from its beginning and that
-// which mirrors it.
+// Index of the part of a causal sequence that contains a memory row. The sequence has 2 * RANKS
+// parts. Rank r has part r and the mirrored part 2 * RANKS - 1 - r, next to each other in memory.
 static int part_of(int64_t row)
 {
     int place = (int)(row / CHUNK_ROWS);
