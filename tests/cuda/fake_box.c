@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies of rows and of boxes of rows in the simulated runtime.
+// cudaMemcpy2DAsync() and cudaMemcpy3DAsync() of the simulated runtime.
 #include <string.h>
 
 #include "tests/cuda/fake_stream.h"
@@ -7,7 +7,7 @@
 struct box_call {
     char *to;
     const char *from;
-    size_t to_pitch, from_pitch, to_slice, from_slice; // bytes
+    size_t to_pitch, from_pitch, to_slice, from_slice; // bytes between rows; between slices
     struct cudaExtent extent;
 };
 

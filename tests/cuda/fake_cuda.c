@@ -32,7 +32,7 @@ void fake_fail(const char *what)
 
 // ---- queues ----
 
-// Ranks create their streams in separate threads.
+// Locks because ranks create their streams in separate threads.
 cudaStream_t fake_stream(void)
 {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -86,7 +86,7 @@ void fake_item_free(struct item *item)
     free(item);
 }
 
-// Puts a copy on the stream, or into the graph that the stream is captured for.
+// Appends a copy of the item to the stream, or to the graph if the stream is being captured.
 static void push(cudaStream_t stream, const struct item *item)
 {
     struct fake_stream *s = stream_of(stream);
@@ -124,6 +124,8 @@ static void pop(struct fake_stream *s)
 
 // ---- running ----
 
+// The exchange at the head of the rank's transport stream. NULL: there is none, or the stream is
+// held.
 static struct item *exchange_of(int rank)
 {
     for (int i = 0; i < transport_count; i++)
@@ -135,7 +137,7 @@ static struct item *exchange_of(int rank)
     return NULL;
 }
 
-// The first unmoved message of an exchange with a peer, on this side.
+// Index of the first message to `peer` (`sends`) or from it that has not been moved; -1: none.
 static int message_left(const struct item *item, int peer, bool sends)
 {
     for (int i = 0; i < item->count; i++) {
@@ -147,7 +149,8 @@ static int message_left(const struct item *item, int peer, bool sends)
     return -1;
 }
 
-// Moves one message between two ranks. False if there is none, or no receiver.
+// Moves the next message from rank `from` to rank `to`. False if one of the two has not reached an
+// exchange, or has no message left for the other.
 static bool message_move(int from, int to)
 {
     struct item *source = exchange_of(from), *destination = exchange_of(to);
@@ -173,6 +176,8 @@ static bool exchange_is_done(const struct item *item)
     return true;
 }
 
+// Moves one message that this rank sends, to a peer chosen at random. Removes the exchange if it is
+// done. False if neither was possible.
 static bool exchange_advance(struct fake_stream *s, struct item *item, uint64_t *random)
 {
     int world_size = s->transport->world_size, rank = s->transport->rank;
@@ -186,6 +191,8 @@ static bool exchange_advance(struct fake_stream *s, struct item *item, uint64_t 
     return true;
 }
 
+// Tries to run the head of the stream. False if there is none, the stream is held, or the head has
+// to wait.
 static bool stream_advance(struct fake_stream *s, uint64_t *random)
 {
     struct item *item = s->head;
@@ -215,7 +222,8 @@ static bool stream_advance(struct fake_stream *s, uint64_t *random)
     return true;
 }
 
-// Usually one stream runs far ahead of the others, which a uniform choice would rarely produce.
+// Mostly continues with the stream of the last call, so that one stream runs far ahead of the
+// others. A uniform choice would rarely produce such orders.
 bool fake_step(uint64_t *random)
 {
     static int favourite;
@@ -337,7 +345,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
     return cudaSuccess;
 }
 
-// In a capture: the graph records the event.
+// Supports only external records in a capture: each launch of the graph records the event.
 cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, unsigned int flags)
 {
     struct fake_event *e = (struct fake_event *)(void *)event;
@@ -407,7 +415,7 @@ cudaError_t cudaMemsetAsync(void *devPtr, int value, size_t count, cudaStream_t 
 cudaError_t delay_cuda(cudaStream_t stream, uint32_t ns)
 {
     (void)stream;
-    (void)ns; // every order is tried anyway
+    (void)ns; // fake_step() already runs streams in random order
     return cudaSuccess;
 }
 
@@ -442,7 +450,7 @@ cudaError_t cudaFreeHost(void *ptr)
     return cudaSuccess;
 }
 
-// ---- memory that ranks map of each other --------------------------------------------------------
+// ---- device memory and IPC handles --------------------------------------------------------------
 
 cudaError_t cudaMalloc(void **devPtr, size_t size)
 {
@@ -460,7 +468,7 @@ cudaError_t cudaFree(void *devPtr)
 
 cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *total_bytes)
 {
-    *free_bytes = *total_bytes = 0; // as nothing is refused, nobody reads them
+    *free_bytes = *total_bytes = 0; // not read, because no allocation fails
     return cudaSuccess;
 }
 
@@ -540,7 +548,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream)
 
 cudaError_t cudaStreamDestroy(cudaStream_t stream)
 {
-    (void)stream; // forgotten by fake_reset()
+    (void)stream; // fake_reset() removes it
     return cudaSuccess;
 }
 

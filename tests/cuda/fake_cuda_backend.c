@@ -56,7 +56,7 @@ cudaStream_t attention_cuda_stream(struct attention_backend *backend)
     return fake_of(backend)->stream;
 }
 
-// The arguments of any of the small operations.
+// Arguments of an operation other than attention. Each operation uses some of the fields.
 struct call {
     struct attention_backend *cpu;
     struct attention_shape shape;
@@ -80,7 +80,8 @@ struct forward_call {
     struct attention_forward args;
 };
 
-// Begins rows that see a key. The others are NaN.
+// The fold before the merge: sets O to 0 (`begins`) and LSE to lse_begin (`lse_begins`) in rows
+// that see a key. Their other rows become NaN, because real kernels may leave them uninitialised.
 static void fold_begin(const struct forward_call *call)
 {
     const struct attention_forward *args = &call->args;
@@ -102,7 +103,8 @@ static void fold_begin(const struct forward_call *call)
     }
 }
 
-// Rounds the rows that see a key. What need not be written is NaN.
+// The fold after the merge: rounds rows of O that see a key to fold.out. With out_only, the fp32 O
+// becomes NaN, because real kernels need not write it.
 static void fold_end(const struct forward_call *call)
 {
     const struct attention_forward *args = &call->args;
@@ -133,8 +135,8 @@ static void forward_run(void *arguments)
     fold_end(call);
 }
 
-// There is nothing to prepare. A backward that is not deterministic does not begin queries, and
-// attentions with a softcap do not fold.
+// Needs no tables or scratch. Offers folds only without a softcap, and queries_begin only to a
+// deterministic backward.
 static enum status prepare(struct attention_backend *backend, const struct attention_op *op,
                            struct attention_work **work, struct op_needs *needs,
                            struct error *error)
@@ -161,7 +163,8 @@ struct backward_call {
     struct attention_backward args;
 };
 
-// Clears the rows of queries that see a key, or of keys that are seen.
+// Sets the gradient to 0 in the rows of queries that see a key (`queries`), or of keys that a query
+// sees. A row has heads * d elements.
 static void gradient_begin(struct attention_backend *cpu, const struct attention_backward *args,
                            bool queries, float *gradient, int64_t heads, int64_t d)
 {
@@ -175,7 +178,8 @@ static void gradient_begin(struct attention_backend *cpu, const struct attention
     }
 }
 
-// Rounds the rows of keys that are seen. What need not be written is NaN.
+// Rounds the rows of keys that a query sees to `out`. Then the slices' rows of the fp32 gradient
+// become NaN, because real kernels need not write them.
 static void gradient_end(struct attention_backend *cpu, const struct attention_backward *args,
                          float *gradient, void *out, int64_t d)
 {
@@ -336,7 +340,7 @@ struct sum_call {
     int source_count;
 };
 
-// What is summed stays as it is.
+// Adds the sources in order into a temporary sum; the sources stay unchanged.
 static void convert_sum_run(void *arguments)
 {
     struct sum_call *s = arguments;

@@ -1,25 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
-// Graphs of the simulated runtime: work on captured streams is stored with copies of its arguments,
-// and enqueued on streams of the graph at each launch. Exchanges stay on their transport's stream.
+// CUDA graphs of the simulated runtime. A capture stores the items of the captured streams with
+// copies of their arguments. Each launch enqueues copies of these items on streams of the graph's
+// own; only items of a stream with exchanges go to the captured stream, which is the transport's.
 #include <stdlib.h>
 
 #include "tests/cuda/fake_stream.h"
 
 #define STREAMS_MAX 16
 
+// A captured item and the index of its stream in the graph.
 struct part {
     struct item *item;
     int stream;
 };
 
 struct fake_graph {
-    int references; // cudaGraph_t, cudaGraphExec_t
+    int references; // number of handles: cudaGraph_t and cudaGraphExec_t
     struct part *parts;
     int part_count, part_max;
-    struct fake_stream *captured[STREAMS_MAX], *own[STREAMS_MAX];
-    bool exchanges[STREAMS_MAX];
+    struct fake_stream *captured[STREAMS_MAX], *own[STREAMS_MAX]; // own: for launches
+    bool exchanges[STREAMS_MAX];                                  // the stream has exchanges
     int stream_count;
-    struct fake_event begin, ends[STREAMS_MAX];
+    struct fake_event begin, ends[STREAMS_MAX]; // of a launch, and of each stream in it
 };
 
 static struct fake_graph *graph_of(const void *handle)
@@ -69,7 +71,8 @@ void fake_graph_take(struct fake_graph *g, struct fake_stream *s, struct item *i
     g->parts[g->part_count++] = (struct part){item, stream};
 }
 
-// True if another stream waits for the last item of a stream.
+// True if the stream joins another one again: its last item records an event, and another stream
+// of the capture waits for this event.
 static bool comes_back(const struct fake_graph *g, int stream)
 {
     const struct fake_event *last = NULL;
@@ -141,6 +144,7 @@ static void await(struct fake_stream *s, struct fake_event *event)
     fake_append(s, fake_item_copy(&item));
 }
 
+// Fork: all streams of the graph wait for `stream`. Join: `stream` waits for all of them.
 cudaError_t cudaGraphLaunch(cudaGraphExec_t graphExec, cudaStream_t stream)
 {
     struct fake_graph *g = graph_of(graphExec);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel of small exchanges (transport/peer_kernel.h) in the simulated runtime: each of its
-// copies and waits is an item of its stream, so that the ranks' exchanges run in any order.
+// Simulates the kernel of small exchanges (transport/peer_kernel.h). Each of its copies, counter
+// updates and waits is a separate stream item, so that exchanges of ranks interleave in any order.
 #include <string.h>
 
 #include "tests/cuda/fake_stream.h"
@@ -8,14 +8,16 @@
 
 struct part {
     struct kernel_exchange exchange;
-    int copy;
+    int copy; // index of the copy that the item makes
 };
 
+// Compares the distance, so that counters may wrap around at 2^32.
 static bool has_reached(uint32_t counter, uint32_t value)
 {
     return (int32_t)(counter - value) >= 0;
 }
 
+// Raises `ready` at each sending peer: the destinations at this rank are free.
 static bool peers_tell(void *arguments)
 {
     struct kernel_exchange *x = &((struct part *)arguments)->exchange;
@@ -25,6 +27,7 @@ static bool peers_tell(void *arguments)
     return true;
 }
 
+// Makes one copy. Waits until the peer's destination is free.
 static bool copy_make(void *arguments)
 {
     struct part *part = arguments;
@@ -40,6 +43,7 @@ static bool copy_make(void *arguments)
     return true;
 }
 
+// Raises `arrived` at each receiving peer: all bytes of this rank have been sent.
 static bool arrivals_tell(void *arguments)
 {
     struct kernel_exchange *x = &((struct part *)arguments)->exchange;
@@ -49,6 +53,7 @@ static bool arrivals_tell(void *arguments)
     return true;
 }
 
+// Waits until the bytes of all sending peers have arrived. Then writes mark and time.
 static bool arrivals_await(void *arguments)
 {
     struct kernel_exchange *x = &((struct part *)arguments)->exchange;

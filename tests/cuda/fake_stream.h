@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The queues of the simulated runtime (tests/cuda/fake_cuda.h), shared by its sources.
+// Internals of the simulated runtime (tests/cuda/fake_cuda.h): streams, their items, and events.
 #ifndef CPATTN_TESTS_CUDA_FAKE_STREAM_H
 #define CPATTN_TESTS_CUDA_FAKE_STREAM_H
 
@@ -10,9 +10,9 @@ enum item_kind { ITEM_WORK, ITEM_POLL, ITEM_RECORD, ITEM_WAIT, ITEM_EXCHANGE };
 struct fake_graph;
 
 struct fake_event {
-    uint64_t recorded, reached;  // number of times
-    uint64_t time;               // of the last one
-    struct fake_graph *captured; // the graph of its last record; NULL: none
+    uint64_t recorded, reached;  // records enqueued; number of the last record that ran
+    uint64_t time;               // fake_now() when the last record ran
+    struct fake_graph *captured; // graph that captured the last record; NULL: none
 };
 
 struct item {
@@ -23,17 +23,17 @@ struct item {
     void *arguments;
     size_t bytes;
     struct fake_event *event;
-    uint64_t number; // of the event's records
-    struct message *messages;
-    bool *sent, *received; // [count]
+    uint64_t number; // of the event's record that runs (ITEM_RECORD) or is awaited (ITEM_WAIT)
+    struct message *messages; // [count], of ITEM_EXCHANGE
+    bool *sent, *received;    // [count]: the message has been moved out, or in
     int count;
 };
 
 struct fake_stream {
     struct item *head, *tail;
-    struct transport *transport; // transport of the exchanges, or NULL
-    bool held;
-    struct fake_graph *capture; // NULL: items run
+    struct transport *transport; // transport whose exchanges run on this stream, or NULL
+    bool held;                   // fake_hold(): no item runs
+    struct fake_graph *capture;  // graph that captures the stream's items; NULL: not capturing
 };
 
 static inline struct fake_stream *stream_of(cudaStream_t stream)
@@ -48,14 +48,14 @@ static inline struct fake_stream *stream_of(cudaStream_t stream)
     } while (0)
 _Noreturn void fake_fail(const char *what);
 
-// Adds an item to the end of a queue, which then owns it.
+// Appends an item to the stream's queue, which then owns it. Ignores a capture.
 void fake_append(struct fake_stream *s, struct item *item);
-struct item *fake_item_copy(const struct item *item);
+struct item *fake_item_copy(const struct item *item); // deep copy, in no queue, nothing moved
 void fake_item_free(struct item *item);
 
-// Records an item of a captured stream.
+// Appends an item of the captured stream `s` to the graph, which then owns the item.
 void fake_graph_take(struct fake_graph *g, struct fake_stream *s, struct item *item);
-// A stream that waits for one of the capture becomes a part of it.
+// Adds `s` to the capture, because it waits for an event of the capture. No effect if it is in it.
 void fake_graph_join(struct fake_graph *g, struct fake_stream *s);
 
 #endif

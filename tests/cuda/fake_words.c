@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Words that streams write and await (transport/stream_words.h) in the simulated runtime.
+// Stream memory operations (transport/stream_words.h) of the simulated runtime: streams write
+// 32-bit words and wait for them.
 #include <cuda.h>
 #include <string.h>
 
@@ -20,7 +21,7 @@ static void write_run(void *arguments)
 struct wait_call {
     const uint32_t *place;
     uint32_t value;
-    bool equal;
+    bool equal; // waits for the value itself; false: for at least the value
 };
 
 static bool wait_poll(void *arguments)
@@ -29,7 +30,7 @@ static bool wait_poll(void *arguments)
     return c->equal ? *c->place == c->value : (int32_t)(*c->place - c->value) >= 0;
 }
 
-// Checks the flags as drivers do.
+// Enqueues one write or wait. Like the driver, reports invalid flags.
 static CUresult batch_operation(cudaStream_t stream, const CUstreamBatchMemOpParams *p)
 {
     if (p->operation == CU_STREAM_MEM_OP_WRITE_VALUE_32) {

@@ -10,16 +10,18 @@
 #include "kernels/cuda/delay_cuda.h"
 #include "rank/cuda/engine.h"
 
-// The time after which a blocked device continues.
+// A wedged stream continues after so many delay kernels of WEDGED_NS nanoseconds each.
 #define WEDGED_LAUNCHES 60
 #define WEDGED_NS       2000000000
 
-// Enough allocations to use all memory of a device; each is half as large if it fails.
+// Upper bound on the allocations that fill a device. Their size starts at 128 GiB and is halved
+// whenever an allocation fails, down to 1 MiB.
 #define PIECES_MAX 64
 
-static const struct engine_ops *sound;
-static struct engine_ops ops;
+static const struct engine_ops *sound; // of the CUDA engine
+static struct engine_ops ops;          // the same with faults
 
+// True if the case's model injects this fault in this rank.
 static bool is_asked_for(const struct job *j, const char *fault)
 {
     size_t length = strlen(fault);
@@ -39,14 +41,15 @@ static void go_astray(const struct job *j)
             j->buffers[i] = (void *)(uintptr_t)4096;
 }
 
-// Blocks the stream for a long time after its first operations.
+// Enqueues delay kernels in front of the plan. They block the backend's stream.
 static void wedge(struct engine *e)
 {
     for (int i = 0; i < WEDGED_LAUNCHES; i++)
         (void)delay_cuda(attention_cuda_stream(engine_cuda_backend(e)), WEDGED_NS);
 }
 
-// Each dk of a bf16 case becomes twice as large: its exponent becomes larger by one.
+// Doubles each dK element of a bf16 case by adding 1 to its exponent. Zeros and subnormal numbers
+// stay unchanged. dV directly follows dK in memory.
 static enum status double_dk(const struct job *j, struct error *error)
 {
     const struct rank_results results = job_results(j);
@@ -62,7 +65,7 @@ static enum status double_dk(const struct job *j, struct error *error)
     return done ? STATUS_OK : error_set(error, STATUS_INTERNAL, "dk could not be doubled");
 }
 
-// Starts the first half of the plan, so that the peers are in the middle of their plans.
+// Runs only the first half of the plan, so that the peers wait in the middle of their plans.
 static enum status half_execute(struct engine *e, struct job *j, struct error *error)
 {
     int32_t op_count = j->plan->op_count;
@@ -96,7 +99,7 @@ static enum status faulty_execute(struct engine *e, struct job *j, struct error 
 {
     static const struct {
         const char *fault;
-        int signal; // 0: sleeps
+        int signal; // raised after half of the plan; 0: the rank only sleeps
     } deeds[] = {{"asleep", 0}, {"killed", SIGKILL}, {"stopped", SIGSTOP}};
     if (is_asked_for(j, "astray"))
         go_astray(j);
@@ -122,7 +125,7 @@ static enum status faulty_execute(struct engine *e, struct job *j, struct error 
 static enum status faulty_create(const struct engine_setup *setup, struct engine **engine,
                                  struct error *error)
 {
-    // Keeps no memory, so that each case allocates.
+    // KEEP_MIB is 0: the engine keeps no memory between cases, so that each case allocates.
     char nothing[] = "0";
     char *const arguments[] = {setup->arguments[0], nothing, NULL};
     struct engine_setup lean = *setup;

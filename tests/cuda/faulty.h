@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// The engine of a rank on a GPU with a fault that the case's model asks for, "FAULT" or
-// "FAULT-RANK": of that rank, or of the last one.
-//     astray   a kernel reads where there is no memory
-//     asleep   the rank starts no more than half of its plan: its peers wait in an exchange
-//     killed   the same, and then the process ends by SIGKILL
-//     stopped  the same, and then the process is stopped by a signal
-//     wedged   a kernel does not end
-//     greedy   the device has no memory left
-//     doubled  dk of a bf16 case is twice what it should be
+// The CUDA engine with fault injection. The case's model names the fault: "FAULT" injects it in the
+// last rank, "FAULT-RANK" in rank number RANK.
+//     astray   dO points to an unmapped address, which a kernel reads
+//     asleep   the rank runs only the first half of its plan, then sleeps: its peers wait in an
+//              exchange
+//     killed   as asleep, but the process ends by SIGKILL
+//     stopped  as asleep, but the process is stopped by SIGSTOP
+//     wedged   kernels block the rank's stream for 120 s
+//     greedy   the device has no free memory when the case is admitted
+//     doubled  dK of a bf16 case is twice the correct dK
 #ifndef CPATTN_TESTS_CUDA_FAULTY_H
 #define CPATTN_TESTS_CUDA_FAULTY_H
 

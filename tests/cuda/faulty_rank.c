@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// cpattn-rank-cuda with faults (tests/cuda/faulty.h), for cpattnd's --cuda-rank-program.
+// cpattn-rank-cuda with fault injection (tests/cuda/faulty.h), for cpattnd's --cuda-rank-program.
 #include <string.h>
 
 #include "rank/cuda/probe.h"

@@ -16,7 +16,7 @@
 struct attention_backend *harness_cuda, *harness_cpu;
 
 static uint64_t random_state;
-static int failures; // of the test that runs
+static int failures; // of the running test
 
 bool harness_folds(void)
 {
@@ -99,19 +99,20 @@ void harness_finish(void)
     if (status == STATUS_OK)
         return;
     EXPECT(status == STATUS_OK, "%s", error.text);
-    // An error of a kernel is permanent; later calls would only repeat it.
+    // Errors of kernels are sticky: all later calls would return them again.
     if (cudaDeviceSynchronize() != cudaSuccess) {
         printf("Bail out! %s\n", error.text);
         exit(1);
     }
 }
 
-// ---- memory on both sides ----
+// ---- memory on host and device ----
 
 #define GUARD_BYTES_MAX 4096
 #define GUARD           0xa5
 
-// A tool that checks each access finds accesses outside of an allocation, but not in guards.
+// Guard bytes on each side of a device buffer. None with CPATTN_TEST_SMALL: a memory checker finds
+// accesses outside of an allocation, but guards are inside.
 static size_t guard_bytes(void)
 {
     return harness_small() ? 0 : GUARD_BYTES_MAX;
@@ -128,7 +129,7 @@ struct twin twin_create(size_t bytes, size_t skew)
     t.device = t.guarded + guard + skew;
     CUDA(cudaMemset(t.guarded, GUARD, all));
     CUDA(cudaMemset(t.device, 0xff, bytes));
-    CUDA(cudaDeviceSynchronize()); // the backend's stream does not wait for this one
+    CUDA(cudaDeviceSynchronize()); // the backend's stream does not wait for the default stream
     return t;
 }
 
@@ -223,7 +224,7 @@ static bool chosen(const char *name, int argc, char **argv)
     return argc <= 1;
 }
 
-// Random, unless the environment gives one.
+// CPATTN_TEST_SEED; if it is unset, the time in nanoseconds.
 static uint64_t seed_choose(void)
 {
     const char *text = getenv("CPATTN_TEST_SEED");
@@ -232,7 +233,7 @@ static uint64_t seed_choose(void)
     return text ? strtoull(text, NULL, 0) : (uint64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
-// True if the tests can run; if not, `reason` has the cause.
+// True if both backends exist. If not, `reason` has the cause.
 static bool backends_create(struct error *reason)
 {
     if (backend_cuda.create(&harness_cuda, reason) != STATUS_OK)

@@ -13,7 +13,8 @@ cudaStream_t transport_nccl_stream(const struct transport *t)
     return self(t)->stream;
 }
 
-// Messages between two ranks match in list order.
+// The nth message of `peer` for `rank`, from 0 on; NULL: none. Messages between two ranks match in
+// list order.
 static const struct message *counterpart(const struct local_meeting *m, int peer, int rank, int nth)
 {
     for (int i = 0; i < m->counts[peer]; i++)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A transport between threads that share a device, in place of NCCL: an exchange is complete
-// when start() returns.
+// A transport between threads that share a device. It replaces NCCL. All threads of the world call
+// start() for each exchange, which is complete when start() returns.
 #ifndef CPATTN_TESTS_CUDA_LOCAL_TRANSPORT_H
 #define CPATTN_TESTS_CUDA_LOCAL_TRANSPORT_H
 
@@ -9,7 +9,7 @@
 #include "common/limits.h"
 #include "transport/nccl.h"
 
-// The shared state of the threads of a world.
+// Shared by the threads of one world. During an exchange it has the message list of each rank.
 struct local_meeting {
     pthread_barrier_t barrier;
     const struct message *messages[WORLD_SIZE_MAX];
@@ -18,7 +18,7 @@ struct local_meeting {
 void local_meeting_init(struct local_meeting *m, int world_size);
 void local_meeting_fini(struct local_meeting *m);
 
-// One for each thread; the stream is the caller's.
+// The transport of one thread. The caller creates, sets and destroys `stream`.
 struct local_transport {
     struct transport base;
     struct local_meeting *meeting;

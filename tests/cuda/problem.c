@@ -45,7 +45,7 @@ static void draw_mask(struct slice *slice)
     slice->right = harness_below(2) == 0 ? SLICE_UNBOUNDED : ONE_OF(0, 0, 0, 1, 33, 128);
 }
 
-// Slices of one sequence, whose rows are `residue` modulo the step.
+// Draws slices of one sequence. Their rows are congruent to `residue` modulo row_step.
 static void draw_slices(struct problem *p, int64_t residue)
 {
     int64_t q_len = draw_length(), kv_len = draw_length(), step = p->shape.row_step;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Problems for kernels on a device: a shape and slices, either random or one rectangle.
+// Test problems for attention kernels: a shape and its slices, either random or one rectangle.
 #ifndef CPATTN_TESTS_CUDA_PROBLEM_H
 #define CPATTN_TESTS_CUDA_PROBLEM_H
 
@@ -12,21 +12,21 @@ struct problem {
     struct attention_shape shape;
     struct slice slices[PROBLEM_SLICES_MAX];
     int32_t slice_count;
-    int64_t q_rows, kv_rows; // of the tensors; shape.q_rows is as many or a few more
-    int64_t bias_count;      // elements; 0: there is none
+    int64_t q_rows, kv_rows; // rows of the tensors; shape.q_rows is equal or slightly larger
+    int64_t bias_count;      // elements of the bias; 0: no bias
     size_t skew;             // misalignment of inputs in bytes
-    float magnitude;         // of Q
+    float magnitude;         // factor of the values of Q
 };
 
-// Random widths, numbers of heads, row steps, masks and biases; slices may overlap, be empty or
-// hide all pairs.
+// Draws head dims, numbers of heads, row steps, masks and biases. Slices may overlap, be empty, or
+// have a mask that hides all pairs.
 struct problem problem_draw(enum case_dtype dtype);
 
-// One slice of all rows without a mask, and one head.
+// One head, and one slice with all rows and no mask.
 struct problem problem_rectangle(enum case_dtype dtype, int32_t d_qk, int32_t d_v, int64_t q_len,
                                  int64_t kv_len);
 
-// Prints comments.
+// Prints the problem as comments of the test.
 void problem_note(const struct problem *p);
 
 // A random element of a list.

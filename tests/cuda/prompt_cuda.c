@@ -16,17 +16,18 @@
 #include "transport/stream_words.h"
 
 #define BLOCKS_MAX 64
-#define TIMINGS    2 // of each transport
-// How long a peer takes to unmap memory: memory that is freed too early is found then.
+#define TIMINGS    2 // calls of cudaEventElapsedTime() for the peer transport; NCCL's follow
+// cudaIpcCloseMemHandle() takes this long, so that cudaFree() detects memory that its owner frees
+// while a peer still has it mapped.
 #define UNMAP_NS   20000000
 
 struct prompt_device prompt_devices[WORLD_SIZE_MAX];
 
-// Device memory; mapped by so many peers.
+// Allocations of device memory.
 static struct block {
-    char *memory;
+    char *memory; // NULL: unused entry
     size_t bytes;
-    int rank, mappings;
+    int rank, mappings; // owner; number of peers that have mapped the memory
 } blocks[BLOCKS_MAX];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static __thread int rank_here, timings;
@@ -174,7 +175,7 @@ cudaError_t cudaMemcpy3DAsync(const struct cudaMemcpy3DParms *p, cudaStream_t st
     return cudaErrorUnknown;
 }
 
-// ---- words --------------------------------------------------------------------------------------
+// ---- stream memory operations -------------------------------------------------------------------
 
 static void word_await(const uint32_t *place, uint32_t value)
 {
@@ -221,7 +222,7 @@ cudaError_t peer_kernel_put(const struct kernel_exchange *x, cudaStream_t stream
 
 // ---- streams and events -------------------------------------------------------------------------
 
-static char thing; // each stream, each event
+static char thing; // every stream and event handle points to it
 
 cudaError_t cudaStreamCreateWithPriority(cudaStream_t *pStream, unsigned int flags, int priority)
 {
@@ -349,7 +350,7 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int devic
 // ---- NCCL ---------------------------------------------------------------------------------------
 
 struct ncclComm {
-    int number; // of this rank, from 1 on
+    int number; // counts the rank's communicators, from 1 on
 };
 
 ncclResult_t ncclGetUniqueId(ncclUniqueId *uniqueId)
@@ -403,7 +404,7 @@ const char *ncclGetLastError(ncclComm_t comm)
     return "";
 }
 
-// The library's header has them without prototypes.
+// nccl.h declares these two functions without prototypes.
 ncclResult_t ncclGroupStart(void);
 ncclResult_t ncclGroupEnd(void);
 

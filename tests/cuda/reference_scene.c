@@ -15,6 +15,7 @@ void *reference_scene_room(int64_t bytes)
     return data;
 }
 
+// Returns new device memory with a copy of host memory.
 static void *device_copy(const void *host, size_t bytes)
 {
     void *data = reference_scene_room((int64_t)bytes);
@@ -39,6 +40,7 @@ int64_t reference_scene_bias_row(const struct reference_scene *scene, int sequen
                                      : position;
 }
 
+// Divides the sequences of one side into tiles, full ones or of random lengths (`ragged`).
 static void rows_make(struct reference_scene *scene, enum shard_side side, bool ragged)
 {
     const struct cp_case *c = &scene->c;
@@ -67,6 +69,7 @@ static void rows_make(struct reference_scene *scene, enum shard_side side, bool 
     free(tiles);
 }
 
+// Counts the tokens of both sides and copies the sequences to the device.
 static void sequences_make(struct reference_scene *scene)
 {
     const struct cp_case *c = &scene->c;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Backward on the device against the CPU backend: random problems of every type, width, mask, bias
-// and layout, with NaN in memory that must not be read.
+// Compares the CUDA backward with the CPU backend: random problems of every dtype, head dim, mask,
+// bias and layout. Memory that must not be read holds NaN.
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,7 +37,7 @@ static void trial_note(const struct trial *trial)
 
 // ---- tensors ----
 
-// Rows that are part of a slice get numbers; the others stay NaN.
+// Fills the rows that belong to a slice with random numbers; the other rows stay NaN.
 static void fill_rows(const struct problem *p, const struct twin *t, bool keys, int32_t heads,
                       int32_t d, float magnitude)
 {
@@ -79,7 +79,7 @@ static void tensors_create(const struct problem *p, struct tensors *t)
     twin_push(&t->bias);
 }
 
-// The initial gradients.
+// Sets random initial gradients, to which the backward adds.
 static void tensors_begin(struct tensors *t)
 {
     twin_fill_floats(&t->dq, 1);
@@ -100,8 +100,8 @@ static void tensors_destroy(struct tensors *t)
         twin_destroy(all[i]);
 }
 
-// LSE and delta of the forward pass on the CPU; they stay NaN for queries that are in no slice.
-// Some rows then get the LSE of a query without visible keys.
+// Computes LSE and delta (D) by a forward of the CPU backend; both stay NaN for queries in no
+// slice. Then sets the LSE of about one row in 50 to -inf, as for a query without visible keys.
 static void tensors_forward(const struct trial *trial, struct tensors *t)
 {
     const struct problem *p = &trial->problem;
@@ -167,24 +167,26 @@ static struct attention_backward backward_args(const struct problem *p, const st
 
 // ---- comparison ----
 
-// Gradients smaller than this are differences of larger numbers and have their errors.
+// Lower bound of the scale of relative errors. Smaller gradients are differences of larger numbers
+// and have the absolute errors of these.
 #define GRADIENT_LEAST 0.05
 
-// The same for results that are not rounded to 16 bits: dP and delta are sums over the width of V,
-// which cancel completely if a query sees a single key.
+// The lower bound for results without rounding to 16 bits (fp32 problems, dbias): dP and delta are
+// sums over d_v, and they cancel completely if a query sees a single key.
 static double gradient_least_exact(const struct problem *p)
 {
     return GRADIENT_LEAST * p->magnitude * fmax(1, sqrt(p->shape.d_v) / 4);
 }
 
-// The same for dK in fp32, a sum over the queries of all heads of a group: their errors add up at
-// random.
+// The lower bound for dK in fp32. dK is a sum over the queries of all heads of a group; the errors
+// of the terms add up as a random walk.
 static double dk_least_exact(const struct problem *p)
 {
     return gradient_least_exact(p) * fmax(1, sqrt((double)p->q_rows * p->shape.group) / 8);
 }
 
-// The same for dbias: if heads or queries share an element, their errors add up at random.
+// The lower bound for dbias. If heads or queries share an element, the errors of their terms add up
+// as a random walk.
 static double dbias_least(const struct problem *p)
 {
     const struct attention_shape *s = &p->shape;
@@ -193,8 +195,9 @@ static double dbias_least(const struct problem *p)
     return gradient_least_exact(p) * fmax(1, sqrt(terms) / 8);
 }
 
-// The error of `actual`, relative to the gradient that was added to `before`. A gradient smaller
-// than `least` counts as `least`.
+// Returns the larger of the RMS error and a quarter of the maximum error of `actual`, relative to
+// the RMS and to the maximum of the gradient that was added to `before`. The RMS counts as at least
+// `least`, the maximum as at least 4 * `least`.
 static double gradient_error(const float *before, const float *expected, const float *actual,
                              int64_t count, double least)
 {
@@ -204,13 +207,13 @@ static double gradient_error(const float *before, const float *expected, const f
         difference += x * x;
         size += e * e;
         largest = fmax(largest, fabs(e));
-        off = fmax(off, fabs(x)); // a NaN makes the sum NaN
+        off = fmax(off, fabs(x)); // ignores NaN, which makes `difference` NaN
     }
     if (count == 0)
         return 0;
     double rms = sqrt(difference / (double)count) / fmax(sqrt(size / (double)count), least);
     double worst = off / fmax(largest, 4 * least) / 4;
-    return rms <= worst ? worst : rms; // also if it is NaN
+    return rms <= worst ? worst : rms; // a NaN in rms is returned
 }
 
 static double tolerance(enum case_dtype dtype)
@@ -224,7 +227,8 @@ struct compared {
     double tolerance, least;
 };
 
-// Runs both backends and compares. Adding to fp32 gradients rounds, too.
+// Runs both backends on the same initial gradients and returns true if the results agree. Adding to
+// fp32 gradients rounds, too.
 static bool backward_agrees(const struct problem *p, struct tensors *t)
 {
     struct error error;
@@ -287,7 +291,7 @@ static void drawn_problems(void)
     }
 }
 
-// One slice: the queries and keys of one sequence.
+// One bf16 sequence of `length` queries and keys, in one slice.
 static struct problem problem_square(int32_t heads, int32_t group, int64_t length, int32_t d,
                                      bool causal)
 {
@@ -299,8 +303,8 @@ static struct problem problem_square(int32_t heads, int32_t group, int64_t lengt
     return p;
 }
 
-// Two sequences with these numbers of queries and keys. Rows that belong to neither are NaN:
-// before, between and after them, and with a row step also beside them.
+// Two sequences of q_len queries and kv_len keys each. All rows outside them are NaN: GAP_ROWS
+// before, between and after the sequences, and the rows that a row step skips.
 #define GAP_ROWS 3
 static struct problem problem_gaps(enum case_dtype dtype, int32_t d, int64_t q_len, int64_t kv_len)
 {
@@ -327,7 +331,7 @@ static struct problem problem_gaps(enum case_dtype dtype, int32_t d, int64_t q_l
     return p;
 }
 
-// Sizes near the sizes of blocks and tiles.
+// Lengths at and next to multiples of block and tile sizes.
 static void lengths_around_tiles(void)
 {
     static const int64_t lengths[] = {0,   1,   15,  63,  64,  65,  79,  80,  81, 127,
@@ -353,8 +357,9 @@ static void long_sequences(void)
     }
 }
 
-// The same with a bias for each head or for all heads and queries, and with a softcap that many,
-// some or few scores reach. Rows of the bias, and the slices in it, are aligned to 16 bytes or not.
+// long_sequences() with a bias (i < 10) or a softcap. The bias is per head, or one row for all
+// heads and queries; its rows, and the slice's first column, are aligned to 16 bytes or not. Many,
+// some or few scores reach the cap.
 static void long_sequences_with_features(void)
 {
     static const int32_t widths[] = {64, 96, 128, 192, 256};
@@ -378,7 +383,8 @@ static void long_sequences_with_features(void)
     }
 }
 
-// A bias with one element for each query and key of each head. Two slices share the keys.
+// A problem with dbias_once: the bias has one element for each query and key of each head. Two
+// slices split the keys of one sequence.
 static struct problem problem_once(void)
 {
     int64_t most = harness_small() ? 200 : 700, q_len = harness_between(1, most);
@@ -433,8 +439,9 @@ static struct prepared prepared_backward(const struct problem *p, const struct t
     return x;
 }
 
-// Starts from the same numbers and returns the gradients, one after the other. Launches `prepared`;
-// NULL: prepares and launches in one call.
+// Runs a backward on gradients of zero. Returns dq, dk, dv and dbias, concatenated, to be freed;
+// *bytes is their total size. Launches the prepared operation `x`; NULL: prepares and launches in
+// one call.
 static char *gradients_of(const struct problem *p, struct tensors *t, const struct prepared *x,
                           size_t *bytes)
 {

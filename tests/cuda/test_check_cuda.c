@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A check of results in device memory gives the same figures, bit for bit, as the ranks of a daemon
-// on the device, with any strides; and checks of placed tokens.
+// Checks of results in device memory, with any strides: the figures equal those of a daemon's ranks
+// on the device, bit for bit except for dbias. Also tests drawn inputs and checks of placed tokens.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -50,8 +50,8 @@ static struct cpattn_check *check_open(const struct cp_case *c, int rank)
     return check;
 }
 
-// A tensor of a rank in device memory, with gaps after rows and heads if `gap` is not 0. `rows`:
-// the rank's rows that the array has; NULL: all.
+// Copies a tensor of a rank to new device memory, with gaps of `gap` elements after rows and heads.
+// `rows`: the rank's rows to copy, in the order of the array; NULL: all.
 static struct cpattn_array array_push(const struct cpattn_check *check, const struct rank *rank,
                                       int tensor, int gap, const int64_t *rows)
 {
@@ -95,7 +95,7 @@ static struct cpattn_check_verdict *judge(struct cpattn_check *check,
 
 // ---- comparison ---------------------------------------------------------------------------------
 
-// The bits of sums by atomic additions are not repeatable.
+// Compares figures of dbias, whose reference is summed by atomics: its bits vary between runs.
 static bool is_close(const struct figures *a, const struct figures *b)
 {
     return a->tensor == TENSOR_DBIAS && a->broken == b->broken && a->elements == b->elements &&
@@ -189,7 +189,8 @@ static void figures_are_those_of_ranks(void)
     harness_note("%d cases, half of them spoilt: %d ranks fail", count, failed);
 }
 
-// The tokens of a rank in another order, without some of them.
+// Judges four fifths of a rank's tokens, placed in reverse order. `spoilt`: one element of O is
+// wrong, if there is an O. Returns 1 if the verdict is not the expected one.
 static int named_check(struct rank *rank, bool spoilt)
 {
     const struct cp_case *c = &rank->sample->c;
@@ -228,7 +229,7 @@ static int named_check(struct rank *rank, bool spoilt)
     }
     if (there > 0) {
         float wrong = 100;
-        uint16_t narrow = 0x7F00; // large in both dtypes of 16 bits
+        uint16_t narrow = 0x7F00; // 2^127 in bf16, NaN in fp16
         void *from = c->dtype == DTYPE_FP32 ? (void *)&wrong : &narrow;
         if (spoilt && arrays[CPATTN_TENSOR_OUT].data)
             CUDA(cudaMemcpy(arrays[CPATTN_TENSOR_OUT].data, from, c->dtype == DTYPE_FP32 ? 4 : 2,
@@ -263,7 +264,7 @@ static void named_tokens_are_judged(void)
     EXPECT(missed == 0, "%d verdicts on named tokens are wrong", missed);
 }
 
-// Inputs drawn into device memory equal those in host memory.
+// True if cpattn_check_fill() draws the same bits into device memory as into host memory.
 static bool inputs_are_same(const struct cp_case *c, enum cpattn_tensor t, int gap)
 {
     struct cpattn_check *check = check_open(c, 0);
@@ -282,7 +283,7 @@ static bool inputs_are_same(const struct cp_case *c, enum cpattn_tensor t, int g
     public_check(cpattn_check_device(check, -1, NULL, &error), &error);
     a.data = host;
     public_check(cpattn_check_fill(check, t, &a, &error), &error);
-    // Padding is a NaN on both sides, of any bits.
+    // Padding is NaN on both sides, possibly with different bits.
     bool same = true;
     size_t size = tensor_element_bytes(&check->c, t);
     for (int64_t row = 0; row < s.rows; row++)

@@ -53,7 +53,7 @@ static void store(const struct cpattn_check *check, enum cpattn_tensor tensor, v
 
 // ---- arrays -------------------------------------------------------------------------------------
 
-// An array with gaps after heads and rows, in host or device memory.
+// An array in host memory with gaps after heads and rows. push() copies it to the device.
 struct filled_array {
     struct cpattn_array array;
     size_t bytes;
@@ -87,7 +87,8 @@ static bool has(const struct cpattn_check *check, enum cpattn_tensor tensor)
            cpattn_check_shape(check, tensor).rows > 0;
 }
 
-// True if an array on the device has the same bytes as one on the host. A NaN may have other bits.
+// True if all elements of an array on the device equal those on the host; NaN equals NaN. Gaps are
+// not compared.
 static bool is_same(const struct cpattn_check *check, enum cpattn_tensor tensor,
                     const struct filled_array *host, const struct cpattn_array *device)
 {
@@ -127,7 +128,7 @@ static void pair_close(struct pair *p)
     cpattn_check_destroy(p->device);
 }
 
-// Inputs that are not drawn, each in a memory of its own.
+// Gives both checks the same random inputs, each in a separate allocation.
 static void pair_give(const struct pair *p)
 {
     struct cpattn_array host[CPATTN_TENSORS] = {0}, device[CPATTN_TENSORS] = {0};
@@ -152,7 +153,7 @@ static void pair_give(const struct pair *p)
     }
 }
 
-// The tokens of the checks in reverse order, without some of them.
+// Places four fifths of the rank's rows on both checks, in reverse order.
 static void pair_place(const struct pair *p)
 {
     for (int side = 0; side < 2; side++) {
@@ -231,7 +232,8 @@ static void what_is_handed_out_is_the_hosts(void)
     EXPECT(different == 0, "%d tensors differ", different);
 }
 
-// The expected values pass on the device; scaled ones fail.
+// Judges the host's expected values on the device: they must pass. With `spoilt` the first element
+// of O is wrong, unless it is padding, and must fail. Returns 1 if the verdict is wrong.
 static int given_check(const struct pair *p, bool spoilt)
 {
     struct cpattn_array arrays[CPATTN_TENSORS] = {0};
@@ -279,7 +281,7 @@ static void given_inputs_are_judged(void)
         if (i % 3 == 2)
             pair_place(&p);
         missed += given_check(&p, false) + given_check(&p, true);
-        pair_give(&p); // other inputs replace these
+        pair_give(&p); // replaces the inputs given before
         missed += given_check(&p, false);
         pair_close(&p);
     }

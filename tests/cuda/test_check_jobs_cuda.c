@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checks of collectives and layers in device memory: inputs have the same bits as on the host, and
-// results the same verdict, at any address and on any stream.
+// Checks of collectives and linear layers in device memory. Inputs have the same bits as on the
+// host, and results get the same verdict, at any address and on any stream.
 #include <stdlib.h>
 #include <string.h>
 
@@ -38,7 +38,8 @@ static size_t element_of(const struct cpattn_check_tensor *t)
     return count > 0 ? t->bytes / (size_t)count : 1;
 }
 
-// Fills tensor i on both sides, with the same bits.
+// Fills tensor i on host and device, and expects the same bits. `skew`: misalignment of the
+// device's tensor, in elements.
 static void tensor_fill(struct pair *p, int i, size_t skew)
 {
     const struct cpattn_check_tensor *t = &p->tensors[i];
@@ -98,7 +99,8 @@ static void expect_figures(const struct cpattn_check_verdict *host,
     }
 }
 
-// The same bits get the same verdict on host and device.
+// Copies the host's tensors to the device. Expects the same verdict, diagnosis, digest and figures
+// from both checks.
 static void expect_same(const struct pair *p, const char *what)
 {
     for (int i = 0; i < p->count; i++)
@@ -170,7 +172,8 @@ static void collectives_have_the_verdict_of_the_host(void)
                 collective_check(operations[o], dtypes[d], counts[n]);
 }
 
-// A right all_gather passes although its stream still runs when it is judged.
+// Verifies a right all_gather while the stream still writes it. The call must wait for the stream,
+// so that the result passes.
 static void a_call_waits_for_the_stream(void)
 {
     struct cpattn_case *c = cpattn_case_create_kind("collective");

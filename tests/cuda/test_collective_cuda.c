@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Collectives on a device: reductions compared with the CPU, bit for bit, and the judge compared
-// with the host's.
+// Collectives on a device: compares reductions with the CPU backend, bit for bit, and the device's
+// judge with the host's.
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,7 +33,7 @@ static void specials_put(const struct twin *t, enum collective_element element)
     }
 }
 
-// Real numbers of [-8, 8) and special numbers; integers with random bits.
+// Fills real dtypes with numbers of [-8, 8) and special numbers, integer dtypes with random bits.
 static void elements_fill(const struct twin *t, enum collective_element element)
 {
     switch (element) {
@@ -54,7 +54,7 @@ static void elements_fill(const struct twin *t, enum collective_element element)
     twin_push(t);
 }
 
-// Device and host have the same bits.
+// Expects the same bits on device and host.
 static void expect_same(const struct twin *t, const char *what, const char *element, int64_t count)
 {
     char *got = twin_fetch(t);
@@ -167,7 +167,8 @@ static void expect_equal(const struct figures *a, const struct figures *b, const
            "%s: %g and %g", what, a->rmse_rel, b->rmse_rel);
 }
 
-// Fills a send on both sides, with the same bits.
+// Creates a rank's send, fills it on host and device, and expects the same bits. `skew`:
+// misalignment on the device, in elements.
 static struct twin send_make(const struct collective *c, int rank, size_t skew)
 {
     struct error error;
@@ -179,7 +180,7 @@ static struct twin send_make(const struct collective *c, int rank, size_t skew)
     return send;
 }
 
-// The right result of an all_gather or all_reduce, computed by the CPU backend.
+// Computes the right result of an all_gather or all_reduce with the CPU backend.
 static void receive_make(const struct collective *c, int rank, void *receive)
 {
     size_t bytes = (size_t)(c->count * collective_element_bytes(c->dtype));
@@ -199,6 +200,8 @@ static void receive_make(const struct collective *c, int rank, void *receive)
     (void)rank;
 }
 
+// Judges the host's bytes of `t` on both sides, and expects equal figures and digests. Returns the
+// device's figures.
 static struct figures receive_judge(const struct collective *c, int rank, const struct twin *t)
 {
     struct figures of_host = no_figures(), of_device = no_figures();
@@ -217,7 +220,8 @@ static struct figures receive_judge(const struct collective *c, int rank, const 
     return of_device;
 }
 
-// A right result passes on both sides; both find each wrong element.
+// A right result (all_reduce and all_gather only) must pass on both sides. A result with a few
+// changed bytes must get the same figures on both.
 static void receive_check(int operation, int element, int64_t count)
 {
     struct collective c = collective_drawn(operation, element, count);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The devices that a rank sees: those of its pool, by CUDA_VISIBLE_DEVICES.
+// Tests that a rank sees only the devices of its pool, by CUDA_VISIBLE_DEVICES.
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -40,7 +40,8 @@ START_TEST(a_single_rank_sees_only_its_device)
 }
 END_TEST
 
-// True if these devices are visible, and the rank has its place among them.
+// Calls device_choose(). OK if exactly `devices` are visible then and the rank's place is the
+// expected one; INTERNAL if not.
 static enum status sees(struct transport *control, int device, const char *devices,
                         struct device_place expected)
 {
@@ -54,7 +55,7 @@ static enum status sees(struct transport *control, int device, const char *devic
     return right ? STATUS_OK : STATUS_INTERNAL;
 }
 
-// On devices 5 and 2, or both on 5.
+// _i = 0: rank 0 is on device 5, rank 1 on device 2. _i = 1: both ranks are on device 5.
 START_TEST(ranks_see_the_devices_of_their_pool)
 {
     struct error error;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The arena of a device with a simulated allocator: needs the toolkit's headers and no device.
+// Tests the device arena with a simulated allocator. Needs the CUDA headers, but no device.
 #include <cuda_runtime_api.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -10,9 +10,9 @@
 
 #define MIB ((size_t)1 << 20)
 
-static size_t device_bytes, taken_bytes; // memory of the device; allocated part of it
+static size_t device_bytes, taken_bytes; // size of the device's memory; allocated bytes
 static int allocations, refusals;
-static size_t leaving_bytes; // the allocated bytes that are freed at the third refusal
+static size_t leaving_bytes; // part of taken_bytes, freed at the third refused allocation
 
 // ---- the runtime ----
 
@@ -24,7 +24,7 @@ cudaError_t cudaMalloc(void **devPtr, size_t size)
     }
     taken_bytes += size;
     allocations++;
-    *devPtr = malloc(sizeof(size)); // only its size is used
+    *devPtr = malloc(sizeof(size)); // holds only the size of the block
     *(size_t *)*devPtr = size;
     return cudaSuccess;
 }
@@ -80,7 +80,8 @@ static void begin(size_t has_bytes, size_t keep_bytes)
     device_arena_init(&arena, keep_bytes);
 }
 
-// The offset of a case of this size in the arena.
+// Reserves and takes the memory of a case, and trims the arena. Returns the offset of the memory in
+// the arena. `turn`: reserves as for a timed case.
 static size_t place(size_t bytes, bool turn)
 {
     struct error error;
@@ -139,7 +140,7 @@ START_TEST(test_turns_need_no_more_than_there_is)
     ck_assert_uint_eq(place(40 * MIB, true), 0);
     ck_assert_uint_le(taken_bytes, 100 * MIB);
     device_arena_fini(&arena);
-    begin(1024 * MIB, 64 * MIB); // nor more than may be kept
+    begin(1024 * MIB, 64 * MIB); // turns do not exceed keep_bytes
     ck_assert_uint_eq(place(40 * MIB, true), 0);
     ck_assert_uint_le(arena.capacity, 96 * MIB);
     device_arena_fini(&arena);
@@ -153,12 +154,12 @@ START_TEST(test_pools_leave_each_other_room)
     ck_assert_uint_ge(taken_bytes, 3000 * MIB); // kept, because no other process uses the device
     device_arena_trim(&arena);
     ck_assert_uint_ge(taken_bytes, 3000 * MIB);
-    taken_bytes += 1500 * MIB; // of other processes
+    taken_bytes += 1500 * MIB; // by other processes
     device_arena_trim(&arena);
     ck_assert_uint_eq(taken_bytes, 1500 * MIB);
     (void)place(3000 * MIB, false);
     ck_assert_uint_eq(taken_bytes, 1500 * MIB);
-    (void)place(300 * MIB, false); // little is kept
+    (void)place(300 * MIB, false); // small enough to be kept
     (void)place(300 * MIB, true);
     ck_assert_uint_gt(taken_bytes, 1800 * MIB);
     device_arena_fini(&arena);
@@ -170,7 +171,7 @@ START_TEST(test_what_is_kept_beside_it_leaves_the_same_room)
 {
     begin(16384 * MIB, 4096 * MIB);
     ck_assert_uint_eq(device_arena_beside(&arena, 0), 4096 * MIB);
-    taken_bytes = 1500 * MIB; // of it and of other processes
+    taken_bytes = 1500 * MIB; // by this and other processes
     ck_assert_uint_eq(device_arena_beside(&arena, 0), 2596 * MIB);
     ck_assert_uint_eq(device_arena_beside(&arena, 1000 * MIB), 3596 * MIB);
     taken_bytes = 9000 * MIB;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The transports of ranks on devices, without a device (tests/cuda/prompt_cuda.h): which ones are
-// opened, what they do with memory, and whole exchanges of large messages.
+// Tests the transports of ranks on devices with the simulated runtime of tests/cuda/prompt_cuda.h,
+// without a device: which transports are opened, their memory, and exchanges of large messages.
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,13 +19,13 @@ struct rank {
     struct transport *control;
     struct cuda cuda;
     struct error error;
-    bool lacks;
+    bool lacks; // result of the last announcement: some rank lacks memory
 };
 
 static struct rank ranks[WORLD_MAX];
 static int world_size;
 
-// ---- what the engine has beside its transports --------------------------------------------------
+// ---- stubs for the rest of the engine -----------------------------------------------------------
 
 static char no_executor;
 
@@ -96,7 +96,7 @@ static void *call_make(void *argument)
     return NULL;
 }
 
-// All ranks do it at the same time.
+// Calls `what` on all ranks at the same time, each in its own thread. All calls must succeed.
 static void ranks_do(enum status (*what)(struct rank *r))
 {
     pthread_t threads[WORLD_MAX];
@@ -166,7 +166,7 @@ static void world_close(void)
 
 // ---- large messages -----------------------------------------------------------------------------
 
-static size_t sent_bytes, own_bytes;
+static size_t sent_bytes, own_bytes; // of a message to a peer; of the copy within a rank
 
 static char *filled(size_t bytes, int value)
 {
@@ -184,7 +184,7 @@ static bool holds(const char *memory, size_t bytes, int value)
     return true;
 }
 
-// Announces that every rank sends to every other.
+// Announces a message of sent_bytes from every rank to every other.
 static enum status landings_announce(struct rank *r)
 {
     struct peer_landings l = {.window_bytes = (size_t)world_size * sent_bytes,
@@ -199,7 +199,8 @@ static enum status landings_announce(struct rank *r)
     return transport_peer_announce(r->cuda.peer, &l, &r->lacks, &r->error);
 }
 
-// Every rank sends its number to every other, and copies that of its own message.
+// Makes one exchange and checks the bytes that arrive. Every rank sends sent_bytes to every peer,
+// and copies own_bytes within its device. The value of the bytes identifies the sender.
 static enum status exchange_make(struct rank *r)
 {
     struct message messages[WORLD_MAX];
@@ -231,7 +232,8 @@ static enum status exchange_make(struct rank *r)
     return status;
 }
 
-// With one receiver, a large copy within the device runs beside the send on another stream.
+// If a rank sends to only one peer, a copy within its device of 8 MiB and more runs on another
+// stream than the send.
 START_TEST(no_byte_is_lost_of_large_copies_beside_a_send)
 {
     static const size_t sizes[] = {0, 1, 1 << 20, (8 << 20) - 1, 8 << 20, (8 << 20) + 1};
@@ -248,7 +250,7 @@ START_TEST(no_byte_is_lost_of_large_copies_beside_a_send)
 }
 END_TEST
 
-// So many exchanges as if a pool had made nearly all that a counter can count.
+// Sets all counters of exchanges to UINT32_MAX - 2, so that the next exchanges make them wrap.
 static enum status counters_age(struct rank *r)
 {
     const uint32_t made = UINT32_MAX - 2;
@@ -285,7 +287,8 @@ static enum status windows_ask(struct rank *r)
     return cuda_windows_announce(&r->cuda, r->control, &r->lacks, &r->error);
 }
 
-// What one rank lacks, the others have allocated and mapped by then.
+// When rank 1 turns out to lack the memory, the others have allocated and mapped their windows. The
+// simulated runtime aborts if mapped memory is freed.
 START_TEST(a_window_that_one_rank_lacks_is_unmapped_before_it_is_freed)
 {
     prompt_reset(1024 * MIB);
@@ -315,7 +318,7 @@ static enum status arena_fill(struct rank *r)
     return device_arena_reserve(&r->cuda.arena, r->cuda.device_bytes, &r->error);
 }
 
-// The same arena for a smaller case.
+// Reserves for a smaller case; the arena keeps the memory of arena_fill().
 static enum status arena_keep(struct rank *r)
 {
     r->cuda.device_bytes = MIB;
@@ -344,7 +347,7 @@ START_TEST(what_an_arena_keeps_is_given_back_to_windows)
     }
     ck_assert_uint_lt(ranks[0].cuda.arena.capacity, 160 * MIB);
     ranks_do(arena_use);
-    // More than there is.
+    // More than the device has.
     window_bytes = 512 * MIB;
     ranks_do(windows_ask);
     for (int rank = 0; rank < 2; rank++) {
@@ -355,7 +358,7 @@ START_TEST(what_an_arena_keeps_is_given_back_to_windows)
 }
 END_TEST
 
-// A pool that has just been killed had memory of the second device.
+// Device 1 still holds memory of a killed pool, which is freed at the third refused allocation.
 START_TEST(windows_wait_for_memory_of_processes_that_end)
 {
     prompt_reset(256 * MIB);
@@ -377,7 +380,7 @@ END_TEST
 
 static int64_t element_count;
 
-// A collective of the library, as a job runs it.
+// Runs an all_reduce of NCCL, as a job does.
 static enum status library_run(struct rank *r)
 {
     struct collective c = {.world_size = world_size,
@@ -410,7 +413,8 @@ static enum status library_run(struct rank *r)
     return status;
 }
 
-// The exchanges of a verdict need few channels, and the library's collectives all of them.
+// Beside copy engines the first communicator carries only the exchanges of the verdict, and has few
+// channels. The library's collectives get a second one, with all channels (0: NCCL's choice).
 START_TEST(the_library_has_a_communicator_of_its_own_beside_copy_engines)
 {
     prompt_reset(1024 * MIB);
@@ -432,7 +436,7 @@ START_TEST(the_library_has_a_communicator_of_its_own_beside_copy_engines)
         for (int rank = 0; rank < 2; rank++) {
             ck_assert_int_eq(prompt_devices[rank].communicators, 2);
             ck_assert_int_eq(prompt_devices[rank].channels[1], 0);
-            ck_assert_uint_lt(prompt_devices[rank].beside[1], 32 * MIB); // nothing is kept
+            ck_assert_uint_lt(prompt_devices[rank].beside[1], 32 * MIB); // both were freed
             ck_assert_int_eq(prompt_devices[rank].collected_by, 2);
         }
     }
@@ -440,7 +444,7 @@ START_TEST(the_library_has_a_communicator_of_its_own_beside_copy_engines)
 }
 END_TEST
 
-// One that is slow decides for all.
+// Copy engines are slow on rank 1 only, and all ranks choose NCCL.
 START_TEST(where_nccl_exchanges_its_communicator_serves_the_library_too)
 {
     prompt_reset(1024 * MIB);
@@ -479,7 +483,8 @@ START_TEST(without_copy_engines_there_is_one_communicator)
 }
 END_TEST
 
-// What is in the way is not that of another process.
+// The windows hold the memory that the arena needs. They are freed at once: the ranks do not wait
+// for other processes first.
 START_TEST(windows_of_the_case_before_are_freed_at_once_for_an_arena)
 {
     prompt_reset(256 * MIB);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The executor of plans on a device, with a simulated runtime (tests/cuda/fake_cuda.h): in every
-// order that streams and events permit, the bits are those of the CPU's executor.
+// Tests the device's executor of plans with a simulated runtime (tests/cuda/fake_cuda.h). The work
+// runs in random orders that streams and events permit; the bits must be those of the CPU's
+// executor.
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,11 +26,11 @@
 #define ORDERS     4
 #define REPEATS    7
 
-// One rank of a case, up to the verification.
+// One rank of a case. It executes its plan and does not verify.
 struct device_rank {
     struct attention_backend *backend;
     struct transport *transport;
-    struct transport *control, *peer; // if ranks write into each other's memory
+    struct transport *control, *peer; // NULL for BY_MESSAGES
     struct window window;
     struct cuda_executor *executor;
     struct plan *plan;
@@ -81,8 +82,10 @@ static void inputs_fill_all(const struct job *j)
     free(spans);
 }
 
-// ---- ranks that put bytes into each other's memory ----
+// ---- ranks that write into each other's windows ----
 
+// Announces the rank's window, after creating its peer transport if needed. Returns NULL after an
+// error.
 static void *rank_join(void *argument)
 {
     struct device_rank *r = argument;
@@ -97,7 +100,7 @@ static void *rank_join(void *argument)
     return status == STATUS_OK && !lacks ? r : NULL;
 }
 
-// All ranks do it at the same time.
+// Calls `what` on all ranks at the same time, each in its own thread. No call may return NULL.
 static void ranks_do(int world_size, void *(*what)(void *rank))
 {
     pthread_t threads[WORLD_MAX];
@@ -147,7 +150,7 @@ static void rank_init(struct device_rank *r, const struct cp_case *c, int rank)
     ck_assert_int_eq(window_set(&r->window, r->plan, &error), STATUS_OK);
 }
 
-// Fills all of a rank's memory, and launches its plan.
+// Fills all memory of a rank with NaN and then its inputs, and launches its plan.
 static void rank_run(struct device_rank *r)
 {
     struct error error;
@@ -237,12 +240,13 @@ static void world_end(const struct cp_case *c)
 static void case_draw(uint64_t seed, struct cp_case *c)
 {
     generate_case(seed, WORLD_MAX, TOKENS_MAX, c);
-    c->explore_seed = seed % 2; // delays and poison, or none
+    c->explore_seed = seed % 2; // 1: delays, and NaN in receive regions before exchanges
 }
 
 // ---- tests ----
 
-// With operation_times every operation has a time, and starts when what it waits for has ended.
+// With operation_times every operation has times, and starts no earlier than the operations that it
+// waits for end.
 static void op_times_check(const struct plan *plan, const struct op_times *times)
 {
     ck_assert_int_eq(times->count, plan->c.operation_times ? plan->op_count : 0);
@@ -263,8 +267,9 @@ static bool exchanges(const struct plan *plan)
     return false;
 }
 
-// Exchange and exposed times lie within the plan's. A graph has times of two clocks, between whose
-// starts any other work may run here.
+// Exchange and exposed times must not exceed the plan's time. The exchange time of a graph is not
+// compared: it comes from another clock, and the simulated runtime may run any other work between
+// the starts of the two clocks.
 static void timings_check(const struct plan *plan, const struct timings *t)
 {
     uint64_t total_ns = t->forward_ns + t->backward_ns;
@@ -285,7 +290,8 @@ static bool lands_in_pieces(const struct window *w)
     return false;
 }
 
-// Runs a case in several orders of each way. Returns whether messages landed in pieces.
+// Runs a case in ORDERS random orders for each way, and compares digests with the CPU's. Returns
+// true if messages to a window landed in strided pieces.
 static bool orders_check(struct cp_case c, uint64_t random)
 {
     struct rank_report reports[WORLD_MAX];
@@ -322,11 +328,13 @@ START_TEST(any_order_gives_the_bits_of_the_cpu)
 }
 END_TEST
 
-// So many that they are copied one by one, but more than such copies are made for.
+// The most unlike sequences that a team still stores in the order of positions. Their exchange
+// needs more copies to a peer than COPIES_MOST (rank/cuda/window.c), so it packs its regions.
 #define MANY TEAM_SEQUENCES_MAX
 
-// Heads that are long enough travel as they lie: single rows, rows of several sequences, heads of
-// unlike numbers. Those of many sequences of unlike lengths are packed.
+// Head exchanges (all-to-all) copy strided slices of heads without packing, if the slice of a row
+// is long enough: with one or two sequences, with equal or unequal numbers of heads per rank. With
+// MANY sequences of unlike lengths they pack.
 START_TEST(heads_travel_as_they_lie)
 {
     static const int32_t heads[] = {2, 5}, batches[] = {1, 2, MANY};
@@ -354,7 +362,7 @@ START_TEST(heads_travel_as_they_lie)
 }
 END_TEST
 
-// Moves a rank's memory, as another case can do.
+// Gives a rank other buffers and a new number of its windows, as another case can do.
 static void rank_move(struct device_rank *r)
 {
     for (int i = 0; i < r->plan->buffer_count; i++) {
@@ -367,8 +375,8 @@ static void rank_move(struct device_rank *r)
     r->execution.windows += r->peer != NULL;
 }
 
-// Plans that are captured, replayed, captured again because memory has moved, or launched without a
-// graph; with and without operation times; in random order.
+// Runs the plans once more, at random as a graph or as single launches, with or without timings,
+// and compares digests. A graph is captured, replayed, or captured again because memory has moved.
 static void world_repeat(const struct cp_case *c, const struct rank_report *reports,
                          uint64_t *random)
 {
@@ -382,7 +390,7 @@ static void world_repeat(const struct cp_case *c, const struct rank_report *repo
             rank_move(r);
     }
     if (ranks[0].peer)
-        ranks_do(c->world_size, rank_join); // as before each case
+        ranks_do(c->world_size, rank_join); // each case announces again
     for (int rank = 0; rank < c->world_size; rank++)
         rank_run(&ranks[rank]);
     while (fake_step(random))
@@ -430,7 +438,7 @@ static void *rank_free(void *argument)
     return transport_peer_free(r->peer, &(struct error){0}) == STATUS_OK ? argument : NULL;
 }
 
-// One of the ranks may keep less than the others.
+// _i = 1: rank 3 may keep less than the size of its window, so all ranks free their windows.
 START_TEST(all_ranks_keep_their_windows_or_none)
 {
     struct cp_case c;
@@ -446,7 +454,7 @@ START_TEST(all_ranks_keep_their_windows_or_none)
     ranks_do(WORLD_MAX, rank_trim);
     for (int rank = 0; rank < WORLD_MAX; rank++)
         ck_assert_uint_eq(transport_peer_window_bytes(ranks[rank].peer), _i ? 0 : bytes);
-    // What they keep is freed where it is in the way.
+    // Kept windows can be freed when their memory is needed.
     ranks_do(WORLD_MAX, rank_free);
     for (int rank = 0; rank < WORLD_MAX; rank++)
         ck_assert_uint_eq(transport_peer_window_bytes(ranks[rank].peer), 0);
@@ -454,7 +462,7 @@ START_TEST(all_ranks_keep_their_windows_or_none)
 }
 END_TEST
 
-// The first operation that a progress word may name: those before it are marked as done.
+// True for the operations that a progress word may name: only their ends are marked.
 static bool is_told(const struct op *op)
 {
     return op->kind == OP_EXCHANGE || op->kind == OP_ATTEND_FORWARD ||
@@ -495,7 +503,7 @@ START_TEST(a_broken_device_is_reported_with_the_operation)
 }
 END_TEST
 
-// One rank is stopped: the progress words of the others name it.
+// The streams of one rank are held. The progress words of the others must lead to this rank.
 START_TEST(the_rank_that_hangs_is_found)
 {
     struct cp_case c;
