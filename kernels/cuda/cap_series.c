@@ -7,11 +7,11 @@
 #include <string.h>
 
 // Largest error that a short series may add to a logit in base 2, and so to the LSE: nine tenths of
-// the tolerance that a verdict has for LSE in fp32, 2^-24 * (128 + 4 * softcap) in base e. The rest
-// is for rounding.
+// the tolerance that a verdict has for LSE in fp32, 2^-24 * (128 + 4 * min(softcap, 256)) in base
+// e. The rest is for rounding.
 static double error_admitted(double cap)
 {
-    return 0.9 * 0x1p-24 * (128 * M_LOG2E + 4 * cap);
+    return 0.9 * 0x1p-24 * (128 * M_LOG2E + 4 * fmin(cap, 256 * M_LOG2E));
 }
 
 // tanh(x) / x as a Taylor series in x^2, which converges well up to TAYLOR_REACH. Within

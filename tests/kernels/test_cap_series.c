@@ -9,7 +9,7 @@
 
 #define POINTS 4000
 
-static const double caps[] = {0.001, 0.01, 0.3, 1.5, 7, 11.5, 30, 50, 300, 1e4};
+static const double caps[] = {0.001, 0.01, 0.3, 1.5, 7, 11.5, 30, 50, 300, 1000, 1e4, 1e6};
 static const double scales[] = {1, 0.125, 0.0625, 1e-3, 40, -0.125};
 
 static float series_of(const float *terms, int count, float z)
@@ -20,11 +20,10 @@ static float series_of(const float *terms, int count, float z)
     return sum;
 }
 
-// A verdict's tolerance for an LSE with the value `logit`, in base e, but with the whole cap: a
-// verdict takes it as 256 at most (judge/rules.h).
+// A verdict's tolerance for an LSE with the value `logit`, in base e (judge/rules.h).
 static double admitted(double cap, double logit)
 {
-    return 0x1p-24 * (128 + 8 * fabs(logit) + 4 * cap);
+    return 0x1p-24 * (128 + 8 * fabs(logit) + 4 * fmin(cap, 256));
 }
 
 // Compares x times a series with the exact capped logit at points of [-reach, reach]. A series with
