@@ -223,7 +223,7 @@ struct worst {
 
 static void worst_add(struct worst *w, double got, double expected)
 {
-    if (isinf(expected) || !isfinite(got)) {
+    if (!isfinite(expected) || !isfinite(got)) {
         if (!(got == expected))
             w->error = INFINITY;
         return;

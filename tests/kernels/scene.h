@@ -52,7 +52,7 @@ void scene_backward(struct scene *s, struct attention_backend *backend, bool one
 void scene_run(struct scene *s, struct attention_backend *backend, bool one_call);
 
 // Largest absolute error of each tensor, relative to its largest expected absolute value. Infinite
-// if the two values differ and the result is not finite or the expected value is infinite.
+// if the two values differ and one of them is not finite.
 struct scene_errors {
     double o, lse, dq, dk, dv;
 };

@@ -305,8 +305,8 @@ static void run(struct trial *t)
     ops->destroy(backend);
 }
 
-// Largest absolute error, relative to the largest expected absolute value. Not finite, and so above
-// any tolerance, if one of two numbers is infinite and they differ.
+// Largest absolute error, relative to the largest expected absolute value. Infinite if two numbers
+// differ and one of them is not finite.
 static double error_of(const float *got, const double *expected, int64_t count)
 {
     double error = 0, magnitude = 0;
@@ -314,7 +314,9 @@ static double error_of(const float *got, const double *expected, int64_t count)
         if (isinf(expected[i]) && got[i] == expected[i])
             continue;
         double difference = fabs(got[i] - expected[i]);
-        error = difference <= error ? error : difference; // fmax() would ignore NaN
+        if (!isfinite(difference))
+            return INFINITY;
+        error = fmax(error, difference);
         magnitude = fmax(magnitude, fabs(expected[i]));
     }
     return error == 0 ? 0 : error / magnitude;
