@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The plan of a case, by its communication.
+// Builds the plan of a case with the algorithm of its comm.
 #include "plan/builder.h"
 
 enum status plan_create(const struct cp_case *c, int rank, struct plan **plan, struct error *error)

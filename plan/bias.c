@@ -19,7 +19,8 @@ bool bias_has_queries(const struct cp_case *c)
            c->bias == BIAS_BHSS;
 }
 
-// The token that a row of the bias in memory belongs to.
+// What a row of the bias in memory stands for: one query of one sequence, one local token of all
+// sequences, one position of all sequences, or all queries of one sequence (or of all).
 enum bias_row_kind { ROW_OF_QUERY, ROW_OF_TOKEN, ROW_OF_POSITION, ROW_OF_SEQUENCE };
 
 static enum bias_row_kind bias_row_kind(const struct cp_case *c)

@@ -7,14 +7,14 @@ static struct region scratch(struct builder *b, const char *name, int64_t bytes)
     return (struct region){.buffer = buffer, .bytes = bytes};
 }
 
-// Sends each peer its piece. Adds the pieces that arrive, which have one size, in the order of
-// peers.
+// A reduce-scatter: sends each peer its piece, and adds the received pieces in the order of peers.
+// All received pieces have as many elements as `delivered`.
 struct reduction {
     struct builder *b;
-    struct region delivered;
-    int first, size; // peers
-    struct region send[WORLD_SIZE_MAX];
-    bool comes[WORLD_SIZE_MAX]; // something from this peer
+    struct region delivered;            // dtype, result of this rank
+    int first, size;                    // peers [first, first + size)
+    struct region send[WORLD_SIZE_MAX]; // fp32, by peer
+    bool comes[WORLD_SIZE_MAX];         // the peer sends a piece
 };
 
 static void reduce(const struct reduction *r)
@@ -50,7 +50,8 @@ static void deliver_whole(struct builder *b, struct region sum, struct region de
     reduce(&r);
 }
 
-// Every member of the team contributes to every element of the team's queries.
+// All heads share the bias: every member of the team contributes to every element of the team's
+// queries.
 static void deliver_shared_head(struct builder *b, struct region sum, struct region delivered)
 {
     const struct cp_case *c = builder_case(b);
@@ -65,7 +66,7 @@ static void deliver_shared_head(struct builder *b, struct region sum, struct reg
     reduce(&r);
 }
 
-// A number of rows of each of some heads.
+// Rows [first, first + count) of each head of a tensor [heads][rows][row_bytes].
 static struct region rows_of_heads(struct region tensor, int64_t heads, int64_t rows,
                                    int64_t row_bytes, int64_t first, int64_t count)
 {
@@ -78,7 +79,8 @@ static struct region rows_of_heads(struct region tensor, int64_t heads, int64_t 
     return r;
 }
 
-// Each member has computed its heads of the team's queries.
+// Each member has the complete gradient of its heads for all queries of the team. It sends every
+// member the rows of that member's queries.
 static void deliver_heads(struct builder *b, struct region sum, struct region delivered)
 {
     const struct cp_case *c = builder_case(b);

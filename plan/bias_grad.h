@@ -6,9 +6,9 @@
 #include "plan/bias.h"
 #include "plan/builder.h"
 
-// Converts `sum` to `delivered` in dtype. `sum` is fp32, complete for this rank's heads and
-// queries, with the layout of the rank's bias (plan/bias.h), but with all heads if it is summed
-// over all ranks.
+// Combines the gradients `sum` (fp32) of the ranks into `delivered` (dtype). `sum` is complete for
+// this rank's heads and queries. Its layout is that of the rank's bias (plan/bias.h), but with all
+// heads if the gradient is summed over all ranks.
 void bias_grad_deliver(struct builder *b, struct region sum, struct region delivered);
 
 #endif

@@ -11,7 +11,8 @@ struct record {
     bool write;
 };
 
-// For each stream: the last of its operations, or -1.
+// For each stream an operation, which stands for itself and all earlier ones of the stream; -1:
+// none.
 struct horizon {
     int32_t op[PLAN_STREAMS];
 };
@@ -30,8 +31,9 @@ struct builder {
 
     struct records *records; // by buffer
     int32_t record_buffers;
-    // For each stream: what its own waits make complete before its next operation starts. With two
-    // streams the waits of the other stream tell nothing more: they wait for this one.
+    // For each stream: the operations that its own waits make complete before its next operation
+    // starts. With two streams the waits of the other stream add nothing: they refer to this
+    // stream.
     struct horizon known[PLAN_STREAMS];
 
     struct {
@@ -60,7 +62,7 @@ struct builder *builder_create(const struct cp_case *c, int rank)
     return b;
 }
 
-// With a case that has only what every plan has.
+// For kinds without a case: stores a default case with only the fields that every plan has.
 static struct builder *create_other(int world_size, uint64_t explore_seed, bool operation_times,
                                     int rank)
 {
@@ -124,8 +126,8 @@ int builder_rank(const struct builder *b)
 
 // ---- growing arrays ----
 
-// Makes room for `extra` more elements. Without memory the array stays as it is, and the builder
-// has failed.
+// Makes room for `extra` more elements and returns the array, possibly moved. Out of memory:
+// returns it unchanged and sets b->failed.
 static void *room(struct builder *b, void *array, int32_t count, int32_t extra, int32_t *capacity,
                   size_t size)
 {
@@ -204,8 +206,8 @@ static int64_t floor_div(int64_t a, int64_t b)
     return a / b - (a % b < 0);
 }
 
-// One block of each, of the same stride. Piece i of a meets piece i - u of b where ahead - a->bytes
-// < u * stride < ahead + b->bytes.
+// For regions of one block and equal strides; b begins `ahead` bytes behind a. Piece i of a
+// overlaps piece i - u of b iff ahead - a->bytes < u * stride < ahead + b->bytes.
 static bool combs_touch(const struct region *a, const struct region *b, int64_t ahead)
 {
     int64_t u = floor_div(ahead - a->bytes, a->stride) + 1;
@@ -219,8 +221,8 @@ static int64_t block_extent(const struct region *r)
     return (r->rows - 1) * r->stride + r->bytes;
 }
 
-// Of the same stride, and of the same block stride where both have blocks: tries the few distances
-// of blocks at which two can touch.
+// For regions of equal strides, and of equal block strides if both have several blocks. Tries the
+// few distances at which a block of a can touch a block of b.
 static bool blocks_touch(const struct region *a, const struct region *b)
 {
     int64_t stride = region_blocks(a) > 1 ? a->block_stride : b->block_stride;
@@ -234,8 +236,8 @@ static bool blocks_touch(const struct region *a, const struct region *b)
     return false;
 }
 
-// Regions of unlike strides are compared piece by piece up to so many pieces; more of them count as
-// touching.
+// Regions of different strides are compared piece by piece up to this number of pieces in both
+// together. Beyond it they count as overlapping.
 #define PIECES_COMPARED 4096
 
 static bool pieces_touch(const struct region *a, const struct region *b)
@@ -269,7 +271,7 @@ static bool overlap(const struct region *a, const struct region *b)
     return combs_touch(a, b, b->offset - a->offset);
 }
 
-// True only if `a` contains `b`; may be false even then.
+// True only if `a` contains `b`. May be false although `a` contains `b`.
 static bool covers(const struct region *a, const struct region *b)
 {
     if (a->buffer != b->buffer || a->offset > b->offset ||
@@ -303,8 +305,8 @@ static void visit_regions(struct builder *b, int32_t index, visit_fn *visit, voi
     }
 }
 
-// Notes in `context` (struct horizon) the last operation of each stream that this access conflicts
-// with.
+// Records in `context` (struct horizon) the last operation of each stream whose access conflicts
+// with this one.
 static void find_conflicts(struct builder *b, int32_t op, const struct region *region,
                            enum access access, void *context)
 {
@@ -321,8 +323,8 @@ static void find_conflicts(struct builder *b, int32_t op, const struct region *r
     }
 }
 
-// Remembers the access and forgets earlier ones that it replaces. A write replaces all accesses
-// that it covers: it is ordered behind them. A read replaces the reads of its own stream that it
+// Records the access and drops earlier ones that it replaces. A write replaces all accesses that it
+// covers, because it is ordered behind them. A read replaces the reads of its own stream that it
 // covers.
 static void remember(struct builder *b, int32_t op, const struct region *region, enum access access,
                      void *context)
@@ -355,8 +357,8 @@ static void add_wait(struct builder *b, struct op *op, int32_t other)
     op->wait_count++;
 }
 
-// Adds a wait for each operation that is needed and not known to be complete. A stream never waits
-// for itself.
+// Adds a wait for each needed operation that is not known to be complete. A stream never waits for
+// itself.
 static void derive_waits(struct builder *b, struct op *op, const struct horizon *needed)
 {
     struct horizon *known = &b->known[op->stream];

@@ -13,7 +13,7 @@ struct builder; // after a memory error every call is legal, and builder_finish(
 // For plan_create(). create: NULL if out of memory. finish: moves the plan to the caller, or
 // RESOURCE_EXHAUSTED after a memory error. destroy: accepts NULL.
 struct builder *builder_create(const struct cp_case *c, int rank);
-// The same for other kinds.
+// As builder_create(), for other kinds of jobs.
 struct builder *builder_create_collective(const struct collective *c, int rank);
 struct builder *builder_create_linear(const struct linear *l, int rank);
 enum status builder_finish(struct builder *b, struct plan **plan, struct error *error) MUST_CHECK;
@@ -44,7 +44,7 @@ void builder_row_dot(struct builder *b, struct heads heads, int64_t q_rows, stru
                      struct region out, struct region d);
 void builder_fill_heads(struct builder *b, struct heads heads, int64_t q_rows, struct region source,
                         struct region destination);
-// Over the query rows of the slices; their keys are ignored.
+// OP_SINK_GRAD over the query rows of the slices. The keys of the slices are ignored.
 void builder_sink_grad(struct builder *b, struct heads heads, int64_t q_rows,
                        const struct region operand[OPERANDS_MAX], const struct slice *slices,
                        int count);
@@ -54,11 +54,11 @@ void builder_convert(struct builder *b, struct region source, struct region dest
 void builder_fill(struct builder *b, struct region destination, float value);
 void builder_reduce(struct builder *b, struct region source, struct region destination);
 void builder_divide(struct builder *b, struct region destination, float value);
-// Of linear layers.
+// An operation of linear layers, OP_PRODUCT to OP_SUM_PARTS.
 void builder_matrix(struct builder *b, enum op_kind kind, struct product product,
                     const struct region operand[OPERANDS_MAX]);
 void builder_exchange(struct builder *b, const struct transfer *transfers, int count);
-// Transfers of the rank with itself; none: no operation.
+// Copies within the rank. Adds no operation if all transfers are empty.
 void builder_copy(struct builder *b, const struct transfer *transfers, int count);
 
 // Each algorithm is one function in a file of the same name.

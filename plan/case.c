@@ -84,7 +84,7 @@ static uint64_t hash_text(uint64_t hash, const char *text)
     return hash;
 }
 
-// Visits the length of every sequence, from a list or the default.
+// Hashes the length of every sequence, from a list or the default. Adds nothing for an even side.
 static uint64_t hash_lengths(const struct cp_case *c, enum shard_side side, uint64_t hash)
 {
     int32_t uneven = case_is_even(c, side) ? 0 : c->batch;
@@ -103,8 +103,8 @@ static bool is_of_provider(const struct case_field *field)
            field->offset == offsetof(struct cp_case, provider_fallback);
 }
 
-// True for a field that is part of the hash only if it is set. So a new field does not change the
-// hash of cases without it.
+// True for an optional field that is not set. The hash leaves it out, so that a new field does not
+// change the hash of cases without it.
 static bool is_unset_option(const struct case_field *field, const struct cp_case *c)
 {
     switch (field->offset) {

@@ -47,9 +47,9 @@ enum case_bias {
     BIAS_BHSS
 };
 
-// How much of the results is compared with the reference: nothing (the case is only run and timed,
-// and the verdict is neither pass nor fail), every element or a sample for a large case, or every
-// element.
+// How much of the results is compared with the reference. OFF: nothing; the case is only run and
+// timed, and the verdict is neither pass nor fail. AUTO: every element, or a sample of a large
+// case. FULL: every element.
 enum case_verify { VERIFY_OFF = 1, VERIFY_AUTO, VERIFY_FULL };
 
 // SHARP draws Q so that the scaled logits deviate by about CASE_SHARP_DEVIATION; TE draws as
@@ -60,7 +60,7 @@ enum case_inputs { INPUTS_SHARP = 1, INPUTS_TE };
 #define WINDOW_UNBOUNDED      (-1)
 #define CASE_A2A_SIZE_DEFAULT 2
 
-// The two kinds of tokens.
+// Query tokens, and key/value tokens.
 enum shard_side { SIDE_Q, SIDE_KV };
 
 // Lists with one number for each sequence, or empty.
@@ -90,8 +90,8 @@ struct cp_case {
     int32_t kv_heads;    // 1..HEADS_MAX
     int32_t head_dim_qk; // 1..HEAD_DIM_MAX
     int32_t head_dim_v;  // 1..HEAD_DIM_MAX
-    int64_t seqlen_q;    // tokens of a sequence over all ranks, 0..SEQLEN_MAX; any number. The
-    int64_t seqlen_kv;   // longest that is possible, where lists give lengths
+    int64_t seqlen_q;    // tokens of a sequence over all ranks, 0..SEQLEN_MAX, divisible or not;
+    int64_t seqlen_kv;   // with lists of lengths the upper bound of a length
 
     int32_t pad_multiple; // THD without lists of padded lengths: sequences occupy a multiple of
                           // this; else 1
@@ -102,11 +102,11 @@ struct cp_case {
     double scale;         // of the logits; 0 means 1/sqrt(head_dim_qk)
     double softcap;       // logit = softcap * tanh(logit / softcap) after the scale; 0: none
     enum case_softmax softmax;
-    enum case_bias bias; // added last
+    enum case_bias bias; // added after scale and softcap
     bool max_logit;      // also deliver the largest logit of each head
 
     char provider[PROVIDER_NAME_MAX]; // provider of the attention kernels; "": the daemon's own
-    bool provider_fallback; // the daemon's own kernels compute operations that it does not support
+    bool provider_fallback; // own kernels compute operations that the provider does not support
 
     bool training;        // forward and backward, or forward only
     bool deterministic;   // false: rounding may differ between runs
@@ -219,7 +219,8 @@ struct case_pair {
 const struct case_pair *case_pairs(void);                 // ends with a NULL name
 const struct case_pair *case_pair_find(const char *name); // as case_field_find()
 
-// Offers the field that an unknown name means in other programs, as `mask` for `is_causal`.
+// For messages about unknown names: offers to `nearest` the names that other programs use for a
+// field, such as `is_causal` for `mask`.
 struct nearest;
 void case_names_offer(struct nearest *nearest);
 
@@ -253,10 +254,10 @@ int case_command(const struct cp_case *c, char *text, size_t size);
 
 // ---- derived facts ----
 
-// Number of tokens of a sequence, and of tokens that it occupies in memory over all ranks; the
-// tokens behind its own are padding. Without lists a sequence has seqlen tokens and occupies seqlen
-// tokens (BSHD, SBHD), or its own rounded up to pad_multiple (THD). A key side without lists and
-// with the seqlen of the query side has the lengths of the query side.
+// Tokens of a sequence; tokens that it occupies in memory over all ranks. The difference is
+// padding, which follows the sequence's own tokens. Without lists a sequence has seqlen tokens and
+// occupies seqlen tokens (BSHD, SBHD), or its length rounded up to pad_multiple (THD). A key side
+// without lists and with the seqlen of the query side has the lengths of the query side.
 int64_t case_length(const struct cp_case *c, enum shard_side side, int32_t sequence);
 int64_t case_occupied(const struct cp_case *c, enum shard_side side, int32_t sequence);
 

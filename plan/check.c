@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The checker shares no code with the builder: it derives from the finished plans alone what is
-// ordered and what is defined.
+// The checker shares no code with the builder: it derives from the finished plans alone which
+// operations are ordered and which bytes are defined.
 //
 // Deadlock needs no search. Waits point backwards in the plan, streams run in plan order, and the
 // n-th exchanges of all ranks match. Take the smallest n whose exchange is not complete
@@ -18,8 +18,8 @@ struct touch {
     enum access access;
 };
 
-// For each stream, the operation's own included: the last operation that is complete before this
-// one starts, or -1.
+// For each stream, including the operation's own: the last operation of the stream that is complete
+// before this operation starts; -1: none.
 struct before {
     int32_t op[PLAN_STREAMS];
 };
@@ -28,14 +28,14 @@ struct interval {
     int64_t begin, end;
 };
 
-// What is known of one plan. Arrays are owned.
+// Facts about one plan. Owns its arrays.
 struct examined {
     const struct plan *plan;
     struct before *before;      // by operation
     struct touch *touches;      // by buffer, within it in plan order
     int32_t *touch_first;       // by buffer, one more at the end
     struct interval *intervals; // room for the written bytes of one buffer
-    struct interval *merged;    // and for a second set of them
+    struct interval *merged;    // room to merge a region into them
 };
 
 // ---- order ----
@@ -79,7 +79,8 @@ static void find_order(struct examined *x)
 
 // ---- accesses ----
 
-// Appends an access to those of its buffer. Only counts it if there is no array yet.
+// Appends an access to the list of its buffer; fill[buffer] is the next index. Without an array it
+// only counts.
 static void put_touch(struct examined *x, int32_t *fill, int32_t op, const struct region *r,
                       enum access access)
 {
@@ -105,7 +106,7 @@ static void put_touches(struct examined *x, int32_t *fill)
     }
 }
 
-// Sorts all accesses by buffer: one pass counts, one places. False when memory is short.
+// Sorts all accesses by buffer: the first pass counts, the second stores. False: out of memory.
 static bool find_touches(struct examined *x)
 {
     int32_t buffers = x->plan->buffer_count, total = 0;
@@ -142,16 +143,17 @@ static bool intervals_meet(struct interval x, struct interval y, struct interval
     return common->begin < common->end;
 }
 
-// The smallest k - i for which `bytes` bytes, `ahead` + (k - i) * stride behind a begin, reach
-// beyond that begin.
+// The smallest d for which ahead + d * stride + bytes > 0: at a distance of d pieces, the piece of
+// b first ends behind the begin of the piece of a.
 static int64_t first_meeting(int64_t ahead, int64_t bytes, int64_t stride)
 {
     int64_t before = ahead + bytes;
     return before > 0 ? -((before - 1) / stride) : -before / stride + 1;
 }
 
-// One block of each, of the same stride. Piece k of b begins ahead + (k - i) * stride bytes behind
-// piece i of a. Only the first piece that does not end before piece i begins has to be compared.
+// For regions of one block and equal strides. Piece k of b begins ahead + (k - i) * stride bytes
+// behind piece i of a. Only the smallest distance k - i needs to be compared at which piece k does
+// not end before piece i begins.
 static bool combs_meet(const struct region *a, const struct region *b, struct interval *common)
 {
     int64_t apart = first_meeting(b->offset - a->offset, b->bytes, a->stride);
@@ -162,7 +164,8 @@ static bool combs_meet(const struct region *a, const struct region *b, struct in
     return intervals_meet(piece(a, i), piece(b, i + apart), common);
 }
 
-// Regions of blocks that are alike: the same with whole blocks, of which two can meet one.
+// For regions of several blocks with equal strides and block strides: the same with whole blocks. A
+// block of a can overlap at most two blocks of b.
 static bool blocks_meet(const struct region *a, const struct region *b, struct interval *common)
 {
     int64_t extent = (b->rows - 1) * b->stride + b->bytes;
@@ -241,7 +244,7 @@ struct byte_set {
     int64_t count;
 };
 
-// Appends an interval. All others begin before it.
+// Appends an interval, which must not begin before any interval of the set.
 static void set_append(struct byte_set *set, struct interval next)
 {
     struct interval *last = set->intervals + set->count - 1;
@@ -272,7 +275,7 @@ static void walk_on(struct walk *w, const struct region *r)
     w->at = (struct interval){begin, begin + r->bytes};
 }
 
-// Adds the region to *set. The result is made in `room`; the two swap roles.
+// Adds the region to *set. Builds the union in *room, then swaps the arrays of set and room.
 static void set_add(struct byte_set *set, struct interval **room, const struct region *r)
 {
     struct byte_set merged = {.intervals = *room};
@@ -338,8 +341,8 @@ static enum status touch_fault(const struct examined *x, const struct touch *t, 
                      x->plan->buffers[t->region.buffer].name);
 }
 
-// Extends *r by what the touch writes, if each piece of it begins where a piece of *r ends. So the
-// heads that many ranks send become one region before they become a set.
+// Extends *r by the region of a write, if each piece of that region begins where a piece of *r
+// ends. So the heads that many ranks send become one region before they are added to the set.
 static bool joined(struct region *r, const struct touch *t)
 {
     const struct region *next = &t->region;
@@ -370,7 +373,7 @@ static enum status check_defined(struct examined *x, int32_t buffer, struct erro
             return touch_fault(x, t, "reads what nothing has written", error);
         if ((t->access & ACCESS_WRITE) && is_input(info->role))
             return touch_fault(x, t, "writes to an input", error);
-        if (t->access == ACCESS_WRITE) // what was read is in the set
+        if (t->access == ACCESS_WRITE) // a READ_WRITE region is already in the set
             last = t->region;
     }
     set_add(&written, &room, &last);
@@ -433,7 +436,7 @@ static const struct op *next_exchange(const struct plan *plan, int32_t *from)
     return NULL;
 }
 
-// Bytes of the k-th message between this rank and `peer` that is not empty. 0: there is none.
+// Bytes of the k-th non-empty message to `peer` (send) or from it. 0: there are fewer.
 static int64_t message_bytes(const struct plan *plan, const struct op *op, int peer, bool send,
                              int k)
 {
@@ -462,7 +465,7 @@ static enum status check_messages(struct plan *const *plans, const struct op *co
     }
 }
 
-// True if the n-th exchanges of the ranks match. *more: at least one rank has an n-th exchange.
+// Checks that the n-th exchanges of the ranks match. *more: at least one rank has an n-th exchange.
 static enum status check_exchange(struct plan *const *plans, int world_size, int n, int32_t *from,
                                   bool *more, struct error *error)
 {

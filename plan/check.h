@@ -5,7 +5,7 @@
 
 #include "plan/plan.h"
 
-// "operation 3 (attend, forward step 1)".
+// Writes an operation as "operation 3 (attend, forward step 1)". Returns `text`.
 #define CHECK_TEXT_MAX 64
 const char *check_op_text(const struct plan *plan, int32_t index, char text[CHECK_TEXT_MAX]);
 

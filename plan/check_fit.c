@@ -36,7 +36,7 @@ static bool region_inside(const struct plan *plan, const struct region *r)
     int64_t bytes = plan->buffers[r->buffer].bytes;
     if (r->offset > bytes || r->bytes > bytes - r->offset)
         return false;
-    // Pieces do not overlap. So the region's size bounds their number.
+    // Pieces do not overlap, so the size of the buffer bounds their number.
     int64_t room = bytes - r->offset - r->bytes;
     if (r->rows <= 1)
         return r->blocks <= 1;
@@ -108,7 +108,7 @@ static int64_t bias_bytes(const struct cp_case *c, int rank)
     return shape.heads * shape.rows * shape.columns * case_element_bytes(c);
 }
 
-// The operations of a collective's plan.
+// Elements of a buffer of a collective, by its role. 0: there is no such buffer.
 static int64_t collective_elements(const struct plan *plan, enum buffer_role role)
 {
     const struct collective *c = &plan->collective;
@@ -286,7 +286,7 @@ static bool one_piece(const struct op *op)
     return true;
 }
 
-// Rows of the bias that the operation reads. -1: they are not the rank's rows.
+// Elements of the bias that the operation reads. -1: bias_rows is not the rank's number of rows.
 static int64_t bias_elements(const struct plan *plan, const struct op *op)
 {
     const struct cp_case *c = &plan->c;
@@ -427,7 +427,7 @@ static bool operands_fit(const struct plan *plan, const struct op *op)
         return sink_grad_fits(plan, op);
     case OP_MAX:
         return source == destination && source % 4 == 0 && one_piece(op);
-    case OP_ADD: // the destination may be some columns
+    case OP_ADD: // the destination may be in pieces
         return source == destination && source % 4 == 0 && op->operand[UNARY_SOURCE].rows <= 1;
     case OP_CONVERT:
         return source % 4 == 0 && source / 4 * case_element_bytes(&plan->c) == destination &&

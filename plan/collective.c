@@ -20,12 +20,12 @@ bool collective_reduces(const struct collective *c)
            c->operation == COLLECTIVE_REDUCE;
 }
 
-// Size from which the bandwidth of a ring outweighs its many steps.
+// Bytes from which the bandwidth of a ring outweighs its many steps.
 #define RING_BYTES_MIN   65536
-// Largest number of ranks for which AUTO chooses direct, which has fewer exchanges of the same
-// bytes than a ring. The devices of a host, of which there are usually as many, reach each other at
-// full bandwidth at the same time. The choice does not depend on the hosts, so that the bits of
-// sums do not.
+// Largest number of ranks for which AUTO chooses direct. Direct moves as many bytes as a ring in
+// fewer exchanges. A host usually has this many devices, and all of them reach each other at full
+// bandwidth at the same time. The choice does not depend on the hosts, so that the rounding of sums
+// does not either.
 #define DIRECT_RANKS_MAX 8
 
 bool collective_halves(int ranks)
@@ -58,7 +58,7 @@ enum collective_algorithm collective_algorithm(const struct collective *c)
     }
 }
 
-// Number of blocks of `count` elements in the size of nccl-tests.
+// Number of blocks of `count` elements in the size that nccl-tests reports.
 static int size_blocks(const struct collective *c)
 {
     switch (c->operation) {
@@ -93,7 +93,8 @@ double collective_bus_factor(const struct collective *c)
     }
 }
 
-// A hash of seed and pair; one message in four is empty, one in four has all elements.
+// Elements of a message, from a hash of the seed and the two ranks: a quarter of the messages is
+// empty, a quarter has `count` elements.
 static int64_t drawn_count(const struct collective *c, int from, int to)
 {
     uint64_t z =

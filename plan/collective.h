@@ -38,9 +38,9 @@ enum collective_operation {
 };
 
 // RING: every rank exchanges with its two neighbours; in an all-to-all, in step s with the ranks s
-// places away. TREE: binomial. HALVING: recursive halving and doubling. DIRECT: each rank to each.
-// AUTO is one of these, by operation, ranks and size. NCCL: the library's own call, on GPUs;
-// its plan has buffers and no operations.
+// places away. TREE: binomial. HALVING: recursive halving and doubling. DIRECT: every rank sends to
+// every other rank at once. AUTO: one of these, by operation, ranks and size. NCCL: the library's
+// own call, on GPUs; its plan has buffers and no operations.
 enum collective_algorithm {
     ALGORITHM_AUTO = 1,
     ALGORITHM_RING,
@@ -62,8 +62,8 @@ struct collective {
     enum collective_reduction reduction; // for operations that reduce
     enum collective_element dtype;
     enum collective_algorithm algorithm;
-    int64_t count; // elements, 0..COLLECTIVE_COUNT_MAX; of all_to_allv the maximum of a message
-    int64_t size;  // bytes that set the count, as nccl-tests has them; 0: the count is given
+    int64_t count;      // elements, 0..COLLECTIVE_COUNT_MAX; all_to_allv: maximum of a message
+    int64_t size;       // bytes as in nccl-tests, from which the count follows; 0: count is given
     int32_t iterations; // number of consecutive runs; times are their means
     int32_t root;       // of broadcast and reduce
     int32_t offset;     // shift of the arrays in memory, in elements
@@ -82,7 +82,7 @@ extern const struct job_kind job_kind_collective; // its spec is a struct collec
 // Its tensors, by index.
 enum { COLLECTIVE_SEND, COLLECTIVE_RECEIVE, COLLECTIVE_TENSORS };
 
-// ---- facts of one that check() admits ----
+// ---- properties of a spec that check() admits ----
 
 int collective_element_bytes(enum collective_element element);
 bool collective_is_real(enum collective_element element); // else an integer type
@@ -93,8 +93,8 @@ enum collective_algorithm collective_algorithm(const struct collective *c); // n
 // Elements that `from` sends to `to` in an all_to_all or all_to_allv.
 int64_t collective_message(const struct collective *c, int from, int to);
 
-// Bytes as in nccl-tests: of the larger of a rank's send and receive. And the ratio of bus
-// bandwidth to algorithm bandwidth.
+// Size in bytes as in nccl-tests: the larger of a rank's send and receive. Ratio of bus bandwidth
+// to algorithm bandwidth.
 int64_t collective_size(const struct collective *c);
 double collective_bus_factor(const struct collective *c);
 
@@ -111,12 +111,13 @@ struct collective_shared collective_shared(const struct collective *c, int rank)
 
 struct plan;
 
-// Guard bytes around a collective's buffers: plan_buffer's `after`, and `before` without the
-// offset.
+// Guard bytes around a collective's buffers: `after` of struct plan_buffer, and `before` without
+// the offset of the arrays.
 #define COLLECTIVE_GUARD_BYTES 256
 
 // Builds the plan of a rank for plan_check() and the executor. Its buffers are `send` and
-// `receive`, or `data`, if they are not empty, and scratch. RESOURCE_EXHAUSTED: memory is short.
+// `receive`, or `data` in place, if they are not empty, and scratch. RESOURCE_EXHAUSTED: out of
+// memory.
 enum status collective_plan(const struct collective *c, int rank, struct plan **plan,
                             struct error *error) MUST_CHECK;
 

@@ -13,7 +13,7 @@ static const struct case_choice operations[] = {{"all_reduce", COLLECTIVE_ALL_RE
                                                 {"reduce", COLLECTIVE_REDUCE},
                                                 {"send_receive", COLLECTIVE_SEND_RECEIVE},
                                                 {NULL, 0}};
-// As NCCL writes them.
+// NCCL's spelling.
 static const struct case_choice operation_aliases[] = {
     {"allreduce", COLLECTIVE_ALL_REDUCE},         {"allgather", COLLECTIVE_ALL_GATHER},
     {"reducescatter", COLLECTIVE_REDUCE_SCATTER}, {"alltoall", COLLECTIVE_ALL_TO_ALL},
@@ -186,7 +186,7 @@ static enum status memory(const void *spec, int64_t *rank_bytes, struct error *e
     int64_t most = 0;
     for (int rank = 0; rank < c->world_size; rank++) {
         int64_t receive = collective_receive_count(c, rank);
-        // A device copies a receive that is not aligned for its digest.
+        // A device copies an unaligned receive buffer before it computes the digest.
         int64_t own = collective_send_count(c, rank) + (c->offset > 0 ? 2 : 1) * receive;
         most = own > most ? own : most;
     }

@@ -24,7 +24,7 @@ struct region layout_part(const struct layout *l, struct region whole, int64_t f
     return region_part(whole, first * l->element, count * l->element);
 }
 
-// The begin of the k-th chunk.
+// First element of the k-th chunk.
 static int64_t chunk_first(int64_t n, int k, int size)
 {
     return n / size * k + n % size * k / size;
@@ -37,7 +37,8 @@ struct layout_range layout_chunks(int64_t n, int from, int to, int chunks)
 }
 
 #define SEGMENTS_MAX  8
-// The bytes that are summed in the time by which one more exchange is longer than its bytes take.
+// Bytes that are summed during the fixed cost of an exchange: its time beyond the transfer of its
+// bytes.
 #define SEGMENT_BYTES (INT64_C(24) << 20)
 
 int layout_segments(const struct layout *l, int64_t elements)

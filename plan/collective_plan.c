@@ -98,7 +98,7 @@ static void broadcast(struct layout *l, enum collective_algorithm algorithm)
 
 // ---- operations that move elements ----
 
-// In place, sent elements are copied first, because they are overwritten.
+// In place, copies the elements to send to scratch, because receiving overwrites them.
 static void put_aside(struct layout *l)
 {
     int64_t n = collective_send_count(l->c, l->rank);
@@ -152,7 +152,7 @@ static void all_to_all(struct layout *l, enum collective_algorithm algorithm)
 
 // ---- the choice ----
 
-// One rank alone has the result already, or copies it.
+// World size 1: copies send to receive, unless in place.
 static void alone(struct layout *l)
 {
     int64_t n =

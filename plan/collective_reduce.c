@@ -14,12 +14,14 @@ static void sum_begin(struct layout *l, struct region own, struct region sum, in
     l->temporary[1] = layout_scratch(l, "part1", message_max);
 }
 
-// The rank's partial result of these elements.
+// This rank's partial result of these elements: in `sum` if `started`, else its own elements.
 static struct region sum_now(const struct layout *l, int64_t first, int64_t count)
 {
     return layout_part(l, l->started ? l->sum : l->own, first, count);
 }
 
+// Where to receive these elements: in `sum` if that is separate memory without a partial result,
+// else in the other temporary buffer.
 static struct region sum_place(struct layout *l, int64_t first, int64_t count)
 {
     if (!l->started && !l->together)
@@ -46,7 +48,8 @@ static void average(struct layout *l, struct region result)
 
 // ---- all_reduce ----
 
-// The elements of a chunk of one of the segments into which the elements are cut.
+// Elements of one chunk of one segment. The elements are cut into `segments` segments, and each
+// segment into one chunk per rank. `chunk` is taken modulo the number of ranks.
 static struct layout_range segment_chunk(const struct layout *l, int segments, int segment,
                                          int chunk)
 {
@@ -56,26 +59,27 @@ static struct layout_range segment_chunk(const struct layout *l, int segments, i
     return (struct layout_range){whole.first + part.first, part.count};
 }
 
-// Of a ring, whose sums are hidden by the exchanges of one other segment: at most two.
+// Segments of a ring: at most two, because the exchanges of one other segment hide its sums.
 static int ring_segments(const struct layout *l, int64_t elements)
 {
     return layout_segments(l, elements) > 1 ? 2 : 1;
 }
 
-// Step s of the ring that reduces the chunks of a segment.
+// Step s of the reduce-scatter ring of a segment: sends the partial sum of chunk rank - s and adds
+// to chunk rank - s - 1.
 static void ring_reduce(struct layout *l, int segments, int segment, int s)
 {
     int next = layout_modulo(l->rank + 1, l->size), before = layout_modulo(l->rank - 1, l->size);
     struct layout_range out = segment_chunk(l, segments, segment, l->rank - s);
     struct layout_range in = segment_chunk(l, segments, segment, l->rank - s - 1);
-    l->started = s > 0; // the chunk received in the step before
+    l->started = s > 0; // the sent chunk: summed in the step before
     struct region send = sum_now(l, out.first, out.count);
-    l->started = false; // of each chunk the first
+    l->started = false; // the received chunk: no partial result yet
     layout_shift(l, next, send, before, sum_place(l, in.first, in.count));
     sum_add(l, in.first, in.count);
 }
 
-// Step s of the ring that collects them.
+// Step s of the all-gather ring of a segment.
 static void ring_collect(struct layout *l, int segments, int segment, int s)
 {
     int next = layout_modulo(l->rank + 1, l->size), before = layout_modulo(l->rank - 1, l->size);
@@ -87,7 +91,7 @@ static void ring_collect(struct layout *l, int segments, int segment, int s)
     layout_shift(l, next, done, before, layout_part(l, l->sum, in.first, in.count));
 }
 
-// A ring that reduces chunks, then a ring that collects them. After the first, rank r has chunk r +
+// A reduce-scatter ring, then an all-gather ring. After the first, rank r has the sum of chunk r +
 // 1 of each segment. Unless in place, chunks are received directly into the result.
 static void all_reduce_ring(struct layout *l)
 {
@@ -121,8 +125,8 @@ static void all_reduce_pair(struct layout *l)
     }
 }
 
-// Adds the elements of all other ranks to `sum`, which has this rank's elements, in the order of
-// ranks.
+// Adds the parts of all other ranks (consecutive, `count` elements each) in the order of ranks to
+// `sum`, which holds this rank's elements. Then divides, if the reduction is an average.
 static void sum_all(struct layout *l, int32_t parts, int64_t count, struct region sum)
 {
     for (int i = 0; i + 1 < l->size; i++)
@@ -130,7 +134,7 @@ static void sum_all(struct layout *l, int32_t parts, int64_t count, struct regio
     average(l, sum);
 }
 
-// The index of a rank among the others.
+// Index of a peer among the ranks other than this one.
 static int among_others(const struct layout *l, int peer)
 {
     return peer - (peer > l->rank);
@@ -141,7 +145,8 @@ static struct region chunk_received(const struct layout *l, struct layout_range 
     return layout_received(l, chunk.first, chunk.count);
 }
 
-// Each rank gets its chunk of a segment from all others, in `parts`.
+// The reduce-scatter exchange of a segment: receives this rank's chunk from all other ranks into
+// `parts`, and sends them theirs.
 static void direct_gather(struct layout *l, int segments, int segment, int32_t parts)
 {
     struct transfer transfers[WORLD_SIZE_MAX];
@@ -157,7 +162,7 @@ static void direct_gather(struct layout *l, int segments, int segment, int32_t p
     layout_exchange(l, transfers, l->size);
 }
 
-// Each rank sends the sum of its chunk to all others.
+// The all-gather exchange of a segment: each rank sends the sum of its chunk to all others.
 static void direct_spread(struct layout *l, int segments, int segment)
 {
     struct transfer transfers[WORLD_SIZE_MAX];
@@ -194,7 +199,7 @@ static void all_reduce_direct(struct layout *l)
 
 // ---- trees ----
 
-// Reduction along a binomial tree to `root`; `from` counts ranks from there.
+// Reduction along a binomial tree to `root`. `from`: distance of this rank from the root.
 static void tree_reduce(struct layout *l, int root, int64_t n)
 {
     int from = layout_modulo(l->rank - root, l->size);
@@ -226,7 +231,8 @@ static void all_reduce_tree(struct layout *l)
 
 // ---- halving and doubling ----
 
-// Reduce-scatter among `size` ranks, a power of 2: rank i gets the sum of block i.
+// Reduce-scatter among the first `size` ranks, a power of 2, by recursive halving: rank i gets the
+// sum of chunk i of `size`. The other ranks add empty exchanges.
 static void halve(struct layout *l, int64_t n, int size)
 {
     bool idle = l->rank >= size;
@@ -247,8 +253,8 @@ static void halve(struct layout *l, int64_t n, int size)
     }
 }
 
-// Ranks beyond a power of 2 send their elements to a rank below it, and receive the result from
-// there.
+// Each rank beyond the largest power of 2 first sends its elements to a rank below it, and at the
+// end receives the result from that rank.
 static void all_reduce_halving(struct layout *l)
 {
     int64_t n = l->c->count;

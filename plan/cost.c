@@ -39,11 +39,12 @@ double cost_backward(const struct cp_case *c, double pairs)
     return 2 * pairs * (3 * c->head_dim_qk + 2 * c->head_dim_v);
 }
 
-// The CPU's reference computes out (QK', PV), dQ from the same probabilities (dO V', dS K), then dK
-// and dV from new ones (QK', dO V', P'dO, dS'Q). The GPU's computes QK' and dO V' for each result.
+// The CPU reference computes O (QK', PV), dQ from the same probabilities (dO V', dS K), then
+// recomputes the probabilities for dK and dV (QK', dO V', P'dO, dS'Q). The GPU reference computes
+// QK' and dO V' for each result.
 //
-// With `verify: auto` only a sample may be judged (judge/tiles.h). A sample costs at least this
-// bound.
+// With `verify: auto` only a sample may be judged (judge/tiles.h). A sample costs at least
+// COST_SAMPLE_LEAST.
 static double cost_reference(const struct cp_case *c, double pairs)
 {
     double out = 2 * pairs * (c->head_dim_qk + c->head_dim_v);

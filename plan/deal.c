@@ -3,12 +3,12 @@
 
 #include "plan/team_order.h"
 
-// `rows` rows from `first` on, repeated every `step` rows.
+// `rows` rows from `first` on, `repeats` times, each `step` rows further.
 struct row_pattern {
     int64_t first, rows, repeats, step;
 };
 
-// The region of some heads of some rows in a tensor [rows][heads][width bytes].
+// Heads [first, first + count) of the rows, in a tensor [rows][heads][width bytes].
 static struct region heads_region(struct region tensor, struct row_pattern rows, int64_t heads,
                                   int64_t width, int64_t first, int64_t count)
 {
@@ -21,7 +21,7 @@ static struct region heads_region(struct region tensor, struct row_pattern rows,
     return region_make(r);
 }
 
-// The region of some heads of some rows in a tensor [heads][all][4 bytes].
+// Heads [first, first + count) of the rows, in a tensor [heads][all][4 bytes].
 static struct region lse_region(struct region tensor, struct row_pattern rows, int64_t all,
                                 int64_t first, int64_t count)
 {
@@ -43,8 +43,8 @@ static struct row_pattern rows_in_team(const struct team_block *b)
     return (struct row_pattern){b->team, b->rows, b->repeats, b->team_step};
 }
 
-// A tensor in a head exchange: all heads of the own tokens on one side, some heads of the team's
-// tokens on the other.
+// A tensor in a head exchange: `own` has all heads of the rank's own tokens, `team` has the part's
+// heads of the team's tokens.
 struct crossing {
     struct region own, team;
     enum shard_side side;
@@ -62,7 +62,7 @@ static int64_t heads_count(const struct crossing *x, const struct heads *h)
     return x->side == SIDE_Q ? h->count : h->kv_count;
 }
 
-// The heads of a member in some own rows.
+// Rows of the rank's own tensor, with the heads of a member.
 static struct region own_side(const struct deal *d, const struct crossing *x, int member,
                               const struct team_block *own)
 {
@@ -71,7 +71,7 @@ static struct region own_side(const struct deal *d, const struct crossing *x, in
                         heads_count(x, h));
 }
 
-// Some rows of a member in the team's tensor.
+// Rows of a member in the team's tensor, with the part's heads.
 static struct region team_side(const struct deal *d, const struct crossing *x,
                                const struct team_block *theirs)
 {
@@ -79,8 +79,8 @@ static struct region team_side(const struct deal *d, const struct crossing *x,
     return heads_region(x->team, rows_in_team(theirs), heads, x->width, 0, heads);
 }
 
-// Calls `put` for each block of each member, with the own rows and the member's rows at the same
-// place.
+// cross() calls a put_fn for each block index and each member. `own` is this rank's block of that
+// index, `theirs` is the member's.
 typedef void put_fn(struct deal *d, const struct crossing *x, int member,
                     const struct team_block *own, const struct team_block *theirs);
 
@@ -124,8 +124,8 @@ static void put_lse(struct deal *d, const struct crossing *x, int member,
         lse_region(x->own, own_rows(own), d->tensors->q_rows, h->first, h->count));
 }
 
-// What stays on the rank is a computation: beside attention, copies within a device would wait for
-// multiprocessors.
+// Adds the exchange with other members, and a copy of the part that stays on this rank. The copy is
+// on the compute stream: if it ran beside attention, it would wait for multiprocessors.
 static void exchange(struct deal *d)
 {
     builder_exchange(d->part.b, d->transfers, d->transfer_count);
@@ -157,7 +157,7 @@ static void keys_in(struct deal *d)
 
 // ---- dK and dV ----
 
-// Whether a key head is dealt to several members.
+// True if several members use the same key head.
 static bool keys_are_shared(const struct cp_case *c, struct team team)
 {
     int32_t dealt = 0;
@@ -171,7 +171,7 @@ static struct pair home_pair(const struct deal *d, int member)
     return pair_of(d->part.c, d->home[member], d->tensors->kv_rows, d->heads[member].kv_count, 4);
 }
 
-// The contribution of each member to the own tokens arrives in its own buffer.
+// Each member's contribution to dK or dV of this rank's own tokens arrives in a buffer of its own.
 static void put_home(struct deal *d, const struct crossing *x, int member, struct region home,
                      const struct team_block *own, const struct team_block *theirs)
 {
@@ -192,7 +192,7 @@ static void put_values(struct deal *d, const struct crossing *x, int member,
     put_home(d, x, member, home_pair(d, member).v, own, theirs);
 }
 
-// Contributions to dK and dV to where they are summed up.
+// Sends the contributions to dK and dV (fp32) to the owners of the tokens, which add them.
 static void shared_keys_home(struct deal *d, struct pair dkv)
 {
     const struct cp_case *c = d->part.c;
@@ -202,7 +202,7 @@ static void shared_keys_home(struct deal *d, struct pair dkv)
     cross(d, &v, put_values);
 }
 
-// dK and dV, converted, to their places.
+// Converts dK and dV to dtype and sends them to their places in the owners' tensors.
 static void keys_home(struct deal *d, struct pair dkv)
 {
     const struct cp_case *c = d->part.c;
@@ -232,7 +232,7 @@ static void shared_keys_add(struct deal *d, struct pair sum)
     }
 }
 
-// ---- the four crossings ----
+// ---- the four exchanges ----
 
 static void home_buffers(struct deal *d, const char *suffix)
 {
@@ -277,7 +277,7 @@ bool deal_init(struct deal *d, struct builder *b, const struct tensors *t, struc
     if (!find_blocks(d, b, team))
         return false;
     int crossings =
-        d->block_count[SIDE_Q] + 2 * d->block_count[SIDE_KV]; // upper bound of those at a time
+        d->block_count[SIDE_Q] + 2 * d->block_count[SIDE_KV]; // per member, in one exchange
     if (crossings < 2 * d->block_count[SIDE_Q])
         crossings = 2 * d->block_count[SIDE_Q];
     d->transfers = builder_alloc(b, (size_t)team.size * (size_t)crossings, sizeof *d->transfers);

@@ -96,7 +96,7 @@ static void add_mask(struct line *line, const struct cp_case *c)
         line_add(line, " bottom_right");
 }
 
-// Leaves out what most cases have in common.
+// Adds the fields that differ from the defaults.
 static void add_unusual(struct line *line, const struct cp_case *c)
 {
     struct cp_case usual;

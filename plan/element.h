@@ -3,7 +3,7 @@
 #ifndef CPATTN_PLAN_ELEMENT_H
 #define CPATTN_PLAN_ELEMENT_H
 
-// Of integers: sums and products wrap around; an average is the sum divided by P, rounded towards
+// Integers: sums and products wrap around. An average is the sum divided by P, rounded towards
 // zero.
 enum collective_reduction {
     REDUCTION_SUM = 1,

@@ -7,7 +7,7 @@
 #include "plan/plan.h"
 #include "plan/shard.h"
 
-// How many slices of one operation are listed. A batch repeats them.
+// Maximum number of slices listed for one operation. The sequences of a batch repeat them.
 #define SLICES_SHOWN_MAX 6
 #define TEXT_MAX         64
 
@@ -256,7 +256,8 @@ static void explain_what(const struct plan *plan, const struct op *op, FILE *out
 
 // ---- waits ----
 
-// A region of an operation, by its number. False: there is none.
+// The n-th region of an operation: first its operands, then send and receive of each transfer.
+// False: there are fewer.
 static bool nth_region(const struct plan *plan, const struct op *op, int n, struct region *region,
                        enum access *access)
 {

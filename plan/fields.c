@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The fields of a case by name: their table, and the names that stand for two of them.
+// The fields of a case by name: their table, and the names that set two fields at once.
 #include <stdio.h>
 
 #include "common/nearest.h"
@@ -8,7 +8,7 @@
 
 const struct case_choice case_dtype_choices[] = {
     {"bf16", DTYPE_BF16}, {"fp16", DTYPE_FP16}, {"fp32", DTYPE_FP32}, {NULL, 0}};
-// PyTorch's and numpy's words.
+// Names in PyTorch and NumPy.
 const struct case_choice case_dtype_aliases[] = {
     {"bfloat16", DTYPE_BF16}, {"float16", DTYPE_FP16}, {"float32", DTYPE_FP32}, {NULL, 0}};
 const struct case_choice case_format_choices[] = {
@@ -24,8 +24,8 @@ const struct case_choice case_mask_choices[] = {{"none", MASK_NONE},
                                                 {"causal_bottom_right", MASK_CAUSAL_BOTTOM_RIGHT},
                                                 {"none_bottom_right", MASK_NONE_BOTTOM_RIGHT},
                                                 {NULL, 0}};
-// TransformerEngine's words. Here the lengths define padding, so `padding_causal` means the same as
-// `causal`.
+// Names in TransformerEngine. Here the lengths define padding, so `padding_causal` means the same
+// as `causal`.
 static const struct case_choice mask_aliases[] = {
     {"no_mask", MASK_NONE_BOTTOM_RIGHT},
     {"padding", MASK_NONE_BOTTOM_RIGHT},
@@ -72,7 +72,7 @@ const struct case_choice case_inputs_choices[] = {
         .size = sizeof(int32_t), .max = SEQLEN_MAX, .list = which, .help = text                    \
     }
 
-// Upper bound of pad_to: no machine needs more than a page of tokens.
+// Upper bound of pad_multiple: no machine needs more than a page of tokens.
 #define PAD_MULTIPLE_MAX 65536
 
 static const struct case_field field_table[] = {
@@ -165,7 +165,7 @@ int case_get(const struct cp_case *c, const struct case_field *field, char *text
 
 void case_names_offer(struct nearest *nearest)
 {
-    // Names that other programs have for a field, which no count of letters would find.
+    // Names that other programs use for a field, too different for the search by edit distance.
     static const char *const others[][2] = {{"causal", "mask"},
                                             {"is_causal", "mask"},
                                             {"attn_mask_type", "mask"},

@@ -6,18 +6,18 @@
 
 #include "plan/shard.h"
 
-// What attentions write rounded begins at a multiple of this in its buffer.
+// Alignment in its buffer, in bytes, of a tensor that attentions write in dtype.
 #define FOLD_ALIGNMENT 16
 
-// The operations that touch a running result.
+// A running result, and the indices of the operations that touch it.
 struct result {
     struct region o, lse;
     int32_t fill_o, fill_lse; // fill_lse: a fill, or fill heads
-    int32_t first, last;      // attentions
+    int32_t first, last;      // attentions that merge into it
     int32_t convert;
 };
 
-// ---- who touches what ---------------------------------------------------------------------------
+// ---- accesses to buffers ------------------------------------------------------------------------
 
 static bool regions_same(const struct region *a, const struct region *b)
 {
@@ -58,9 +58,9 @@ static const struct region *target(const struct plan *plan, int32_t i)
     return &plan->ops[i].operand[UNARY_DESTINATION];
 }
 
-// The conversion of a region, if that is the first operation behind `behind` to touch its buffer,
-// waits for nothing but what runs before it, and is the first to touch what it writes, which begins
-// at a multiple of FOLD_ALIGNMENT; -1: there is none.
+// The conversion of `source`; -1: none qualifies. It must be the first operation behind `behind`
+// that touches the buffer of `source`, and must have no waits. It must be the first operation that
+// touches its destination, which must be aligned to FOLD_ALIGNMENT.
 static int32_t convert_of(const struct plan *plan, int32_t behind, const struct region *source)
 {
     int32_t i = next_touch(plan, behind + 1, source->buffer);
@@ -76,7 +76,8 @@ static int32_t convert_of(const struct plan *plan, int32_t behind, const struct 
 
 // ---- a running result: its operations -----------------------------------------------------------
 
-// The fill of O, which is the first to touch it.
+// Finds the fill of O with 0, which must be the first operation that touches O, followed by the
+// first attention. False: there is none.
 static bool fill_o_find(const struct plan *plan, struct result *r)
 {
     r->fill_o = next_touch(plan, 0, r->o.buffer);
@@ -101,7 +102,8 @@ static bool merges(const struct plan *plan, int32_t i, const struct result *r)
            regions_same(&op->operand[ATTEND_LSE], &r->lse);
 }
 
-// The attentions from the first on. False if another operation writes O, or one may not fold.
+// Finds the last attention that merges into the result. False: another operation writes O, or one
+// of the attentions cannot fold.
 static bool attends_find(const struct plan *plan, const struct fold_ability *may, struct result *r)
 {
     for (int32_t i = r->first; i < plan->op_count; i++) {
@@ -115,8 +117,8 @@ static bool attends_find(const struct plan *plan, const struct fold_ability *may
 
 // ---- rows ---------------------------------------------------------------------------------------
 
-// Marks the rows of queries that see a key, or of keys that are seen. Returns how many were not
-// marked.
+// Marks the rows of the queries that see a key, or of the keys that a query sees, in attention i.
+// Returns the number of newly marked rows.
 static int64_t rows_mark(const struct plan *plan, int32_t i, bool queries, bool *marks)
 {
     const struct op *op = &plan->ops[i];
@@ -149,7 +151,8 @@ static void fold_begin(const struct plan *plan, const struct result *r, struct f
     folds[r->fill_lse].done = true;
 }
 
-// Each row is rounded by the last attention in which it sees a key, and perhaps by some before.
+// Walks the attentions backwards. Each row is rounded to dtype by the last attention in which it
+// sees a key, and perhaps also by earlier ones.
 static void fold_end(const struct plan *plan, const struct result *r, bool *marks,
                      struct fold *folds)
 {
@@ -162,6 +165,8 @@ static void fold_end(const struct plan *plan, const struct result *r, bool *mark
                               next_touch(plan, r->convert + 1, r->o.buffer) == plan->op_count;
 }
 
+// Folds the fills and the conversion of the running result whose first attention is `first`. In
+// that attention every query must see a key.
 static void fold_around(const struct plan *plan, const struct fold_ability *may, int32_t first,
                         struct fold *folds)
 {
@@ -182,8 +187,8 @@ static void fold_around(const struct plan *plan, const struct fold_ability *may,
 
 // ---- gradients ----------------------------------------------------------------------------------
 
-// The fill of a region with 0 that is the last operation before the attention to touch its buffer;
-// -1: there is none.
+// The fill of `filled` with 0, if it is the last operation before the attention that touches the
+// buffer; -1: it is not.
 static int32_t fill_before(const struct plan *plan, int32_t attend, const struct region *filled)
 {
     int32_t i = attend - 1;
@@ -194,8 +199,8 @@ static int32_t fill_before(const struct plan *plan, int32_t attend, const struct
     return is_fill ? i : -1;
 }
 
-// Leaves to a fill the rows of a tensor that an attention does not meet. False: they are in too
-// many places.
+// Leaves to a fill the unmarked rows of a tensor, which the attention does not write. False: they
+// form too many runs.
 static bool parts_leave(const struct region *tensor, const bool *marks, int64_t rows,
                         struct fold *fill)
 {
@@ -213,7 +218,7 @@ static bool parts_leave(const struct region *tensor, const bool *marks, int64_t 
     return true;
 }
 
-// Tensors that are one behind the other. False: they are not.
+// The region of tensors that follow each other without a gap. False: they do not.
 static bool tensors_join(const struct region *tensors, int count, struct region *all)
 {
     *all = tensors[0];
@@ -225,8 +230,8 @@ static bool tensors_join(const struct region *tensors, int count, struct region 
     return true;
 }
 
-// Has an attention begin tensors of so many rows, which a fill sets to 0 before. Returns whether it
-// does.
+// Folds into an attention the fill of gradient tensors with `rows` rows each: the attention then
+// takes them as 0. Returns true if it was folded.
 static bool fold_gradients(const struct plan *plan, int32_t attend, bool queries, int64_t rows,
                            const struct region *tensors, int count, struct fold *folds)
 {
@@ -247,7 +252,7 @@ static bool fold_gradients(const struct plan *plan, int32_t attend, bool queries
     return true;
 }
 
-// Whether all keys of an attention are seen.
+// True if every key of an attention is seen by a query.
 static bool keys_are_met(const struct plan *plan, int32_t attend, int64_t rows)
 {
     bool *marks = calloc((size_t)rows + 1, sizeof(*marks));
@@ -256,8 +261,8 @@ static bool keys_are_met(const struct plan *plan, int32_t attend, int64_t rows)
     return met;
 }
 
-// Has an attention round dK and dV of so many rows, which are converted behind it, and which nobody
-// else reads.
+// Folds into an attention the conversion of dK and dV with `rows` rows, if every key is seen and no
+// other operation reads the fp32 dK and dV afterwards.
 static void fold_keys_end(const struct plan *plan, int32_t attend, int64_t rows,
                           const struct region *dkv, struct fold *folds)
 {
@@ -289,8 +294,8 @@ static void fold_backward(const struct plan *plan, int32_t attend, bool queries,
 
 // ---- sums ---------------------------------------------------------------------------------------
 
-// Whether a conversion may do an addition to what it converts: nobody else is to have the sum, and
-// what is added stays as it is.
+// True if operation i adds to `sum` and the conversion of `sum` can do it instead: no later
+// operation touches the summand.
 static bool is_addition(const struct plan *plan, int32_t i, const struct region *sum)
 {
     const struct region *from = &plan->ops[i].operand[UNARY_SOURCE];
@@ -298,7 +303,8 @@ static bool is_addition(const struct plan *plan, int32_t i, const struct region 
            from->buffer != sum->buffer && next_touch(plan, i + 1, from->buffer) == plan->op_count;
 }
 
-// Takes the additions right before a conversion, from the last to the first.
+// Folds into a conversion the additions right before it, found from the last to the first. No later
+// operation may touch the sum.
 static void fold_sum(const struct plan *plan, int32_t convert, struct fold *folds)
 {
     const struct region *sum = &plan->ops[convert].operand[UNARY_SOURCE];

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// KV all-gather: every rank gets the keys and values of all, queries stay.
+// KV all-gather: every rank receives the keys and values of all ranks; queries stay in place.
 //
-// Forward, step i: the rank attends the KV of rank r - i, its own first; that of the others is on
-// its way meanwhile, one exchange a step, and is attended as it arrives. What has arrived stays for
-// the backward.
+// Forward, step i: rank r attends the KV of rank r - i, its own in step 0. Meanwhile the exchange
+// of the step brings the KV of rank r - i - 1. Received KV stays in its buffer for the backward.
 //
-// Backward, step i of P - 1: the rank computes its part of the dK, dV of rank r - i and sends it to
-// that owner while it computes the next; its own part comes last. The owner adds the parts in the
-// order of ranks.
+// Backward, i = 1..P: rank r computes its part of dK, dV of rank r - i, and sends the part to that
+// owner while it computes the next one. Its own part comes last (i = P). The owner adds the parts
+// in the order of ranks.
 #include "plan/part.h"
 
 struct gather {
@@ -15,7 +14,7 @@ struct gather {
     struct part part;
     int rank, size;
     int32_t kv[WORLD_SIZE_MAX];   // buffers by source rank
-    int32_t parts[2];             // dK, dV for another rank, taking turns
+    int32_t parts[2];             // dK, dV for another rank, used alternately
     int32_t home[WORLD_SIZE_MAX]; // dK, dV of the own keys, by the rank that computed them
 };
 
@@ -34,7 +33,7 @@ static struct pair gather_kv(const struct gather *g, int source)
     return gather_pair(g, g->kv[source], source, case_element_bytes(g->part.c));
 }
 
-// The rank `distance` places before this one, in a circle.
+// The rank `distance` places before this one, modulo the world size.
 static int before(const struct gather *g, int distance)
 {
     return (g->rank - distance + 2 * g->size) % g->size;
@@ -86,7 +85,8 @@ static void gather_forward(struct gather *g)
     tensors_reduce(&g->tensors, b, PHASE_FORWARD);
 }
 
-// Sends the part for `owner`, and receives the own part from rank r + step.
+// Sends the part of rank r - step to its owner, and receives a part for the own keys from rank r +
+// step.
 static void gather_return(const struct gather *g, int step, struct region part)
 {
     int owner = before(g, step), from = before(g, -step);

@@ -225,7 +225,8 @@ __attribute__((format(printf, 2, 3))) static void line_add(struct line *line, co
     va_end(arguments);
 }
 
-// The defaults beside the argument of a spec: what follows from it may differ.
+// Fills *usual with the defaults of a job with the same argument as `spec`: derived members may
+// depend on the argument.
 static void usual_init(struct job_spec *usual, const struct job_spec *spec)
 {
     const char *argument = spec->kind->argument;
@@ -257,7 +258,7 @@ static bool is_argument(const struct job_spec *spec, const struct case_field *fi
     return spec->kind->argument && strcmp(field->name, spec->kind->argument) == 0;
 }
 
-// "sum w4 count=100"
+// Describes a job as "sum w4 count=100".
 static int fields_describe(const struct job_spec *spec, char *text, size_t size)
 {
     struct line line = {.text = text, .size = size};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kinds of jobs, the daemon's side; rank/kind.h has the ranks' side. A job is what ranks are asked
-// to do: a case of attention, or another kind in job_kinds. Its *spec* is plain data without
-// pointers, a struct of its kind, which is copied between the processes of one build.
+// Kinds of jobs, the daemon's side; rank/kind.h has the ranks' side. A job is the work that ranks
+// are asked to do: a case of attention, or another kind in job_kinds. Its *spec* is plain data
+// without pointers: a struct of its kind, which is copied between the processes of one build.
 #ifndef CPATTN_PLAN_KIND_H
 #define CPATTN_PLAN_KIND_H
 
@@ -20,14 +20,14 @@ struct plan;
 // Properties of a job that the daemon uses. Pointers refer to the spec.
 struct job_needs {
     int32_t world_size;            // 1..WORLD_SIZE_MAX
-    int32_t nodes, ranks_per_node; // where they run, as in a case; 0: any
+    int32_t nodes, ranks_per_node; // placement of the ranks, as in a case; 0: any
     const char *implementation;    // the guest that runs it, or "": the daemon's own ranks
     const char *provider;          // of attention kernels, or ""
     bool verdict;                  // its results are compared; otherwise it is UNVERIFIED
     struct case_cost cost;         // lower bounds of its work; zeros: not known
 };
 
-// Element types of tensors. Those of a case have the same numbers.
+// Element types of tensors. The first three have the numbers of enum case_dtype.
 enum job_dtype {
     JOB_BF16 = DTYPE_BF16,
     JOB_FP16 = DTYPE_FP16,
@@ -51,7 +51,7 @@ struct job_tensor {
 // Upper bound of job_kind's tensor_count.
 #define JOB_TENSORS_MAX 16
 
-// What a bench shows of a job beside its time: `work` per second, in units of `unit`.
+// A rate that a bench shows beside the time: `work` per second, in units of `unit`.
 #define JOB_RATES_MAX 4
 struct job_rate {
     const char *name; // with its unit, '_' for a space: "BUS_GB/s"
@@ -69,8 +69,8 @@ struct job_kind {
     // message on the wire.
     const struct case_field *fields;
     void (*init)(void *spec); // defaults, into zeros
-    // Fills members that follow from others, after all that are given are set, and changes nothing
-    // when it is called again; NULL: there are none.
+    // Fills members that are derived from others, after all given members are set. Idempotent.
+    // NULL: there are none.
     void (*finish)(void *spec);
     // OK, or the reason of a refusal, as case_check(). All members are within the table's ranges.
     enum status (*check)(const void *spec, struct error *error);
@@ -81,15 +81,16 @@ struct job_kind {
     uint64_t (*hash)(const void *spec);
     // One line for people, as case_describe(); NULL: lists the fields that differ from init().
     int (*describe)(const void *spec, char *text, size_t size);
-    // Builds what a rank executes, if that is a plan; the caller destroys it. RESOURCE_EXHAUSTED:
-    // memory is short. NULL: the kind has no plans.
+    // Builds the plan of a rank; the caller destroys it. RESOURCE_EXHAUSTED: out of memory. NULL:
+    // the kind has no plans.
     enum status (*plan)(const void *spec, int rank, struct plan **plan, struct error *error);
-    // Tensors of a rank by index, inputs and results, as a guest's function and cpattn_check have
+    // Tensors of a rank by index, inputs and results, as a guest's function and cpattn_check see
     // them. False: the job has no such tensor. `tensor_count` 0: only the daemon's own ranks run
-    // this kind. Attention has its own.
+    // this kind. Attention has its own interface.
     int tensor_count;
     bool (*tensor)(const void *spec, int rank, int index, struct job_tensor *tensor);
-    // Elements that a rank sends to another; -1, or NULL: that follows from the shapes.
+    // Elements that rank `from` sends to rank `to`; -1, or NULL: the number follows from the
+    // shapes.
     int64_t (*message)(const void *spec, int from, int to);
     // Fills in rates; returns how many. NULL: none.
     int (*rates)(const void *spec, struct job_rate rates[JOB_RATES_MAX]);
@@ -113,7 +114,7 @@ struct job_spec {
     };
 };
 
-// A job of another kind between client and daemon: names and values as text.
+// A job of a kind other than attention, between client and daemon: names and values as text.
 #define JOB_FIELDS_MAX      32
 #define JOB_FIELD_NAME_MAX  40 // with its NUL, as the next
 #define JOB_FIELD_VALUE_MAX 88
@@ -128,8 +129,8 @@ struct job_text {
 
 void job_spec_of_case(struct job_spec *spec, const struct cp_case *c);
 
-// Specs of any kind, attention included, field by field. A name may be that of a pair of fields of
-// a case, as "seqlen".
+// Specs of any kind, attention included, field by field. A name may also be a pair of fields of a
+// case, such as "seqlen".
 const struct case_field *job_kind_fields(const struct job_kind *kind); // ends with a NULL name
 const struct case_field *job_kind_field(const struct job_kind *kind, const char *name); // or NULL
 const struct case_pair *job_kind_pair(const struct job_kind *kind, const char *name);   // or NULL
@@ -141,7 +142,7 @@ int job_spec_get(const struct job_spec *spec, const struct case_field *field, ch
                  size_t size); // as members_get()
 // finish(), the ranges of all fields, then check().
 enum status job_spec_finish(struct job_spec *spec, struct error *error) MUST_CHECK;
-// Bytes of the spec that are in use, from its first on.
+// Number of bytes in use, from the start of the spec.
 size_t job_spec_bytes(const struct job_spec *spec);
 
 // Builds a spec from text: defaults, then the fields. INVALID_ARGUMENT: an unknown kind or field, a
@@ -166,8 +167,8 @@ enum status job_spec_memory(const struct job_spec *spec, int64_t *rank_bytes,
 
 // The payload of CHANNEL_CASE: the kind, then the bytes of the spec that are in use.
 struct job_frame {
-    char kind[KIND_NAME_MAX]; // zeros behind the name
-    uint64_t left_ns;         // until the time limit of the job, when the frame is sent; 0: none
+    char kind[KIND_NAME_MAX]; // padded with zeros
+    uint64_t left_ns;         // until the job's time limit, at the time of sending; 0: no limit
     __attribute__((aligned(16))) char
         spec[sizeof(struct cp_case) > JOB_SPEC_BYTES ? sizeof(struct cp_case) : JOB_SPEC_BYTES];
 };

@@ -112,7 +112,7 @@ bool case_is_even(const struct cp_case *c, enum shard_side side)
     int32_t sequences = c->list_count[lengths_list(lengths_side(c, side))] > 0 ||
                                 c->list_count[padded_list(padded_side(c, side))] > 0
                             ? c->batch
-                            : 1; // as all others
+                            : 1; // without lists all sequences are equal
     for (int32_t i = 0; i < sequences; i++)
         if (case_length(c, side, i) != seqlen(c, side) ||
             case_occupied(c, side, i) != seqlen(c, side))

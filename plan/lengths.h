@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The rules of plan/support.c for lists; plan/case.h has the other functions of plan/lengths.c.
-// Each rule requires those before it.
+// Each rule requires that the rules before it hold.
 #ifndef CPATTN_PLAN_LENGTHS_H
 #define CPATTN_PLAN_LENGTHS_H
 

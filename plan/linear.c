@@ -33,7 +33,8 @@ bool linear_is_replicated(const struct linear *l, enum linear_tensor tensor)
     return (tensor == LINEAR_Y || tensor == LINEAR_DY) && l->layer != LINEAR_COLUMN;
 }
 
-// The shape of x and dx. `features`: true if all ranks have all features.
+// The shape of x, y or their gradients. whole: every rank has all `features` features; else its
+// share of the middle features.
 static struct linear_shape activity(const struct linear *l, int rank, bool whole, int64_t features)
 {
     int64_t middle = linear_share(linear_sizes(l).middle, rank, l->world_size).count;

@@ -12,8 +12,9 @@
 //
 // The backward pass computes dx and the gradients of weights and biases from dy. With sequence
 // parallelism each rank holds some of the tokens of x (column, mlp), of y (row, mlp) and of their
-// gradients: tokens are gathered before a column layer, and the sum of a row layer is scattered; so
-// are dy and dx. Without it these tensors are the same on all ranks.
+// gradients. Tokens are gathered before a column layer, and the sum of a row layer is scattered;
+// likewise dy is gathered, and the sum dx is scattered. Without sequence parallelism these tensors
+// are the same on all ranks.
 //
 // Features and tokens are divided in order and as evenly as possible: the first ranks have one
 // more. If there are fewer than ranks, the last ranks have none.
@@ -51,8 +52,8 @@ struct linear {
 
 extern const struct job_kind job_kind_linear; // its spec is a struct linear
 
-// Tensors of a rank, by index: inputs up to DY, then results. Of a column layer weights and bias
-// are W1 and B1, of a row layer W2 and B2.
+// Tensors of a rank, by index: inputs up to DY, then results. A column layer has the weights W1 and
+// the bias B1, a row layer W2 and B2.
 enum linear_tensor {
     LINEAR_X,
     LINEAR_W1,
@@ -75,7 +76,7 @@ enum linear_tensor {
 // such layer.
 struct linear_sizes {
     int64_t in, middle, out;
-    int gates; // rows of w1 for each feature in the middle: 2 with SwiGLU, first those of g
+    int gates; // rows of w1 per middle feature; SwiGLU: 2, all rows of g before all of u
 };
 struct linear_sizes linear_sizes(const struct linear *l);
 
@@ -89,18 +90,18 @@ struct linear_shape {
     int64_t rows, columns; // 0: the job has no such tensor, or the rank has no elements of it
 };
 struct linear_shape linear_shape(const struct linear *l, int rank, enum linear_tensor tensor);
-// The same, but if only one side is 0, the other one is as on other ranks.
+// The same, but a tensor with one empty side keeps its other side, as on other ranks.
 struct linear_shape linear_outline(const struct linear *l, int rank, enum linear_tensor tensor);
 int64_t linear_bytes(const struct linear *l, int rank, enum linear_tensor tensor);
 const char *linear_tensor_name(const struct linear *l, enum linear_tensor tensor); // "y", "dw1"
 
-// True if every rank has all tokens of x and dx (y and dy), with equal values.
+// True if every rank holds the whole tensor, with equal values.
 bool linear_is_replicated(const struct linear *l, enum linear_tensor tensor);
 
 // FLOPs of the products of a rank.
 double linear_flops(const struct linear *l, int rank);
 
-// How many of the tokens that a rank holds, and of its features, are judged; spread evenly.
+// Number of judged tokens (features) among the `held` tokens (features) of a rank; spread evenly.
 #define LINEAR_JUDGED_MAX 4096
 int64_t linear_judged_tokens(const struct linear *l, int64_t held);
 int64_t linear_judged_features(const struct linear *l, int64_t held);
@@ -108,7 +109,7 @@ int64_t linear_judged_features(const struct linear *l, int64_t held);
 // Upper bound of the fp64 numbers that a diagnosis keeps.
 #define LINEAR_SAMPLE_MAX 30000000
 
-// As job_kind.memory: tensors, the plan's scratch, that of products, and the judge.
+// As job_kind.memory: tensors, scratch of the plan, scratch of products, and the judge.
 enum status linear_memory(const struct linear *l, int64_t *rank_bytes,
                           struct error *error) MUST_CHECK;
 
@@ -117,12 +118,12 @@ enum status linear_memory(const struct linear *l, int64_t *rank_bytes,
 
 struct plan;
 
-// Builds the plan of a rank. Its buffers that are not empty have the roles BUFFER_LINEAR + enum
-// linear_tensor. RESOURCE_EXHAUSTED: memory is short.
+// Builds the plan of a rank. Its non-empty tensors are buffers with the roles BUFFER_LINEAR + enum
+// linear_tensor. RESOURCE_EXHAUSTED: out of memory.
 enum status linear_plan(const struct linear *l, int rank, struct plan **plan,
                         struct error *error) MUST_CHECK;
 
-// The most product_wide_bytes() of an operation of the plan.
+// Maximum of product_wide_bytes() over the operations of the plan.
 int64_t linear_wide_bytes(const struct plan *plan);
 
 #endif

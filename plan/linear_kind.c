@@ -117,7 +117,7 @@ static enum status memory(const void *spec, int64_t *rank_bytes, struct error *e
     return linear_memory(spec, rank_bytes, error);
 }
 
-// Rank 0 has some of every tensor that there is.
+// Rank 0 has elements of every tensor of the job.
 static bool tensor(const void *spec, int rank, int index, struct job_tensor *t)
 {
     const struct linear *l = spec;
@@ -140,7 +140,7 @@ static enum status plan_build(const void *spec, int rank, struct plan **plan, st
     return linear_plan(spec, rank, plan, error);
 }
 
-// Of the rank with the most work.
+// The rate of rank 0, which has the most work.
 static int rates(const void *spec, struct job_rate rates[JOB_RATES_MAX])
 {
     rates[0] = (struct job_rate){"TFLOP/s_per_rank", linear_flops(spec, 0), 1e12};

@@ -5,10 +5,11 @@
 
 // ---- memory of the judge ----
 
-#define WORK_MAX     1e9     // FLOPs in fp64, of tokens and of features
+#define WORK_MAX     1e9     // FLOPs in fp64 for tokens, and as many for features
 #define ELEMENTS_MAX 4000000 // of each result
 
-// Of `length` tokens or features, by the elements and FLOPs of each.
+// Number of judged tokens or features out of `length`; `elements` and `work` (FLOPs) are those of
+// one.
 static int64_t judged(int64_t length, int64_t elements, double work)
 {
     double count = WORK_MAX / work, room = (double)ELEMENTS_MAX / (double)elements;
@@ -19,7 +20,7 @@ static int64_t judged(int64_t length, int64_t elements, double work)
     return most < length ? most : length;
 }
 
-// A value, its twin and its limit need three products, in both passes.
+// FLOPs per token and weight: a value, its twin and its limit take three products, in each pass.
 static double products(const struct linear *l)
 {
     return l->training ? 12 : 6;
@@ -41,10 +42,11 @@ int64_t linear_judged_features(const struct linear *l, int64_t held)
 
 // ---- memory ----
 
-// The judges of host and device make the results of some tokens and features, and what is between
-// the layers in pieces; three numbers in fp64 for each element. Inputs are drawn in blocks.
-#define RESULT_BYTES  128                // of an element of a result, with all that is made from it
-#define BETWEEN_BYTES (6 * 3 * 8)        // of a token and a feature: h and dh of two gates, a, da
+// The judges of host and device compute the results of the judged tokens and features. They compute
+// the tensors between the layers in pieces. Each element takes three numbers in fp64. Inputs are
+// drawn in blocks.
+#define RESULT_BYTES  128                // per element of a result, with all data derived from it
+#define BETWEEN_BYTES (6 * 3 * 8)        // per token and feature: h and dh of two gates, a, da
 #define BETWEEN_MAX   (INT64_C(1) << 20) // tokens times features of a piece
 #define BLOCK_TOKENS  256
 #define BLOCK_WEIGHTS 128 // features
@@ -54,7 +56,8 @@ static int64_t least(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-// Sizes are below 2^22: that of each result is below 2^23 + ELEMENTS_MAX elements.
+// Cannot overflow: sizes are at most 2^22, and each result has at most 2^23 + ELEMENTS_MAX
+// elements.
 static int64_t judge_bytes(const struct linear *l)
 {
     struct linear_sizes s = linear_sizes(l);
@@ -79,7 +82,7 @@ static int64_t widened_bytes(const struct linear *l, int64_t own)
     return l->dtype == DTYPE_FP32 ? 0 : 4 * (first > second ? first : second);
 }
 
-// Products with a bias: those of the first layer, and on one rank those of the second.
+// Scratch of products with a bias: of the first layer, and with one rank also of the second.
 static int64_t wide_bytes(const struct linear *l, int64_t own)
 {
     struct linear_sizes s = linear_sizes(l);
@@ -89,8 +92,8 @@ static int64_t wide_bytes(const struct linear *l, int64_t own)
     return a > b ? a : b;
 }
 
-// Rank 0 has the largest share of everything. Sizes are below 2^22, so that a matrix is below 2^47
-// bytes; of scratch there are fewer than ten.
+// Rank 0 has the largest share of everything. Cannot overflow: sizes are at most 2^22, a matrix is
+// below 2^47 bytes, and there are fewer than ten scratch matrices.
 enum status linear_memory(const struct linear *l, int64_t *rank_bytes, struct error *error)
 {
     struct linear_sizes sizes = linear_sizes(l);

@@ -2,10 +2,11 @@
 // Linear layers as plans. The tokens of a rank are cut into chunks. While the tokens of one chunk
 // are sent, others are multiplied:
 //
-//   gathering  this rank's tokens are multiplied first, those of the others chunk by chunk as they
-//   arrive. summing    the products for a chunk of the others' tokens are sent while this rank's
-//   part of that chunk and the next products are computed. Each rank sums its own tokens, in the
-//   order of ranks, and without sequence parallelism sends the sums to all.
+// - Gathering: this rank's tokens are multiplied first, those of the other ranks chunk by chunk as
+//   they arrive.
+// - Summing: the products for a chunk of the other ranks' tokens are sent while this rank's part of
+//   that chunk and the next products are computed. Each rank sums its own tokens in the order of
+//   ranks, and without sequence parallelism sends the sums to all ranks.
 #include "plan/builder.h"
 
 struct composer {
@@ -13,18 +14,18 @@ struct composer {
     struct builder *b;
     int rank, size, element;
     struct linear_sizes sizes;
-    int64_t middle;                 // of the rank
+    int64_t middle;                 // middle features of the rank
     int32_t tensor[LINEAR_TENSORS]; // buffers; -1: empty
     int32_t x_all, dy_all;  // buffers of all tokens with sequence parallelism; else the tensor
     int32_t h, a, da, dh;   // of an mlp; else the corresponding tensor
-    int32_t partial, parts; // of the sums over ranks
+    int32_t partial, parts; // sums over ranks: products to send; parts received from other ranks
     enum plan_phase phase;
     int step;
 };
 
 // ---- regions ----
 
-// Rows of a matrix with `columns` columns in a buffer, from its `first` row on.
+// Rows of a matrix with `columns` columns in a buffer; empty if the buffer is -1.
 static struct region rows_of(const struct composer *p, int32_t buffer, struct linear_share rows,
                              int64_t columns)
 {
@@ -48,7 +49,7 @@ static struct linear_share chunk_of(const struct composer *p, int rank, int chun
     return (struct linear_share){own.first + part.first, part.count};
 }
 
-// The same, counted from the rank's first token.
+// The rows, counted from the rank's first token.
 static struct linear_share within(const struct composer *p, int rank, struct linear_share rows)
 {
     rows.first -= linear_share(p->l->tokens, rank, p->size).first;
@@ -73,7 +74,7 @@ static void exchange(struct composer *p, const struct transfer *transfers, int c
     builder_exchange(p->b, transfers, count);
 }
 
-// A product with weights for any rows of tokens: buffers and their columns.
+// A product of tokens with weights, for any range of tokens: buffers and numbers of columns.
 struct layer {
     int32_t from, weights, bias, to;
     int64_t k, n; // columns of `from` and of `to`
@@ -92,7 +93,7 @@ static void product_rows(struct composer *p, const struct layer *layer, int32_t 
     builder_matrix(p->b, OP_PRODUCT, shape, operand);
 }
 
-// For the tokens of other ranks: all, or a chunk of each; adjacent tokens in one operation.
+// Products for a chunk of every other rank's tokens. Adjacent tokens share an operation.
 static void product_others(struct composer *p, const struct layer *layer, int chunk)
 {
     struct linear_share run = {0, 0};
@@ -110,7 +111,7 @@ static void product_others(struct composer *p, const struct layer *layer, int ch
     product_rows(p, layer, layer->from, run, run);
 }
 
-// Weight gradients: d [tokens][m], transposed, times x [tokens][n].
+// Weight gradient: d [tokens][m], transposed, times x [tokens][n].
 static void product_tokens(struct composer *p, int32_t d, int64_t m, int32_t x, int64_t n,
                            enum linear_tensor to)
 {
@@ -123,7 +124,7 @@ static void product_tokens(struct composer *p, int32_t d, int64_t m, int32_t x, 
     builder_matrix(p->b, OP_PRODUCT, shape, operand);
 }
 
-// Bias gradients: the sum over the tokens of d [tokens][n].
+// Bias gradient: the sum of d [tokens][n] over the tokens.
 static void sum_tokens(struct composer *p, int32_t d, int64_t n, enum linear_tensor to)
 {
     struct product shape = {.m = p->l->tokens, .n = n};
@@ -135,7 +136,8 @@ static void sum_tokens(struct composer *p, int32_t d, int64_t n, enum linear_ten
 
 // ---- tokens of all ranks ----
 
-// Gathers all tokens of a tensor [tokens][columns] from `own`, this rank's tokens, in `all`.
+// All-gather of a tensor [tokens][columns] into `all`, chunk by chunk. `own` has this rank's
+// tokens.
 static void gather(struct composer *p, int32_t own, int32_t all, int64_t columns)
 {
     for (int chunk = 0; chunk < p->l->chunks; chunk++) {
@@ -152,7 +154,8 @@ static void gather(struct composer *p, int32_t own, int32_t all, int64_t columns
     }
 }
 
-// layer->to = layer->from times weights, for all tokens, after gather() from `own`.
+// layer->to = layer->from times weights for all tokens, after gather() from `own`: first this
+// rank's tokens, then those of the other ranks chunk by chunk.
 static void product_gathered(struct composer *p, const struct layer *layer, int32_t own)
 {
     struct linear_share mine = linear_share(p->l->tokens, p->rank, p->size);
@@ -169,7 +172,8 @@ static bool travels(const struct composer *p)
     return p->l->sequence_parallel && p->size > 1;
 }
 
-// The same with or without sequence parallelism.
+// layer->to = layer->from times weights for all tokens. With sequence parallelism gathers the
+// tokens first, from `own` with `columns` columns.
 static void product_all(struct composer *p, const struct layer *layer, int32_t own, int64_t columns)
 {
     if (travels(p)) {
@@ -183,8 +187,8 @@ static void product_all(struct composer *p, const struct layer *layer, int32_t o
 
 // ---- sums of all ranks ----
 
-// The place of a peer's part for this rank's tokens of a chunk: the parts of a chunk are
-// consecutive, in the order of the other ranks.
+// Rows in `parts` for `slots` consecutive peers from `slot` on: their parts for this rank's tokens
+// of a chunk. The parts of a chunk are consecutive, in the order of the other ranks.
 static struct linear_share part_rows(const struct composer *p, int chunk, int slot, int slots)
 {
     struct linear_share mine = within(p, p->rank, chunk_of(p, p->rank, chunk));
@@ -236,8 +240,9 @@ static void sum_finish(struct composer *p, int chunk, int32_t bias, int32_t to, 
 
 typedef void meanwhile_fn(struct composer *p, bool last);
 
-// layer->to = the sum over ranks of layer->from times weights, plus the bias. The operations that
-// `meanwhile` adds do not depend on it; they run before the last sum, and while that is sent.
+// layer.to = the sum over ranks of layer.from times weights, plus the bias. `meanwhile` adds
+// operations that do not depend on this sum: with last == false before the last sum, with true
+// while that sum is sent.
 static void product_summed(struct composer *p, struct layer layer, meanwhile_fn *meanwhile)
 {
     int32_t bias = layer.bias, to = layer.to;
@@ -380,7 +385,7 @@ static void scratch_add(struct composer *p)
                                                   : p->tensor[LINEAR_DY];
     p->da = mlp && training ? scratch(p, "da", tokens, p->middle) : p->tensor[LINEAR_DX];
     p->dh = mlp && training ? scratch(p, "dh", tokens, wide) : p->tensor[LINEAR_DY];
-    // The sums of both passes alternate.
+    // Both passes use the same buffers for their sums.
     int64_t columns = training && in > out ? in : out;
     int64_t own = linear_share(tokens, p->rank, p->size).count;
     p->partial = p->parts = -1;

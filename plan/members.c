@@ -102,7 +102,7 @@ int case_accepted(const struct case_field *field, char *text, size_t size)
     return 0;
 }
 
-// The text for a message: cut, with unprintable characters replaced.
+// The value for a message: truncated, with unprintable characters replaced.
 static void quote(const char *value, char quoted[QUOTED_MAX])
 {
     size_t i = 0;
@@ -136,7 +136,7 @@ static bool is_label(const char *text, size_t size)
 static bool list_valid(const void *record, const struct case_field *field)
 {
     int32_t count = ((const struct cp_case *)record)->list_count[field->list];
-    if (!case_lists_fit(record)) // then the list to blame is the one with that count
+    if (!case_lists_fit(record)) // then only the list with the wrong count is invalid
         return count >= 0 && count <= SEQUENCES_MAX;
     const int32_t *values = case_list(record, field->list, &count);
     for (int32_t i = 0; i < count; i++)
@@ -165,7 +165,7 @@ static bool field_valid(const void *record, const struct case_field *field)
     return true;
 }
 
-// A choice without a name is shown as a number, and 0 as its meaning.
+// The value for a message. A choice without a name is shown as a number, 0 as "unspecified".
 static void value_text(const void *record, const struct case_field *field, char *text, size_t size)
 {
     if (field->kind == FIELD_LIST && !case_lists_fit(record))
@@ -210,7 +210,8 @@ static bool set_choice(void *record, const struct case_field *field, const char 
     return choice != NULL;
 }
 
-// Fields with a unit: tokens, elements, bytes and features. From this bound on a number has one.
+// Fields with a maximum from this bound on accept a unit, k, m or g: tokens, elements, bytes and
+// features.
 #define UNIT_MAX (INT64_C(1) << 20)
 
 static bool has_unit(const struct case_field *field)

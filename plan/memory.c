@@ -16,7 +16,7 @@ static int64_t product(int64_t a, int64_t b)
     return result;
 }
 
-// Rows of one side: of the rank with the most, of the team with the most, of all ranks.
+// Rows of one side: maximum over ranks, maximum over teams, sum over all ranks.
 struct row_counts {
     int64_t rank, team, all;
 };
@@ -48,19 +48,19 @@ static int64_t tensors_memory(const struct cp_case *c, int64_t q_rows, int64_t k
            product(product(kv_rows, c->kv_heads), each);
 }
 
-// Running results of some queries: O, dQ, D, all in fp32.
+// Accumulators of `rows` queries: O, dQ and D, all in fp32.
 static int64_t sums_memory(const struct cp_case *c, int64_t rows, int64_t heads)
 {
     return product(product(rows, heads), dims(c) * 4 + 4);
 }
 
-// K and V, or their gradients, of some keys.
+// K and V, or their gradients, of `rows` keys.
 static int64_t keys_memory(const struct cp_case *c, int64_t rows, int64_t heads, int element)
 {
     return product(product(rows, heads), dims(c) * element);
 }
 
-// Two buffers for travelling keys, two sums, and one sum that arrives.
+// Ring: two slots for K and V of other teams, two fp32 sums of dK and dV, and a received sum.
 static int64_t ring_memory(const struct cp_case *c, int64_t rows, int64_t heads)
 {
     return keys_memory(c, rows, heads, 2 * case_element_bytes(c) + 3 * 4);
@@ -71,8 +71,8 @@ static int64_t p2p_memory(const struct cp_case *c, struct row_counts q, struct r
     return sums_memory(c, q.rank, c->heads) + ring_memory(c, kv.rank, c->kv_heads);
 }
 
-// The keys of all ranks stay. Gradients of the own keys arrive from every rank; those of others
-// leave through two buffers.
+// All-gather: the keys of all ranks are kept. Gradients of the own keys arrive from every rank;
+// those for other ranks are sent from two buffers.
 static int64_t gather_memory(const struct cp_case *c, struct row_counts q, struct row_counts kv)
 {
     return sums_memory(c, q.rank, c->heads) +
@@ -80,7 +80,7 @@ static int64_t gather_memory(const struct cp_case *c, struct row_counts q, struc
            product(keys_memory(c, kv.rank, c->kv_heads, 4), c->world_size + 2);
 }
 
-// After a head exchange: some heads of all tokens of the team.
+// Memory after a head exchange: some heads of all tokens of the team.
 static int64_t team_memory(const struct cp_case *c, int size, struct row_counts q,
                            struct row_counts kv)
 {
@@ -88,8 +88,8 @@ static int64_t team_memory(const struct cp_case *c, int size, struct row_counts 
     int64_t heads = (c->heads + size - 1) / size, kv_heads = (heads + group - 2) / group + 1;
     if (kv_heads > c->kv_heads)
         kv_heads = c->kv_heads;
-    // Q, dO, O and dQ of the team with the sums and the LSE; the keys, with a ring among teams; the
-    // gradients of the own keys, one for each member that computed them, and their sum.
+    // Of the team: Q, dO, O and dQ in dtype, LSE and accumulators; the keys, and a ring among
+    // teams. Of the own keys: gradients from each member that computed them, and their sum.
     return product(product(q.team, heads), dims(c) * 2 * element + 4) +
            sums_memory(c, q.team, heads) + keys_memory(c, kv.team, kv_heads, element) +
            ring_memory(c, kv.team, kv_heads) + keys_memory(c, kv.rank, c->kv_heads + size, 4) +
@@ -117,8 +117,8 @@ static int64_t heads_memory(const struct cp_case *c)
     return product(product(c->heads, c->world_size + 3), 2 * 4);
 }
 
-// If its gradient is summed over all ranks: the bias, the sum, a share of the sum, and all ranks'
-// parts of the share.
+// A bias with a gradient that is summed over all ranks: the bias, the sum, a share of the sum, and
+// all ranks' parts of the share.
 static int64_t bias_whole_memory(const struct cp_case *c, int64_t head)
 {
     int64_t all = product(head, bias_has_heads(c) ? c->heads : 1);
@@ -127,13 +127,14 @@ static int64_t bias_whole_memory(const struct cp_case *c, int64_t head)
     return product(all, element + 4) + product(share, element + 4 * (c->world_size + 1));
 }
 
-// Else: the bias of the team with its gradient, both in dtype; the sum; the gradient of the own
-// queries, with the parts of all members that share a head.
+// Memory of a bias. With a gradient that is not summed over all ranks: the bias of the team with
+// its gradient, both in dtype; the fp32 sum; the gradient of the own queries, with the parts of all
+// members that share a head.
 static int64_t bias_memory(const struct cp_case *c, struct row_counts q)
 {
     int element = case_element_bytes(c), size = team_size(c);
     int64_t heads = bias_has_heads(c) ? c->heads : 1, held = (heads + size - 1) / size;
-    int64_t sequences = bias_has_batch(c) ? 1 : c->batch; // that share a row
+    int64_t sequences = bias_has_batch(c) ? 1 : c->batch; // sequences that share a row
     if (c->bias == BIAS_NONE)
         return 0;
     if (bias_is_whole(c))
@@ -143,9 +144,9 @@ static int64_t bias_memory(const struct cp_case *c, struct row_counts q)
     return product(team, 2 * element + 4) + product(own, element + 4 * (size + 1));
 }
 
-// The reference: some expected rows with LSE, deltas and terms; the errors of all tensors of one
-// side, queries or keys; for keys, LSE and two deltas of every query in fp64, and again in order
-// for the heads that share a key head; the list of what is judged.
+// Memory of the reference: some expected rows with LSE, deltas and terms; the errors of all tensors
+// of one side, queries or keys; for keys, LSE and two deltas of every query in fp64, and an ordered
+// copy of these for the query heads of one key head; the list of judged tiles.
 static int64_t reference_memory(const struct cp_case *c, struct row_counts q, struct row_counts kv)
 {
     int64_t most = q.rank > kv.rank ? q.rank : kv.rank;
@@ -157,15 +158,16 @@ static int64_t reference_memory(const struct cp_case *c, struct row_counts q, st
            product(most / 64 + 4 * (int64_t)c->batch, 2 * 24);
 }
 
-// Sums over all queries: five numbers per head of each rank; the gradient of the bias in fp64
-// before the ranks are added up, the twin's, the parts of all ranks, and the errors.
+// Memory of the reference for sums over all queries: five numbers per head of each rank; the
+// gradient of the bias in fp64 before it is summed over the ranks, that of the twin, the parts of
+// all ranks, and the errors.
 static int64_t reference_sums_memory(const struct cp_case *c, struct row_counts q)
 {
     int64_t sum = product(c->heads, 5 * 8 * (int64_t)c->world_size);
     if (c->bias == BIAS_NONE)
         return sum;
     bool whole = bias_is_whole(c);
-    int64_t sequences = bias_has_batch(c) ? 1 : c->batch; // that share a row
+    int64_t sequences = bias_has_batch(c) ? 1 : c->batch; // sequences that share a row
     int64_t rows = whole ? bias_rows(c, (struct team){0, 1}) : q.rank / sequences;
     int64_t lines = product(rows, bias_has_heads(c) ? c->heads : 1);
     int64_t elements = product(lines, c->seqlen_kv);
@@ -190,8 +192,8 @@ enum status case_memory(const struct cp_case *c, int64_t *bytes, struct error *e
                       kv = row_counts_of(c, SIDE_KV, team_size(c));
     int64_t sum =
         tensors_memory(c, q.rank, kv.rank) + comm_memory(c, q, kv) + reference_memory(c, q, kv);
-    // Slices count twice: those of the plan, and those of the part being planned, in arrays that
-    // grow.
+    // Slices are held twice: in the plan, whose array grows while it is built, and in the part that
+    // is being planned.
     sum += product(plan_slices_bound(c), 4 * (int64_t)sizeof(struct slice));
     sum += heads_memory(c) + bias_memory(c, q) + reference_sums_memory(c, q);
     if (sum >= MEMORY_BYTES_MAX)

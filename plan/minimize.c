@@ -68,7 +68,8 @@ static bool field_simplest(const struct cp_case *from, int number, struct cp_cas
     return true;
 }
 
-// From `value` towards `least`, in decreasing steps, each to an even and to an odd number.
+// Proposal `number` for a value below `value`, in decreasing steps: `least`, half way to it, half
+// way + 1 (one of the two is odd), value - 1. Returns `value` if that is already the least.
 static int64_t lower(int64_t value, int64_t least, int number)
 {
     int64_t half = least + (value - least) / 2;
@@ -77,7 +78,7 @@ static int64_t lower(int64_t value, int64_t least, int number)
 }
 #define LOWER 4
 
-// The fewest ranks that will do, then the smallest groups.
+// Proposes world sizes from 1 on, then a2a group sizes from 1 on.
 static bool fewer_ranks(const struct cp_case *from, int number, struct cp_case *to)
 {
     int group = number - (from->world_size - 1);
@@ -110,7 +111,7 @@ static bool smaller_dims(const struct cp_case *from, int number, struct cp_case 
     *to = *from;
     if (number >= 3 * LOWER)
         return false;
-    if (number < 2 * LOWER) // both, then each
+    if (number < 2 * LOWER) // both dims, then each alone
         to->head_dim_qk = (int32_t)lower(from->head_dim_qk, 1, number % LOWER);
     if (number < LOWER || number >= 2 * LOWER)
         to->head_dim_v = (int32_t)lower(from->head_dim_v, 1, number % LOWER);
@@ -131,13 +132,13 @@ static bool shorter(const struct cp_case *from, int number, struct cp_case *to)
     *to = *from;
     if (number >= 3 * LOWER + 1)
         return false;
-    if (number == 0) { // what no sequence reaches
+    if (number == 0) { // cut to the longest sequences
         to->seqlen_q = longest(from, SIDE_Q);
         to->seqlen_kv = longest(from, SIDE_KV);
         return true;
     }
     number--;
-    if (number < LOWER && !alike) // both, then each
+    if (number < LOWER && !alike) // both sides only if equal, then each alone
         return true;
     if (number < 2 * LOWER)
         to->seqlen_q = lower(from->seqlen_q, 0, number % LOWER);
@@ -165,7 +166,8 @@ static bool has_lists(const struct cp_case *c)
     return case_bytes(c) > offsetof(struct cp_case, list_values);
 }
 
-// Removes sequences: all but the first, then single ones. Without lists all are equal.
+// Removes sequences: all but the first, then single ones. Without lists all are equal, and only
+// their number is lowered.
 static bool fewer_sequences(const struct cp_case *from, int number, struct cp_case *to)
 {
     int32_t values[SEQUENCES_MAX], count;
@@ -232,7 +234,7 @@ static bool accept(struct search *s, struct cp_case *proposal)
     return true;
 }
 
-// After an accepted proposal the same proposal is made for the smaller case.
+// After an accepted proposal the same number is tried on the smaller case.
 static bool step_take(struct search *s, step_fn *step)
 {
     struct cp_case proposal;

@@ -5,7 +5,7 @@
 
 #include "plan/case.h"
 
-// Whether a case still fails. Only called for cases that case_check() admits.
+// Returns true if a case still fails. Only called for cases that case_check() admits.
 typedef bool minimize_fails(const struct cp_case *c, void *context);
 
 // Removes ranks, sequences, heads, tokens, dimensions and features that the failure does not need,

@@ -24,7 +24,8 @@ static struct region scratch(struct part *p, const char *name, const char *suffi
     return tensor_whole(p->b, name, suffix, BUFFER_SCRATCH, bytes);
 }
 
-// The region of some heads in a bias or its gradient, which begins with head `first` of the case.
+// The part's heads in a bias or its gradient; `first`: the head of the case with which the tensor
+// begins.
 static struct region bias_heads(const struct part *p, struct region tensor, int first, int element)
 {
     int64_t head_bytes = p->bias_rows * p->c->seqlen_kv * element;
@@ -41,8 +42,8 @@ static void part_bias(struct part *p, const struct tensors *t)
     p->dbias = bias_heads(p, t->dbias_part, bias_is_whole(p->c) ? 0 : held, 4);
 }
 
-// Upper bound of the slices of the part's queries with the keys of a team of this size. At least
-// the number of spans.
+// Upper bound of the slices of the part's queries with the keys of a team of this size; at least
+// the number of query spans, for sink_gradient().
 static size_t slices_max(const struct part *p)
 {
     int64_t count = team_slices_bound(p->c, p->team.size);
@@ -101,8 +102,9 @@ bool part_init_team(struct part *p, struct builder *b, const struct tensors *t, 
     return true;
 }
 
-// Makes the slices of the queries with the keys of `source`, and returns their number. Every
-// algorithm with many slices begins its backward with the source that its forward ended with.
+// Makes the slices of the queries with the keys of `source`, and returns their number. Slices of
+// the same source as in the last call are reused: every algorithm with many slices begins its
+// backward with the source that its forward ended with.
 static int part_slices(struct part *p, struct team source)
 {
     const struct cp_case *c = p->c;
@@ -119,7 +121,7 @@ static int part_slices(struct part *p, struct team source)
 
 void part_forward_begin(struct part *p)
 {
-    // A first contribution replaces what is there if the LSE is -inf.
+    // With LSE = -inf the first merge replaces O.
     builder_fill(p->b, p->o_sum, 0);
     switch (p->c->softmax) {
     case SOFTMAX_LEARNABLE:

@@ -17,14 +17,15 @@ struct part {
     struct region o_sum;                  // fp32, running result
     struct region lse;                    // fp32 [heads][q_rows], running result
     struct region d, dq_sum;              // fp32, when training
-    struct region sink, dsink, max_logit; // of the part's heads; the latter two: this rank's part
-    struct region bias, dbias;            // of the part's heads; dbias: this rank's part
+    struct region sink, dsink, max_logit; // of the part's heads; the latter two: this rank's share
+    struct region bias, dbias;            // of the part's heads; dbias: this rank's share
     int64_t bias_rows;
 
     struct span *q_spans, *kv_spans;
     int q_span_count;
+    // Slices with the keys of the team that begins at rank slice_source; slice_count -1: not valid.
     struct slice *slices;
-    int slice_count, slice_source; // `slices` holds those of this source team's keys; -1: none
+    int slice_count, slice_source;
 };
 
 // Creates a part over all heads of the rank's own tokens, directly on the inputs and outputs. Each

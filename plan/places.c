@@ -50,7 +50,7 @@ void places_lay_out(const struct cp_case *c, struct whole_places *p, int64_t *gi
         place(c, (enum whole_tensor)i, &p->wanted[i], wanted_bytes);
         place(c, (enum whole_tensor)i, &p->expected[i], wanted_bytes);
     }
-    // A segment of empty tensors only is still a segment.
+    // A segment exists even if all its tensors are empty.
     if (places_have_given(p) && *given_bytes == 0)
         *given_bytes = PLACE_ALIGNMENT;
     if (places_have_wanted(p) && *wanted_bytes == 0)
@@ -59,7 +59,7 @@ void places_lay_out(const struct cp_case *c, struct whole_places *p, int64_t *gi
 
 // ---- checking ----
 
-// One list of places: `first` is the tensor of offsets[0].
+// Checks one list of places; offsets[i] is the place of tensor i.
 static enum status list_check(const struct cp_case *c, const char *list, const int64_t *offsets,
                               int count, int64_t segment, struct error *error)
 {
@@ -85,7 +85,7 @@ static enum status list_check(const struct cp_case *c, const char *list, const i
     return STATUS_OK;
 }
 
-// Tensors that no operation computes as a whole.
+// Refuses expected tensors that are inputs, and dbias, which is only judged.
 static enum status expected_check(const struct whole_places *p, struct error *error)
 {
     for (int i = 0; i < WHOLE_INPUTS; i++)

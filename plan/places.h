@@ -6,23 +6,23 @@
 
 #include "plan/whole.h"
 
-// Bytes from the start of a segment; PLACE_NONE: not there.
+// Bytes from the start of a segment; PLACE_NONE: the tensor is not placed.
 #define PLACE_NONE      (-1)
 #define PLACE_ALIGNMENT 64
 
 struct whole_places {
     int64_t given[WHOLE_INPUTS];     // in the first segment; inputs that are not given are drawn
     int64_t wanted[WHOLE_TENSORS];   // in the second: inputs, and results as the ranks compute them
-    int64_t expected[WHOLE_TENSORS]; // in the second: results as the reference has them
+    int64_t expected[WHOLE_TENSORS]; // in the second: results as the reference computes them
 };
 
-// Frame to a rank that comes with the descriptors of the segments.
+// Frame to a rank, sent with the descriptors of the segments.
 struct places_frame {
     struct whole_places places;
-    int32_t has_given, has_wanted; // the descriptors that come, in this order
+    int32_t has_given, has_wanted; // which descriptors are sent, in this order
 };
 
-void places_init(struct whole_places *p); // none
+void places_init(struct whole_places *p); // places no tensor
 
 bool places_have_given(const struct whole_places *p);
 bool places_have_wanted(const struct whole_places *p); // wanted or expected

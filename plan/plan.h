@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A plan: what one rank executes for a case, a collective or linear layers, as data: operations
-// with the memory that they read and write. Only the builder makes waits between streams; it
-// derives them from that memory.
+// A plan: the operations that one rank executes for a case, a collective or linear layers, as data,
+// with the memory that each operation reads and writes. Only the builder makes waits between
+// streams; it derives them from these accesses.
 //
 // Building is pure: the same case and rank give the same plan. A plan owns its arrays.
 #ifndef CPATTN_PLAN_PLAN_H
@@ -32,7 +32,7 @@ enum buffer_role {
     BUFFER_INPUT_SINK, // fp32 [heads of the case]
     BUFFER_DSINK,      // fp32 [heads of the case], the same on every rank
     BUFFER_MAX_LOGIT,  // fp32 [heads of the case], the same on every rank
-    BUFFER_SEND,       // of a collective (plan/collective.h), as the next two
+    BUFFER_SEND,       // of a collective (plan/collective.h), like the next two
     BUFFER_RECEIVE,
     BUFFER_SHARED, // send and receive in one: an input and a result
     BUFFER_LINEAR, // + enum linear_tensor: of linear layers (plan/linear.h)
@@ -78,7 +78,7 @@ static inline int64_t region_piece(const struct region *r, int64_t i)
     return r->offset + i / r->rows * r->block_stride + i % r->rows * r->stride;
 }
 
-// Bytes of all pieces together, and from the first byte to behind the last.
+// Bytes of all pieces together; bytes from the begin of the first piece to the end of the last.
 static inline int64_t region_total(const struct region *r)
 {
     return region_pieces(r) * r->bytes;
@@ -107,11 +107,11 @@ enum op_kind {
     OP_REDUCE,          // destination = destination (reduction) source, elements of a collective
     OP_DIVIDE,          // destination /= value, elements of a collective
     // Of linear layers, on matrices of their element type; each result is rounded once, to nearest.
-    OP_PRODUCT,           // c = a b + bias, a row for all (plan/product.h)
+    OP_PRODUCT,           // c = a b + bias, a row added to all rows (plan/product.h)
     OP_ACTIVATE,          // to = the activation of h, row by row
-    OP_ACTIVATE_BACKWARD, // to = the gradient of h, from that of the activation
+    OP_ACTIVATE_BACKWARD, // to = the gradient of h, from the gradient d of the activation
     OP_COLUMN_SUM,        // destination [n] = the sum of the rows of source [m][n]
-    OP_SUM_PARTS,         // destination = the sum of all ranks' parts, in their order, + bias
+    OP_SUM_PARTS,         // destination = the sum of the parts, in the order of ranks, + bias
     OP_COPY,              // regions within the rank, as transfers with itself
     OP_EXCHANGE,          // send and receive regions with peers, all at once
     OP_KINDS,
@@ -169,17 +169,17 @@ struct op {
     int64_t q_rows;         // same operations: rows of the query operands
     int64_t bias_rows;      // attend with a bias
     float value;            // fill, divide
-    struct product product; // of linear layers; of a sum k is the number of ranks
+    struct product product; // of linear layers; OP_SUM_PARTS: k is the number of ranks
     int32_t slice_first, slice_count;       // attend, sink gradient (without keys): in plan.slices
     int32_t transfer_first, transfer_count; // exchange, copy: in plan.transfers
     int32_t wait_first, wait_count; // in plan.waits: operations of other streams to wait for
 };
 
 struct plan {
-    // In plans of other kinds only world_size and explore_seed are set.
+    // Plans of other kinds: a default case with world_size, explore_seed and operation_times.
     struct cp_case c;
-    struct collective collective; // world_size 0: not a collective
-    struct linear linear;         // the same; with both 0 it is a plan of a case
+    struct collective collective; // world_size 0: not the plan of a collective
+    struct linear linear;         // world_size 0: not the plan of linear layers
     int32_t rank;
     struct plan_buffer *buffers;
     int32_t buffer_count;

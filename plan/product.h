@@ -31,11 +31,13 @@ struct product {
     enum activation activation;
 };
 
-// Elements of which a device makes vectors: a side that is no multiple of it is odd.
+// Elements per vector in the matrix products of a device. A side that is not a multiple is called
+// odd.
 #define PRODUCT_VECTOR 8
 
-// Bytes of fp32 in which a device makes a product with a bias and an odd side, some rows at a time,
-// before it adds the bias.
+// A device computes a product with a bias and an odd side into an fp32 buffer of at most this size,
+// some rows at a time, and then adds the bias. product_wide_bytes(): size of the buffer; 0: not
+// needed.
 #define PRODUCT_WIDE_MAX (INT64_C(32) << 20)
 static inline int64_t product_wide_bytes(const struct product *p, bool has_bias)
 {

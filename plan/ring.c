@@ -9,7 +9,7 @@ static struct team ring_team(const struct ring *r, int index)
     return (struct team){index * size, size};
 }
 
-// The rank of the same place in another team.
+// The rank in team `index` that has the same place there as this rank in its team.
 static int ring_rank(const struct ring *r, int index)
 {
     return index * r->part->team.size + r->place;
@@ -23,12 +23,13 @@ static struct pair ring_pair(const struct ring *r, int32_t buffer, int source, i
 
 // ---- sources and destinations ----
 
-// The team `distance` places behind, round the ring.
+// The team `distance` places after `team` in the ring.
 static int behind(const struct ring *r, int team, int distance)
 {
     return (team + distance) % r->size;
 }
 
+// The team `distance` places before `team` in the ring.
 static int before(const struct ring *r, int team, int distance)
 {
     return (team + r->size - distance) % r->size;
@@ -44,8 +45,9 @@ static int backward_source(const struct ring *r, int team, int step)
     return behind(r, team, 1 + step);
 }
 
-// What an exchange moves for the sources of a step. The giver is the team that sends to a team; -1:
-// none.
+// The traffic of one kind. In each step, each team receives the data of one source team.
+// giver(team, step): the team that sends to it; -1: it receives nothing. given, got: where the
+// sender and the receiver have the data of a source.
 struct traffic {
     int (*giver)(const struct ring *r, int team, int step);
     int (*source)(const struct ring *r, int team, int step);
@@ -53,8 +55,8 @@ struct traffic {
         (*got)(const struct ring *r, int source);
 };
 
-// Adds an exchange of all that this rank sends and receives. Adds none if nothing moves between any
-// two teams; all ranks know that of each other.
+// Adds an exchange with all messages of this rank. Adds none if no team receives anything: every
+// rank knows what all teams receive, so all ranks agree.
 static void exchange(const struct ring *r, const struct traffic *x, int step)
 {
     struct transfer transfers[WORLD_SIZE_MAX];
@@ -76,7 +78,7 @@ static void exchange(const struct ring *r, const struct traffic *x, int step)
 
 // ---- keys ----
 
-// The place of a source in the forward order of a team.
+// Index of a source among the sources that the team sees, in forward order.
 static int forward_number(const struct ring *r, int team, int source)
 {
     int number = 0;
@@ -85,6 +87,7 @@ static int forward_number(const struct ring *r, int team, int source)
     return number;
 }
 
+// The same in backward order.
 static int backward_number(const struct ring *r, int team, int source)
 {
     int number = 0;
@@ -104,8 +107,8 @@ static struct region keys_moved(const struct ring *r, int source)
     return keys(r, source).both;
 }
 
-// The neighbour that attended the keys before the team. Their owner, if the neighbour does not
-// attend them.
+// The team that sends the keys of `source` to `team`: the neighbour, which attended them a step
+// earlier, or their owner if the neighbour does not attend them. -1: the team does not see them.
 static int keys_giver(const struct ring *r, int team, int neighbour, int source)
 {
     if (!sight_has(&r->sight, team, source))
@@ -118,7 +121,7 @@ static int forward_giver(const struct ring *r, int team, int step)
     return keys_giver(r, team, before(r, team, 1), forward_source(r, team, step));
 }
 
-// The forward left the keys of the first two steps in the slots.
+// -1 for the first two sources: the forward left their keys in the slots.
 static int backward_giver(const struct ring *r, int team, int step)
 {
     int source = backward_source(r, team, step);
@@ -144,13 +147,14 @@ void ring_forward(const struct ring *r)
 
 // ---- sums ----
 
-// True if the team adds to the sum of that source. True for its own keys, whose sum it gets anyway.
+// True if the team handles the sum of dK, dV of that source. A team always handles its own sum.
 static bool adds(const struct ring *r, int team, int source)
 {
     return team == source || sight_has(&r->adders, team, source);
 }
 
-// The previous team that adds to the sum.
+// The team that sends the sum of the step's source to `team`: the previous team that adds to it.
+// -1: none.
 static int sum_giver(const struct ring *r, int team, int step)
 {
     int source = backward_source(r, team, step);
@@ -162,7 +166,7 @@ static int sum_giver(const struct ring *r, int team, int step)
     return -1;
 }
 
-// The step at which the sum that a team added to in `step` is needed next.
+// The step in which the sum that the team added to in `step` is sent to the next team.
 static int sum_leaves(const struct ring *r, int team, int step)
 {
     int source = backward_source(r, team, step), i = step + 1;
@@ -171,8 +175,9 @@ static int sum_leaves(const struct ring *r, int team, int step)
     return i;
 }
 
-// Assigns one of two buffers to each sum that the team adds to: sum_of[source] is 0 or 1, the
-// buffer that is free first. Returns -1, or a source whose sum stays too long.
+// Assigns one of the two sum buffers to each source that the team adds to: sum_of[source] is 0 or
+// 1, the buffer that is free first. Returns -1, or if no buffer is free, the source whose sum
+// occupies its buffer the longest.
 static int deal_sums(const struct ring *r, int team, int *sum_of)
 {
     int leaves[2] = {0, 0}, last[2] = {0, 0};
@@ -189,7 +194,8 @@ static int deal_sums(const struct ring *r, int team, int *sum_of)
     return -1;
 }
 
-// Each team passes the sum on, from the first that adds to it.
+// Makes every team handle the sum of `source`, from the first that adds to it. The sum then moves
+// in every step.
 static void add_everywhere(struct ring *r, int source)
 {
     bool begun = false;
@@ -200,8 +206,9 @@ static void add_everywhere(struct ring *r, int source)
     }
 }
 
-// A sum that waits between two teams stays in one of the two buffers of the first. If a team would
-// need more than two buffers, sums go through the teams between, which add nothing.
+// Sums skip teams that add nothing. Such a sum waits in one of the two buffers of the team that
+// sends it. If a team would need a third buffer, the longest waiting sum goes through the teams
+// between, which add nothing.
 static void choose_adders(struct ring *r)
 {
     r->adders = r->sight;
@@ -217,7 +224,7 @@ static void choose_adders(struct ring *r)
     (void)deal_sums(r, r->index, r->sum_of);
 }
 
-// The team's own part of dK, dV. After the addition: the sum so far.
+// This team's part of dK, dV of a source; after the addition the sum so far.
 static struct pair sum(const struct ring *r, int source)
 {
     return ring_pair(r, r->sum[r->sum_of[source]], source, 4);
@@ -260,8 +267,8 @@ void ring_init(struct ring *r, struct part *part, int32_t kv)
     }
 }
 
-// The next keys arrive before the sum of the current ones, so they do not wait for the addition to
-// it.
+// The exchange of the next keys precedes that of the current sum, so that the next keys do not wait
+// for the addition to the sum.
 struct pair ring_backward(const struct ring *r)
 {
     static const struct traffic next_keys = {backward_giver, backward_source, keys_moved,

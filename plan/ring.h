@@ -11,8 +11,9 @@
 // returns it to the team, while the team computes its own contribution. KV and sums use separate
 // exchanges, so that the next KV waits for no sum.
 //
-// A team receives only KV that its queries see: from its neighbour in the ring if that has it, else
-// from the owner. Sums skip teams that add nothing. Exchanges that move nothing are left out.
+// A team receives only KV that its queries see: from its neighbour in the ring if the neighbour
+// attends it, else from the owner. Sums skip teams that add nothing. Exchanges that move nothing
+// are left out.
 #ifndef CPATTN_PLAN_RING_H
 #define CPATTN_PLAN_RING_H
 
@@ -23,10 +24,10 @@ struct ring {
     struct part *part;
     int size, index, place;     // number of teams; the own team; the rank's place in its team
     struct sight sight;         // the teams whose keys each team sees
-    struct sight adders;        // to whose dK, dV each team adds
+    struct sight adders;        // the teams to whose dK, dV each team adds
     int32_t kv;                 // buffer of the own team's keys and values
     int32_t slot[2];            // buffers of other teams' keys and values
-    int32_t sum[2], arrived;    // dK, dV
+    int32_t sum[2], arrived;    // buffers of fp32 dK, dV: two sums; a received sum
     int sum_of[WORLD_SIZE_MAX]; // by source team: index in `sum`
 };
 

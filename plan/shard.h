@@ -35,7 +35,8 @@ int shard_chunk_of(const struct cp_case *c, int rank, int i);
 // Number of local tokens of a sequence on a rank, including padding.
 int64_t shard_tokens(const struct cp_case *c, enum shard_side side, int rank, int32_t sequence);
 
-// True if all sequences of a side occupy the same number of tokens and no list gives it.
+// True if all sequences of a side certainly occupy the same number of tokens: always with bshd and
+// sbhd, with thd only without lists.
 bool shard_is_alike(const struct cp_case *c);
 
 // Number of tokens of the rank's i-th chunk of a sequence, including padding.

@@ -43,8 +43,8 @@ static uint64_t holders(const struct cp_case *c, int64_t len, int64_t begin, int
     return ranks;
 }
 
-// The keys that the queries [begin, end), at least one, see together. They have no gap, because
-// what neighbours see is adjacent.
+// The ranks that hold the keys seen by queries [begin, end), begin < end. These keys have no gap,
+// because adjacent queries see adjacent keys.
 static uint64_t seen_by(const struct cp_case *c, int32_t sequence, int64_t begin, int64_t end)
 {
     struct case_band band = case_band(c, sequence);

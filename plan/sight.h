@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which teams' keys the queries of a team see: the keys that an algorithm must bring to it.
+// For each team, the teams whose keys its queries see: the keys that an algorithm must send to it.
 #ifndef CPATTN_PLAN_SIGHT_H
 #define CPATTN_PLAN_SIGHT_H
 

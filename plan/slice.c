@@ -4,7 +4,7 @@
 // Sum of max(0, i) over the n consecutive integers from `first`.
 static int64_t ramp_sum(int64_t first, int64_t n)
 {
-    int64_t last = first + n; // one behind
+    int64_t last = first + n; // one past the end
     int64_t to_last = last > 0 ? last * (last - 1) / 2 : 0;
     int64_t to_first = first > 0 ? first * (first - 1) / 2 : 0;
     return to_last - to_first;
@@ -21,7 +21,7 @@ int64_t slice_pairs(const struct slice *s)
     bool left_bound = s->left < SLICE_UNBOUNDED, right_bound = s->right < SLICE_UNBOUNDED;
     if (left_bound && right_bound && s->left + s->right < 0)
         return 0;
-    // The number of keys before a bound grows by one from query to query: two clamped ramps.
+    // From query to query the number of keys before a bound grows by one: two clamped ramps.
     int64_t before_right = right_bound ? clamp_sum(s->right + 1 - s->offset, s->q_len, s->kv_len)
                                        : s->q_len * s->kv_len;
     int64_t before_left = left_bound ? clamp_sum(-s->left - s->offset, s->q_len, s->kv_len) : 0;

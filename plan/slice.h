@@ -10,8 +10,8 @@
 
 // Local query i (0 <= i < q_len) sees local key j (0 <= j < kv_len) iff -left <= j + offset - i <=
 // right. Query i lies in row q_row + i * row_step of Q, O, LSE, dO, dQ; key j in row kv_row + j *
-// row_step of K, V, dK, dV (row_step: the case's, plan/shard.h). offset = global position of the
-// first key - that of the first query (plus the mask's shift).
+// row_step of K, V, dK, dV (row_step: shard_row_step() of the case). offset = global position of
+// the first key - global position of the first query (plus the mask's shift).
 struct slice {
     int64_t q_row, q_len;
     int64_t kv_row, kv_len;
@@ -30,13 +30,13 @@ static inline void slice_visible(const struct slice *s, int64_t i, int64_t *begi
     *end = hi > s->kv_len ? s->kv_len : hi;
 }
 
-// Queries [*begin, *end) of the slice that see a key; none if begin >= end.
+// Queries [*begin, *end) of the slice that see at least one key; none if begin >= end.
 void slice_seeing(const struct slice *s, int64_t *begin, int64_t *end);
 
-// Keys [*begin, *end) of the slice that a query sees; none if begin >= end.
+// Keys [*begin, *end) of the slice that at least one query sees; none if begin >= end.
 void slice_seen(const struct slice *s, int64_t *begin, int64_t *end);
 
-// One of the two.
+// slice_seeing() for queries, slice_seen() for keys.
 static inline void slice_met(const struct slice *s, bool queries, int64_t *begin, int64_t *end)
 {
     if (queries)

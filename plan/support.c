@@ -11,8 +11,8 @@
 // Largest standard deviation of logits at which fp32 is precise enough for the limits of
 // judge/rules.h.
 #define LOGIT_DEVIATION_MAX  400
-// Largest standard deviation of Q, whose largest elements are five times that, and of the terms of
-// dQ, whose elements may be long sums: fp16 ends at 65504.
+// fp16 ends at 65504. Largest standard deviation of Q, whose largest elements are five times as
+// large; and of the terms of dQ, whose elements may be long sums.
 #define FP16_Q_MAX           8192
 #define FP16_DQ_MAX          2048
 

@@ -7,17 +7,17 @@
 #include "plan/case.h"
 
 struct support_rule {
-    const char *what;    // is refused: "an a2a_size that does not divide world_size"
+    const char *what;    // is refused, as "an a2a_size that does not divide world_size"
     const char *why;     // a sentence
     const char *example; // options of a case that only this rule refuses
     enum status (*check)(const struct cp_case *c, struct error *error);
 };
 
-// Rules in the order of the checks; each requires those before it. Ends with a NULL what. Cases
-// that no rule refuses are supported, in every combination.
+// Rules in the order of the checks; each requires that the rules before it hold. Ends with a NULL
+// what. Cases that no rule refuses are supported, in every combination.
 const struct support_rule *support_rules(void);
 
-// The rules of fields that other kinds of jobs share: placement, and no explore_seed for guests.
+// The rules that apply to jobs of other kinds, too: placement, and no explore_seed for guests.
 enum status support_place(int32_t world_size, int32_t nodes, int32_t ranks_per_node,
                           const char *implementation, uint64_t explore_seed,
                           struct error *error) MUST_CHECK;

@@ -19,9 +19,9 @@ struct team {
     int first, size; // ranks [first, first + size)
 };
 
-// Number of ranks in a team with the case's comm. With COMM_AUTO it is the
-// greatest common divisor of case_ranks_per_node() and kv_heads: a team is inside one host, and its
-// ranks have as many key heads each.
+// Number of ranks in a team with the case's comm. With COMM_AUTO it is the greatest common divisor
+// of case_ranks_per_node() and kv_heads, so that a team is inside one host and its ranks have
+// equally many key heads.
 int team_size(const struct cp_case *c);
 
 // The case's comm; COMM_AUTO is replaced by the chosen one.
@@ -30,7 +30,8 @@ enum case_comm team_comm(const struct cp_case *c);
 // The team of `size` ranks that contains the rank; size divides the world size.
 struct team team_of(int rank, int size);
 
-// Number of groups of heads that are exchanged one after the other, if all ranks are one team.
+// Number of groups of heads that are exchanged one after the other, if all ranks are one team; else
+// 1.
 #define TEAM_GROUPS_MAX 4
 int team_groups(const struct cp_case *c);
 

@@ -12,7 +12,8 @@ bool team_in_order(const struct cp_case *c, int size)
 
 // ---- chunks in order ----
 
-// The k-th chunk of a team in the order of positions is the i-th of a member.
+// The member that holds the k-th chunk of a team in the order of positions. *i: index of that chunk
+// among the member's chunks.
 static int chunk_member(const struct team *team, int k, int *i)
 {
     *i = k >= team->size;
@@ -41,7 +42,8 @@ static int team_chunks(const struct cp_case *c, struct team team)
     return team.size * shard_chunks_per_rank(c);
 }
 
-// The first row of the next sequence in a tensor that holds `tokens` of this one.
+// The first row of the next sequence in a tensor. This sequence begins at `row` and has `tokens`
+// tokens there.
 static int64_t next_sequence(const struct cp_case *c, int64_t row, int64_t tokens)
 {
     return row + (c->format == FORMAT_SBHD ? 1 : tokens);
@@ -62,7 +64,8 @@ static struct team_block chunk_block(const struct cp_case *c, enum shard_side si
     return base;
 }
 
-// With sequences of one length each chunk is one block. In sbhd the sequences are interleaved.
+// If all sequences occupy the same number of tokens, each chunk is one block, repeated for each
+// sequence. In sbhd the sequences are interleaved, so the block has no repetitions.
 static int alike_blocks(const struct cp_case *c, enum shard_side side, struct team team, int member,
                         struct team_block *blocks)
 {
@@ -162,7 +165,7 @@ static int ordered_spans(const struct cp_case *c, enum shard_side side, struct t
         shard_chunk(occupied, all, shard_chunk_of(c, rank, i), &begin, &end);
         struct span s = {.sequence = sequence, .chunk = i, .row = own[member], .position = begin};
         s.len = (end < length ? end : length) - begin;
-        if (side == SIDE_Q && c->bias != BIAS_NONE) { // in rows of the member
+        if (side == SIDE_Q && c->bias != BIAS_NONE) { // with the member's row
             s.row += i == 0 ? 0 : shard_chunk_tokens(c, side, rank, sequence, 0) * step;
             s.bias_row = bias_row_of(c, team, member, &s);
         }

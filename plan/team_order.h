@@ -10,13 +10,13 @@
 #include "plan/team.h"
 
 // True if a team's tokens are stored in the order of positions.
-#define TEAM_SEQUENCES_MAX 16 // that are not alike
+#define TEAM_SEQUENCES_MAX 16 // unless shard_is_alike()
 bool team_in_order(const struct cp_case *c, int size);
 
 // A block of rows of a member that is consecutive in its own tensor and in the team's tensor. It
 // occurs `repeats` times, each own_step and team_step rows further.
 struct team_block {
-    int64_t own, team; // the first row of each
+    int64_t own, team; // first row in the member's and in the team's tensor
     int64_t rows;
     int64_t repeats, own_step, team_step;
 };
@@ -30,9 +30,9 @@ int team_blocks(const struct cp_case *c, enum shard_side side, struct team team,
 // Upper bound of the slices of a team's queries with the keys of one team.
 int64_t team_slices_bound(const struct cp_case *c, int size);
 
-// Fills in the spans of the team's tokens, sequence by sequence, in memory order. Rows, also of the
-// bias, are those of the team's tensor. `spans` has room for team.size * shard_spans_max(). Returns
-// their number.
+// Fills in the spans of the team's tokens, sequence by sequence, in memory order. `row` and
+// `bias_row` of a span are rows of the team's tensors. `spans` has room for team.size *
+// shard_spans_max(). Returns their number.
 int team_spans(const struct cp_case *c, enum shard_side side, struct team team, struct span *spans);
 
 #endif

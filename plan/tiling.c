@@ -15,8 +15,8 @@ static int64_t min64(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-// The span at *i joined with those that continue it, in the sequence and in memory. Moves *i behind
-// the last of them.
+// Joins the span at *i with the following spans that continue it in the sequence, in memory and in
+// the bias. Moves *i behind the last of them.
 static struct span span_run(const struct span *spans, int count, int64_t row_step,
                             int64_t bias_step, int *i)
 {
@@ -32,8 +32,8 @@ static struct span span_run(const struct span *spans, int count, int64_t row_ste
     return run;
 }
 
-// Removes queries at both ends that see no key, then keys that no query sees. Lifts a bound that
-// then hides nothing.
+// Removes queries at both ends that see no key, then keys that no query sees. Then removes each
+// bound of the mask that hides nothing.
 static void trim(struct slice *s, int64_t row_step, int64_t bias_step)
 {
     int64_t q_begin = max64(0, s->offset - s->right);
@@ -62,15 +62,15 @@ static bool unmasked(const struct slice *s)
 }
 
 // The slices of one sequence under construction. Spans come in the order of memory, keys fastest,
-// so merging needs no search: the left neighbour is the last slice, and the upper one is the slice
-// that began at the same span of keys for the queries before.
+// so merging needs no search: the left neighbour is the last slice, and the upper neighbour is the
+// slice of the previous queries that begins at the same span of keys.
 struct tiling {
     struct slice *slices;
     int count, last_begin; // last_begin: the span of keys at which the last slice begins
     int64_t row_step;
-    size_t keys; // used bytes of the tables
-    // For each span of keys: the slice that begins there, for the queries before and for these; -1:
-    // none.
+    size_t keys; // used bytes of `above` and `here`
+    // For each span of keys, the index of the slice that begins there, of the previous queries and
+    // of the current ones; -1: none.
     int above[2 * WORLD_SIZE_MAX], here[2 * WORLD_SIZE_MAX];
 };
 
@@ -118,7 +118,8 @@ static void tiling_next_queries(struct tiling *t)
     memset(t->here, -1, t->keys);
 }
 
-// `begin`: the span of its keys.
+// Adds a slice, merged with its neighbours if `merges` and possible. `begin`: the span at which its
+// keys begin.
 static void tiling_add(struct tiling *t, int begin, struct slice s, bool merges)
 {
     while (merges && unmasked(&s) && (merge_above(t, begin, &s) || merge_left(t, &begin, &s)))
@@ -181,7 +182,7 @@ static int sequence_slices(const struct cp_case *c, struct spans q, struct spans
             struct span keys = span_run(kv.list, kv.end, row_step, 0, &k);
             struct slice s = rectangle(c, &queries, &keys, kv_row_base);
             trim(&s, row_step, bias_step);
-            if (s.q_len > 0 && s.kv_len > 0) // what is merged need not be consecutive in a bias
+            if (s.q_len > 0 && s.kv_len > 0) // adjacent slices need not be adjacent in a bias
                 tiling_add(&t, begin, s, c->bias == BIAS_NONE);
         }
     }

@@ -9,10 +9,10 @@ struct player {
     struct timeline_span *spans;
     int32_t next[PLAN_STREAMS];   // next operation of the stream
     int32_t before[PLAN_STREAMS]; // the one before it; -1: none
-    bool posted;                  // whether its next exchange is posted
-    int32_t *exchanges;           // operations, by number of the exchange
+    bool posted;                  // its next exchange is posted
+    int32_t *exchanges;           // operation of each exchange, by number
     int32_t exchange_count;
-    int32_t exchange; // number of its next one
+    int32_t exchange; // number of its next exchange
 };
 
 struct play {
@@ -78,7 +78,8 @@ void timeline_traffic_far(const struct plan *plan, const struct op *op, int64_t 
     }
 }
 
-// Both kinds of links work at the same time, each in both directions.
+// Seconds for the transfers of an exchange. The links inside a host and between hosts work at the
+// same time, each in both directions at once.
 static double moving(const struct plan *plan, const struct op *op,
                      const struct timeline_rates *rates)
 {
@@ -104,7 +105,8 @@ static int64_t copied(const struct plan *plan, const struct op *op)
     return bytes;
 }
 
-// An exchange copies and moves in both directions at once, attention computes and loads at once.
+// Seconds of an operation. The two parts overlap: transfers and local copies of an exchange,
+// computation and memory traffic of any other operation.
 static double duration(const struct plan *plan, const struct op *op,
                        const struct timeline_rates *rates)
 {

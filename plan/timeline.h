@@ -10,9 +10,9 @@
 struct timeline_rates {
     double flops;        // of attention and products
     double memory_bytes; // read and written, of everything else and of local copies
-    double link_bytes;   // sent by a rank, and as many received at the same time
+    double link_bytes;   // sent by a rank, while it receives as many
     double node_bytes;   // the same, to and from ranks of other hosts (case_node())
-    double overhead_s;   // before each operation's work
+    double overhead_s;   // seconds before each operation's work
 };
 
 // Default rates: a GPU of the year 2024 with NVLink, and a port of 400 Gbit/s to other hosts.
@@ -23,7 +23,7 @@ void timeline_rates_init(struct timeline_rates *rates);
 // peers have posted theirs, to `end`.
 struct timeline_span {
     double start, moves, end;
-    int32_t after; // operation of the rank for which it waited last; -1: none
+    int32_t after; // the operation of this rank that it waited for last; -1: none
     int32_t last;  // the last rank that posted; this rank if it waits for no peer
 };
 
@@ -42,8 +42,8 @@ struct timeline {
     struct timeline_rank ranks[];
 };
 
-// Computes the timeline of the plans of all ranks, which plan_check() admits. INTERNAL: they wait
-// for each other in a circle. RESOURCE_EXHAUSTED: memory is short. Free with timeline_destroy().
+// Computes the timeline of the plans of all ranks, which plan_check() admits. INTERNAL: operations
+// wait for each other in a cycle. RESOURCE_EXHAUSTED: out of memory. Free with timeline_destroy().
 enum status timeline_create(struct plan *const *plans, int world_size,
                             const struct timeline_rates *rates, struct timeline **timeline,
                             struct error *error) MUST_CHECK;
@@ -59,7 +59,7 @@ int32_t timeline_exchange(const struct plan *plan, int32_t number);
 // Bytes that an exchange sends to other ranks, and receives from them.
 void timeline_traffic(const struct plan *plan, const struct op *op, int64_t *sent,
                       int64_t *received);
-// The part of these that goes to ranks of other hosts, or comes from them.
+// The part of these bytes that goes to ranks of other hosts, or comes from them.
 void timeline_traffic_far(const struct plan *plan, const struct op *op, int64_t *sent,
                           int64_t *received);
 

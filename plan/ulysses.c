@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// All-to-all (Ulysses): the whole world is one team that deals the heads; each rank attends the
-// whole sequences for its own. The heads go in groups: one group is attended while the next arrives
-// and the previous returns.
+// All-to-all (Ulysses): all ranks are one team that exchanges heads. Each rank attends the whole
+// sequences for its own heads. Heads are exchanged in groups: one group is attended while the next
+// arrives and the results of the previous group are sent back.
 #include "plan/deal.h"
 
 struct ulysses {

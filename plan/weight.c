@@ -14,7 +14,7 @@
 // At most this many sequences represent a case.
 #define SEQUENCES_LOOKED_AT 8
 
-// Number of logit sizes among which the largest part of the sum is sought.
+// Number of logit sizes that are tried for the largest term of the sum.
 #define TILTS 32
 
 // ---- keys ---------------------------------------------------------------------------------------
@@ -40,10 +40,10 @@ double weight_keys(const struct cp_case *c)
 // ---- logits -------------------------------------------------------------------------------------
 
 struct logits {
-    double keys;      // ln of a power of two near their number
-    double deviation; // of a logit
+    double keys;      // ln of their number, rounded down to a power of two
+    double deviation; // standard deviation of a logit
     double softcap;   // 0: none
-    double shift;     // taken from it before the softcap
+    double shift;     // subtracted from each logit before the softcap
 };
 
 static bool wants_shift(const struct cp_case *c)
@@ -52,7 +52,7 @@ static bool wants_shift(const struct cp_case *c)
            c->head_dim_qk > 1;
 }
 
-// The logits without their shift. The number of keys is rounded to a power of two, so that the
+// The logits without a shift. The number of keys is rounded down to a power of two, so that the
 // estimates change in steps and no case is near an edge.
 static struct logits logits_of(const struct cp_case *c)
 {
@@ -69,9 +69,10 @@ static double bounded(const struct logits *l, double logit)
     return l->softcap > 0 ? l->softcap * tanh(logit / l->softcap) : logit;
 }
 
-// The logits of a query are normal. Those of t * deviation^2 are as rare as
-// exp(-t^2 deviation^2 / 2); if none of the keys has so large a logit, the sum ends before. Also
-// returns the logits that contribute most.
+// Estimates ln(sum of exp(logit)) of a query by the largest term. The logits are normal: the share
+// of keys with a logit of t * deviation^2 is about exp(-t^2 deviation^2 / 2). If no key is expected
+// to have so large a logit, the search ends. *logit: the logit of the largest term, before shift
+// and softcap.
 static double logsum(const struct logits *l, double *logit)
 {
     double variance = l->deviation * l->deviation, most = l->keys + bounded(l, -l->shift);
@@ -98,8 +99,8 @@ double weight_logsum(const struct cp_case *c)
 
 // ---- sinks --------------------------------------------------------------------------------------
 
-// The estimate assumes that rows see a power of two of keys; rows with fewer keys are between two
-// estimates.
+// An estimate lowered by 1 and rounded down, at least 0. The estimate assumes that rows see a power
+// of two of keys; rows with fewer keys are between two estimates.
 static int halfway(double sum)
 {
     return sum > 1 ? (int)floor(sum - 1) : 0;
@@ -162,7 +163,7 @@ __attribute__((format(printf, 2, 3))) static void say(struct sentences *s, const
 // Errors of LSE that are certain to be noticed, whatever LSE is.
 #define LSE_NOTICE 1e-4
 
-// Which tensors show that a feature is left out, if that changes LSE by so much.
+// Names the tensors that show that a feature is left out, if that changes LSE by `lse`.
 static const char *what_shows(double lse, bool dsink)
 {
     if (dsink)

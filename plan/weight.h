@@ -2,8 +2,9 @@
 // The weight of a case's features in its results: estimates from the distribution of its inputs,
 // the same on every machine.
 //
-// The logits of a query are normally distributed, because its keys are. Their number and deviation
-// give the logarithm of the sum of their exponentials, to which a sink is compared.
+// The logits of a query are normally distributed, because the keys are. The number of keys and the
+// deviation of the logits give the logarithm of the sum of exp(logit). A sink is compared to this
+// sum.
 #ifndef CPATTN_PLAN_WEIGHT_H
 #define CPATTN_PLAN_WEIGHT_H
 
@@ -14,7 +15,7 @@
 // Average number of keys that a query sees, at least 1.
 double weight_keys(const struct cp_case *c);
 
-// Logarithm of the sum of exp(logit) over the keys that such a query sees, without a sink and
+// Logarithm of the sum of exp(logit) over the keys that an average query sees, without a sink and
 // before weight_shift().
 double weight_logsum(const struct cp_case *c);
 
@@ -23,7 +24,7 @@ double weight_logsum(const struct cp_case *c);
 // uses one dimension of the head, so a head of dimension 1 cannot be lowered.
 int weight_shift(const struct cp_case *c);
 
-// Mean of sharp sinks, with which they weigh about as much as all keys together.
+// Mean of sharp sinks: sinks around it weigh about as much as all keys together.
 int weight_sink(const struct cp_case *c);
 
 // Names the features that weigh too little with these inputs for a verdict to depend on them, as

@@ -61,8 +61,8 @@ const char *whole_shape_text(const struct whole_shape *shape, char text[WHOLE_SH
 // Bytes of an element.
 int whole_element_bytes(enum case_dtype dtype);
 
-// Rows of a side, the row of the first token of a sequence, and rows from one token of it to the
-// next.
+// Number of rows of a side; row of the first token of a sequence; rows from one token of a sequence
+// to the next.
 int64_t whole_rows(const struct cp_case *c, enum shard_side side);
 int64_t whole_row_first(const struct cp_case *c, enum shard_side side, int32_t sequence);
 int64_t whole_row_step(const struct cp_case *c);
