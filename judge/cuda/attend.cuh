@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One pair of query and key for the references on the device: the mask by its definition, and the
-// logit in fp32.
+// One pair of query and key for the references on the device: its visibility by the definition of
+// the mask, and its logit in fp32.
 #ifndef CPATTN_JUDGE_CUDA_ATTEND_CUH
 #define CPATTN_JUDGE_CUDA_ATTEND_CUH
 
@@ -11,34 +11,34 @@ extern "C" {
 #include "judge/rules.h"
 }
 
-// The bound of an unbounded window: larger than any distance of two tokens, and the sum of two does
-// not overflow.
+// Finite bound of an unbounded window: larger than any distance of two tokens, and the sum of two
+// such bounds fits an int.
 #define DISTANCE_MAX (1 << 26)
 
 struct bias_source {
     struct input_draw draw;
     enum case_dtype dtype;
     bool present;
-    const void *given;                       // NULL: drawn
-    int64_t batch_step, head_step, row_step; // elements; 0 where one is for all
+    const void *given;                       // the tensor of the case's source; NULL: drawn
+    int64_t batch_step, head_step, row_step; // strides in elements; 0: shared
 };
 
 struct attend_case {
     const reference_sequence *sequences;
     bool bottom_right;
-    int left, right;
-    float softcap, cap_error;
+    int left, right;          // window; DISTANCE_MAX: unbounded
+    float softcap, cap_error; // cap_error: rules_cap_error()
     bias_source bias;
     int64_t seqlen_kv;
 };
 
-// A block's tile and head.
+// The tile and head of a thread block.
 struct attend_place {
     reference_tile tile;
-    int queries, keys;    // of the sequence
-    int shift;            // the key opposite query i is i + shift
-    int head, local_head; // of the case, and of those whose inputs are there
-    int row_end;          // behind the tile's last row
+    int queries, keys;    // lengths of the sequence
+    int shift;            // query i is aligned with key i + shift
+    int head, local_head; // query head of the case; head of the rows among those in memory
+    int row_end;          // position after the tile's last row
 };
 
 static inline int distance_clamped(int64_t distance)
@@ -79,8 +79,9 @@ static inline attend_case attend_case_of(const struct reference_cuda *r)
     return a;
 }
 
-// What the passes of a reference share: rows of the given side, columns of the other. `queries`: Q
-// and dO, `keys`: K and V. ATTEND is the struct of the reference, whose members have these names.
+// Returns the arguments that all passes of a reference share, for rows of the given side and
+// columns of the other side. `queries`: Q and dO; `keys`: K and V. ATTEND is the argument struct of
+// the reference; it has members with these names.
 template <class ATTEND, class ELEMENT>
 static ATTEND attend_begin(const struct reference_cuda *r, const struct reference_rows *rows,
                            enum shard_side side, const ELEMENT *const (&queries)[2],
@@ -107,7 +108,7 @@ static ATTEND attend_begin(const struct reference_cuda *r, const struct referenc
     return a;
 }
 
-// Completes a place whose tile is known.
+// Fills queries, keys, shift and row_end of a place from its tile.
 static __device__ __forceinline__ void attend_sequence(const attend_case &a, attend_place &p)
 {
     const reference_sequence &sequence = a.sequences[p.tile.sequence];
@@ -117,7 +118,8 @@ static __device__ __forceinline__ void attend_sequence(const attend_case &a, att
     p.row_end = (int)p.tile.position + p.tile.count;
 }
 
-// The definition of the mask, for one pair of positions.
+// True if the query sees the key, by the definition of the mask. Both are positions in the
+// sequence; false beyond its end.
 static __device__ __forceinline__ bool attend_sees(const attend_case &a, const attend_place &p,
                                                    int query, int key)
 {
@@ -125,7 +127,8 @@ static __device__ __forceinline__ bool attend_sees(const attend_case &a, const a
     return query < p.queries && key < p.keys && -a.left <= ahead && ahead <= a.right;
 }
 
-// Finds columns [*begin, *end) that include all that rows [first, first + count) see.
+// Finds a range [*begin, *end) that includes every column visible to rows [first, first + count).
+// KEYS: rows are keys, columns are queries. The range is empty if *end <= *begin.
 template <bool KEYS>
 static __device__ __forceinline__ void attend_columns(const attend_case &a, const attend_place &p,
                                                       int first, int count, int *begin, int *end)
@@ -146,8 +149,9 @@ static __device__ __forceinline__ float attend_bias(const attend_case &a, const 
                         : element_drawn(a.bias.draw, a.bias.dtype, (uint64_t)index);
 }
 
-// The logit of a pair whose scaled score is `scaled`. Sets *slope to the derivative of the softcap,
-// without cancellation: 1 - tanh^2 = 4 e / (1 + e)^2 with e = exp(-2 |x|).
+// Returns the logit of a pair from its scaled score: softcap, then bias. Sets *slope to the
+// derivative of the softcap. With e = exp(-2 |x|) it is 1 - tanh^2 = 4 e / (1 + e)^2, without
+// cancellation.
 static __device__ __forceinline__ float attend_logit(const attend_case &a, const attend_place &p,
                                                      float scaled, int query, int key, float *slope)
 {
@@ -161,7 +165,8 @@ static __device__ __forceinline__ float attend_logit(const attend_case &a, const
     return a.bias.present ? logit + attend_bias(a, p, query, key) : logit;
 }
 
-// The twin's slope in a column, from that of attend_logit().
+// The twin's slope of the softcap, from the exact slope of attend_logit(). Its error has opposite
+// signs in even and odd columns.
 static __device__ __forceinline__ float attend_slope_twin(const attend_case &a, float slope,
                                                           int column)
 {

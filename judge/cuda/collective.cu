@@ -53,7 +53,7 @@ static __device__ union view_number element_read(const struct collective_view *v
     return number;
 }
 
-// The bits of an element as it lies in memory.
+// Converts a number to the bits of an element in memory. Any NaN becomes view_nan_bits().
 static __device__ uint64_t element_bits(const struct collective_view *v, union view_number number)
 {
     if (view_is_real(v) && number.real != number.real)
@@ -125,7 +125,8 @@ static __device__ void tally_zero(struct view_tally *t)
     t->first_bad = INT64_MAX;
 }
 
-// One tally of each block, joined in the order of threads.
+// Compares the elements of a receive with their right values. Writes one tally per block, in which
+// the tallies of the threads are joined in a fixed order.
 __global__ __launch_bounds__(THREADS) void receive_kernel(struct collective_view v, int bytes,
                                                           const void *receive, int64_t count,
                                                           struct view_tally *tallies)
@@ -155,7 +156,7 @@ __global__ __launch_bounds__(THREADS) void receive_kernel(struct collective_view
         tallies[blockIdx.x] = shared[0];
 }
 
-// As view_tally_join(), on the host.
+// view_tally_join() for the host.
 static void tally_add(struct view_tally *t, const struct view_tally *more)
 {
     t->error2 += more->error2;
@@ -235,7 +236,8 @@ struct send_tally {
     unsigned long long mismatches, first_bad;
 };
 
-// Elements from `from` to before `to` share memory with the receive.
+// Counts changed elements of a send. Skips elements [from, to), which share memory with the
+// receive.
 __global__ __launch_bounds__(THREADS) void send_kernel(struct collective_view v, int bytes,
                                                        int64_t count, const void *send,
                                                        int64_t from, int64_t to,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The judge of collectives on a device: draws and compares every element there; only sums are
-// copied to the host.
+// The judge of collectives in device memory. It draws and compares every element on the device and
+// copies only tallies to the host.
 #ifndef CPATTN_JUDGE_CUDA_COLLECTIVE_CUDA_H
 #define CPATTN_JUDGE_CUDA_COLLECTIVE_CUDA_H
 
@@ -10,7 +10,7 @@ extern "C" {
 
 #include "judge/collective.h"
 
-// Its calls wait for the stream, except set() and fill().
+// All functions wait for the stream, except set() and fill().
 extern const struct collective_judge collective_judge_cuda;
 
 #ifdef __cplusplus

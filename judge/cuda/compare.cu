@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The two passes of judge/rules.h over the rows. In each pass warps judge rows, blocks add up the
-// findings of their warps, and one block of each chunk adds up those of the blocks in a fixed
-// order.
+// The two passes of judge/rules.h over the rows. In each pass a warp judges one row at a time, a
+// block reduces the findings of its threads, and one block per chunk reduces the findings of the
+// blocks in a fixed order.
 #include "judge/cuda/compare_cuda.h"
 
 #include "judge/cuda/attend.cuh"
@@ -12,43 +12,44 @@
 
 #define INDEX_NONE INT64_MAX
 
-// RMS error of one row and its unit; of LSE the error that it may have.
+// Errors of one row: their RMS, and the unit of rules_row_unit(). For LSE the unit is the admitted
+// error.
 struct row_errors {
-    float error, unit; // RMS; rules_row_unit()
+    float error, unit;
 };
 
-// Sums of rows in the first pass, and worst values in the second.
+// Findings of one thread or block: sums in the first pass, worst values in the second.
 struct block_sums {
     rules_sums sums;
     int chunk;
 };
 struct block_worst {
     rules_worst worst;
-    int64_t index;     // of the worst row
-    int64_t first_bad; // INDEX_NONE: none
-    double got, expected;
+    int64_t index;        // of the worst row, in its chunk
+    int64_t first_bad;    // first mismatched element of the chunk; INDEX_NONE: none
+    double got, expected; // of first_bad
     int chunk;
 };
 
 struct scratch {
-    block_sums *sums_of_blocks; // of blocks
-    block_worst *worst_of_blocks;
-    row_errors *rows;
+    block_sums *sums_of_blocks;   // [blocks]
+    block_worst *worst_of_blocks; // [blocks]
+    row_errors *rows;             // [rows of the comparison]
 };
 
 // ---- rows ---------------------------------------------------------------------------------------
 
-// Where a row lies.
+// A row of the comparison.
 struct row_place {
-    int64_t got, expected; // of its first element
-    int64_t count;
-    int64_t index;   // among all rows of the comparison
-    int64_t element; // number of the first element in the chunk
-    int64_t visible; // of the other side, from this row
-    double terms_squares;
+    int64_t got, expected; // index of its first element in the results and in the reference
+    int64_t count;         // elements
+    int64_t index;         // among all rows of the comparison
+    int64_t element;       // number of its first element in the chunk
+    int64_t visible;       // number of tokens of the other side that the row sees
+    double terms_squares;  // squares of the terms that cancel, summed over its elements
 };
 
-// The rows of one tile and head for each block.
+// Rows of a tensor of tokens. Each block has the rows of one tile and head.
 struct tile_rows {
     compare_tensor tensor;
     attend_case c;
@@ -59,7 +60,7 @@ struct tile_rows {
     {
         return tiles[blockIdx.x / tensor.heads].chunk;
     }
-    // Rows of the comparison before those of a chunk.
+    // Number of rows of the comparison before the chunk.
     __device__ int64_t before(int chunk) const
     {
         return chunk > 0 ? chunk_rows * tensor.heads : 0;
@@ -110,7 +111,7 @@ struct tile_rows {
     {
         return element_loaded(tensor.twin_dtype, tensor.expected.twin, at);
     }
-    // RMS of what cancels in an element of the row.
+    // RMS of the terms that cancel in an element of the row.
     __device__ double row_terms(const row_place &p) const
     {
         return sqrt(p.terms_squares / (double)p.count);
@@ -119,14 +120,15 @@ struct tile_rows {
     {
         return false;
     }
-    // True if the row sees nothing and must be zero. LSE of such a row is not zero.
+    // True if the row sees no token, so that it must be zero. False for LSE, which is not zero in
+    // such a row.
     __device__ bool must_be_zero(const row_place &p) const
     {
         return p.visible == 0 && !tensor.stats;
     }
 };
 
-// A line for each warp.
+// Rows of the gradient of the bias. Each warp has one line.
 struct line_rows {
     compare_lines lines;
     int64_t count;
@@ -139,7 +141,8 @@ struct line_rows {
     {
         return 0;
     }
-    // Of the elements that are compared.
+    // Squares of the terms that cancel, for the compared elements: a share of the sum over the
+    // whole array.
     __device__ double terms_squares() const
     {
         double sum = 0;
@@ -174,12 +177,12 @@ struct line_rows {
     {
         return element_rounded(lines.dtype, lines.twin[at]);
     }
-    // Elements that are zero in reference and twin have no visible pair.
+    // Elements that are zero in both reference and twin count as elements without a visible pair.
     __device__ bool sparse() const
     {
         return true;
     }
-    // The terms are known of all lines together.
+    // The terms are known only for all lines together.
     __device__ double row_terms(const row_place &) const
     {
         return 0;
@@ -254,7 +257,7 @@ static __device__ void block_add(block_worst &w, const block_worst &more)
     }
 }
 
-// Adds up what all threads of the block have; all[0] is the sum.
+// Reduces the findings of all threads of the block into all[0]. Called by the whole block.
 template <class FOUND> static __device__ void block_add(FOUND all[THREADS])
 {
     for (int threads = THREADS / 2; threads > 0; threads /= 2) {
@@ -266,9 +269,10 @@ template <class FOUND> static __device__ void block_add(FOUND all[THREADS])
 
 // ---- the first pass -----------------------------------------------------------------------------
 
-// Sums of a lane over its elements of a row.
+// A lane's sums over its elements of a row: squared errors; squared errors of the twin (LSE:
+// squared admitted errors); the twin's error times the reference.
 struct row_sums {
-    double error, twin, product; // squares; the twin's error times the reference
+    double error, twin, product;
 };
 
 template <class ROWS>
@@ -342,7 +346,7 @@ template <class ROWS> __global__ void rows_kernel(const ROWS rows, const rules r
         s.sums_of_blocks[blockIdx.x] = all[0];
 }
 
-// One block for each chunk.
+// Reduces the sums of the blocks. Grid: one block per chunk.
 __global__ void sums_kernel(const block_sums *blocks, int64_t count, compare_result *results)
 {
     __shared__ block_sums all[THREADS];
@@ -409,7 +413,7 @@ __global__ void rows_again_kernel(const ROWS rows, const rules r, scratch s,
         s.worst_of_blocks[blockIdx.x] = all[0];
 }
 
-// One block for each chunk.
+// Reduces the worst values of the blocks. Grid: one block per chunk.
 __global__ void worst_kernel(const block_worst *blocks, int64_t count, compare_result *results)
 {
     __shared__ block_worst all[THREADS];

@@ -20,30 +20,31 @@ extern "C" {
 struct compare_result {
     struct rules_sums sums;
     struct rules_worst worst;
-    int64_t worst_index; // number of the worst row in the chunk; -1: no rows
-    int64_t first_bad;   // number of the first mismatch; -1: none
+    int64_t worst_index; // of the worst row, in the chunk; -1: no rows
+    int64_t first_bad;   // first mismatched element of the chunk; -1: none
     double first_bad_got, first_bad_expected;
 };
 
-// Rows are numbered tile by tile as they lie in the reference, head by head; elements as they lie
-// in these rows.
+// A tensor to compare. Its row numbers are token * heads + head, with the tokens in the order of
+// the reference's rows; its element numbers are row * dim + index.
 struct compare_tensor {
-    const void *data; // the rank's: [local rows][heads][dim], or [heads][local rows] of one each
+    const void *data; // the rank's: [local rows][heads][dim]; LSE: [heads][local rows]
     enum case_dtype dtype;
-    bool heads_outside;
+    bool heads_outside; // the layout of LSE
     enum shard_side side;
-    int heads, dim, width;
-    int64_t local_rows, row_step; // of all tokens; between tokens of a tile
-    // [heads][rows][width]; of LSE the statistics of the queries instead, in fp64 unless NULL.
+    int heads, dim, width;        // width: dim padded as in `expected`
+    int64_t local_rows, row_step; // rows of `data`; rows between consecutive tokens
+    // [heads][rows][width]. LSE is compared with `stats64` instead, or with `stats` if that is
+    // NULL.
     struct reference_results expected;
     enum case_dtype twin_dtype;
     const struct reference_stat *stats;
     const struct reference_stat64 *stats64;
     const float *terms;  // [heads][rows] of dQ and dK; NULL: none
-    double terms_factor; // RMS of their other factor
+    double terms_factor; // RMS of the factor K (dQ) or Q (dK) that `terms` do not contain
 };
 
-// Bytes of device memory that a comparison needs while it runs.
+// Bytes of `scratch`, the device memory that a comparison uses while it runs.
 int64_t compare_cuda_rows_scratch_bytes(const struct reference_rows *rows, int heads);
 int64_t compare_cuda_lines_scratch_bytes(int64_t lines);
 
@@ -54,17 +55,18 @@ void compare_cuda_rows(const struct reference_cuda *r, const struct compare_tens
                        const struct rules *rules, void *scratch,
                        struct compare_result results[COMPARE_CHUNKS]);
 
-// Compares elements [begin, end) of an array [lines][columns] as one chunk whose rows are lines;
-// the first and last line may be shorter. `data`, `expected` and `twin` point to the element
-// `begin`, which has number 0.
+// Compares elements [begin, end) of an array [lines][columns] as one chunk. Its rows are the lines;
+// the first and the last may be cut. `data`, `expected` and `twin` point to element `begin`, which
+// has number 0.
 struct compare_lines {
     const void *data;
     enum case_dtype dtype;
     const double *expected;
     const float *twin;
     int64_t begin, end, columns;
-    // The squares of the terms that cancel, over all `terms_elements` of an array: the sum of
-    // `terms_count` numbers of each of `terms_ranks`, which are a step apart.
+    // Squares of the terms that cancel, summed over all `terms_elements` of the array: the sum of
+    // `terms_count` numbers from each of `terms_ranks` ranks, with `terms_step` numbers from one
+    // rank to the next.
     const double *terms;
     int terms_ranks, terms_step, terms_count;
     int64_t terms_elements;

@@ -8,7 +8,8 @@
 #define UNROLL        4
 #define BLOCKS_PER_SM 8
 
-// The order of the blocks does not matter, because addition of integers is associative.
+// Adds digest_word() of all words in `units` units of WIDTH words to *sum. The order of the atomics
+// does not matter, because integer addition is associative.
 template <int WIDTH>
 __global__ __launch_bounds__(THREADS) void digest_kernel(const uint64_t *words, int64_t units,
                                                          unsigned long long *sum)
@@ -35,7 +36,8 @@ __global__ __launch_bounds__(THREADS) void digest_kernel(const uint64_t *words, 
         atomicAdd(sum, (unsigned long long)mine);
 }
 
-// The last words, fewer than a unit, and the last bytes, fewer than a word.
+// Adds the remaining words, which do not fill a unit, and the last bytes, which do not fill a word.
+// One thread.
 __global__ void digest_rest_kernel(const char *data, int64_t first, int64_t bytes,
                                    unsigned long long *sum)
 {

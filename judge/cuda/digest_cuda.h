@@ -11,9 +11,9 @@
 extern "C" {
 #endif
 
-// Starts the sum over `bytes` bytes on the backend's stream; `data` is aligned to 8 bytes. After
-// attention_cuda_finish() the result is that of digest_sum() for the same bytes on the host, for
-// digest_join(). NULL: memory is short; the backend stores the error.
+// Enqueues the sum over `bytes` bytes on the queue's stream; `data` is aligned to 8 bytes. After
+// queue_finish() the result equals digest_sum() of the same bytes on the host; pass it to
+// digest_join(). NULL: memory is short; the queue stores the error.
 const uint64_t *digest_cuda_sum(struct cuda_queue *queue, const void *data, size_t bytes);
 
 #ifdef __cplusplus

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products of small matrices in fp64 on the tensor cores (sm_80 and later), from operands that lie
-// in shared memory as fp32.
+// Matrix products of a warp in fp64 on the tensor cores (sm_80 and later). The operands are fp32 in
+// shared memory.
 //
 // A warp multiplies A (16 x 16) by B (16 x 8). With g = lane / 4 and t = lane % 4 a lane holds
 //   A: a[2 * i + m] = A(g + 8 * m, k(i))    B: b[i] = B(k(i), g)
 //   C: c[2 * m + e] = C(g + 8 * m, 2 * t + e)
-// for four k(i) of its own, i = 0..3. The order of k is free if A and B have the same, because k is
-// summed over.
+// for four values k(i) of its own, i = 0..3. The order of k is free as long as A and B use the same
+// order, because the product sums over k.
 #ifndef CPATTN_JUDGE_CUDA_DMMA_CUH
 #define CPATTN_JUDGE_CUDA_DMMA_CUH
 
@@ -16,6 +16,7 @@
 #define DMMA_COLUMNS 8
 #define DMMA_DEPTH   16
 
+// c += A B.
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
 static __device__ __forceinline__ void dmma(double c[4], const double a[8], const double b[4])
@@ -44,14 +45,14 @@ static __device__ __forceinline__ void dmma(double c[4], const double a[8], cons
 
 // ---- products of tiles in shared memory ---------------------------------------------------------
 
-#define DMMA_STEP   32
+#define DMMA_STEP   32 // rows of Y per step
 #define DMMA_TILES  (DMMA_STEP / DMMA_COLUMNS)
-#define DMMA_GROUP  32 // columns of which a lane reads its part at a time
+#define DMMA_GROUP  32 // columns of Y per group: a lane reads 4 of them at once
 #define DMMA_GROUPS 4
-#define DMMA_SLICE  (DMMA_GROUPS * DMMA_GROUP)
+#define DMMA_SLICE  (DMMA_GROUPS * DMMA_GROUP) // columns of the results of a warp
 
-// Floats from one row to the next in shared memory: a multiple of 32 plus 4, so that the reads
-// below have no bank conflicts.
+// Row pitch in shared memory, in floats: a multiple of 32 plus 4, so that the reads below have no
+// bank conflicts.
 #define DMMA_PITCH(width) ((width) + 4)
 
 // s += X Y' for DMMA_ROWS rows of X and DMMA_STEP rows of Y, over their width, a multiple of 32.
@@ -76,12 +77,12 @@ static __device__ __forceinline__ void dmma_product(double s[DMMA_TILES][4], con
         }
 }
 
-// Results of a warp, DMMA_ROWS rows and DMMA_SLICE columns: column 32 * group + 8 * t + 4 * e + j
-// of row g + 8 * m is sums[group][j][2 * m + e].
+// Accumulators of a warp for DMMA_ROWS rows and DMMA_SLICE columns: sums[group][j][2 * m + e] is
+// row g + 8 * m, column 32 * group + 8 * t + 4 * e + j.
 typedef double dmma_results[DMMA_GROUPS][4][4];
 
-// sums += W Y for the weights of DMMA_STEP rows of Y, the first `groups` groups of columns of Y.
-// The weights are laid out as the scores of dmma_product().
+// sums += W Y for DMMA_STEP rows of Y and the first `groups` groups of columns of Y. The weights w
+// have the fragment layout of the scores of dmma_product().
 static __device__ __forceinline__ void dmma_add_weighted(dmma_results sums,
                                                          const double w[DMMA_TILES][4],
                                                          const float *y, int pitch, int groups)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// An element of the inputs on the device, with the bits of judge/inputs.h. All operations are on
-// integers, or are products that are rounded one by one. There is no sum of fp32 that a compiler
-// could fuse with a product.
+// Draws an element of the inputs on the device, with the same bits as judge/inputs.h. All
+// operations are on integers or are single fp32 products with rounding; there is no fp32 addition
+// that a compiler could fuse with a product.
 #ifndef CPATTN_JUDGE_CUDA_DRAW_CUH
 #define CPATTN_JUDGE_CUDA_DRAW_CUH
 
@@ -10,7 +10,7 @@ extern "C" {
 }
 #include "judge/philox.h"
 
-// Before it is rounded to the dtype (judge/cuda/dtype.cuh).
+// Element `index` of a tensor, before rounding to the dtype (judge/cuda/dtype.cuh).
 static __device__ __forceinline__ float draw_value(struct input_draw draw, uint64_t index)
 {
     if (draw.period != 0 && index % draw.period == 0)

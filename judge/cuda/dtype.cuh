@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The element types of a case on the device, with the bits of kernels/dtype.h: rounding to nearest
-// even, denormals kept, NaN quiet with the leading bits of its payload.
+// The element types of a case on the device, with the same bits as kernels/dtype.h: rounding to
+// nearest even, denormals kept, NaN quiet with the leading bits of its payload.
 //
-// struct bf16, fp16, fp32: `stored` is an element in memory, round() and value() convert.
+// In struct bf16, fp16 and fp32 `stored` is the type of an element in memory; round() converts from
+// fp32, value() to fp32.
 #ifndef CPATTN_JUDGE_CUDA_DTYPE_CUH
 #define CPATTN_JUDGE_CUDA_DTYPE_CUH
 
@@ -54,7 +55,7 @@ struct fp32 {
     }
 };
 
-// Calls `run` with a value of the type that stands for the dtype.
+// Calls `run` with an object of the struct above that belongs to the dtype.
 template <class Run> static void with_dtype(enum case_dtype dtype, Run run)
 {
     switch (dtype) {
@@ -69,8 +70,8 @@ template <class Run> static void with_dtype(enum case_dtype dtype, Run run)
 
 // ---- several elements at once -------------------------------------------------------------------
 
-// WIDTH consecutive elements. Up to 16 bytes are one access, more are several. The address is a
-// multiple of their size, or of 16 bytes if that is less.
+// WIDTH consecutive elements. Up to 16 bytes are one memory access, more are several. The address
+// must be aligned to their size, or to 16 bytes if that is less.
 template <class T, int WIDTH> struct alignas(sizeof(T) * WIDTH < 16 ? sizeof(T) * WIDTH : 16) vec {
     T at[WIDTH];
 };
@@ -86,7 +87,7 @@ __device__ __forceinline__ void vec_store(T *address, const vec<T, WIDTH> &value
     *reinterpret_cast<vec<T, WIDTH> *>(address) = values;
 }
 
-// True if every address is a multiple of `bytes`.
+// True if the address is a multiple of `bytes`.
 static inline bool aligned(const void *address, size_t bytes)
 {
     return reinterpret_cast<uintptr_t>(address) % bytes == 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Elements of the inputs and of the results for the verification. It draws the inputs itself, so
-// that it also notices errors in the code that fills the tensors.
+// Element access for the verification. It draws the inputs with code of its own, so that it also
+// detects errors in the code that fills the tensors.
 #ifndef CPATTN_JUDGE_CUDA_ELEMENT_CUH
 #define CPATTN_JUDGE_CUDA_ELEMENT_CUH
 
@@ -19,7 +19,7 @@ static __device__ __forceinline__ float element_rounded(enum case_dtype dtype, f
     return dtype == DTYPE_FP16 ? __half2float(__float2half_rn(x)) : x;
 }
 
-// An element of an input of the case, rounded to the dtype: the definition in judge/inputs.h.
+// Draws element `index` of an input, rounded to the dtype. The definition is in judge/inputs.h.
 static __device__ __forceinline__ float element_drawn(const input_draw &draw, enum case_dtype dtype,
                                                       uint64_t index)
 {
@@ -32,7 +32,7 @@ static __device__ __forceinline__ float element_drawn(const input_draw &draw, en
     return element_rounded(dtype, __fmul_rn(x, draw.factor));
 }
 
-// An element of an array of the dtype.
+// Reads element `index` of an array of the dtype.
 static __device__ __forceinline__ float element_loaded(enum case_dtype dtype, const void *data,
                                                        int64_t index)
 {

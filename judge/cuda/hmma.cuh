@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products of small matrices of 16-bit elements on the tensor cores (sm_80 and later).
+// Matrix products of a warp with 16-bit elements on the tensor cores (sm_80 and later).
 //
 // A warp multiplies A (16 x 16) by B (16 x 8). With g = lane / 4 and t = lane % 4 a lane holds
 //   A: a[0] (g, 2t..2t+1)  a[1] (g + 8, 2t..)  a[2] (g, 2t + 8..)  a[3] (g + 8, 2t + 8..)
 //   B: b[0] (k 2t..2t+1, n g)  b[1] (k 2t + 8.., n g)
 //   C: c[0], c[1] (g, 2t..2t+1)  c[2], c[3] (g + 8, 2t..2t+1)
-// so two adjacent C, packed in pairs, are an A.
+// So two adjacent C fragments, packed in pairs, form an A fragment.
 //
-// Tensor cores add in fp32 and truncate. A long sum in one accumulator is biased towards zero. So
-// each product here begins at zero, and its result is added by a rounded addition: scores after 16
-// elements of a row, weighted sums after HMMA_STEP columns.
+// Tensor cores add in fp32 and truncate, so a long sum in one accumulator is biased towards zero.
+// Here each accumulator starts at zero and is soon added to the total with a rounded addition:
+// scores after every 16 elements of a row, weighted sums after every HMMA_STEP columns.
 #ifndef CPATTN_JUDGE_CUDA_HMMA_CUH
 #define CPATTN_JUDGE_CUDA_HMMA_CUH
 
@@ -19,22 +19,22 @@
 
 #define HMMA_ROWS  16
 #define HMMA_DEPTH 16
-#define HMMA_TILE  8  // columns of a C
-#define HMMA_STEP  64 // columns that weights are made of at a time
-#define HMMA_GROUP 32 // what widths are multiples of
+#define HMMA_TILE  8  // columns of a C fragment
+#define HMMA_STEP  64 // columns whose weights are computed at a time
+#define HMMA_GROUP 32 // all widths are multiples of it
 
-// Bytes from one row to the next in shared memory: an odd number of 16-byte units, so that eight
-// rows have no bank conflicts.
+// Row pitch in shared memory, in bytes: an odd number of 16-byte units, so that reads of eight rows
+// have no bank conflicts.
 #define HMMA_PITCH(width) ((width)*2 + 16)
 
 // ---- element types ------------------------------------------------------------------------------
-// A weight is split into its value rounded to the dtype, and the rest times REST. Without this
+// A weight is stored as its value rounded to the dtype, and the rest times REST. Without this
 // factor the rest of small weights would underflow in fp16.
 
 struct hmma_bf16 {
     static constexpr float REST = 1;
 
-    // `low` in the lower half.
+    // Rounds two values and packs them, `low` in the lower half.
     static __device__ __forceinline__ uint32_t pack(float low, float high)
     {
         uint32_t pair;
@@ -111,7 +111,8 @@ static __device__ __forceinline__ void hmma_load_transposed(uint32_t f[4], uint3
                  : "memory");
 }
 
-// Copies 16 bytes from global to shared memory, or clears them there.
+// Starts a cp.async of 16 bytes from global to shared memory; if `there` is false, it writes zeros
+// and reads nothing.
 static __device__ __forceinline__ void hmma_copy(uint32_t to, const void *from, bool there)
 {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from),
@@ -124,7 +125,7 @@ static __device__ __forceinline__ void hmma_copy_commit()
     asm volatile("cp.async.commit_group;" ::: "memory");
 }
 
-// Waits until at most PENDING of the thread's groups of copies are not complete.
+// Waits until at most PENDING of the thread's commit groups are incomplete.
 template <int PENDING> static __device__ __forceinline__ void hmma_copy_wait()
 {
     asm volatile("cp.async.wait_group %0;" ::"n"(PENDING) : "memory");
@@ -132,7 +133,8 @@ template <int PENDING> static __device__ __forceinline__ void hmma_copy_wait()
 
 // ---- products of tiles in shared memory ---------------------------------------------------------
 
-// s += X Y' for HMMA_ROWS rows of X and TILES * HMMA_TILE rows of Y, over their width.
+// s += X Y' for HMMA_ROWS rows of X and TILES * HMMA_TILE rows of Y, over their width. `x` and `y`
+// are shared memory addresses.
 template <class T, int TILES>
 static __device__ __forceinline__ void hmma_product(float s[TILES][4], uint32_t x, uint32_t y,
                                                     int width)
@@ -161,18 +163,20 @@ static __device__ __forceinline__ void hmma_product(float s[TILES][4], uint32_t 
     }
 }
 
-// The weights of a warp, HMMA_ROWS rows and HMMA_STEP columns, as A: rounded to the dtype, and the
-// rests.
+// Weights of a warp for HMMA_ROWS rows and HMMA_STEP columns, as A fragments: the rounded values,
+// and the rests.
 struct hmma_weights {
     uint32_t rounded[HMMA_STEP / HMMA_DEPTH][4], rest[HMMA_STEP / HMMA_DEPTH][4];
 };
 
-// Results of a warp: `rounded` and `rest` weights times some groups of columns of an operand.
+// Accumulators of a warp for GROUPS groups of columns of an operand: products with the `rounded`
+// weights and with the `rest` weights.
 template <int GROUPS> struct hmma_results {
     float rounded[GROUPS * HMMA_GROUP / HMMA_TILE][4], rest[GROUPS * HMMA_GROUP / HMMA_TILE][4];
 };
 
-// results += W Y for HMMA_STEP rows of Y and the first `groups` groups of columns behind `y`.
+// results += W Y for HMMA_STEP rows of Y and the first `groups` groups of columns from the shared
+// memory address `y` on.
 template <class T, int GROUPS>
 static __device__ __forceinline__ void hmma_add_weighted(hmma_results<GROUPS> &results,
                                                          const hmma_weights &w, uint32_t y,

@@ -9,16 +9,15 @@ extern "C" {
 }
 
 #define THREADS 128
-#define WIDTH   8 // elements of a thread: independent blocks of the generator, and one store
+#define WIDTH   8 // elements per thread: independent Philox blocks, and one vector store
 
-// Where elements lie in memory and among those of the tensor: `planes` of `rows` of `columns`
-// consecutive elements. `before`: units (WIDTH elements or what a row has left) of the runs in
-// front.
+// Elements [planes][rows][columns], where a row is consecutive both in memory and in the tensor of
+// the case. A unit is WIDTH elements of a row, or the rest of a row.
 struct draw_run {
-    int64_t before;
+    int64_t before; // units of the preceding runs
     int64_t rows, columns;
-    int64_t memory, memory_row, memory_plane;
-    uint64_t index, index_row, index_plane;
+    int64_t memory, memory_row, memory_plane; // in memory: first element, strides
+    uint64_t index, index_row, index_plane;   // in the tensor: first element, strides
 };
 
 struct draw_list {
@@ -62,10 +61,10 @@ __global__ __launch_bounds__(THREADS) void draw_kernel(struct draw_list list,
 
 // ---- lists of runs ------------------------------------------------------------------------------
 
-// A list that is being written into memory to stage.
+// A list under construction in staging memory. `runs` is its host side.
 struct draw_draft {
     struct draw_run *runs;
-    struct draw_list list; // on the device
+    struct draw_list list; // points to device memory
 };
 
 static bool draft_begin(struct cuda_queue *queue, size_t most, struct draw_draft *draft)
@@ -130,7 +129,7 @@ void inputs_cuda_fill_spans(struct cuda_queue *queue, const struct cp_case *c,
         struct draw_run run = {};
         run.memory = spans[i].row * width;
         run.index = input_index(c, tensor, spans[i].sequence, spans[i].position, 0);
-        run.rows = step == 1 ? 1 : spans[i].len; // without gaps it is one row
+        run.rows = step == 1 ? 1 : spans[i].len; // adjacent tokens are one long row
         run.columns = step == 1 ? spans[i].len * width : width;
         run.memory_row = step * width;
         run.index_row = (uint64_t)width;
@@ -139,7 +138,7 @@ void inputs_cuda_fill_spans(struct cuda_queue *queue, const struct cp_case *c,
     draft_draw(queue, &draft, c->dtype, input_draw_of(c, tensor), data);
 }
 
-// The rows of one span's queries, of all heads that the rank has.
+// Adds the bias of one span's queries for all heads of the rank. `row`: its first row in memory.
 static void bias_run_add(struct draw_draft *draft, const struct cp_case *c,
                          const struct bias_shape *shape, const struct span *span, int64_t row)
 {

@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// The reference of linear layers on a device, as judge/linear_reference.c has it: values in fp64,
-// bounds and the twin's values, [rows][columns] each.
+// The reference of linear layers on a device, computed as in judge/linear_reference.c: values in
+// fp64, error bounds and the twin's values, [rows][columns] each.
 #include "judge/cuda/linear_cuda.h"
 
 #include "judge/cuda/linear_parts.cuh"
 
-// Elements of what is between the layers at a time, and tokens, which are the rows of a grid.
+// Maximum number of elements of a tensor between the layers at a time, and of tokens at a time.
+// Tokens are rows of a product, which the y dimension of a grid limits.
 #define PIECE_MAX  (1 << 20)
 #define TOKENS_MAX (1 << 18)
 
 // ---- between the layers -------------------------------------------------------------------------
 
+// Activation, forward and backward: computes a and dh from h and da. Gated: a row of h and dh has
+// the features of the gate first, then the features that the gate multiplies.
 template <class Dtype>
 __global__ __launch_bounds__(THREADS) void activate_kernel(
     struct device_triple h, struct device_triple a, struct device_triple da,
@@ -32,7 +35,8 @@ __global__ __launch_bounds__(THREADS) void activate_kernel(
     }
 }
 
-// Some tokens and some features of a rank; see struct middle.
+// The tensors between the layers for some tokens and some features of a rank; see struct middle.
+// The axes give their places in the whole layer.
 struct device_middle {
     struct linear_axis tokens, features, in, out;
     struct device_triple h, a, da, dh;
@@ -131,7 +135,8 @@ static void middle_compute(struct work *w, struct device_middle *m)
 
 // ---- sums over ranks ----------------------------------------------------------------------------
 
-// Parts are rounded, and the sum after each addition. One part is rounded, too, if a bias follows.
+// Adds the part of a rank to the sum over ranks, as a collective of the dtype does: it rounds the
+// parts, and the sum after each addition. A single part is rounded only if a bias follows.
 template <class Dtype>
 __global__ __launch_bounds__(THREADS) void part_kernel(struct device_triple part,
                                                        struct device_triple sum, int ranks,
@@ -166,7 +171,7 @@ static void part_add(struct work *w, bool biased, const struct device_triple *pa
     queue_launched(w->q, "the reference of a layer");
 }
 
-// The part of a rank, some features after the other.
+// Computes a rank's part of y and dx, at most `most` features at a time.
 static void part_compute(struct work *w, int rank, struct device_middle *m,
                          struct linear_axis tokens, int64_t most, const struct device_triple *y,
                          const struct device_triple *dx)
@@ -200,6 +205,7 @@ static void part_compute(struct work *w, int rank, struct device_middle *m,
     }
 }
 
+// `rival`: with the other definition of GELU.
 static struct work work_of(void *queue, const struct linear *l, bool rival)
 {
     struct work w;
@@ -215,7 +221,7 @@ static struct work work_of(void *queue, const struct linear *l, bool rival)
     return w;
 }
 
-// Brings what there is to the host, and ends the work.
+// Copies the results to the host and waits for the queue. On an error it frees `out`.
 static enum status results_fetch(struct work *w, const struct device_triple results[LINEAR_TENSORS],
                                  struct triple out[LINEAR_TENSORS], struct error *error)
 {
@@ -267,9 +273,10 @@ static enum status device_sums(void *queue, const struct linear *l, struct linea
     return results_fetch(&w, results, out, error);
 }
 
-// ---- what a rank makes of its own features ------------------------------------------------------
+// ---- results of a rank's own features -----------------------------------------------------------
 
-// Adds the sum over tokens of d, or of what is drawn, to a bias gradient.
+// Adds the sum of d over `rows` tokens to a bias gradient. `terms`: number of tokens of the whole
+// sum, for the bound.
 template <class Dtype>
 __global__ __launch_bounds__(THREADS) void columns_kernel(struct factor d, int64_t rows,
                                                           struct device_triple to, double terms)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The judge of linear layers on a device: draws inputs, computes the reference from elements that
-// it draws again, and reads results there.
+// The judge of linear layers in device memory. It draws the inputs, draws their elements again to
+// compute the reference, and reads the results.
 #ifndef CPATTN_JUDGE_CUDA_LINEAR_CUDA_H
 #define CPATTN_JUDGE_CUDA_LINEAR_CUDA_H
 
@@ -10,7 +10,7 @@ extern "C" {
 
 #include "judge/linear_view.h"
 
-// fill() only puts work on the queue; the others wait for it.
+// fill() only enqueues work; the other functions wait for the queue.
 extern const struct linear_tools linear_tools_cuda;
 
 #ifdef __cplusplus

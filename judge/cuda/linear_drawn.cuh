@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Elements of linear layers on a device, with the bits of judge/linear_draw.c.
+// Draws elements of linear layers on a device, with the same bits as judge/linear_draw.c.
 #ifndef CPATTN_JUDGE_CUDA_LINEAR_DRAWN_CUH
 #define CPATTN_JUDGE_CUDA_LINEAR_DRAWN_CUH
 
@@ -10,7 +10,8 @@ extern "C" {
 #include "judge/philox.h"
 }
 
-// A matrix of elements of the whole layer: some of its rows and columns.
+// A drawn matrix: some rows and columns of a tensor of the whole layer, whose rows have row_length
+// elements.
 struct drawn {
     uint64_t seed;
     int64_t row_length;
@@ -19,6 +20,7 @@ struct drawn {
     float scale;
 };
 
+// The number of element i of the axis in the whole; the formula is that of struct linear_axis.
 static __device__ __forceinline__ int64_t axis_at(const struct linear_axis &axis, int64_t i)
 {
     int64_t gate = 0;
@@ -31,7 +33,7 @@ static __device__ __forceinline__ int64_t axis_at(const struct linear_axis &axis
     return gate * axis.stride + axis.base + i;
 }
 
-// A number of the dtype.
+// Element [row][column] of the matrix, rounded to the dtype.
 template <class Dtype>
 static __device__ __forceinline__ float drawn_at(const struct drawn &d, int64_t row, int64_t column)
 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the reference of linear layers is made of on a device: values in fp64 with bounds and a
-// twin, [rows][columns] each, and their products with elements that are drawn.
+// The parts of the reference of linear layers on a device: triples of fp64 values, error bounds and
+// twin's values, [rows][columns] each, and their products with drawn elements.
 #ifndef CPATTN_JUDGE_CUDA_LINEAR_PARTS_CUH
 #define CPATTN_JUDGE_CUDA_LINEAR_PARTS_CUH
 
@@ -15,7 +15,8 @@ extern "C" {
 
 #define THREADS 256
 
-// Zeros where an element does not exist.
+// A triple (judge/linear_triple.h) in one piece of device memory. take() and resize() set it to
+// zero.
 struct device_triple {
     int64_t rows, columns;
     double *value, *bound, *twin;
@@ -26,8 +27,8 @@ struct work {
     const struct linear *l;
     struct linear_sizes sizes;
     enum activation activation;
-    double unit, least;
-    bool failed;
+    double unit, least; // linear_roundoff(), linear_tiny()
+    bool failed;        // memory was short
 };
 
 static unsigned blocks_for(int64_t count)
@@ -36,6 +37,7 @@ static unsigned blocks_for(int64_t count)
     return (unsigned)(blocks < (1 << 20) ? blocks : 1 << 20);
 }
 
+// Grid-stride loop over i = 0..count-1.
 #define FOR_EACH(i, count)                                                                         \
     for (int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x; i < (count);                     \
          i += (int64_t)gridDim.x * THREADS)
@@ -101,7 +103,8 @@ static struct rounding rounding_of(const struct work *w)
     return r;
 }
 
-// t += times * bias, where there is one, then as it is written to memory.
+// Adds the bias to each row of t if there is one, then rounds the elements as when they are written
+// to memory.
 template <class Dtype>
 __global__ __launch_bounds__(THREADS) void finish_kernel(struct device_triple t, bool biased,
                                                          struct drawn bias, struct rounding r)
@@ -133,7 +136,7 @@ static void finish(struct work *w, const struct device_triple *t, const struct d
     queue_launched(w->q, "the reference of a layer");
 }
 
-// Elements as they are drawn.
+// Fills t with drawn elements, which are exact.
 template <class Dtype>
 __global__ __launch_bounds__(THREADS) void exact_kernel(struct device_triple t, struct drawn d)
 {
@@ -158,17 +161,19 @@ static void exact(struct work *w, const struct device_triple *t, struct drawn d)
 
 // ---- products -----------------------------------------------------------------------------------
 
-// C [m][n] += A [m][k] times B [k][n]. A is drawn, or has bounds; B is drawn.
+// A factor of a product: a drawn matrix, or a triple with bounds. If transposed, its element (i, k)
+// is element (k, i) of `drawn` or `triple`.
 struct factor {
-    bool is_drawn, transposed; // transposed: in memory, or as it is drawn
+    bool is_drawn, transposed;
     struct drawn drawn;
     struct device_triple triple;
 };
 
+// C [m][n] += A [m][k] times B [k][n]. A is drawn or a triple; B is drawn.
 struct device_product {
     int64_t m, n, k;
     struct factor a, b;
-    double sum; // terms in all
+    double sum; // number of terms of the whole sum, for the bound
     bool c_transposed;
     struct device_triple c;
 };
@@ -189,7 +194,8 @@ static __device__ __forceinline__ struct point factor_at(const struct factor &f,
     return p;
 }
 
-// A thread has two elements of C, 32 columns apart; a warp has one row.
+// One block per tile of TILE_M x TILE_N elements of C. A warp has one row; a thread has two
+// elements, 32 columns apart.
 template <class Dtype>
 __global__ __launch_bounds__(THREADS) void product_kernel(const struct device_product p)
 {

@@ -6,28 +6,28 @@
 #include "judge/cuda/padding_cuda.h"
 
 #define LANES 32
-#define WARPS 8 // of a block, each with a row
+#define WARPS 8 // per block; each judges one row
 
-// A run of rows of padding; `before` are those of the runs in front.
+// A run of padding rows.
 struct padding_run {
-    int64_t before, first, step;
+    int64_t before, first, step; // rows of the preceding runs; first row in memory; row stride
     int32_t sequence;
-    int64_t position;
+    int64_t position; // of the first row, in its sequence
 };
 
-// Findings of the device. Elements are numbered in the order of the runs.
+// Findings of the kernels. Elements are numbered in the order of the runs.
 struct padding_tally {
     unsigned long long mismatches, nonfinite;
     unsigned long long first; // number of the first element that is not zero
     float first_value;
-    unsigned max_abs; // bits of the largest finite magnitude; as integers they have the same order
+    unsigned max_abs; // bits of the largest finite magnitude: they order like the magnitudes
 };
 
 struct padding_cuda {
     struct padding_tensor tensor;
     int64_t rows;
     int run_count;
-    const struct padding_run *runs; // on the host, behind this
+    const struct padding_run *runs; // host memory, directly after this struct
     struct padding_tally tally;
 };
 
@@ -39,7 +39,7 @@ struct padding_arguments {
     struct padding_tally *tally;
 };
 
-// The first of a padding row's elements in memory.
+// Index in memory of the first element of padding row `row`.
 static __device__ int64_t row_begin(const struct padding_arguments &a, int64_t row)
 {
     const struct padding_run *run = run_find(a.runs, a.run_count, row);
@@ -72,6 +72,7 @@ __global__ __launch_bounds__(LANES *WARPS) void padding_kernel(struct padding_ar
     }
 }
 
+// Reads the value of the first element that is not zero. One thread.
 template <class Dtype> __global__ void padding_first_kernel(struct padding_arguments a)
 {
     if (a.tally->mismatches == 0)
@@ -98,7 +99,7 @@ static void padding_launch(struct cuda_queue *queue, enum case_dtype dtype,
     });
 }
 
-// Writes the runs and returns their rows. `spans`: room for shard_spans_max().
+// Fills the runs and returns their total number of rows. `spans` has room for shard_spans_max().
 static int64_t runs_make(const struct cp_case *c, int rank, enum shard_side side,
                          struct span *spans, struct padding_run *runs, int *count)
 {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Padding in a rank's results, judged on the device with the figures of judge/padding.h.
+// Judges the padding in a rank's results on the device, with the figures of judge/padding.h.
 #ifndef CPATTN_JUDGE_CUDA_PADDING_CUDA_H
 #define CPATTN_JUDGE_CUDA_PADDING_CUDA_H
 
@@ -19,16 +19,16 @@ struct padding_tensor {
     int heads, dim;
 };
 
-// A tensor under judgement, in memory of the backend.
+// A judgement in progress, in the queue's staging memory.
 struct padding_cuda;
 
-// Starts the judgement on the backend's stream. NULL: there is no padding, or memory is short; the
-// backend stores this error.
+// Enqueues the judgement on the queue's stream. NULL: there is no padding, or memory is short; the
+// queue stores this error.
 const struct padding_cuda *padding_cuda_judge(struct cuda_queue *queue, const struct cp_case *c,
                                               int rank, const struct padding_tensor *tensor);
 
-// Fills the figures, after attention_cuda_finish(). False if there is no padding; then the figures
-// do not change.
+// Fills the figures, after queue_finish(). False if there is no padding; then the figures do not
+// change.
 bool padding_cuda_figures(const struct padding_cuda *padding, struct figures *figures);
 
 #ifdef __cplusplus

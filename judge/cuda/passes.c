@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels for the reference and the twin of a case. In 16 bits both come from one pass. With
-// fp32, and with logits that need fp64, each has a pass of its own.
+// Chooses the kernels for the reference and the twin of a case. With 16-bit dtypes one pass
+// computes both. With fp32, and with logits that need fp64, each has a pass of its own.
 #include "judge/cuda/reference16.h"
 #include "judge/cuda/reference32.h"
 #include "judge/cuda/reference64.h"

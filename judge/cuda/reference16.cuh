@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The reference and the twin of cases in 16 bits, from one pass over tensor cores.
+// Reference and twin of cases with 16-bit dtypes, computed together on tensor cores.
 //
 // All four passes have one shape: a row of the result is the sum over the columns of a weight times
 // a row of an operand,
@@ -11,12 +11,14 @@
 //     dK     keys     queries  dS                       Q
 //
 // Products of 16-bit inputs are exact in fp32, so scores and dP have the errors of fp32 sums. Each
-// weight is split into its value rounded to the dtype, and the rest. Both are multiplied by the
-// same operand. The first result is the twin's; the sum of both is the reference's.
+// weight is split into the twin's weight, rounded to the dtype, and the rest up to the reference's
+// weight. Both are multiplied by the same operand. The first result is the twin's; the sum of both
+// is the reference's.
 //
-// A block has a tile of rows of one head and goes through the columns in steps of HMMA_STEP. SPLIT
-// warps share HMMA_ROWS rows. Each computes the weights of its part of a step's columns, and then,
-// with all the weights, its part of the result's columns.
+// A block has a tile of rows of one head and loops over the columns in steps of HMMA_STEP. SPLIT
+// warps share HMMA_ROWS rows. Each computes the weights of its part of a step's columns. They
+// exchange these weights, and then each accumulates its part of the result's columns with all
+// weights.
 #ifndef CPATTN_JUDGE_CUDA_REFERENCE16_CUH
 #define CPATTN_JUDGE_CUDA_REFERENCE16_CUH
 
@@ -24,13 +26,13 @@
 
 // ---- a block's work -----------------------------------------------------------------------------
 
-// Groups of columns of the result that each part computes. The last part may have fewer, 0 or less
-// if nothing is left.
+// Groups of columns of the result per part, rounded up. The last part may have fewer, or none.
 template <pass PASS, int SPLIT> static __device__ __forceinline__ int part_groups(const attend16 &a)
 {
     return (a.width[pass_is_gradient(PASS) ? 0 : 1] / HMMA_GROUP + SPLIT - 1) / SPLIT;
 }
 
+// Adds one step of columns, in stage `stage` of shared memory, to the results of the warp.
 template <class T, pass PASS, int SPLIT, int GROUPS, bool EXTRAS>
 static __device__ __forceinline__ void step_add(const attend16 &a, const place16 &p, int column,
                                                 int stage, partial16<GROUPS> &r)
@@ -58,7 +60,9 @@ static __device__ __forceinline__ void step_add(const attend16 &a, const place16
                                  HMMA_PITCH(a.width[operand]), min(most, all - p.part * most));
 }
 
-// Begins to fetch a step: columns of a head (of the columns' side, as it lies in memory).
+// Starts the asynchronous copy of one step into a stage, as one commit group per thread: columns of
+// `local_head`, a head of the columns' side among those in memory, and with rows of keys the
+// statistics of these queries. Called by the whole block.
 template <pass PASS>
 static __device__ __forceinline__ void step_fetch(const attend16 &a, const place16 &p,
                                                   int local_head, int column, int end, int stage)
@@ -80,7 +84,9 @@ static __device__ __forceinline__ void step_fetch(const attend16 &a, const place
     hmma_copy_commit();
 }
 
-// Adds all columns of a block; with rows of keys those of all query heads that share the key head.
+// Adds all columns of the block; with rows of keys, those of all query heads that share the key
+// head. Step i is computed while step i + stages - 1 is in flight; iterations i < 0 only fetch.
+// Called by the whole block.
 template <class T, pass PASS, int SPLIT, int GROUPS, bool EXTRAS>
 static __device__ __forceinline__ void columns_add(const attend16 &a, place16 &p,
                                                    partial16<GROUPS> &r)
@@ -121,7 +127,8 @@ static __device__ __forceinline__ void columns_add(const attend16 &a, place16 &p
     }
 }
 
-// Sum over the lanes and parts that share a row; m = 0 for row g, 1 for row g + 8.
+// Returns the sum over the lanes and warps that share a row: row g for m = 0, row g + 8 for m = 1.
+// Called by all warps that share rows.
 template <int SPLIT>
 static __device__ __forceinline__ double row_sum(const place16 &p, double sum, int m)
 {
@@ -139,7 +146,8 @@ static __device__ __forceinline__ double row_sum(const place16 &p, double sum, i
     return sum;
 }
 
-// LSE and the factor that completes the sums; a sink is one more logit, without a value.
+// Stores the LSE in *stat unless it is NULL, and returns the factor that normalizes the sums of the
+// row. The sink is one more logit, whose value is zero.
 static __device__ __forceinline__ double softmax_end(const attend16 &a, const place16 &p,
                                                      int64_t head, double max, double sum,
                                                      reference_stat *stat)
@@ -158,6 +166,7 @@ static __device__ __forceinline__ double softmax_end(const attend16 &a, const pl
     return seen / total;
 }
 
+// Stores the results of the warp and the numbers of its rows: LSE and largest logit, or terms.
 template <class T, pass PASS, int SPLIT, int GROUPS, bool EXTRAS>
 static __device__ __forceinline__ void results_store(const attend16 &a, const place16 &p,
                                                      const partial16<GROUPS> &r)
@@ -211,9 +220,10 @@ static __device__ __forceinline__ void results_store(const attend16 &a, const pl
 // ---- shared memory ------------------------------------------------------------------------------
 
 #define SHARED_STATS   (2 * HMMA_STEP * sizeof(reference_stat))
-#define SHARED_SUMS    (HMMA_ROWS * sizeof(double))                        // of a warp
-#define SHARED_WEIGHTS (2 * (HMMA_STEP / HMMA_DEPTH) * 32 * sizeof(uint4)) // of HMMA_ROWS rows
+#define SHARED_SUMS    (HMMA_ROWS * sizeof(double))                        // per warp
+#define SHARED_WEIGHTS (2 * (HMMA_STEP / HMMA_DEPTH) * 32 * sizeof(uint4)) // per HMMA_ROWS rows
 
+// Bytes of dynamic shared memory of a block, in the layout of memory_share().
 static int64_t shared_bytes(const attend16 &a, bool gradient, int split)
 {
     int64_t pitch[2] = {HMMA_PITCH(a.width[0]), HMMA_PITCH(a.width[1])};
@@ -243,7 +253,8 @@ static __device__ __forceinline__ void memory_share(const attend16 &a, char *mem
 
 // ---- kernels ------------------------------------------------------------------------------------
 
-// Finds the work of the block. False if it has none.
+// Fills the place of the block and warp. False if the block has no rows. Several blocks share a
+// tile if it has more rows than a block.
 template <pass PASS>
 static __device__ __forceinline__ bool place_find(const attend16 &a, place16 &p)
 {
@@ -268,7 +279,9 @@ static __device__ __forceinline__ bool place_find(const attend16 &a, place16 &p)
     return true;
 }
 
-// A block for each tile and head: query heads, or key heads.
+// Grid: tiles x blocks per tile x heads of the rows' side. EXTRAS: the case has a bias or a
+// softcap. GROUPS: groups of columns of the result per warp. BLOCKS: minimum blocks per
+// multiprocessor.
 template <class T, pass PASS, int SPLIT, int GROUPS, int BLOCKS, bool EXTRAS>
 __global__ void __launch_bounds__(SPLIT *ROW_WARPS_MAX * 32, BLOCKS)
     attend16_kernel(const attend16 a)
@@ -298,10 +311,11 @@ __global__ void __launch_bounds__(SPLIT *ROW_WARPS_MAX * 32, BLOCKS)
 
 // ---- launches -----------------------------------------------------------------------------------
 
-// Shared memory of a multiprocessor that each block takes besides its own.
+// Bytes of a multiprocessor's shared memory that each block takes in addition to its own.
 #define SHARED_RESERVED 1024
 
-// Chooses as many warps and stages as shared memory has room for.
+// Chooses two stages and all row warps if they fit into `room` bytes; else one stage, and as many
+// row warps as fit into `most` bytes.
 static void shape_choose(attend16 &a, bool gradient, int split, int64_t room, int64_t most)
 {
     a.row_warps = ROW_WARPS_MAX;
@@ -333,7 +347,7 @@ static void pass_launch(const struct reference_cuda *r, const struct reference_r
     queue_launched(r->queue, "the reference");
 }
 
-// Two warps share rows of wide heads, and rows with features that need many registers.
+// Two warps share rows (SPLIT 2) if heads are wide, or if a bias or a softcap needs many registers.
 template <class T, pass PASS>
 static void pass_run(const struct reference_cuda *r, const struct reference_rows *rows, attend16 &a)
 {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The weights of reference16.cuh: a warp computes them for its rows and some columns.
+// Computes the weights of reference16.cuh: each warp for its rows and some columns.
 #ifndef CPATTN_JUDGE_CUDA_REFERENCE16_WEIGHTS_CUH
 #define CPATTN_JUDGE_CUDA_REFERENCE16_WEIGHTS_CUH
 
@@ -29,40 +29,41 @@ struct attend16 {
     int64_t row_tokens, column_tokens;
     int width[2]; // padded dims of Q and K, of V and dO
     const reference_tile *tiles;
-    int heads, head_first; // of the rows' side, those whose inputs are there
-    int group;
-    int row_warps;   // of a block; several blocks share a tile if it has more rows than these warps
-    int stages;      // of columns in shared memory
-    float factor[2]; // the factor from scores to logits in base 2, as the sum of two numbers
+    int heads, head_first; // heads of the rows' side whose inputs are in memory
+    int group;             // query heads per key head
+    int row_warps;   // warps of a block along the rows; several blocks share a tile with more rows
+    int stages;      // pipeline stages of columns in shared memory, 1 or 2
+    float factor[2]; // from scores to logits in base 2: the sum of two numbers
     float scale;
     float products; // rules_product_squares()
     const float *sinks;
     const reference_stat *stats; // of the queries
-    int64_t query_rows;          // of a head of these
+    int64_t query_rows;          // statistics per head
     reference_stat *result_stats;
     float *result_max, *result_terms;
     reference_results result;
-    int64_t result_rows;
+    int64_t result_rows; // per head
     reference_dbias dbias;
 };
 
 // ---- one block ----------------------------------------------------------------------------------
 
-// A block's place, and what a warp of it works on.
+// The tile and head of a block, and a warp's part of them.
 struct place16 {
     attend_place at;
-    int warp, part; // of the rows, of the columns
-    int rows;       // of the block
-    int g, t;       // see hmma.cuh
-    int row;        // position of the warp's first row
-    uint32_t x[2], y[2];
-    int stage_bytes;
-    reference_stat *stats; // of the rows, or of the first stage's columns
-    uint4 *weights;        // exchanged between the warps that share rows
-    float *sums;           // the same [SPLIT][HMMA_ROWS]
+    int warp, part;        // index of the warp along the rows, along the columns (0..SPLIT-1)
+    int rows;              // of the block
+    int g, t;              // see hmma.cuh
+    int row;               // position of the warp's first row
+    uint32_t x[2], y[2];   // shared memory: operands of the block's rows, of stage 0
+    int stage_bytes;       // from one stage to the next
+    reference_stat *stats; // of the block's rows (dQ), or of the columns of stage 0 (dV, dK)
+    uint4 *weights;        // exchanged by the warps that share rows
+    float *sums;           // also exchanged: maxima, or sums in fp64, [SPLIT][HMMA_ROWS]
 };
 
-// Rows [first, first + count) of an operand of one head; those from `valid` on become zero.
+// Starts copies of rows [first, first + count) of an operand of one head to shared memory. Rows
+// from `valid` on become zero. Called by the whole block.
 static __device__ __forceinline__ void rows_copy(uint32_t to, const uint16_t *from, int width,
                                                  int64_t first, int count, int valid)
 {
@@ -75,7 +76,7 @@ static __device__ __forceinline__ void rows_copy(uint32_t to, const uint16_t *fr
     }
 }
 
-// A barrier of the warps that share rows.
+// Named barrier of the SPLIT warps that share rows.
 template <int SPLIT> static __device__ __forceinline__ void row_barrier(const place16 &p)
 {
     if (SPLIT > 1)
@@ -103,7 +104,7 @@ static __device__ __forceinline__ float exp2_fast(float x)
 
 // ---- logits -------------------------------------------------------------------------------------
 
-// True if each of the warp's rows sees each of the columns [column, column + count).
+// True if each of the warp's rows sees all columns [column, column + count).
 template <bool KEYS>
 static __device__ __forceinline__ bool sees_all(const attend16 &a, const place16 &p, int column,
                                                 int count)
@@ -115,9 +116,9 @@ static __device__ __forceinline__ bool sees_all(const attend16 &a, const place16
     return least - p.at.shift >= -a.c.left && most - p.at.shift <= a.c.right;
 }
 
-// Completes the scores of columns [column, column + 8 * TILES). Pairs that the mask hides become
-// NaN. With EXTRAS a score becomes the logit, and `slope` the derivative of the softcap. A score
-// times the factor is the logit in base 2.
+// Finishes the scores of columns [column, column + 8 * TILES): those of hidden pairs become NaN.
+// With EXTRAS each other score becomes the logit, and `slope` the derivative of the softcap. In
+// both cases score * a.factor is the logit in base 2.
 template <bool KEYS, bool EXTRAS, int TILES>
 static __device__ __forceinline__ void scores_finish(const attend16 &a, const place16 &p,
                                                      int column, float s[TILES][4],
@@ -147,7 +148,9 @@ static __device__ __forceinline__ float weight_of(const attend16 &a, float score
     return fmaxf(exp2_fast(x), 0);
 }
 
-// Stores the weights of two adjacent columns among those of a step.
+// Stores the weights of two adjacent columns as part of the A fragments of a step. `first` and
+// `second` are the twin's weights, which are rounded. `first_rest` and `second_rest` are the
+// reference's weights; the rest is their difference from the rounded weights.
 template <class T>
 static __device__ __forceinline__ void weights_set(hmma_weights &w, int tile, int m, float first,
                                                    float second, float first_rest,
@@ -159,7 +162,8 @@ static __device__ __forceinline__ void weights_set(hmma_weights &w, int tile, in
     w.rest[tile / 2][tile % 2 * 2 + m] = T::pack(low * T::REST, high * T::REST);
 }
 
-// The warps that share rows exchange their parts of the weights; then each has all of them.
+// The warps that share rows exchange their parts of the weights through shared memory, so that each
+// has the weights of the whole step.
 template <int SPLIT>
 static __device__ __forceinline__ void weights_share(const place16 &p, hmma_weights &w)
 {
@@ -169,7 +173,7 @@ static __device__ __forceinline__ void weights_share(const place16 &p, hmma_weig
     int lane = threadIdx.x % 32;
     uint4 *rounded = p.weights + lane, *rest = rounded + steps * 32;
 #pragma unroll
-    for (int k = 0; k < own; k++) { // its own part is at the beginning
+    for (int k = 0; k < own; k++) { // a warp's own part is in its first fragments
         uint32_t *x = w.rounded[k], *y = w.rest[k];
         rounded[(p.part * own + k) * 32] = make_uint4(x[0], x[1], x[2], x[3]);
         rest[(p.part * own + k) * 32] = make_uint4(y[0], y[1], y[2], y[3]);
@@ -185,8 +189,9 @@ static __device__ __forceinline__ void weights_share(const place16 &p, hmma_weig
 
 // ---- weights ------------------------------------------------------------------------------------
 
-// Partial results of a warp. Maxima (in base 2) and sums are those of rows g and g + 8. Sums are
-// those of a lane, in fp64 because they are long.
+// Partial results of a warp. Maxima (in base 2) and sums are those of rows g and g + 8. Maxima are
+// common to all lanes and warps of a row. `sum` has only the columns of the lane, in fp64 because
+// it has many terms.
 template <int GROUPS> struct partial16 {
     hmma_results<GROUPS> sums;
     float max[2];
@@ -194,7 +199,7 @@ template <int GROUPS> struct partial16 {
     float terms[2], bias_terms[2]; // sums of squares of a lane
 };
 
-// Makes `top` the maximum of the row over all parts.
+// Replaces `top` by the maxima of rows g and g + 8 over all warps that share these rows.
 template <int SPLIT>
 static __device__ __forceinline__ void maxima_share(const place16 &p, float top[2])
 {
@@ -212,7 +217,7 @@ static __device__ __forceinline__ void maxima_share(const place16 &p, float top[
     }
 }
 
-// Makes sums and results relative to `top`.
+// Raises the maxima to `top` and rescales sums and accumulators accordingly.
 template <int GROUPS>
 static __device__ __forceinline__ void maxima_raise(partial16<GROUPS> &r, const float top[2])
 {
@@ -240,17 +245,19 @@ static __device__ __forceinline__ void maxima_raise(partial16<GROUPS> &r, const 
         }
 }
 
-// Columns of a step whose weights a warp computes, and the first of them.
+// The first of the HMMA_STEP / SPLIT columns of a step whose weights the warp computes.
 template <int SPLIT> static __device__ __forceinline__ int own_column(const place16 &p, int column)
 {
     return column + p.part * (HMMA_STEP / SPLIT);
 }
 
+// Shared memory address of operand i of the warp's rows.
 static __device__ __forceinline__ uint32_t own_rows(const attend16 &a, const place16 &p, int i)
 {
     return p.x[i] + p.warp * HMMA_ROWS * HMMA_PITCH(a.width[i]);
 }
 
+// Online softmax of one step: updates maxima and sums, and computes the warp's part of the weights.
 template <class T, int SPLIT, int GROUPS, bool EXTRAS>
 static __device__ __forceinline__ void softmax_weigh(const attend16 &a, const place16 &p,
                                                      int column, const uint32_t y[2],
@@ -284,7 +291,8 @@ static __device__ __forceinline__ void softmax_weigh(const attend16 &a, const pl
     }
 }
 
-// dS of the rows of a warp and one column, added up over rows that share a line of the bias.
+// Adds dS of a pair to the gradient of the bias, with atomics. If rows share a line of the bias, dS
+// is first summed over the lanes that have the same column. Called by the whole warp.
 static __device__ __forceinline__ void dbias_add(const attend16 &a, const place16 &p, int row,
                                                  int key, float ds, float ds_twin)
 {
@@ -303,8 +311,9 @@ static __device__ __forceinline__ void dbias_add(const attend16 &a, const place1
     atomicAdd(a.dbias.twin + at, ds_twin);
 }
 
-// The weights P or dS of HMMA_GROUP columns, the step's from tile `first` on. `stats` are those of
-// the rows g and g + 8, or of the columns.
+// Computes the weights P or dS of HMMA_GROUP columns, and stores them from tile `first` of the step
+// on. `stats` are those of rows g and g + 8 (elements 0 and 8), or, with rows of keys, of the
+// columns.
 template <class T, pass PASS, bool EXTRAS, int GROUPS>
 static __device__ __forceinline__ void group_weigh(const attend16 &a, const place16 &p, int column,
                                                    const uint32_t y[2], const reference_stat *stats,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The passes of reference16.cuh in plain fp32. A block has some rows of a tile and goes through the
-// columns in steps of WARP. Each lane computes the weights of one column for the rows of its warp.
-// Then each lane adds to its columns of the result.
+// The passes of reference16.cuh in plain fp32. A block has WARPS * ROWS rows of a tile and loops
+// over the columns in steps of STEP. In each step a lane first computes the weights of one column
+// for the rows of its warp, and then adds to its columns of the result.
 #include "judge/cuda/reference32.h"
 
 #include <math.h>
@@ -10,9 +10,9 @@
 
 #define WARP      32
 #define WARPS     4
-#define ROWS      4 // of a warp
+#define ROWS      4 // per warp
 #define STEP      WARP
-#define PARTS_MAX (HEAD_DIM_MAX / WARP) // columns of the result that a lane has
+#define PARTS_MAX (HEAD_DIM_MAX / WARP) // columns of the result per lane
 
 enum pass { PASS_OUT, PASS_DQ, PASS_DV, PASS_DK };
 
@@ -22,7 +22,7 @@ struct plain {
     int64_t row_tokens, column_tokens;
     int width[2]; // padded dims of Q and K, of V and dO
     const reference_tile *tiles;
-    int heads, head_first, group;
+    int heads, head_first, group; // heads of the rows' side in memory; query heads per key head
     float scale;
     const float *sinks;
     reference_stat *stats; // of the queries
@@ -33,12 +33,14 @@ struct plain {
 
 struct plain_place {
     attend_place at;
-    int warp, lane, row; // position of the warp's first row
-    const float *x[2];   // its rows
-    float *y[2];         // the step's columns
+    int warp, lane, row; // row: position of the warp's first row
+    const float *x[2];   // the warp's rows in shared memory
+    float *y[2];         // the step's columns in shared memory
     float *weights;      // [ROWS][STEP] of the warp
 };
 
+// Row pitch in shared memory, in floats. It is odd, so that lanes that read 32 rows have no bank
+// conflicts.
 #define PITCH(width) ((width) + 1)
 
 static __device__ __forceinline__ float lanes_sum(float x)
@@ -55,6 +57,8 @@ static __device__ __forceinline__ float lanes_max(float x)
     return x;
 }
 
+// Copies rows [first, first + count) of one head to shared memory. Rows from `valid` on become
+// zero. Called by the whole block.
 static __device__ __forceinline__ void plain_load(float *to, const float *from, int width,
                                                   int64_t first, int count, int valid)
 {
@@ -77,11 +81,11 @@ static __device__ __forceinline__ void plain_products(float s[ROWS], const float
 // Partial results of a lane for the rows of its warp.
 struct plain_partial {
     float sums[ROWS][PARTS_MAX];
-    float max[ROWS], sum[ROWS]; // in base 2
+    float max[ROWS], sum[ROWS]; // in base 2, equal in all lanes
 };
 
-// The exponential of usual kernels: 2 to the power of a fused multiply-add, in the special function
-// unit.
+// exp(logit) * 2^-shift, as kernels usually compute it: a fused multiply-add, then ex2 in the
+// special function unit.
 static __device__ __forceinline__ float weight_of(float logit, float shift)
 {
     float y;
@@ -96,7 +100,8 @@ static __device__ __forceinline__ void plain_dbias(const plain &a, const plain_p
     atomicAdd(a.dbias.twin + p.at.head * a.dbias.head_stride + line * a.c.seqlen_kv + key, ds);
 }
 
-// The weights of one column for the warp's rows.
+// Computes the weights of the lane's column of the step for the warp's rows (out: with the online
+// softmax), and stores them in p.weights. Called by the whole warp.
 template <pass PASS>
 static __device__ __forceinline__ void plain_weigh(const plain &a, const plain_place &p, int column,
                                                    plain_partial &r)
@@ -136,6 +141,8 @@ static __device__ __forceinline__ void plain_weigh(const plain &a, const plain_p
     }
 }
 
+// Adds the weighted columns of the step to the lane's columns of the result. Called by the whole
+// warp.
 template <pass PASS>
 static __device__ __forceinline__ void plain_add(const plain &a, const plain_place &p,
                                                  plain_partial &r)
@@ -156,6 +163,8 @@ static __device__ __forceinline__ void plain_add(const plain &a, const plain_pla
     __syncwarp();
 }
 
+// Adds all columns of `head`, a head of the columns' side among those in memory. Called by the
+// whole block.
 template <pass PASS>
 static __device__ __forceinline__ void plain_columns(const plain &a, const plain_place &p, int head,
                                                      plain_partial &r)
@@ -175,7 +184,7 @@ static __device__ __forceinline__ void plain_columns(const plain &a, const plain
     }
 }
 
-// LSE and the factor that completes the sums.
+// Stores the LSE of a row and returns the factor that normalizes its sums.
 static __device__ __forceinline__ float plain_end(const plain &a, const plain_place &p, float max,
                                                   float sum, reference_stat *stat)
 {
@@ -193,7 +202,7 @@ static __device__ __forceinline__ float plain_end(const plain &a, const plain_pl
     return seen / total;
 }
 
-// Grid: tiles x heads x blocks for the rows of a tile.
+// Grid: tiles x blocks per tile x heads of the rows' side.
 template <pass PASS> __global__ void __launch_bounds__(WARPS *WARP) plain_kernel(const plain a)
 {
     extern __shared__ float memory[];

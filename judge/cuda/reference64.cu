@@ -8,10 +8,10 @@
 //     dV     keys     queries  P                        dO
 //     dK     keys     queries  dS                       Q
 //
-// where the weights are made of one or two products of rows and columns: the scores Q K', and dP =
-// dO V'. A block has a tile of rows of one head and up to DMMA_SLICE columns of the result. It goes
-// through the columns in steps of DMMA_STEP. Each warp has DMMA_ROWS rows and keeps scores, weights
-// and results in registers.
+// The weights come from one or two products of rows and columns: the scores Q K', and dP = dO V'. A
+// block has a tile of rows of one head and up to DMMA_SLICE columns of the result. It loops over
+// the columns in steps of DMMA_STEP. Each warp has DMMA_ROWS rows and keeps scores, weights and
+// results in registers.
 #include "judge/cuda/reference_cuda.h"
 
 #include <math.h>
@@ -34,31 +34,32 @@ struct attend {
     int64_t row_tokens, column_tokens;
     int width[2]; // padded dims of Q and K, of V and dO
     const reference_tile *tiles;
-    int heads, head_first; // of the rows' side, those whose inputs are there
-    int group;
+    int heads, head_first; // heads of the rows' side whose inputs are in memory
+    int group;             // query heads per key head
     double scale, softcap;
     double products; // rules_product_squares()
     const float *sinks;
     const reference_stat64 *stats; // of the queries
-    int64_t query_rows;            // of a head of these
+    int64_t query_rows;            // statistics per head
     double *result;
     reference_stat64 *result_stats;
     float *result_max, *result_terms;
-    int64_t result_rows;
+    int64_t result_rows; // per head
     reference_dbias dbias;
 };
 
 // ---- one block ----------------------------------------------------------------------------------
 
-// A block's place, and what a warp of it works on.
+// The tile and head of a block, and a warp's part of them.
 struct warp_place {
     attend_place at;
-    int warp, g, t; // see dmma.cuh
-    int row;        // position of the warp's first row
-    float *x[2], *y[2];
-    double *lse, *delta; // of the queries among the block's rows, or of those of a step
+    int warp, g, t;      // see dmma.cuh
+    int row;             // position of the warp's first row
+    float *x[2], *y[2];  // shared memory: operands of the block's rows, of a step's columns
+    double *lse, *delta; // shared memory: of the block's rows (dQ), or of a step's columns (dV, dK)
 };
 
+// Starts a cp.async of 16 bytes to shared memory; if `there` is false, it writes zeros.
 static __device__ __forceinline__ void copy16(float *to, const float *from, bool there)
 {
     unsigned shared = (unsigned)__cvta_generic_to_shared(to);
@@ -66,7 +67,8 @@ static __device__ __forceinline__ void copy16(float *to, const float *from, bool
                  "r"(there ? 16 : 0));
 }
 
-// Rows [first, first + count) of an operand of one head; those from `valid` on become zero.
+// Starts copies of rows [first, first + count) of an operand of one head to shared memory. Rows
+// from `valid` on become zero. Called by the whole block.
 static __device__ __forceinline__ void load_rows(float *to, const float *from, int width,
                                                  int64_t first, int count, int valid)
 {
@@ -78,6 +80,7 @@ static __device__ __forceinline__ void load_rows(float *to, const float *from, i
     }
 }
 
+// Waits until the copies of all threads of the block are complete and visible.
 static __device__ __forceinline__ void load_wait()
 {
     asm volatile("cp.async.wait_all;");
@@ -86,7 +89,7 @@ static __device__ __forceinline__ void load_wait()
 
 // ---- weights ------------------------------------------------------------------------------------
 
-// The logit of a pair, from its score; *slope becomes that of the softcap.
+// Returns the logit of a pair from its score. Sets *slope to the derivative of the softcap.
 template <bool EXTRAS>
 static __device__ __forceinline__ double logit_of(const attend &a, const warp_place &p,
                                                   double score, int query, int key, double *slope)
@@ -103,7 +106,7 @@ static __device__ __forceinline__ double logit_of(const attend &a, const warp_pl
     return logit;
 }
 
-// Of the four lanes that share a row.
+// Maximum and sum over the four lanes that share a row.
 static __device__ __forceinline__ double quad_max(double x)
 {
     x = fmax(x, __shfl_xor_sync(~0u, x, 1));
@@ -121,8 +124,8 @@ struct online {
     double max[2], sum[2];
 };
 
-// Scores of a step become exp(logit - largest so far), 0 if the key is not visible. `fade` is the
-// factor for earlier sums.
+// Online softmax of one step: replaces each score by exp(logit - largest so far), or by 0 if the
+// key is hidden. fade[m] becomes the factor that rescales the earlier sums of row g + 8 * m.
 template <bool EXTRAS>
 static __device__ __forceinline__ void softmax_step(const attend &a, const warp_place &p,
                                                     int column, double s[DMMA_TILES][4], online &o,
@@ -159,7 +162,8 @@ static __device__ __forceinline__ void softmax_step(const attend &a, const warp_
     }
 }
 
-// dS of the rows of a warp and one column, added up over rows that share a line of the bias.
+// Adds dS of a pair to the gradient of the bias, with atomics. If rows share a line of the bias, dS
+// is first summed over the lanes that have the same column. Called by the whole warp.
 static __device__ __forceinline__ void add_dbias(const attend &a, const warp_place &p, int row,
                                                  int key, double ds)
 {
@@ -171,8 +175,9 @@ static __device__ __forceinline__ void add_dbias(const attend &a, const warp_pla
         atomicAdd(a.dbias.data + p.at.head * a.dbias.head_stride + line * a.c.seqlen_kv + key, ds);
 }
 
-// Scores (and dP) of a step become the weights P or dS. The squares of the terms of dS are added up
-// by row. p.lse and p.delta are those of the rows, or, with rows of keys, of the columns.
+// Replaces the scores of a step by the weights P, or dS from dP. Adds the squares of the terms of
+// dS to `terms` and `bias_terms`, for rows g and g + 8. p.lse and p.delta are those of the rows,
+// or, with rows of keys, of the columns.
 template <pass PASS, bool EXTRAS>
 static __device__ __forceinline__ void
 weigh_step(const attend &a, const warp_place &p, int column, double s[DMMA_TILES][4],
@@ -208,20 +213,21 @@ weigh_step(const attend &a, const warp_place &p, int column, double s[DMMA_TILES
 
 // ---- passes -------------------------------------------------------------------------------------
 
-// Partial results of a warp, and the softmax so far.
+// Partial results of a warp: accumulators, and the state of the online softmax.
 struct partial {
     dmma_results sums;
     online o;
     double terms[2], bias_terms[2]; // sums of squares of a lane
 };
 
-// The operand of the warp's own rows.
+// Operand i of the warp's rows, in shared memory.
 static __device__ __forceinline__ const float *warp_rows(const attend &a, const warp_place &p,
                                                          int i)
 {
     return p.x[i] + p.warp * DMMA_ROWS * DMMA_PITCH(a.width[i]);
 }
 
+// Adds one step of columns, which is in shared memory, to the results of the warp.
 template <pass PASS, bool EXTRAS>
 static __device__ __forceinline__ void step_add(const attend &a, const warp_place &p, int column,
                                                 int groups, struct partial &r)
@@ -245,7 +251,9 @@ static __device__ __forceinline__ void step_add(const attend &a, const warp_plac
                       DMMA_PITCH(a.width[operand]), groups);
 }
 
-// Fetches a step: columns of the query or key head that is at hand.
+// Copies one step to shared memory and waits for it: `valid` columns of `head`, a head of the
+// columns' side among those in memory, and with rows of keys the statistics of these queries.
+// Called by the whole block.
 template <pass PASS>
 static __device__ __forceinline__ void step_fetch(const attend &a, const warp_place &p, int head,
                                                   int column, int valid)
@@ -265,7 +273,8 @@ static __device__ __forceinline__ void step_fetch(const attend &a, const warp_pl
     load_wait();
 }
 
-// The columns of the head at this place.
+// Adds all columns of `head`, a head of the columns' side among those in memory. Called by the
+// whole block.
 template <pass PASS, bool EXTRAS>
 static __device__ __forceinline__ void columns_add(const attend &a, const warp_place &p, int head,
                                                    int groups, struct partial &r)
@@ -282,7 +291,8 @@ static __device__ __forceinline__ void columns_add(const attend &a, const warp_p
     }
 }
 
-// LSE and the factor that completes the sums; a sink is one more logit, without a value.
+// Sets *lse and returns the factor that normalizes the sums of row g + 8 * m. The sink is one more
+// logit, whose value is zero.
 static __device__ __forceinline__ double softmax_end(const attend &a, const warp_place &p,
                                                      const online &o, int m, double *lse)
 {
@@ -296,7 +306,8 @@ static __device__ __forceinline__ double softmax_end(const attend &a, const warp
     return seen / sum;
 }
 
-// Stores what belongs to a row besides its elements. Returns the factor of the row.
+// Stores the terms of a row, or its LSE and largest logit. Returns the factor for its elements.
+// Called by the whole warp.
 template <pass PASS>
 static __device__ __forceinline__ double row_end(const attend &a, const warp_place &p,
                                                  const struct partial &r, int m, int64_t row)
@@ -345,7 +356,7 @@ static __device__ __forceinline__ void results_store(const attend &a, const warp
     }
 }
 
-// Lays out the block's operands in shared memory.
+// Lays out the block's operands in shared memory. `both`: its rows have two operands.
 static __device__ __forceinline__ void memory_share(const attend &a, bool both, double *memory,
                                                     warp_place &p)
 {
@@ -366,8 +377,8 @@ static size_t memory_bytes(const attend &a, bool both, int warps)
                             (DMMA_STEP + second) * DMMA_PITCH(a.width[1]));
 }
 
-// Finds the work of the block. False if it has none. Several blocks share a tile if it has more
-// rows than their warps.
+// Fills the place of the block and warp. False if the block has no rows. Several blocks share a
+// tile if it has more rows than a block.
 static __device__ __forceinline__ bool place_find(const attend &a, bool keys, warp_place &p)
 {
     int rows = blockDim.x / 32 * DMMA_ROWS, parts = REFERENCE_TILE_ROWS / rows;
@@ -389,7 +400,8 @@ static __device__ __forceinline__ bool place_find(const attend &a, bool keys, wa
     return true;
 }
 
-// Grid (tiles x heads, slices of the result).
+// Grid: (tiles x blocks per tile x heads of the rows' side, slices of DMMA_SLICE columns of the
+// result). EXTRAS: the case has a bias or a softcap.
 template <pass PASS, bool EXTRAS>
 __global__ void __launch_bounds__(WARPS_MAX * 32, 2) attend_kernel(const attend a)
 {
@@ -439,7 +451,8 @@ static attend attend_of(const struct reference_cuda *r, const struct reference_r
     return a;
 }
 
-// The number of warps that shared memory has room for, at most those for all rows of a tile.
+// Number of warps per block: as many as shared memory has room for, at most one per DMMA_ROWS rows
+// of a tile.
 static int warps_that_fit(const struct reference_cuda *r, const attend &a, bool both)
 {
     int warps = WARPS_MAX;

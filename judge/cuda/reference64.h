@@ -9,15 +9,17 @@
 extern "C" {
 #endif
 
-// out and LSE, and the largest logit of each row, max [heads][rows], unless it is NULL.
+// Computes out, LSE and the largest logit of each row, max [heads][rows], unless it is NULL.
 void reference64_out(const struct reference_cuda *r, const struct reference_rows *queries,
                      double *out, struct reference_stat64 *stats, float *max);
 
+// Computes dQ with its terms, and adds to `data` of `dbias`.
 void reference64_dq(const struct reference_cuda *r, const struct reference_rows *queries,
                     const struct reference_stat64 *stats, const struct reference_dbias *dbias,
                     double *dq, float *terms);
 
-// From the statistics of all queries [heads][tokens of all sequences].
+// Computes dK with its terms, and dV, from the statistics of all queries [heads][tokens of all
+// sequences].
 void reference64_dkv(const struct reference_cuda *r, const struct reference_rows *keys,
                      const struct reference_stat64 *stats, double *dk, double *dv, float *terms);
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The parts of the reference that look at one row at a time, and its inputs.
+// Row-wise parts of the reference: its inputs, delta, sums over the rows of a head, and sums over
+// ranks.
 #include "judge/cuda/reference_cuda.h"
 
 #include <math.h>
@@ -22,7 +23,7 @@ static int64_t quotient_up(int64_t a, int64_t b)
 
 // ---- inputs -------------------------------------------------------------------------------------
 
-// Dims are padded to a multiple of the groups that a warp reads.
+// Dims are padded to a multiple of the columns that a warp reads together (DMMA_GROUP, HMMA_GROUP).
 #define DIM_MULTIPLE 32
 
 int reference_cuda_padded(int dim)
@@ -52,19 +53,21 @@ int64_t reference_cuda_elements(const struct reference_cuda *r, int input, int k
     return r->tokens[source->side] * kv_count * heads_per_key_head(r, source) * width;
 }
 
+// Draws heads [head_first, head_first + heads_held) of `heads`. Rows of `dim` elements are padded
+// to `width`.
 struct drawing {
     struct input_draw draw;
     enum case_dtype dtype;
     const reference_sequence *sequences;
     enum shard_side side;
     int heads, head_first, heads_held, dim, width;
-    int64_t seqlen, tokens;
-    const void *given; // NULL: drawn
-    int64_t given_step;
+    int64_t seqlen, tokens; // of the case; of all sequences of the batch
+    const void *given;      // NULL: drawn
+    int64_t given_step;     // rows from one token to the next
     void *to;
 };
 
-// Elements of a thread: independent blocks of the generator.
+// Elements per thread: independent Philox blocks.
 #define DRAW_WIDTH 8
 
 static __device__ __forceinline__ void drawn_store(float *to, enum case_dtype dtype, float x)
@@ -78,7 +81,7 @@ static __device__ __forceinline__ void drawn_store(uint16_t *to, enum case_dtype
                               : __half_as_ushort(__float2half_rn(x));
 }
 
-// The number of a row of all heads: of the case's elements, or in the given tensor.
+// Row of a token in the whole tensor: in the numbering of drawn elements, or in the given tensor.
 static __device__ __forceinline__ int64_t drawing_row(const drawing &d, const reference_sequence &s,
                                                       int sequence, int64_t position)
 {
@@ -91,7 +94,7 @@ static __device__ __forceinline__ float drawing_element(const drawing &d, int64_
                    : element_drawn(d.draw, d.dtype, (uint64_t)index);
 }
 
-// One block draws some rows of one head of a sequence: grid (rows, heads, sequences).
+// Each block fills some rows of one head of a sequence. Grid (rows, heads, sequences).
 template <class STORED> __global__ void draw_kernel(const drawing d)
 {
     int sequence = blockIdx.z, parts = d.width / DRAW_WIDTH;
@@ -116,7 +119,7 @@ template <class STORED> __global__ void draw_kernel(const drawing d)
     }
 }
 
-// Maximum number of blocks for one head of a sequence. With long sequences each block draws several
+// Maximum number of blocks per head and sequence. With long sequences each block draws several
 // pieces.
 #define DRAW_BLOCKS_MAX 4096
 
@@ -167,6 +170,7 @@ static __device__ __forceinline__ double warp_sum(double x)
     return x;
 }
 
+// Arguments of delta_kernel (`out`) and run_stats_kernel (`run`).
 struct dots {
     const reference_tile *tiles;
     const reference_sequence *sequences;
@@ -180,7 +184,8 @@ struct dots {
     int64_t tokens, rows;
 };
 
-// One block for a tile and head: grid (tiles, heads). One warp for a row.
+// Calls row(tile, row of the tile, index of the token's dO, head, row of the statistics) for all
+// rows of the block's tile and head, one warp per row. Grid (tiles, heads).
 template <class ROW> static __device__ __forceinline__ void rows_each(const dots &d, ROW row)
 {
     const reference_tile &tile = d.tiles[blockIdx.x];
@@ -212,8 +217,8 @@ __global__ void delta_kernel(const dots d)
     });
 }
 
-// A rounding error of a number, or with fp32 an error of its sum: a different part of a step for
-// each place.
+// A simulated rounding error of x, with fp32 that of its sum: a pseudorandom part in [-1/2, 1/2) of
+// a step of the dtype (fp32: 2 steps), different for each place.
 static __device__ __forceinline__ float rounding_of(enum case_dtype dtype, float x, int64_t place)
 {
     struct philox_block block = {{(uint32_t)place, (uint32_t)(place >> 32), 0, 0}};
@@ -304,6 +309,7 @@ static __device__ __forceinline__ double joined(int number, double a, double b)
     return number == TOTALS_MAX_LOGIT ? fmax(a, b) : a + b;
 }
 
+// Minus the weight of the sink in the softmax.
 static __device__ __forceinline__ double sink_weight(double sink, double lse)
 {
     return lse == -INFINITY ? 0 : -exp(sink - lse);
@@ -327,7 +333,8 @@ static __device__ __forceinline__ void sink_add(const reference_head_rows &h, do
     own[TOTALS_SINK_TWIN] += off * off;
 }
 
-// One block for a head. Each thread sums up rows of its own, then the threads in a fixed order.
+// One block per head. Each thread reduces its own rows, then the block reduces its threads in a
+// fixed order.
 __global__ void heads_kernel(const reference_head_rows h, const float *sinks, double products,
                              int heads, double *to)
 {
@@ -368,9 +375,9 @@ void reference_cuda_heads(const struct reference_cuda *r, const struct reference
     queue_launched(r->queue, "the reference's sums");
 }
 
-// ---- what comes from other ranks ----------------------------------------------------------------
+// ---- data of other ranks ------------------------------------------------------------------------
 
-// Grid (pieces, heads, 1).
+// Grid (pieces, heads): each block copies the statistics of one piece and head.
 __global__ void gather_kernel(const reference_piece *pieces, int64_t tokens, uint4 *stats)
 {
     const reference_piece p = pieces[blockIdx.x];

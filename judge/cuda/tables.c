@@ -22,7 +22,7 @@ void tables_sequences(struct reference_cuda *r, struct reference_sequence *seque
         }
 }
 
-// Tokens of a sequence that a rank holds.
+// Number of tokens of a sequence that a rank holds, without padding.
 static int64_t sequence_rows(const struct cp_case *c, enum shard_side side, int rank,
                              int32_t sequence)
 {
@@ -48,18 +48,19 @@ int64_t tables_rows(const struct cp_case *c, enum shard_side side, int rank)
 
 // ---- tiles --------------------------------------------------------------------------------------
 
-// Every span may end with a tile that is not full.
+// Each span may end with a partial tile.
 int64_t tables_tiles_max(const struct cp_case *c, enum shard_side side, int rank)
 {
     return tables_rows(c, side, rank) / REFERENCE_TILE_ROWS + shard_spans_max(c);
 }
 
+// Context of more_work_first().
 struct work_order {
     const struct cp_case *c;
     enum shard_side side;
 };
 
-// Columns that the tile's middle row sees: an estimate of the work of a tile.
+// Estimates the work of a tile: the number of columns that its middle row sees.
 static int64_t tile_work(const struct work_order *o, const struct reference_tile *tile)
 {
     struct mask mask = mask_of(o->c, tile->sequence);
@@ -77,7 +78,7 @@ static int more_work_first(const void *a, const void *b, void *order)
     return x->row < y->row ? -1 : 1;
 }
 
-// A tile of a span, whose first token is row `row`.
+// Returns the table entry of a tile of a span. `row`: number of its first token in the results.
 static struct reference_tile tile_of(const struct cp_case *c, enum shard_side side, int rank,
                                      const struct span *span, const struct tile *tile, int64_t row)
 {

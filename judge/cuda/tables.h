@@ -2,8 +2,8 @@
 // Tables of a case for the reference on the device: the sequences, the tiles of the rank's rows,
 // and the places of the statistics of all ranks' queries.
 //
-// The rows of a side are those of its tiles, numbered chunk by chunk, span by span, token by token.
-// Padding has no number. A sample has fewer tiles and rows.
+// The rows of a side are the tokens of its tiles, numbered chunk by chunk, span by span, token by
+// token. Padding has no number. A sample has fewer tiles and rows.
 #ifndef CPATTN_JUDGE_CUDA_TABLES_H
 #define CPATTN_JUDGE_CUDA_TABLES_H
 
@@ -11,16 +11,16 @@
 #include "judge/tiles.h"
 #include "plan/shard.h"
 
-// Fills one entry for each sequence, and tokens and length_max of `r`.
+// Fills one entry for each sequence, and tokens and length_max of `r`, which are 0 before.
 void tables_sequences(struct reference_cuda *r, struct reference_sequence *sequences);
 
 // The number of tokens of a side that a rank holds, without padding; the maximum number of tiles.
 int64_t tables_rows(const struct cp_case *c, enum shard_side side, int rank);
 int64_t tables_tiles_max(const struct cp_case *c, enum shard_side side, int rank);
 
-// Fills the tiles of a side that are judged, in the order of their rows; all if the fraction is 1
-// (judge/tiles.h). `drawn` and `tiles` have room for a tile of each span and one of each 64 tokens.
-// Returns their number.
+// Fills the judged tiles of a side in the order of their rows; all tiles if the fraction is 1
+// (judge/tiles.h). `drawn` and `tiles` have room for one tile per span and one per 64 tokens.
+// Returns the number of tiles.
 int64_t tables_tiles(const struct cp_case *c, enum shard_side side, int rank,
                      const struct span *spans, int count, double fraction, struct tile *drawn,
                      struct reference_tile *tiles);
@@ -32,8 +32,8 @@ void tables_sort(const struct cp_case *c, enum shard_side side, const struct ref
 // The maximum number of pieces of all ranks.
 int64_t tables_pieces_max(const struct cp_case *c);
 
-// Fills the pieces of all ranks' queries. `statistics` are those of each rank [heads][rows];
-// `spans` has room for shard_spans_max(). Returns their number.
+// Fills the pieces of all ranks' queries. `statistics`: those of each rank [heads][rows], in device
+// memory. `spans` has room for shard_spans_max(). Returns the number of pieces.
 int64_t tables_pieces(const struct cp_case *c, const struct reference_sequence *sequences,
                       const void *const statistics[WORLD_SIZE_MAX], struct span *spans,
                       struct reference_piece *pieces);

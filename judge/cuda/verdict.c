@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a verification judges, and its figures.
+// The judged tensors of a verification, and the figures of its report.
 #include <math.h>
 #include <stdlib.h>
 
@@ -59,9 +59,10 @@ static struct figures figures_of(const struct cp_case *c, const struct compare_r
     return f;
 }
 
-// ---- tensors that are judged row by row ---------------------------------------------------------
+// ---- tensors judged row by row ------------------------------------------------------------------
 
-// Where row `index` of a chunk lies, dim 0.
+// Sequence, position and head of row `index` of a chunk, numbered as in struct compare_tensor. The
+// dim is 0.
 static struct element row_element(const struct verify_cuda *x, enum shard_side side, int chunk,
                                   int heads, int64_t index)
 {
@@ -108,7 +109,7 @@ static void slots_append(const struct verify_cuda *x, int first, int behind,
     }
 }
 
-// ---- tensors that sum up over the queries -------------------------------------------------------
+// ---- sums over the queries ----------------------------------------------------------------------
 
 static void dbias_append(const struct verify_cuda *x, struct rank_report *report)
 {
@@ -125,7 +126,7 @@ static void dbias_append(const struct verify_cuda *x, struct rank_report *report
     figures_append(report, &f);
 }
 
-// Queries that are not to be in the sums add nothing.
+// Sets a rank's numbers to neutral values, so that its queries do not count.
 static void heads_clear(double *numbers, int heads)
 {
     for (int i = 0; i < TOTALS_NUMBERS * heads; i++)

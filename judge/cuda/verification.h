@@ -11,10 +11,10 @@
 #include "plan/shard.h"
 #include "plan/whole.h"
 
-// A swap of messages in device memory, which the judge calls. The swap runs after all work that is
-// on the queue's stream at start(). Work put on this stream after join() runs after the swap.
-// Neither call waits. All ranks call them in the same order, with messages that match those of
-// their peers in list order.
+// An exchange of messages in device memory between the ranks, called by the judge. The exchange
+// runs after all work that is on the queue's stream at start(). Work enqueued on this stream after
+// join() runs after the exchange. Neither call waits. All ranks call them in the same order, with
+// messages that match those of their peers in list order.
 struct swap_cuda {
     enum status (*start)(void *context, const struct message *messages, int count,
                          struct error *error);
@@ -22,10 +22,10 @@ struct swap_cuda {
     void *context;
 };
 
-// Inputs of a case's source in device memory, by enum whole_tensor.
+// Number of given inputs in device memory, indexed by enum whole_tensor.
 #define VERIFY_CUDA_GIVEN (WHOLE_BIAS + 1)
 
-// What is judged.
+// The input: a rank's results, and the resources for the verification.
 struct verification_cuda {
     const struct cp_case *c;
     int rank;
@@ -36,16 +36,16 @@ struct verification_cuda {
     struct arena *host;          // has the bytes that verify_cuda_reserve() adds
     struct device_arena *device; // has the bytes that verify_cuda_reserve() adds
     struct swap_cuda swap;       // with the other ranks; not called if there are none
-    // True: there are no other ranks. The statistics of all queries are computed here, and results
-    // that are NULL are not judged. dbias is the rank's whole array and not its share.
+    // True: no other ranks take part. The statistics of all queries are computed here, and results
+    // that are NULL are not judged. dbias is the rank's whole array, not its share.
     bool alone;
-    bool own_sums; // alone: dbias, dsink and max_logit are over the rank's own queries
-    // Alone: the spans have any tokens. The results have token_rows[] rows without gaps; the format
-    // is not sbhd, and there is no dbias.
+    bool own_sums; // alone: dbias, dsink and max_logit cover only the rank's own queries
+    // Only with alone: the spans may have any tokens. The results have token_rows[side] rows
+    // without gaps; the format is not sbhd, and there is no dbias.
     bool placed;
     int64_t token_rows[2];
-    // Q, K, V, dO and bias of the case's source (judge/source.h), laid out as there, in device
-    // memory; NULL: drawn.
+    // Q, K, V, dO and bias of the case's source in device memory, in the layout of judge/source.h;
+    // NULL: drawn.
     const void *given[VERIFY_CUDA_GIVEN];
 };
 

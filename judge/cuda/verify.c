@@ -23,6 +23,7 @@ static int64_t local_rows(const struct verify_cuda *x, enum shard_side side)
     return x->v.placed ? x->v.token_rows[side] : shard_rows(x->c, side, x->v.rank);
 }
 
+// Copies tiles to the device in descending order of work, and fills *rows. False: memory is short.
 static bool tiles_push(struct verify_cuda *x, enum shard_side side,
                        const struct reference_tile *tiles, int64_t count,
                        struct reference_rows *rows)
@@ -46,7 +47,7 @@ static bool rows_push(struct verify_cuda *x, enum shard_side side)
     return tiles_push(x, side, x->tiles[side], count, &x->rows[side]);
 }
 
-// The tiles of all own queries, of a sample.
+// With a sample: copies the tiles of all own queries to the device, for run_statistics().
 static bool all_queries_push(struct verify_cuda *x)
 {
     const struct verification_cuda *v = &x->v;
@@ -71,8 +72,8 @@ static bool sinks_push(struct verify_cuda *x)
     return true;
 }
 
-// Takes host memory for answers and the same size of device memory. All of it is copied back, so it
-// is zero at first.
+// Takes host memory for answers and device memory of the same size. Both are zeroed, because all of
+// it is copied back, including parts that no kernel writes.
 static bool answer_take(struct verify_cuda *x, size_t bytes, void **host, void **device)
 {
     *host = queue_stage(x->v.queue, bytes, device);
@@ -96,7 +97,8 @@ static bool answers_take(struct verify_cuda *x)
            answer_take(x, floats, (void **)&x->dsink, &unused);
 }
 
-// False if memory is short; the queue remembers it.
+// Copies the tables to the device and takes memory for the answers. False if memory is short; the
+// queue stores the error.
 static bool tables_push(struct verify_cuda *x)
 {
     x->r.sequences =
@@ -126,7 +128,8 @@ static struct reference_dbias dbias_of(const struct verify_cuda *x, bool wanted)
     return dbias;
 }
 
-// Draws the next key heads unless they are there. False when there are no more.
+// Draws the inputs of the next key heads, from `kv_first` on, unless they are already in memory.
+// False when there are no more key heads.
 static bool heads_next(struct verify_cuda *x, int kv_first)
 {
     int rest = x->c->kv_heads - kv_first;
@@ -141,7 +144,8 @@ static bool heads_next(struct verify_cuda *x, int kv_first)
     return true;
 }
 
-// Statistics from the results, by which the keys of a sample are judged.
+// Fills the statistics of all own queries from the run's results. The keys of a sample are judged
+// by them.
 static void run_statistics(struct verify_cuda *x)
 {
     const struct statistics *own = &x->ranks[x->v.rank];
@@ -184,7 +188,8 @@ static void queries_reference(struct verify_cuda *x)
     heads_reference(x);
 }
 
-// Computes the statistics and sums of the queries of a rank, in the place of the judged queries.
+// Computes the statistics and sums of the queries of `rank`. During the call they take the place of
+// the judged queries in *x.
 static void rank_reference(struct verify_cuda *x, int rank, struct reference_rows rows)
 {
     const struct verify_cuda own = *x;
@@ -230,7 +235,7 @@ static void others_reference(struct verify_cuda *x)
     }
 }
 
-// Gathers one kind of statistics of all ranks in the order of tokens.
+// Gathers one kind of statistics of all ranks in the order of tokens. False: memory is short.
 static bool statistics_gather(struct verify_cuda *x, const void *const from[WORLD_SIZE_MAX],
                               void *to)
 {
@@ -296,7 +301,8 @@ static int peer_messages(const struct verify_cuda *x, int peer, struct message *
     return count;
 }
 
-// Sends the statistics and sums of the own queries to all ranks, and receives theirs.
+// Starts the exchange of the statistics and sums of the own queries with all other ranks. *count
+// becomes the number of messages.
 static enum status swap_start(struct verify_cuda *x, int *count, struct error *error)
 {
     struct message messages[WORLD_SIZE_MAX * PEER_MESSAGES_MAX];
@@ -335,7 +341,7 @@ static void slot_compare(struct verify_cuda *x, enum slot slot)
                       x->results_device + slot * COMPARE_CHUNKS);
 }
 
-// Nobody reads the LSE of padding.
+// Judges a tensor and its padding. The padding of LSE is not judged, because nobody reads it.
 static void slot_judge(struct verify_cuda *x, enum slot slot)
 {
     struct slot_tensor t = verify_slot(x, slot);
@@ -399,7 +405,8 @@ static void event_record(struct verify_cuda *x, cudaEvent_t event)
     queue_note(x->v.queue, cudaEventRecord(event, x->v.queue->stream), "an event");
 }
 
-// Results of the queries are judged while their statistics travel.
+// Enqueues everything that follows the reference of the own queries. Their results are judged while
+// their statistics are exchanged.
 static enum status judge_all(struct verify_cuda *x, bool swapped, cudaEvent_t reference,
                              cudaEvent_t compare, struct error *error)
 {

@@ -2,16 +2,16 @@
 // Verification of a case on the device, divided among the ranks as in judge/cpu/verify.h. Only
 // figures are copied to the host.
 //
-// It has two halves, so that there is no wait between the last kernel of the case and the figures.
-// The first half enqueues all work; the second reads the results.
+// It has two halves, so that the host does not wait between the last kernel of the case and the
+// verification. The first half enqueues all work; the second reads the results.
 #ifndef CPATTN_JUDGE_CUDA_VERIFY_H
 #define CPATTN_JUDGE_CUDA_VERIFY_H
 
 #include "common/report.h"
 #include "judge/cuda/verification.h"
 
-// Work of a rank with `verify: auto` (judge/tiles.h): about 0.4 s of an H200 if reference and twin
-// come from one pass.
+// Number of multiplications of a rank with `verify: auto` (judge/tiles.h): about 0.4 s of an H200
+// if one pass computes reference and twin.
 #define VERIFY_CUDA_WORK 2e13
 
 // Adds the bytes that verify_cuda_start() takes from the arenas.
@@ -22,9 +22,10 @@ enum status verify_cuda_reserve(const struct cp_case *c, int rank, size_t *host_
 enum status verify_cuda_reserve_for(const struct verification_cuda *v, size_t *host_bytes,
                                     size_t *device_bytes, struct error *error) MUST_CHECK;
 
-// Enqueues the reference, its swaps and the comparison, and does not wait. All ranks of
-// the case must call it. *result is in the host arena. The caller's events `reference` and
-// `compare` (with timing) are recorded on the queue's stream after the last part of each.
+// Enqueues the reference, its exchange and the comparison, and does not wait. All ranks of the case
+// must call it. *result is in the host arena. The caller's events (with timing) are recorded on the
+// queue's stream: `reference` after the last pass of the reference, `compare` after the last
+// comparison.
 struct verify_cuda;
 enum status verify_cuda_start(const struct verification_cuda *v, cudaEvent_t reference,
                               cudaEvent_t compare, struct verify_cuda **result,
@@ -33,7 +34,7 @@ enum status verify_cuda_start(const struct verification_cuda *v, cudaEvent_t ref
 // Fills figures and pass of the report, after queue_finish(). The caller fills the times.
 void verify_cuda_finish(struct verify_cuda *x, struct rank_report *report);
 
-// Copies LSE and delta of all queries of a sequence and head, those by which the keys were judged
+// Copies LSE and delta of all queries of a sequence and head, with which the keys were judged
 // (diagnosis_statistics, judge/diagnosis.h). Call it after verify_cuda_finish(), before the device
 // arena changes. `context` is the struct verify_cuda. False without gradients, or if a copy fails.
 bool verify_cuda_statistics(void *context, int32_t sequence, int32_t head, double *lse,

@@ -9,9 +9,9 @@
 #include "judge/rules.h"
 #include "plan/bias.h"
 
-// Bytes of the reference's inputs in device memory at a time; at least one key head. If a sample
-// has so few tiles that these heads do not keep the device busy, inputs may take twice the bytes of
-// a rank's own share.
+// Maximum number of bytes of the reference's inputs in device memory at a time; one key head is
+// always permitted. If a sample has so few tiles that these heads make fewer than BLOCKS_BUSY
+// blocks, which do not keep the device busy, inputs may take twice the bytes of a rank's own share.
 #define INPUT_BYTES_MAX ((int64_t)2 << 30)
 #define BLOCKS_BUSY     264
 
@@ -32,7 +32,7 @@ static double fraction_of(const struct cp_case *c)
     return tiles_fraction(c, VERIFY_CUDA_WORK);
 }
 
-// Room for the tiles of a side.
+// Maximum number of tiles of a side.
 static int64_t tiles_room(const struct verification_cuda *v, enum shard_side side)
 {
     if (v->placed)
@@ -40,7 +40,7 @@ static int64_t tiles_room(const struct verification_cuda *v, enum shard_side sid
     return tables_tiles_max(v->c, side, v->rank);
 }
 
-// The tiles and rows of a side. `drawn` is room for tiles_room().
+// Counts the tiles and rows of a side. `drawn` has room for tiles_room().
 static void extent_side(struct extent *e, const struct verification_cuda *v, enum shard_side side,
                         const struct span *spans, int count, struct tile *drawn)
 {
@@ -52,7 +52,7 @@ static void extent_side(struct extent *e, const struct verification_cuda *v, enu
         e->rows[side] += drawn[i].count;
 }
 
-// The extent without spans: it makes temporary spans and tiles.
+// Finds the extent with temporary lists of spans and tiles.
 static enum status extent_find(struct extent *e, const struct verification_cuda *v,
                                struct error *error)
 {
@@ -101,7 +101,7 @@ static struct statistics statistics_piece(struct pieces *p, int64_t count, bool 
     return s;
 }
 
-// Maximum number of rows of queries that are computed together: the judged rows, or, alone, those
+// Maximum number of query rows that are computed together: the judged rows, or, if `alone`, those
 // of any rank.
 static int64_t queries_most(const struct verify_cuda *x)
 {
@@ -173,13 +173,14 @@ static void bias_pieces(struct pieces *p, struct verify_cuda *x)
     }
 }
 
-// Bytes of an element of the inputs in memory: narrow ones, wide ones or both.
+// Device memory of an element of the inputs, in bytes: fp32, 16 bits or both.
 static int64_t input_bytes(const struct verify_cuda *x)
 {
     return (x->extent.fp64 ? 4 : 0) + (x->c->dtype != DTYPE_FP32 ? 2 : 0);
 }
 
-// Key heads at a time, of which one needs `bytes`.
+// Number of key heads whose inputs are in memory at a time. `bytes`: inputs of one key head and its
+// query heads.
 static int kv_step_of(const struct verify_cuda *x, int64_t bytes)
 {
     const struct cp_case *c = x->c;
@@ -226,7 +227,7 @@ static int64_t scratch_bytes(const struct verify_cuda *x)
     return bytes;
 }
 
-// Needs the extent and the tokens of all sequences.
+// Lists all pieces. Needs the extent and the tokens of all sequences.
 static void all_pieces(struct pieces *p, struct verify_cuda *x)
 {
     const struct cp_case *c = x->c;
@@ -246,7 +247,7 @@ static void all_pieces(struct pieces *p, struct verify_cuda *x)
 
 // ---- host memory --------------------------------------------------------------------------------
 
-// Maximum number of tiles of queries of a rank whose queries are computed.
+// Maximum number of query tiles of a rank: this rank, or, if `alone`, any rank.
 static int64_t tiles_queries(const struct verification_cuda *v)
 {
     int64_t most = tables_tiles_max(v->c, SIDE_Q, v->rank);

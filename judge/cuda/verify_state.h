@@ -13,11 +13,11 @@
 
 // Tensors that are compared row by row.
 enum slot { SLOT_OUT, SLOT_LSE, SLOT_DQ, SLOT_DK, SLOT_DV, SLOTS };
-#define SLOT_DBIAS       (SLOTS * COMPARE_CHUNKS) // number of the result of dbias
+#define SLOT_DBIAS       (SLOTS * COMPARE_CHUNKS) // index of dbias in `results`
 #define RESULTS          (SLOT_DBIAS + 1)
-#define SLOTS_OF_QUERIES 3
+#define SLOTS_OF_QUERIES 3 // the first slots
 
-// Statistics of some queries [heads][rows], in one piece of memory.
+// Statistics of some queries [heads][rows], both arrays in one piece of memory of `bytes` bytes.
 struct statistics {
     struct reference_stat *stats;
     struct reference_stat64 *stats64; // NULL unless the reference is fp64
@@ -26,9 +26,9 @@ struct statistics {
 
 // Precision and extent of the reference and twin of a case.
 struct extent {
-    bool fp64;       // the reference
-    double fraction; // of the tiles that are judged
-    int64_t tiles[2], rows[2];
+    bool fp64;                 // the reference is computed in fp64
+    double fraction;           // share of the tiles that is judged; 1: all
+    int64_t tiles[2], rows[2]; // judged, by enum shard_side
 };
 
 struct verify_cuda {
@@ -36,32 +36,32 @@ struct verify_cuda {
     const struct cp_case *c;
     struct extent extent;
     struct reference_cuda r;
-    struct reference_rows rows[2];                // those that are judged
-    struct reference_rows all_queries;            // of the rank; of a sample only
-    int64_t chunk_rows[2];                        // of `rows` of the first chunk
+    struct reference_rows rows[2];                // judged rows, by enum shard_side
+    struct reference_rows all_queries;            // all the rank's queries; only with a sample
+    int64_t chunk_rows[2];                        // judged rows of the first chunk
     int kv_step;                                  // key heads whose inputs are in memory at a time
-    struct reference_results expected[2];         // out, then dv; dq, then dk
+    struct reference_results expected[2];         // [0]: out, then dv; [1]: dq, then dk
     float *terms;                                 // of the rows of dq, then of dk
-    float *max;                                   // of each query; NULL: not wanted
-    struct statistics judged;                     // of the queries that are judged
-    struct statistics ranks[WORLD_SIZE_MAX], all; // of all queries by rank, and in order
-    double *dbias, *dbias_parts;
-    float *dbias_twin, *dbias_twin_parts;
-    float *bias_terms; // of the rows of dq; NULL unless dbias is there
+    float *max;                                   // largest logit of each query; NULL: not wanted
+    struct statistics judged;                     // of the judged queries
+    struct statistics ranks[WORLD_SIZE_MAX], all; // of all queries: by rank; in the order of tokens
+    double *dbias, *dbias_parts;                  // own sums; parts received from other ranks
+    float *dbias_twin, *dbias_twin_parts;         // the twin's
+    float *bias_terms;                            // of the rows of dq; NULL without dbias
     void *scratch;
     struct compare_result *results, *results_device;
-    double *heads, *heads_device; // of each rank [TOTALS_NUMBERS][heads]
-    float *max_logit, *dsink;     // copies of what is judged
+    double *heads, *heads_device; // [ranks][TOTALS_NUMBERS][heads]
+    float *max_logit, *dsink;     // host copies of the judged tensors
     const struct padding_cuda *padding[SLOTS];
-    struct tile *drawn;
-    struct reference_tile *tiles[2], *all_tiles; // in the order of their rows; of `all_queries`
-    struct reference_tile *sorted;               // sorted for the copy to the device
+    struct tile *drawn;                          // scratch for tables_tiles()
+    struct reference_tile *tiles[2], *all_tiles; // in row order: judged; of all queries of a rank
+    struct reference_tile *sorted;               // scratch: sorted for the copy to the device
     struct reference_sequence *sequences;
     struct reference_piece *pieces;
-    struct span *spans; // of other ranks
+    struct span *spans; // scratch: spans of any rank
 };
 
-// Tensor and side of a slot.
+// The tensor of a slot: the rank's results, and the reference.
 struct slot_tensor {
     enum report_tensor name;
     enum shard_side side;
@@ -84,11 +84,11 @@ static inline bool verify_is_sample(const struct verify_cuda *x)
     return x->extent.fraction < 1;
 }
 
-// The state in the host arena, with all its memory and the tiles.
+// Creates the state in the host arena: takes all its memory, and fills the tiles and sequences.
 struct verify_cuda *verify_take(const struct verification_cuda *v);
 
-// The passes of reference and twin over the judged rows, for the heads whose inputs are in memory:
-// first of the queries, then, with the statistics of all queries, of the keys.
+// Passes of reference and twin over the judged rows, for the heads whose inputs are in memory: out
+// and LSE, then dQ of the queries; dK and dV of the keys, from the statistics of all queries.
 void verify_out(const struct verify_cuda *x);
 void verify_dq(const struct verify_cuda *x, const struct reference_dbias *dbias);
 void verify_dkv(const struct verify_cuda *x);
