@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The drawing of inputs itself. A file draw_<name>.c defines
-//     DRAW_BYTES           of a register
+// Vectorized drawing of inputs. A file draw_<name>.c for one instruction set defines
+//     DRAW_BYTES           bytes of a vector register
 //     DRAW_TARGET          attribute that allows the instruction set, or nothing
-//     DRAW_TABLE           the name of its struct draw_ops, and DRAW_NAME for people
+//     DRAW_TABLE           the name of its struct draw_ops
+//     DRAW_NAME            the name of the instruction set, for messages
 //     DRAW_MULTIPLY(a, b)  products of the low 32 bits of each 64-bit lane
-//     DRAW_HIGH(x)         the high 32 bits of each lane as its low ones; those above are undefined
-// and includes this once.
+//     DRAW_HIGH(x)         moves the high 32 bits of each lane to its low 32 bits; the new high
+//                          bits are undefined
+// and includes this file once.
 #include "judge/draw.h"
 #include "judge/philox.h"
 
@@ -18,7 +20,8 @@ typedef uint64_t lanes_w __attribute__((vector_size(DRAW_BYTES)));
 typedef float half_f __attribute__((vector_size(DRAW_BYTES / 2)));
 typedef int32_t half_i __attribute__((vector_size(DRAW_BYTES / 2)));
 
-// The keys of the rounds in every lane, and the first round's product of the tensor.
+// Philox round keys, the same in every lane, and the product of the first round that depends only
+// on the tensor.
 struct round_keys {
     lanes_w low[PHILOX_ROUNDS], high[PHILOX_ROUNDS];
     lanes_w tensor_low, tensor_high;
@@ -36,8 +39,8 @@ DRAW_INLINE void round_keys_init(struct round_keys *keys, uint64_t seed, uint32_
     keys->tensor_high = ((lanes_w){0} + (product >> 32)) ^ keys->low[0];
 }
 
-// Sums of the halves of the blocks of WIDE_LANES elements. Only the low 32 bits of each lane are
-// used until the end; the bits above them are undefined.
+// Returns the sum of the eight 16-bit halves of a Philox block, for WIDE_LANES elements. Only the
+// low 32 bits of each lane are used until the end; the bits above them are undefined.
 DRAW_INLINE lanes_w block_sums(const struct round_keys *keys, lanes_w index)
 {
     lanes_w product0 = (lanes_w)DRAW_MULTIPLY(index, (lanes_w){0} + PHILOX_MULTIPLIER_0);

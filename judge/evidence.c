@@ -9,7 +9,7 @@
 #include "judge/dtype.h"
 #include "plan/bias.h"
 
-// Number of rows of the worst sequence and head, and of each of some others.
+// Number of rows of the worst sequence and head, and of each of OTHERS other sequences or heads.
 #define ROWS_WORST 20
 #define ROWS_OTHER 10
 #define OTHERS     2
@@ -24,7 +24,7 @@ struct collection {
     uint64_t state;
     struct diagnosis_row rows[DIAGNOSIS_ROWS_MAX];
     int count;
-    float *values, *next; // room for all rows
+    float *values, *next; // memory of all rows; its unused rest
 };
 
 // splitmix64
@@ -89,7 +89,8 @@ static void add(struct collection *x, int32_t sequence, int32_t head, int64_t po
     x->next += x->dim;
 }
 
-// Some tokens of a sequence in the chunk.
+// Adds rows of a sequence and head in the chunk: the ends of its spans, then random tokens until
+// `count` rows are added.
 static void add_some(struct collection *x, int32_t sequence, int32_t head, int count)
 {
     const struct evidence *e = x->e;
@@ -156,7 +157,8 @@ static int64_t token_position(const struct evidence *e, int32_t sequence, int64_
     return -1;
 }
 
-// Names the row of the bias that a line of the rank's [heads][rows] stands for.
+// Fills in the sequence, head and position of a line of the rank's dbias [heads][rows]. False:
+// padding.
 static bool bias_line(const struct evidence *e, int64_t line, struct diagnosis_row *row)
 {
     const struct cp_case *c = e->c;
@@ -180,7 +182,7 @@ static bool bias_line(const struct evidence *e, int64_t line, struct diagnosis_r
     return row->position >= 0;
 }
 
-// The rank's share of some lines.
+// Adds up to BIAS_ROWS lines of dbias, each cut to the elements that this rank delivers.
 static void collect_bias(struct collection *x)
 {
     const struct cp_case *c = x->e->c;

@@ -77,7 +77,7 @@ static bool given_read(const struct cp_case *c, const void *data, bool outside, 
     return data || outside;
 }
 
-// The same in the case's dtype.
+// Like given_read(), but copies the elements in the case's dtype.
 static bool given_copy(const struct cp_case *c, const void *data, bool outside, int64_t count,
                        void *row)
 {

@@ -12,7 +12,7 @@
 
 #define PIECE 256
 
-// Copies `count` elements of a row of the whole tensor, from `first` on, to the memory of a rank,
+// Draws `count` elements of a row of the whole tensor, from `first` on, into the memory of a rank,
 // from its element `at` on.
 static void row_fill(const struct linear *l, enum linear_tensor tensor, int64_t row, int64_t first,
                      int64_t count, void *data, int64_t at)
@@ -58,17 +58,19 @@ static struct linear_some features_judged(const struct linear *l, int rank)
 
 // ---- the rules ----------------------------------------------------------------------------------
 
-// The other GELU must differ by so many deviations. A few of the roundings have most of the noise
-// in its direction.
+// The error is tested for the other GELU only if that differs by this many standard deviations of
+// the noise: a few roundings may have most of the noise in its direction.
 #define RIVAL_NOISE 10
 #define FEW         64 // with fewer roundings, the twin's RMS is not a reliable limit
 
 #define SLOPE_DEVIATIONS 4
 
 struct sums {
-    double error2, twin2, bound2, right2, along; // of squares, and of error * right
-    double rival2, rival_along;                  // the same for the other definition of GELU
-    double chance2, chance4; // of groups: squares of twin's error * right, and of the squares
+    double error2, twin2, bound2, right2, along; // sums of squares; along: of error * right
+    // Sums of (other GELU - right)^2 and of error * (other GELU - right).
+    double rival2, rival_along;
+    // Sums over groups of elements: of (twin's error * right)^2, and of its square.
+    double chance2, chance4;
 };
 
 static void element_judge(const struct linear_view *v, const struct triple *right, int64_t index,
@@ -108,12 +110,14 @@ static double terms_of(const struct linear *l)
     return (double)(l->training ? most + l->tokens : most);
 }
 
-// The additional RMS error of sums in fp32 and of functions of them.
+// The relative RMS error that sums in fp32, and functions of them, add to that of the twin.
 static double fp32_rel(const struct linear *l)
 {
     return 0x1p-24 * sqrt(terms_of(l)) + (l->layer == LINEAR_MLP ? 0x1p-22 : 0);
 }
 
+// Number of independent roundings behind `judged` elements: in an mlp at most those between the
+// layers.
 static double roundings_of(const struct linear_view *v, double judged)
 {
     struct linear_sizes s = linear_sizes(v->l);
@@ -122,15 +126,16 @@ static double roundings_of(const struct linear_view *v, double judged)
     return judged < between || v->l->layer != LINEAR_MLP ? judged : between;
 }
 
-// The slope of the error against the right values, beyond chance. Roundings to nearest have none.
+// Limit of the error's slope against the right values, beyond chance. Rounding to nearest has no
+// slope.
 static double slope_honest(const struct linear *l)
 {
     return l->dtype == DTYPE_BF16 ? 3e-4 : l->dtype == DTYPE_FP16 ? 1e-4 : 3e-6 + fp32_rel(l);
 }
 
-// The slope of a tensor of an mlp that rounding gives by chance. A rounding between the layers
-// changes all elements that one token, or of a gradient of weights one feature, has in the tensor,
-// so only these groups of elements are independent.
+// The slope that rounding causes by chance in a tensor of an mlp. A rounding between the layers
+// changes all elements of one token, or in a weight gradient all elements of one feature. So only
+// these groups of elements have independent errors.
 static double slope_chance(const struct sums *sums)
 {
     if (sums->chance4 == 0)
@@ -170,8 +175,8 @@ static void rules_apply(const struct linear_view *v, const struct sums *sums, st
         f->broken |= RULE_SLOPE;
 }
 
-// Adds a group of `count` elements, `step` apart. The twin's error may by chance be at right angles
-// to the right values.
+// Adds a group of `count` elements, `step` apart. By chance the twin's error may be orthogonal to
+// the right values, so its size gives a minimum.
 static void group_add(const struct triple *right, int64_t first, int64_t step, int64_t count,
                       struct sums *sums)
 {
@@ -187,7 +192,8 @@ static void group_add(const struct triple *right, int64_t first, int64_t step, i
     sums->chance4 += square * square;
 }
 
-// Gradients of the second layer's weights and of biases have a column for each feature.
+// A group is a row. In gradients of the second layer's weights and of biases it is a column, which
+// belongs to one feature.
 static void groups_add(enum linear_tensor tensor, const struct triple *right, struct sums *sums)
 {
     bool columns = tensor == LINEAR_DW2 || tensor == LINEAR_DB1 || tensor == LINEAR_DB2;
@@ -199,7 +205,7 @@ static void groups_add(enum linear_tensor tensor, const struct triple *right, st
             group_add(right, i * right->columns, 1, right->columns, sums);
 }
 
-// `got`: the rank's elements at the places of the reference.
+// Judges one result. `got`: the rank's elements at the places of the reference.
 static void tensor_judge(const struct linear_view *v, const struct triple *right,
                          const struct triple *rival, const double *got, struct figures *f)
 {
@@ -293,7 +299,7 @@ enum status linear_judge_where(const struct linear_tools *tools, void *queue,
     enum status status = STATUS_OK;
     if (sums && tokens.count > 0)
         status = half_judge(&j, tokens, compute_sums, error);
-    // A rank without features has the gradient of the second bias.
+    // A rank without features still has the gradient of the second bias.
     if (status == STATUS_OK && shares)
         status = half_judge(&j, features, compute_shares, error);
     return status;

@@ -10,6 +10,7 @@
 #include "judge/linear_variant.h"
 #include "judge/linear_view.h"
 
+// Minimum share of the error that a reported mistake explains.
 #define EXPLAINS_MIN 0.9
 
 struct search {
@@ -19,10 +20,10 @@ struct search {
     struct linear_sample *sample;
     int64_t count;
     double *got, *right, *wrong; // [count]
-    double error2;
+    double error2;               // energy of got - right
     const struct figures *figures;
     struct linear_variant best;
-    double explained, factor;
+    double explained, factor; // share of error2 that `best` explains; factor of MISTAKE_NONE
 };
 
 // ---- single mistakes ----
@@ -36,7 +37,7 @@ static bool fits(const struct linear *l, struct linear_variant t)
     switch (t.mistake) {
     case MISTAKE_BIAS_OF_ALL:
     case MISTAKE_NO_BIAS:
-    case MISTAKE_DIVIDED: // without a bias it is a factor
+    case MISTAKE_DIVIDED: // without a bias this is a plain factor
     case MISTAKE_MULTIPLIED:
         return l->bias && l->layer != LINEAR_COLUMN;
     case MISTAKE_NO_FIRST_BIAS:
@@ -47,7 +48,7 @@ static bool fits(const struct linear *l, struct linear_variant t)
     case MISTAKE_TOKENS_DY:
     case MISTAKE_TOKENS_BOTH:
         return t.a != t.b;
-    case MISTAKE_RANK_ALONE: // of two ranks the other one is missing
+    case MISTAKE_RANK_ALONE: // with two ranks, MISTAKE_RANK_MISSING says the same
         return l->world_size > 2;
     case MISTAKE_NO_ACTIVATION:
     case MISTAKE_NO_SLOPE:
@@ -61,8 +62,8 @@ static bool fits(const struct linear *l, struct linear_variant t)
     }
 }
 
-// Whether a mistake can affect tensors that are summed over ranks (0), tensors of one rank (1), or
-// both.
+// True if the mistake can affect the tensor. Some mistakes affect only sums over ranks, some only
+// tensors of one rank, most affect both.
 static bool concerns(const struct search *s, enum linear_mistake mistake)
 {
     bool sum = linear_view_is_sum(s->l, s->tensor);
@@ -85,7 +86,8 @@ static bool concerns(const struct search *s, enum linear_mistake mistake)
     }
 }
 
-// Whether a rank may have another's features in place of its own.
+// True if rank `other` has as many features as this rank, which may then have used them in place of
+// its own.
 static bool has_features_like(const struct search *s, int other)
 {
     struct linear_sizes sizes = linear_sizes(s->l);
@@ -149,13 +151,13 @@ static void factor_try(struct search *s)
     s->factor = factor;
 }
 
-// Cutting off the last bits of 16 makes results smaller by 0.64 to 0.72 units of rounding, as their
-// mantissas have it.
+// Truncation to 16 bits makes results smaller by 0.64 to 0.72 units of roundoff, depending on their
+// mantissas.
 #define CUT_LEAST 0.5
 #define CUT_MOST  0.8
 
-// A factor may be smaller than the error of rounding and show in the slope of all elements alone.
-// What it leaves is as small as the error of right results.
+// A factor may be smaller than the rounding error and show only in the slope over all elements. The
+// rest of the error must then be as small as in right results. True if such a factor is found.
 static bool slope_try(struct search *s)
 {
     const struct figures *f = s->figures;
@@ -197,7 +199,7 @@ static void tell_factor(const struct search *s, const char *name, char text[DIAG
                                               : "");
 }
 
-// What is wrong with a sum, or with the part of a rank in it.
+// Describes a mistake in a sum over ranks, or in the part of one rank.
 static void tell_part(const struct search *s, const char *name, char text[DIAGNOSIS_TEXT_MAX])
 {
     int a = s->best.a;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the reference of linear layers is made of: products, and everything between the two layers.
-// For judge/linear_reference.c alone.
+// Parts of the reference of linear layers: products, and everything between the two layers. Used
+// only by judge/linear_reference.c.
 #ifndef CPATTN_JUDGE_LINEAR_MIDDLE_H
 #define CPATTN_JUDGE_LINEAR_MIDDLE_H
 
@@ -11,15 +11,16 @@
 struct reference {
     const struct linear *l;
     struct linear_sizes sizes;
-    bool rival;    // the other GELU, and only values
-    double *terms; // room of terms_count
+    bool rival;    // uses the other GELU, and computes only values
+    double *terms; // scratch [terms_count]
     int64_t terms_count;
     bool failed; // memory was short
 };
 
 // ---- products ----
 
-// A product's factors: one with bounds, one exact. `sum` is the number of terms in all.
+// The factors of a product: `a` with bounds and a twin, `b` exact. `sum`: number of terms of the
+// whole sum, of which this product may be a part.
 struct factors {
     const struct triple *a;
     const double *b;
@@ -29,13 +30,15 @@ struct factors {
     double sum;
 };
 
-// to += a b; b has b_count elements.
+// to += a b, for values, bounds and the twin. b has b_count elements.
 void product_add(struct reference *r, const struct factors *f, int64_t b_count, struct triple *to);
 
 // ---- between the layers ----
 
-// Some tokens and some features of a rank. x [tokens][in], w1 [gates * features][in], w2
-// [out][features], dy [tokens][out]; h, a, da, dh [tokens][features], h and dh for each gate.
+// Some tokens and some features of a rank. Inputs: x [tokens][in], w1 [gates * features][in], b1
+// [gates * features], w2 [out][features], dy [tokens][out]. Computed: h = x w1' + b1, a =
+// activation(h), and the gradients da and dh. a and da are [tokens][features], h and dh
+// [tokens][gates * features].
 struct middle {
     int64_t tokens, features;
     double *x, *w1, *b1, *w2, *dy;
@@ -43,13 +46,15 @@ struct middle {
     double *memory;
 };
 
-// The features of one rank, some of them, in the whole layer.
+// Some features of one rank. `first`: the rank's first feature in the whole layer, from which
+// `some` counts.
 struct owned {
     int64_t first;
     const struct linear_some *some;
 };
 
-// Room for so many; middle_resize() sets how many there are, and clears what is computed.
+// middle_take() allocates memory for this many tokens and features. middle_resize() sets their
+// actual numbers and clears h, a, da and dh.
 bool middle_take(const struct reference *r, struct middle *m, int64_t tokens, int64_t features);
 void middle_resize(struct middle *m, int gates, int64_t tokens, int64_t features);
 void middle_free(struct middle *m);
@@ -57,7 +62,8 @@ void middle_free(struct middle *m);
 struct owned owned_by(const struct reference *r, int rank, const struct linear_some *some);
 void middle_draw_weights(const struct reference *r, struct middle *m, struct owned owned);
 
-// Everything up to where ranks or tokens are summed, for tokens whose numbers `tokens` gives.
+// Computes everything before the sums over ranks or tokens. `tokens`: the tokens' indices in the
+// whole layer.
 void middle_compute(struct reference *r, struct middle *m, const int64_t *tokens,
                     struct owned owned);
 

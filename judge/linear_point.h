@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One element between the layers of an MLP, with what it may be off and its twin. Plain numbers; C
-// that also compiles as CUDA.
+// One element between the layers of an MLP: its value, the bound of its error, and the twin's
+// value. Compiles as C and as CUDA.
 #ifndef CPATTN_JUDGE_LINEAR_POINT_H
 #define CPATTN_JUDGE_LINEAR_POINT_H
 
@@ -16,7 +16,7 @@
 #define POINT_INLINE static inline
 #endif
 
-// Unit roundoff of fp32, in which everything accumulates.
+// Unit roundoff of fp32, the dtype of all accumulators.
 #define FP32 0x1p-24
 
 struct point {
@@ -53,11 +53,12 @@ POINT_INLINE struct curve point_curve(enum activation activation, double x)
     return c;
 }
 
-// No slope exceeds 1.2, and no slope's slope 1.2; what fp32 is off is added.
+// POINT_SLOPE_MAX bounds the first and second derivatives of all activations. POINT_OFF bounds the
+// relative error of computing them in fp32.
 #define POINT_SLOPE_MAX 1.2
 #define POINT_OFF       (16 * FP32)
 
-// The activation of h, or its slope; of SwiGLU of its first half.
+// The activation of h, or its slope. With SwiGLU h is the first half, and the activation is SiLU.
 POINT_INLINE struct point point_activation(enum activation activation, bool slope, struct point h)
 {
     struct curve c = point_curve(activation, h.value), twin = point_curve(activation, h.twin);
@@ -68,7 +69,7 @@ POINT_INLINE struct point point_activation(enum activation activation, bool slop
     return p;
 }
 
-// A product of what may be off.
+// The product of two elements, with the bound that follows from theirs.
 POINT_INLINE struct point point_times(struct point x, struct point y)
 {
     struct point p;
@@ -79,15 +80,15 @@ POINT_INLINE struct point point_times(struct point x, struct point y)
     return p;
 }
 
-// What an element may be off once it is rounded to memory: `unit` is the roundoff of the dtype,
-// `least` half of its smallest number.
+// The bound of an element after it is rounded to the dtype in memory. `unit`: roundoff of the
+// dtype; `least`: half of its smallest number.
 POINT_INLINE double point_bound_rounded(double unit, double least, double value, double bound)
 {
     return bound + unit * (fabs(value) + bound) + least;
 }
 
-// What a part of a sum over ranks adds to the bound if the sum is rounded after each addition, in
-// any order of the ranks.
+// What the part of one rank adds to the bound of a sum over ranks that is rounded after each
+// addition, in any order of the ranks.
 POINT_INLINE double point_bound_added(int ranks, double unit, double value, double bound)
 {
     return expm1((ranks - 1) * log1p(unit)) * (fabs(value) + bound);

@@ -56,14 +56,14 @@
 
 struct rules {
     double rms, slope, row, element; // the limits above
-    double step;                     // between neighbours at 1 in the dtype of the tensor
-    double least;                    // between neighbours around 0
-    double largest;                  // finite number
-    double rounding;                 // of a step, at least: the unit
-    double narrow;                   // step in the dtype of the case
-    double noise;                    // the unit, at least
+    double step;                     // distance of neighbours at 1 in the tensor's dtype
+    double least;                    // distance of neighbours at 0
+    double largest;                  // largest finite number
+    double rounding;                 // minimum of the unit, in steps at the reference's RMS
+    double narrow;                   // step in the case's dtype
+    double noise;                    // absolute minimum of the unit
     double te;                       // TransformerEngine's atol and rtol; 0: it has no rule
-    double excess;                   // of the logits and their errors, >= 1
+    double excess;                   // factor of the errors of logits larger than usual, >= 1
     double cap;      // the softcap, at most 256: tanh near 1 may have an error of one bit
     double long_sum; // allowance for long sums, relative to the reference
     bool absolute;   // LSE and largest logits
@@ -101,11 +101,11 @@ struct rules_sums {
     int64_t te_mismatches; // rules_te()
     int64_t long_sums;     // LSE: within the limit for its keys only
     double error_squares, twin_squares, reference_squares, terms_squares;
-    double product;                     // error * reference
-    double twin_product;                // (twin - reference) * reference
-    double twin_product_squares;        // of rows: the same, squared
-    double twin_fourths;                // of rows: squares of the sums that twin_squares adds up
-    double admitted_squares;            // LSE and largest logits: rules_logarithm()
+    double product;                     // sum of error * reference
+    double twin_product;                // sum of (twin - reference) * reference
+    double twin_product_squares;        // over rows: square of a row's twin_product
+    double twin_fourths;                // over rows: square of a row's twin_squares
+    double admitted_squares;            // LSE and largest logits: squares of their limits
     double error_largest, twin_largest; // absolute
 };
 
@@ -122,13 +122,14 @@ RULES_INLINE bool rules_infinite(const struct rules *r, double got, double refer
     return got == reference || (isinf(got) && (got > 0) == (reference > 0) && overflows);
 }
 
-// The twin's error; where the twin overflows on its way, that of rounding the reference.
+// The twin's error. Where the twin overflows, the error of rounding the reference takes its place.
 RULES_INLINE double rules_twin(const struct rules *r, double twin, double reference)
 {
     return isfinite(twin) ? twin - reference : 0.3 * r->step * reference;
 }
 
-// Limit of the error of a LSE or a largest logit, without the term of the keys; then that term.
+// Limit of the error of an LSE or a largest logit, without the term for the number of keys, which
+// rules_logarithm_keys() returns.
 RULES_INLINE double rules_logarithm(const struct rules *r, double reference)
 {
     return 0x1p-24 * (128 + 8 * fabs(reference) + 4 * r->cap) * r->excess;
@@ -141,7 +142,8 @@ RULES_INLINE double rules_logarithm_keys(int64_t keys)
 
 // ---- the second pass --------------------------------------------------------------------------
 
-// Effective number of rows: smaller than the number of rows if a few have most of the twin's error.
+// Effective number of rows: smaller than the number of rows if a few rows have most of the twin's
+// error.
 RULES_INLINE double rules_rows(const struct rules_sums *s)
 {
     double rows = s->rows > 1 ? (double)s->rows : 1;
@@ -156,15 +158,17 @@ RULES_INLINE double rules_allowance(const struct rules_sums *s)
     return 1 + 6 / sqrt(rules_rows(s));
 }
 
-// The error of the twin's slope of a softcap, 1 - tanh^2: twice that of a tanh in fp32, two steps
-// below 1. Where logits are far above the cap it is more than the slope itself.
+// Error of the slope of a softcap, 1 - tanh^2, in the twin: twice the error of a tanh in fp32,
+// which may be two steps of the numbers just below 1. Where logits are far above the cap, this
+// error exceeds the slope.
 #define RULES_CAP_ERROR 0x1p-22F
 
-// What is added in proportion to the slope: four times the error of logits in fp32, divided by the
-// cap, so that it remains if the twin's own error has the other sign.
+// The part of that error in proportion to the slope: four times the error of logits in fp32,
+// divided by the cap. It is large enough to remain if the twin's own error has the other sign.
 float rules_cap_error(const struct cp_case *c);
 
-// The twin's slope; `odd`: every other one is too large, the rest are too small.
+// The twin's slope of a softcap: too large if `odd`, else too small. `odd` alternates along a row
+// of scores.
 RULES_INLINE float rules_cap_slope(float slope, float cap_error, bool odd)
 {
     float error = RULES_CAP_ERROR + cap_error * slope;
@@ -257,15 +261,15 @@ RULES_INLINE double rules_sink_square(double weight, double delta, double produc
     return weight * weight * (delta * delta + rest * rest * products);
 }
 
-// The unit of a head's gradient: the error of the twin's deltas in a sum with random signs, and the
-// noise of a sum in fp32. With few queries the twin may by chance have almost no rounding error:
-// also a step of the terms.
+// The unit of a head's gradient: the error of the twin's deltas in a sum with random signs, plus
+// the noise of a sum in fp32. With few queries the twin may by chance have almost no rounding
+// error, so a step of the terms is added.
 double rules_sink_unit(const struct rules *r, const struct rules_sink *s);
 
 // Accumulated over heads.
 struct rules_sinks {
     int64_t heads, mismatches, nonfinite, te_mismatches;
-    int64_t not_zero; // heads of which a result of zero would be refused
+    int64_t not_zero; // heads whose gradient would be refused if it were zero
     double error_squares, unit_squares, reference_squares, product, unit_products;
     double worst; // error in units
     double max_abs;

@@ -13,12 +13,14 @@ struct tally {
     struct rules_units units;
     struct rules_worst worst;
     int dim;
-    float *errors; // [rows][dim]: got - reference; NaN where one is not finite
-    float *twins; // [rows]: rules_row_unit(); of LSE and largest logits the limit of the error; -1:
-                  // the row must be zero
-    double refused_expected; // the first that is not finite
-    int64_t rows;            // of the first pass
-    int64_t next;            // of the second pass
+    // [rows][dim]: got - reference; NaN where a number that is not finite is refused.
+    float *errors;
+    // [rows]: rules_row_unit(); for LSE and largest logits the limit of the error; -1: the row must
+    // be zero.
+    float *twins;
+    double refused_expected; // expected value of the first such number
+    int64_t rows;            // number of rows in the first pass
+    int64_t next;            // next row of the second pass
 };
 
 // The expected row.
@@ -26,8 +28,8 @@ struct tally_expected {
     const double *reference;
     const float *twin; // NULL: for LSE and largest logits
     double terms;      // RMS of the terms that cancel in an element
-    double row_terms;  // the same for this row only, if known; else 0
-    bool zero;         // it must be zero
+    double row_terms;  // the same RMS for this row only, if known; else 0
+    bool zero;         // the row must be zero
     bool sparse;       // dbias: elements that are zero in reference and twin have no visible pair
     int64_t keys;      // LSE: number of keys that the query sees; else 0
 };

@@ -11,15 +11,13 @@
 #include "judge/rules.h"
 #include "plan/shard.h"
 
-// Numbers of a head over its queries: the largest logit; the gradient of its sink, the squares of
-// the differences of the twin's terms, the squares of the terms; the squares of the terms that
-// cancel in dbias.
+// Numbers of a head over its queries.
 enum {
-    TOTALS_MAX_LOGIT,
-    TOTALS_DSINK,
-    TOTALS_SINK_TWIN,
-    TOTALS_SINK_TERMS,
-    TOTALS_BIAS_TERMS,
+    TOTALS_MAX_LOGIT,  // the largest logit
+    TOTALS_DSINK,      // the gradient of the sink
+    TOTALS_SINK_TWIN,  // sum of (twin's term - term)^2 of the sink's gradient
+    TOTALS_SINK_TERMS, // sum of the squared terms of the sink's gradient
+    TOTALS_BIAS_TERMS, // sum of the squared terms that cancel in dbias
     TOTALS_NUMBERS
 };
 
@@ -30,14 +28,14 @@ enum {
 struct totals {
     const struct cp_case *c;
     int rank;
-    double *heads[WORLD_SIZE_MAX]; // of each rank [TOTALS_NUMBERS][heads]
-    double *bias, *bias_twin; // of this rank's queries, the whole array in the layout of the output
-    double *bias_parts, *bias_twins; // of the elements that this rank delivers, by rank
+    double *heads[WORLD_SIZE_MAX];   // of each rank [TOTALS_NUMBERS][heads]
+    double *bias, *bias_twin;        // of this rank's queries: the whole array, laid out as dbias
+    double *bias_parts, *bias_twins; // [rank][elements that this rank delivers]: received
     float *got, *twin_row;           // one row
     float *errors, *twins;           // for a tally
 };
 
-// True if a case has numbers per head; true if it has a gradient of the bias.
+// True if the case has numbers per head (enum above), a gradient of the bias, gradients of sinks.
 bool totals_has_heads(const struct cp_case *c);
 bool totals_has_bias(const struct cp_case *c);
 bool totals_has_sink(const struct cp_case *c);
@@ -51,8 +49,8 @@ void totals_take(struct totals *t, const struct cp_case *c, int rank, struct are
 struct expected_sums totals_of(const struct totals *t, const struct span *span, int64_t first,
                                int head);
 
-// Fills the messages with one peer that exchange the sums, after the last query. Returns their
-// number.
+// Fills the messages that exchange the sums with one peer. Called after the last query. Returns
+// their number.
 int totals_messages(const struct totals *t, int peer, struct message messages[TOTALS_MESSAGES_MAX]);
 
 // The judged tensors: buffers of plan/plan.h; NULL: the case has no such tensor.
@@ -66,7 +64,7 @@ struct totals_results {
 int totals_judge(struct totals *t, const struct totals_results *results, bool sampled,
                  struct figures figures[TOTALS_TENSORS_MAX]);
 
-// ---- parts of it, for sums that are elsewhere ---------------------------------------------------
+// ---- for sums that are held elsewhere -----------------------------------------------------------
 
 // Judges only the numbers of the heads: `heads` of each rank, as in struct totals.
 struct figures totals_judge_max_logit(const struct cp_case *c, double *const heads[WORLD_SIZE_MAX],

@@ -4,8 +4,8 @@
 // value, and 8 bits of the rest, so that the error of the reference is at most a five hundredth of
 // the twin's rounding. Q, K, V and dO have one exact piece.
 //
-// Rows are those of the call's side, 64 at a time, columns those of the other side: the scores of
-// keys are computed transposed, so that the sums of a key are over a row, too.
+// Rows of a matrix are tokens of the call's side, 64 at a time; columns are tokens of the other
+// side. For keys the scores are computed transposed, so that the sums of a key run over a row, too.
 #ifndef CPATTN_JUDGE_CPU_MATRIX_H
 #define CPATTN_JUDGE_CPU_MATRIX_H
 

@@ -11,8 +11,8 @@
 #include "judge/mask.h"
 #include "judge/rules.h"
 
-// Maximum number of queries per block, and of scores in memory (8 MiB), which reduces the queries
-// if there are many keys.
+// QUERIES_MAX: queries per block. SCORES_MAX: scores per matrix (8 MiB); with many keys this limit
+// reduces the queries per block.
 #define QUERIES_MAX 64
 #define SCORES_MAX  (INT64_C(1) << 20)
 
@@ -82,7 +82,7 @@ static double dot(const double *x, const double *y, int64_t n)
     return sum;
 }
 
-// product_nt() whose elements do not depend on m and n.
+// Like product_nt(), but computes each element by the same operations for all m and n.
 static void dots(int64_t m, int64_t n, int64_t k, double alpha, const double *a, const double *b,
                  double *c)
 {
@@ -104,7 +104,7 @@ struct work {
     double *k, *v;     // [keys][d]
     double *q, *d_out; // [block][d]
     double *p, *ds;    // [block][keys of the block]
-    double *slope;     // the same: d logit / d scaled score, with a softcap only
+    double *slope;     // the same shape: d logit / d scaled score; only with a softcap
     double *all;       // memory of these arrays
     float *bias;       // [keys]
 };
@@ -223,7 +223,7 @@ static void block_logits(struct work *w, int head, struct range queries, struct 
         add_bias(w, head, queries, keys);
 }
 
-// dS becomes the gradient of the scaled scores.
+// Turns dS from the gradient of the logits into the gradient of the scaled scores.
 static void cap_gradient(const struct work *w, int64_t count)
 {
     for (int64_t i = 0; i < count && w->c->softcap != 0; i++)
@@ -241,8 +241,8 @@ static double row_max(const struct work *w, int64_t query, struct range keys, co
     return max;
 }
 
-// Logits of one query, the largest of them `max`, become probabilities, 0 where it does not see the
-// key. Returns the LSE. The sink is one more logit, without a value.
+// Turns the logits of one query, whose maximum is `max`, into probabilities in place; a key that
+// the query does not see gets 0. The sink is one more logit, without a value row. Returns the LSE.
 static double softmax(const struct work *w, int64_t query, struct range keys, double max,
                       double sink, double *row)
 {
@@ -261,7 +261,7 @@ static double softmax(const struct work *w, int64_t query, struct range keys, do
     return top + log(sum);
 }
 
-// The results of one call of reference_queries(), from the block's first query on.
+// The output arrays of reference_queries(), advanced to the block's first query.
 struct results {
     double *out, *lse, *delta, *dq, *terms;
     struct reference_sums sums;
@@ -301,14 +301,14 @@ static void add_dbias(const struct work *w, int64_t rows, struct range keys,
             r->sums.dbias[i * r->sums.dbias_stride + keys.begin + j] += w->ds[i * columns + j];
 }
 
-// The square of the term of one pair.
+// The squared term of one (query, key) pair. w->ds holds dP.
 static double term_square(const struct work *w, int64_t at, double delta)
 {
     double p = w->p[at] * (w->c->softcap != 0 ? w->slope[at] : 1), dp = w->ds[at];
     return p * p * (dp * dp + delta * delta + w->products);
 }
 
-// dP becomes dS.
+// Turns dP in w->ds into dS for one query, and stores the query's terms.
 static void query_gradient(struct work *w, int64_t row, int64_t columns, const struct results *r)
 {
     double squares = 0, delta = r->delta[row];
@@ -320,7 +320,7 @@ static void query_gradient(struct work *w, int64_t row, int64_t columns, const s
         r->terms[row] = w->scale * sqrt(squares);
 }
 
-// Uses the probabilities of block_out().
+// Computes the gradients of a block. Needs the probabilities that block_out() left in w->p.
 static void block_gradient(struct work *w, int head, struct range queries, struct range keys,
                            const struct results *r)
 {
@@ -341,6 +341,7 @@ static void block_gradient(struct work *w, int head, struct range queries, struc
     product_nn(rows, w->d_qk, columns, w->scale, w->ds, key_rows(w, keys), r->dq);
 }
 
+// A block of queries that see no key.
 static void block_nothing(const struct work *w, int head, int64_t rows, const struct results *r)
 {
     memset(r->out, 0, (size_t)(rows * w->d_v) * sizeof(double));
@@ -370,7 +371,7 @@ static void queries_block(struct work *w, int head, struct range queries, struct
     block_gradient(w, head, queries, keys, &r);
 }
 
-// The results `rows` queries further on.
+// The output arrays, advanced by `rows` queries.
 static struct results results_at(const struct work *w, struct results r, int64_t rows)
 {
     r.out += rows * w->d_v;
@@ -412,8 +413,8 @@ enum status reference_queries(const struct cp_case *c, int sequence, int head, i
 
 // ---- the key side -------------------------------------------------------------------------------
 
-// P and dS of a block of queries, with LSE and delta of its first query on. Adds the squares of the
-// keys' terms to `terms`.
+// Computes P into w->p and dS into w->ds for a block of queries. `lse` and `delta` begin with its
+// first query. Adds the squared terms of each key to `terms` unless that is NULL.
 static void block_scores(struct work *w, int head, struct range queries, struct range keys,
                          const double *lse, const double *delta, double *terms)
 {

@@ -9,8 +9,9 @@
 
 #define ALIGNMENT 64
 
-// A whole sequence is packed and kept if it needs no more than this, else only the requested
-// positions. The total is limited, except for the operands of one call.
+// OPERAND_BYTES_MAX: a sequence up to this size is packed as a whole, of a longer one only the
+// requested positions. OPERANDS_BYTES_MAX limits all operands; only the last used and the new one
+// together may exceed it.
 #define OPERAND_BYTES_MAX  ((size_t)16 << 20)
 #define OPERANDS_BYTES_MAX ((size_t)96 << 20)
 #define OPERANDS_MAX       64
@@ -93,7 +94,7 @@ static size_t operand_lay_out(struct operand *o)
     return (size_t)(across + along) * sizeof(uint16_t) + (size_t)o->capacity * sizeof(float);
 }
 
-// Chooses the whole sequence or only the positions.
+// Sets the capacity: the whole sequence, or only `positions` if the sequence is too large.
 static void operand_size(struct operand *o, const struct cp_case *c, struct range positions)
 {
     bool key_side = o->tensor == INPUT_K || o->tensor == INPUT_V;
@@ -108,7 +109,8 @@ static void operand_size(struct operand *o, const struct cp_case *c, struct rang
     o->loaded = (struct range){o->base, o->base};
 }
 
-// Up to AMX_DEPTH positions from a multiple of it on; behind them there are zeros.
+// Packs `count` positions from `first` on, which is a multiple of AMX_DEPTH, and zeros up to
+// AMX_DEPTH positions.
 static void rows_load(struct operand *o, const struct cp_case *c, int64_t first, int64_t count)
 {
     uint16_t rows[AMX_DEPTH * HEAD_DIM_MAX];
@@ -153,8 +155,8 @@ static struct operand *operand_find(struct operands *all, enum input_tensor tens
     return NULL;
 }
 
-// Frees the least recently used operands until there is room for one more, but never the last used
-// one.
+// Frees the least recently used operands until there is room for one more of `bytes` bytes. The
+// byte limit never frees the last used one.
 static void operands_shrink(struct operands *all, size_t bytes)
 {
     while (all->count == OPERANDS_MAX ||
@@ -199,7 +201,7 @@ static bool operand_has_room(const struct operand *o, struct range positions)
     return positions.begin >= o->base && positions.end <= o->base + o->capacity;
 }
 
-// The operands of the room, after freeing those of another case.
+// Returns the room's operands for case `c`, and frees those of any other case.
 static struct operands *operands_of(struct room *r, const struct cp_case *c)
 {
     if (!r->operands)

@@ -104,7 +104,7 @@ void rows_delta(const struct cp_case *c, bool reference, const float *d_out, int
                 const struct expected_queries *e)
 {
     int d = c->head_dim_v;
-    // A correct kernel keeps it in fp32.
+    // A correct kernel keeps delta in fp32.
     e->delta_twin[row] = (float)twin_dot(d_out, e->out_twin + row * d, d);
     if (reference)
         e->delta[row] = loop_dot(d_out, e->out + row * d, d);

@@ -8,7 +8,7 @@
 #include "judge/inputs.h"
 #include "judge/rules.h"
 
-// LSE, delta, the twin's delta.
+// Statistics of a query: LSE, delta, the twin's delta.
 #define PARTS 3
 
 static int64_t group_size(const struct cp_case *c)
@@ -45,8 +45,8 @@ void statistics_take(struct statistics *s, const struct cp_case *c, int rank, st
     s->delta_twin = arena_take(arena, group_size(c) * c->seqlen_q, 8);
 }
 
-// The statistics of a sequence of a rank and one head. Call with ascending sequences, or again from
-// 0.
+// Index of a rank's first token of a sequence and head in a part of its statistics. s->before keeps
+// the tokens before s->sequence, so that ascending sequences cost little.
 static int64_t place_of(struct statistics *s, int rank, int32_t sequence, int head)
 {
     const struct cp_case *c = s->c;

@@ -14,8 +14,8 @@
 #include "judge/inputs.h"
 #include "judge/rules.h"
 
-// Maximum number of queries per block, and of scores in memory, which reduces the queries if there
-// are many keys.
+// QUERIES_MAX: queries per block. SCORES_MAX: scores per matrix; with many keys this limit reduces
+// the queries per block.
 #define QUERIES_MAX 64
 #define SCORES_MAX  (INT64_C(1) << 22)
 
@@ -25,23 +25,25 @@ struct work {
     const struct cp_case *c;
     int sequence;
     struct mask mask;
-    bool rest; // also compute the products of the rests
+    bool rest; // also compute the residual: products with the rests
     float scale;
     float base; // ln of the base of the exponentials: kernels use base 2, which matters in fp32
     int d_qk, d_v;
     struct range keys;        // keys in k and v
     int64_t block;            // queries of a block
-    int64_t stride;           // of scores
+    int64_t stride;           // of a row of scores
     struct drawn *drawn;      // may be NULL
     const float *k, *v;       // [keys][d]
     const float *q, *d_out;   // [block][d]
-    float *own[INPUT_DO + 1]; // room for these, if they are not kept
+    float *own[INPUT_DO + 1]; // scratch for the rows that are not cached
     float *s;                 // [block][stride]: scores, then probabilities
-    float *head, *tail;       // of P, then of dS: rounded to the dtype, and the rest
+    float *head, *tail;       // P, later dS: rounded to the dtype, and the rest
     float *dp;
-    float *slope;           // with a softcap only
-    float *twin, *residual; // products: [block] or [keys][the larger d], of dV and dK at a time
-    float *columns;         // [stride]: sums of terms
+    float *slope; // with a softcap only
+    // Products with head and with tail. Queries: [block][d] of one result at a time. Keys: dV
+    // [keys][d_v], then dK [keys][d_qk].
+    float *twin, *residual;
+    float *columns; // [stride]: sum of the terms of each key
     float key_rms, query_rms;
     float products; // rules_product_squares()
 };
@@ -115,7 +117,7 @@ static const float *load(const struct work *w, enum input_tensor tensor, int hea
     return drawn_rows(w->drawn, w->c, tensor, w->sequence, head, positions, w->own[tensor], rms);
 }
 
-// The rows from a given key on.
+// Rows of k or v from keys.begin on.
 static const float *key_rows(const struct work *w, struct range keys)
 {
     return w->k + (keys.begin - w->keys.begin) * w->d_qk;
@@ -141,7 +143,8 @@ static void scores_of(const struct work *w, int64_t m, int64_t n, int k, float a
                 scores, (int)w->stride);
 }
 
-// 1 - tanh^2 without its cancellation.
+// Applies the softcap to a row of scores. The slope 1 - tanh^2 is computed as 1 / cosh^2, without
+// cancellation.
 static void cap_row(const struct work *w, float *s, float *slope, int64_t count)
 {
     float cap = (float)w->c->softcap;
@@ -163,7 +166,7 @@ static void add_bias(const struct work *w, int head, int64_t query, struct range
     }
 }
 
-// Logits of the queries in w->q, into w->s.
+// Computes the logits of the queries in w->q into w->s.
 static void block_logits(const struct work *w, int head, struct range queries, struct range keys)
 {
     scores_of(w, length(queries), length(keys), w->d_qk, w->scale, w->q, key_rows(w, keys), w->s);
@@ -194,7 +197,7 @@ static const float *slope_of(const struct work *w, int64_t row)
 
 // ---- the query side -----------------------------------------------------------------------------
 
-// Product of the rounded matrix, and of the rest: [m][d] = (head or tail) [m][n] * B.
+// w->twin [m][d] = head [m][n] * B, and w->residual = w->tail * B, or zeros without a rest.
 static void products_of(const struct work *w, int64_t m, int64_t n, int d, const float *head,
                         const float *b)
 {
@@ -207,7 +210,7 @@ static void products_of(const struct work *w, int64_t m, int64_t n, int d, const
         memset(w->residual, 0, (size_t)(m * d) * sizeof(float));
 }
 
-// One row of results from the products: reference (may be NULL) and twin.
+// Computes one row of results from the products: reference (may be NULL) and twin.
 static void row_finish(const struct work *w, int64_t row, int d, double factor, double *reference,
                        float *twin)
 {
@@ -215,14 +218,14 @@ static void row_finish(const struct work *w, int64_t row, int d, double factor, 
                 reference ? reference + row * d : NULL, twin + row * d);
 }
 
-// Logarithms of the smallest weight of fp16 that is not denormal, and of 128.5 steps of fp16, which
-// has the largest rounding error of weights of 8 digits.
+// Logarithms of two weights in fp16: the smallest normal number, and 128.5 denormal steps of 2^-24,
+// which has the largest relative rounding error of weights with 8 significant bits.
 #define NORMAL_LEAST (-14 * (float)M_LN2)
 #define WEIGHT_LEAST (-11.7796034F)
 
-// The logit whose exponential is 1. A kernel that begins a row with its sink rounds weights against
-// the sink. That matters if fp16 makes them denormal, where digits are lost: at most as many as
-// bf16 lacks.
+// Returns the logit whose exponential is 1: the maximum, or the sink. A kernel that starts the
+// online softmax with the sink computes weights relative to the sink. In fp16 these may be denormal
+// and lose bits. The twin loses at most as many bits as bf16 lacks.
 static float row_shift(const struct work *w, float max, double sink)
 {
     float largest = max - (float)sink;
@@ -231,7 +234,8 @@ static float row_shift(const struct work *w, float max, double sink)
     return largest > WEIGHT_LEAST ? (float)sink : max - WEIGHT_LEAST;
 }
 
-// Logits of a row become exponentials. Returns their sum with that of the sink, relative to *shift.
+// Turns the logits of a row into exponentials relative to *shift. Returns their sum, the sink
+// included.
 static double row_exponentials(const struct work *w, int head, struct range seen, float *s,
                                float *shift, bool reference, const struct expected_sums *sums)
 {
@@ -244,8 +248,9 @@ static double row_exponentials(const struct work *w, int head, struct range seen
     return seen.begin < seen.end ? sum + exp(sink - *shift * (double)w->base) : 0;
 }
 
-// The factor from exponentials to probabilities. Kernels that share a row merge by its LSE and
-// compute P from the LSE in fp32, so an exact kernel has the rounding error of this LSE.
+// Returns the factor from exponentials to probabilities. With fp32 it has the rounding error of an
+// LSE in fp32: kernels merge partial rows by the LSE and compute P from it, so an exact kernel has
+// this error, too.
 static double row_factor(const struct work *w, double sum, float shift)
 {
     if (!(sum > 0))
@@ -311,7 +316,7 @@ static void row_gradient(const struct work *w, bool reference, int64_t row, stru
     e->terms[row] = fabs(w->scale) * sqrt(squares) * w->key_rms;
 }
 
-// Uses the exponentials of block_out().
+// Computes the gradients of a block. Needs the exponentials that block_out() left in w->s.
 static void block_gradient(struct work *w, bool reference, int head, struct range queries,
                            struct range keys, const double *factors,
                            const struct expected_queries *e)
@@ -391,7 +396,7 @@ static struct head_statistics statistics_at(const struct expected_statistics *s,
     return (struct head_statistics){s->lse + query, s->delta + query, s->delta_twin + query};
 }
 
-// P of a block in w->s, and the twin's in w->head with the rest in w->tail.
+// Computes P of a block into w->s, the twin's rounded P into w->head, and the rest into w->tail.
 static void block_probabilities(const struct work *w, struct range queries, struct range keys,
                                 const struct head_statistics *s)
 {
@@ -424,7 +429,8 @@ static void block_key_gradients(const struct work *w, int64_t rows, const struct
     }
 }
 
-// Adds the contribution of a block of queries of one head. `terms` [keys of the call].
+// Adds the contribution of a block of queries of one head to dV and dK in w->twin and w->residual,
+// and to `terms` [keys of the call].
 static void keys_block(struct work *w, int head, struct range queries, struct range keys,
                        const struct head_statistics *s, double *terms)
 {

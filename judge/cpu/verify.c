@@ -15,10 +15,10 @@
 #include "judge/tiles.h"
 #include "judge/totals.h"
 
-// Expected values of the current rows. Rows of keys use the memory of rows of queries: dV that of
+// Expected values of the current rows. Rows of keys use the arrays of rows of queries: dV that of
 // out, dK that of dQ.
 struct block {
-    double *wide, *other; // out, dV; dQ, dK
+    double *wide, *other; // wide: out or dV; other: dQ or dK
     float *wide_twin, *other_twin;
     double *lse, *delta, *delta_twin, *terms;
 };
@@ -33,14 +33,14 @@ struct verifier {
     const struct cp_case *c;
     struct rank_report *report;
     enum precision precision;
-    double fraction; // of the tiles that are judged
+    double fraction; // share of the tiles that are judged, 0..1
     struct tile *tiles[2];
     int64_t tile_count[2];
     struct statistics statistics; // when training
     struct totals totals;
     struct room room;
     struct block block;
-    float *errors[GROUP_TENSORS_MAX], *twins[GROUP_TENSORS_MAX];
+    float *errors[GROUP_TENSORS_MAX], *twins[GROUP_TENSORS_MAX]; // by slot; see judge/tally.h
     float got[HEAD_DIM_MAX];
 };
 
@@ -69,7 +69,8 @@ static int64_t larger(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-// Rows of a tensor of a group, and its elements, of all chunks: out or dV, dQ or dK, LSE.
+// Number of rows, over all chunks, of the tensor in a slot: 0: out or dV, 1: dQ or dK, 2: LSE.
+// group_elements(): number of its elements.
 static int64_t group_rows(const struct cp_case *c, int rank, int tensor)
 {
     int64_t q = shard_rows(c, SIDE_Q, rank) * c->heads;
@@ -145,7 +146,8 @@ static void memory_take(struct verifier *x)
 
 // ---- what is judged -----------------------------------------------------------------------------
 
-// Tiles that follow each other are computed together.
+// Joins adjacent tiles of a span, up to VERIFY_BLOCK_ROWS tokens, which are computed together.
+// Returns the number of tiles left.
 static int64_t tiles_join(struct tile *tiles, int64_t count)
 {
     int64_t joined = 0;
@@ -179,9 +181,9 @@ struct tensor {
     int heads, dim;
     bool heads_outside; // [heads][rows] instead of [rows][heads][dim]
     const double *reference;
-    const float *twin; // NULL: it has none
-    bool cancels;      // has terms
-    int slot;          // of the memory for its errors
+    const float *twin; // NULL: no twin (LSE)
+    bool cancels;      // its elements are sums of terms that cancel (block.terms)
+    int slot;          // of its errors and twins in struct verifier
 };
 
 // Tokens [first, first + count) of a span, of one head.
@@ -191,7 +193,7 @@ struct token_range {
     int64_t first, count;
 };
 
-// Tensors of one side, whose rows are expected by one function.
+// Tensors of one side whose expected rows are computed by one function.
 struct group;
 typedef enum status expected_function(struct verifier *x, const struct token_range *s,
                                       struct error *error);
@@ -231,7 +233,7 @@ static enum status queries_expect(struct verifier *x, const struct token_range *
                                  .delta_twin = b->delta_twin,
                                  .sums = totals_of(&x->totals, s->span, s->first, s->head)};
     if (x->fraction < 1)
-        e.sums.dsink = NULL; // of all queries: sinks_of_results()
+        e.sums.dsink = NULL; // results_take() has added all queries
     enum status status = expected_queries(x->c, x->precision, s->span->sequence, s->head, range,
                                           &x->room, &e, error);
     const struct expected_statistics values = {b->lse, b->delta, b->delta_twin};
@@ -256,10 +258,9 @@ static enum status keys_expect(struct verifier *x, const struct token_range *s, 
                          &x->room, &e, error);
 }
 
-// ---- one range of tokens
-// --------------------------------------------------------------------------------
+// ---- one range of tokens ------------------------------------------------------------------------
 
-// Keys that a query sees, or queries that see a key.
+// Number of keys that a query sees, or of queries that see a key.
 static int64_t row_sight(const struct mask *mask, enum shard_side side, int64_t position)
 {
     struct range r = side == SIDE_Q ? mask_keys(mask, position) : mask_queries(mask, position);
@@ -291,6 +292,7 @@ static void range_compare(struct verifier *x, struct group *g, const struct toke
 typedef enum status range_function(struct verifier *x, struct group *g, const struct token_range *s,
                                    struct error *error);
 
+// The first pass: computes the expected rows of a range and compares the delivered ones.
 static enum status range_judge(struct verifier *x, struct group *g, const struct token_range *s,
                                struct error *error)
 {
@@ -304,6 +306,7 @@ static enum status range_judge(struct verifier *x, struct group *g, const struct
     return status;
 }
 
+// The second pass: judges the stored errors of a range by the units of its chunk.
 static enum status range_judge_again(struct verifier *x, struct group *g,
                                      const struct token_range *s, struct error *error)
 {
@@ -335,8 +338,9 @@ static enum status head_walk(struct verifier *x, struct group *g, const struct t
     return status;
 }
 
-// Visits all ranges of tokens, sequence by sequence, head by head: the chunks of a head share the
-// loaded tokens of the other side.
+// Calls `function` for all ranges of tokens, sequence by sequence, head by head, so that the chunks
+// of a head share the loaded tokens of the other side. `keys`: gathers the statistics of each
+// head's queries first.
 static enum status group_walk(struct verifier *x, struct group *g, bool keys,
                               range_function *function, struct error *error)
 {
@@ -371,7 +375,7 @@ static int64_t tokens_of(const struct verifier *x, const struct group *g, int ch
     return chunk_tokens(x->v->spans[g->side], x->v->span_count[g->side], chunk);
 }
 
-// Errors of a chunk lie behind those of the chunk before.
+// Starts the tallies. The errors of a chunk are stored behind those of the previous chunk.
 static void tallies_init(struct verifier *x, struct group *g)
 {
     int64_t rows = 0;
@@ -484,7 +488,7 @@ static enum status keys_judge(struct verifier *x, struct error *error)
     return group_judge(x, &group, 3, error);
 }
 
-// ---- what ranks tell each other -----------------------------------------------------------------
+// ---- exchange between ranks ---------------------------------------------------------------------
 
 // Sends the statistics of this rank's queries to all ranks and receives theirs.
 static enum status queries_exchange(struct verifier *x, struct error *error)
@@ -521,7 +525,8 @@ static void totals_append(struct verifier *x)
     x->report->timings.compare_ns += clock_now_ns() - start_ns;
 }
 
-// A sample takes these from the results: statistics of all queries, and the gradients of the sinks.
+// For a sample: takes the statistics of all queries from the rank's results, and computes the
+// gradients of the sinks from them.
 static void results_take(struct verifier *x)
 {
     const struct verification *v = x->v;

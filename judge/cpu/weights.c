@@ -42,7 +42,7 @@ TARGET float weights_max(const float *x, int64_t begin, int64_t end, float scale
     return _mm512_reduce_max_ps(max);
 }
 
-// 2^n e^r with n an integer and |r| <= ln 2 / 2; 0 below 2^-126.
+// exp(x) = 2^n e^r with an integer n and |r| <= ln 2 / 2; 0 below 2^-126.
 INLINE __m512 exp_of(__m512 x)
 {
     __mmask16 counts = _mm512_cmp_ps_mask(x, _mm512_set1_ps(-87.0f), _CMP_NLT_UQ);
@@ -66,7 +66,7 @@ INLINE __m512 bf16_value(__m256i x)
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(x), 16));
 }
 
-// Stores head = twin rounded, and rest = exact - head rounded.
+// Stores head = round(twin) and, unless `rest` is NULL, rest = round(exact - head), in bf16.
 INLINE void pieces_store(__m512 twin, __m512 exact, uint16_t *head, uint16_t *rest)
 {
     __m256i rounded = (__m256i)_mm512_cvtneps_pbh(twin);

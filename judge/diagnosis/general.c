@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// Hypotheses that only describe an error, for errors that no known mistake explains: each row has a
-// factor of its own, or parts of each row have, or only some rows and dims are wrong.
+// Hypotheses that only describe an error, for errors that no known mistake explains: a factor for
+// each row, factors for parts of each row, or only some wrong rows and dims.
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "judge/diagnosis/trial.h"
 
-// Fewest elements of a row for each factor that is fitted to it.
+// Minimum number of elements of a row for each factor that is fitted to it.
 #define ELEMENTS_LEAST 12
 #define PARTS_MAX      8
-// Least energy of a part whose factor is fitted, as a share of that of its row.
+// Minimum energy of a part whose factor is fitted, as a share of its row's energy.
 #define PART_LEAST     1e-3
-// Least energy of an error that counts as wrong, as a multiple of that of rounding; and fewest
-// right rows, if only some rows are said to be wrong.
+// WRONG: a row or dim is wrong if the energy of its error is more than this multiple of the energy
+// of rounding. ROWS_RIGHT: minimum number of right rows for a sentence that only some rows are
+// wrong.
 #define WRONG          20
 #define ROWS_RIGHT     4
 
@@ -33,7 +34,7 @@ static int ascending(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-// With the right LSE, or with that of the wrong denominator.
+// Offers the factors for out twice: with the LSE of the wrong denominator, then with the right LSE.
 static void try_row_factors(struct trial *t)
 {
     double factors[DIAGNOSIS_ROWS_MAX];
@@ -67,8 +68,8 @@ static void try_row_factors(struct trial *t)
 
 // ---- factors for parts of each row --------------------------------------------------------------
 
-// Parts of P V of one panel, [part][rows][dim]: keys before and after `split`, or (split 0) the
-// keys of each rank.
+// Fills the parts of P V of a panel, [part][rows][dim]: keys before and after `split`, or with
+// split 0 the keys of each rank. Returns the number of parts.
 static int parts_fill(struct trial *t, struct panel *p, int64_t split, double *parts)
 {
     int64_t n = (int64_t)p->rows * t->dim;
@@ -85,7 +86,8 @@ static int parts_fill(struct trial *t, struct panel *p, int64_t split, double *p
     return count;
 }
 
-// Least squares for one row; parts without weight are left out.
+// Fits a factor for each part of one row by least squares, and fills the row of t->tried. Parts
+// with little energy keep the factor 1. Raises *most to the largest |factor - 1|.
 static void row_fit(const struct trial *t, const double *parts, int count, int64_t stride, int row,
                     double *most)
 {
@@ -124,7 +126,7 @@ static void try_split(struct trial *t, int64_t split, double *parts)
             row_fit(t, parts + (int64_t)row * t->dim, count, (int64_t)p->rows * t->dim,
                     t->panel_first[i] + row, &most);
     }
-    for (int row = 0; row < t->rows; row++) // it is wrong in one way or another
+    for (int row = 0; row < t->rows; row++) // accepts the delivered LSE
         t->lse_tried[row] = t->lse_got[row];
     const char *how = most < 0.02 ? "imprecise" : "wrong";
     if (split > 0)
@@ -152,7 +154,7 @@ static void extend(struct extent *x, int at)
     x->count++;
 }
 
-// True if the error of some elements, first and every `stride` up to `end`, is more than rounding.
+// True if the error of elements first, first + stride, ... below `end` is more than rounding.
 static bool is_wrong(const struct trial *t, int first, int stride, int end)
 {
     double error = 0, noise = 0;
@@ -163,7 +165,7 @@ static bool is_wrong(const struct trial *t, int first, int stride, int end)
     return error > WRONG * noise;
 }
 
-// Wrong rows and dims, if they are less than all: such as rows that two threads have written.
+// Names the wrong rows and dims if the others are right, such as rows that two threads wrote.
 static void try_places(struct trial *t)
 {
     struct extent rows = {0}, dims = {0}, heads = {0}, positions = {0};

@@ -9,10 +9,11 @@
 #include "judge/diagnosis/trial.h"
 #include "plan/bias.h"
 
-// Some of the queries of each panel: those of a rank, of a chunk, or of some heads of the group.
+// A share is a subset of the queries of each panel: those of a rank, of a chunk, or of some heads
+// of the group.
 struct share {
     int rank, chunk; // -1: all
-    int head, heads; // of the group; 0 heads: all
+    int head, heads; // first head of the group, and number of heads; 0 heads: all
 };
 
 static void share_add(struct trial *t, struct panel *p, const struct share *share, double *rows)
@@ -34,7 +35,8 @@ static void share_add(struct trial *t, struct panel *p, const struct share *shar
     }
 }
 
-// The contribution of a share to the rows of a panel. Needs p->p and p->ds of the right attention.
+// Computes the contribution of a share to the rows of a panel. Needs p->p and p->ds of the right
+// attention.
 static void share_panel(struct trial *t, struct panel *p, const struct share *share, double *rows)
 {
     int64_t count = (int64_t)p->rows * t->dim;
@@ -76,7 +78,7 @@ static double energy_of_row(const struct trial *t, const double *values, int row
     return sum;
 }
 
-// The share is missing only in the rows whose error this reduces.
+// Offers that the share is missing only in the rows whose error this halves at least.
 static void try_rows(struct trial *t, const struct share *share, const double *values)
 {
     char name[100];
@@ -111,7 +113,7 @@ static void try_share(struct trial *t, const struct share *share, double *values
     try_rows(t, share, values);
 }
 
-#define GROUP_MAX 8 // largest group of which all ranges of heads are tried
+#define GROUP_MAX 8 // largest group for which all ranges of heads are tried
 
 static void try_heads_lost(struct trial *t, double *values)
 {
@@ -126,14 +128,14 @@ static void try_heads_lost(struct trial *t, double *values)
 
 #define OWNERS_MAX 16
 
-// The positions of the tokens at the same places in the memory of another rank; false if it has
-// none.
+// Fills `positions` with those of the tokens at the same places in the memory of `rank`; for the
+// own rank, at the same places of its other chunk. False if a token does not exist.
 static bool places_elsewhere(const struct panel *p, int rank, int64_t *positions)
 {
     const struct chunks *x = &p->k_chunks;
     for (int row = 0; row < p->rows; row++) {
         int chunk = chunks_find(x, p->setup.positions[row]);
-        bool own = x->ranks[chunk] == rank; // then its other chunk
+        bool own = x->ranks[chunk] == rank; // uses its other chunk
         int other = shard_chunk_of(p->c, rank, own ? !x->halves[chunk] : x->halves[chunk]);
         int64_t position = x->begin[other] + p->setup.positions[row] - x->begin[chunk];
         if (position >= x->begin[other + 1])
@@ -164,7 +166,7 @@ static bool elsewhere_panel(struct trial *t, int i, int rank, int n, double *com
     return true;
 }
 
-// "0, 2 and 3", of the ranks with `value`.
+// Lists the ranks whose factor rounds to `value`, such as "0, 2, 3".
 static void ranks_list(const double *factors, int world, double value, char *text, size_t size)
 {
     size_t length = 0;
@@ -186,7 +188,7 @@ static void sum_rounded(struct trial *t, double *const *components, const double
 }
 
 // Fits factors of the components that are not zero. A component is zero if its queries see none of
-// the keys; its factor is `nothing`.
+// the keys; its factor is set to `nothing`, or to 0 from component world_size on.
 static bool fit_nonzero(struct trial *t, double *const *components, int count, double nothing,
                         double *factors)
 {
@@ -226,7 +228,8 @@ static void try_counts(struct trial *t, double *const *components)
                     *twice ? " and counts twice that of ranks " : "", twice);
 }
 
-// Some ranks contribute to these keys, and others to the keys of rank `rank` at the same places.
+// Tries whether some ranks contribute to these keys, and others to the keys of rank `rank` at the
+// same places.
 static void try_owner(struct trial *t, int rank, double *const *components)
 {
     int world = t->c->world_size, n = t->rows * t->dim;

@@ -10,15 +10,15 @@
 // Chunks of a sequence on one side. Chunk k has the tokens at positions [begin[k], begin[k + 1]).
 struct chunks {
     int count;
-    int ranks[2 * WORLD_SIZE_MAX];  // the rank that holds it
-    int halves[2 * WORLD_SIZE_MAX]; // its number on this rank: 0 or 1
+    int ranks[2 * WORLD_SIZE_MAX];  // rank that holds chunk k
+    int halves[2 * WORLD_SIZE_MAX]; // index of chunk k on its rank: 0 or 1
     int64_t begin[2 * WORLD_SIZE_MAX + 1];
 };
 
 void chunks_init(struct chunks *x, const struct cp_case *c, enum shard_side side, int32_t sequence);
 int chunks_find(const struct chunks *x, int64_t position);
 
-// The place of a token among those that its rank holds of its sequence.
+// Index of a token among the tokens of its sequence that its rank holds.
 int64_t chunks_place(const struct chunks *x, const struct cp_case *c, int64_t position);
 
 // Wrong ways to read K and V.
@@ -63,8 +63,8 @@ struct panel {
     double *row_qk, *row_v; // [rows][d]: Q and dO of query rows, K and V of key rows
     double *col_qk, *col_v; // [columns][d]
     double *products, *dp;  // [rows][columns]: Q.K and dO.V
-    double *p, *ds, *slope; // [rows][columns], for the functions of variant.h
-    double *lse, *delta;    // without an error: query rows [rows], key rows [columns]
+    double *p, *ds, *slope; // [rows][columns], filled by the functions of variant.h
+    double *lse, *delta;    // right values: query rows [rows], key rows [columns]
     void *memory;
 };
 
@@ -75,7 +75,8 @@ void panel_fini(struct panel *p);
 // The query head of a column of a key panel.
 int panel_column_head(const struct panel *p, int64_t column);
 
-// Fills p->products with the products of other values [rows][d] of the rows: K's, or Q's.
+// Recomputes p->products with other values [rows][d_qk] of the rows: Q of query rows, K of key
+// rows.
 void panel_products(struct panel *p, const double *row_qk);
 
 // out [rows][d] += w [rows][columns] * inputs of the columns, over columns [begin, end).

@@ -14,8 +14,8 @@ static bool near(double x, double y)
     return fabs(x - y) < 2e-3 * fabs(y);
 }
 
-// Names a factor, such as the batch; "" if it has no name. Of numbers of the case that are equal,
-// such as the batch and the number of ranks, all are named.
+// Names a factor, such as the batch; "" if it has no name. If several numbers of the case are
+// equal, such as the batch and the number of ranks, all of them are named.
 static void factor_name(const struct cp_case *c, enum report_tensor tensor, double x, char *text,
                         size_t size)
 {
@@ -25,7 +25,7 @@ static void factor_name(const struct cp_case *c, enum report_tensor tensor, doub
     const struct {
         double value;
         const char *name;
-        bool sensible, count;
+        bool sensible, count; // possible for this case; a number of the case
     } names[] = {
         {-1, "the sign is wrong", true, false},
         {1 / scale, "the scale of the softmax is missing",
@@ -62,7 +62,7 @@ static void try_factor(struct trial *t)
     char name[160];
     if (!trial_fit(t, &component, 1, NULL, &factor))
         return;
-    bool sign = t->in->tensor == TENSOR_DSINK && near(factor, -1); // has a kind of its own
+    bool sign = t->in->tensor == TENSOR_DSINK && near(factor, -1); // DIAGNOSIS_SINK_GRADIENT
     if (sign || fabs(factor) < 1e-3 || trial_is_one(t, factor))
         return;
     factor_name(t->c, t->in->tensor, factor, name, sizeof(name));
@@ -171,7 +171,7 @@ static void try_swapped(struct trial *t)
                 (long long)row_at(t, from)->position, moved, t->rows);
 }
 
-// The dim of the right values that is nearest to a dim of the delivered ones.
+// Returns the dim of the right values that is nearest to dim `k` of the delivered values.
 static int nearest_dim(const struct trial *t, int k)
 {
     int best = k;
@@ -208,7 +208,8 @@ static void try_dims_moved(struct trial *t)
                 report_tensor_name(t->in->tensor), to, from);
 }
 
-// All rows have the right values of neighbouring tokens, which need not be among the rows.
+// All rows have the right values of the tokens `shift` positions away, which need not be examined
+// rows.
 static void try_shifted(struct trial *t, int shift)
 {
     for (int i = 0; i < t->panel_count; i++) {
@@ -235,7 +236,8 @@ static int digits_of(enum case_dtype dtype)
     return dtype == DTYPE_BF16 ? 8 : dtype == DTYPE_FP16 ? 11 : 24;
 }
 
-// Rounding error of an element: a unit in its last place, or the usual error in the rows.
+// Rounding error of an element: a unit in its last place, or the usual error in the rows if that is
+// larger.
 static double rounding_of(const struct trial *t, int at)
 {
     double usual = sqrt(t->noise / (t->rows * t->dim));

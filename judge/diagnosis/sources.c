@@ -56,7 +56,7 @@ static bool evaluate_heads(struct trial *t, choose_heads *choose, int with)
     return other;
 }
 
-// With the LSE of the same head, or with the right LSE.
+// Offers the hypothesis twice: with the LSE of that head, then with the right LSE.
 static void offer_other_head(struct trial *t, int with)
 {
     for (int i = 0; i < 2; i++) {
@@ -130,8 +130,8 @@ void try_heads(struct trial *t)
 struct map {
     int64_t *source;
     const struct trial *trial;
-    int rank, from; // the keys of rank `rank` are those of rank `from`
-    bool values;    // of V alone
+    int rank, from; // as the fill_map function uses them
+    bool values;    // the map is for V only, not for K
 };
 
 typedef void fill_map(const struct panel *p, const struct map *map);
@@ -146,7 +146,7 @@ static int64_t chunk_length(const struct chunks *x, int chunk)
     return x->begin[chunk + 1] - x->begin[chunk];
 }
 
-// The position of the token at a place in the memory of a rank; -1: there is none.
+// Returns the position of the token at a place in the memory of a rank; -1: no token.
 static int64_t position_at(const struct panel *p, int rank, int64_t place)
 {
     const struct chunks *x = &p->k_chunks;
@@ -159,7 +159,8 @@ static int64_t position_at(const struct panel *p, int rank, int64_t place)
     return -1;
 }
 
-// The keys of rank `from` are read in place of those of rank `rank`, at the same places in memory.
+// Reads the keys of rank map->from in place of the keys of rank map->rank, at the same places in
+// memory.
 static void map_rank(const struct panel *p, const struct map *map)
 {
     const struct chunks *x = &p->k_chunks;
@@ -172,8 +173,8 @@ static void map_rank(const struct panel *p, const struct map *map)
     }
 }
 
-// In place of the keys of each ring step, those of the step before are read (from 1), or those of
-// the query's own rank (from 0).
+// At each ring step reads the keys of the step before (map->from 1), or the keys of the query's own
+// rank (map->from 0).
 static void map_steps(const struct panel *p, const struct map *map)
 {
     int world = p->c->world_size, own = map->trial->in->rank;
@@ -185,8 +186,8 @@ static void map_steps(const struct panel *p, const struct map *map)
     }
 }
 
-// In place of the keys of each rank, the query's own too, those of the rank that is `from` after it
-// are read.
+// In place of the keys of each rank, the query's own rank included, reads the keys of the rank that
+// is map->from places further.
 static void map_neighbours(const struct panel *p, const struct map *map)
 {
     int world = p->c->world_size;
@@ -198,7 +199,7 @@ static void map_neighbours(const struct panel *p, const struct map *map)
     }
 }
 
-// The two chunks of a rank are exchanged (-1: of all ranks but the query's).
+// Exchanges the two chunks of rank map->rank (-1: of all ranks except the query's).
 static void map_mirrored(const struct panel *p, const struct map *map)
 {
     const struct chunks *x = &p->k_chunks;
@@ -253,7 +254,7 @@ static bool evaluate_map(struct trial *t, fill_map *fill, struct map *map)
 
 #define STALE_RANKS_MAX 8 // largest world size for which single stale slots are tried
 
-// K and V of one step are those of neighbouring ranks.
+// At each ring step K and V come from two neighbouring ranks.
 static void try_apart(struct trial *t)
 {
     int world = t->c->world_size;
@@ -348,7 +349,7 @@ static void try_layouts(struct trial *t)
 
 // ---- queries with the mask of other queries -----------------------------------------------------
 
-// The positions of the same places in the memory of another rank.
+// Fills `positions` with those of the tokens at the rows' places in the memory of `rank`.
 static void places_of(const struct panel *p, int rank, int64_t *positions)
 {
     const struct chunks *x = &p->q_chunks;
@@ -406,7 +407,7 @@ static bool evaluate_in_order(struct trial *t, bool queries, bool keys)
     return true;
 }
 
-// The mask of zigzag chunks as if ranks held consecutive tokens.
+// Tries the mask of zigzag chunks as if each rank held consecutive tokens.
 static void try_in_order(struct trial *t)
 {
     static const char *const whose[] = {"", "queries", "keys", "queries and keys"};

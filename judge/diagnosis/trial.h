@@ -12,9 +12,9 @@
 
 // The best hypothesis of a kind.
 struct hypothesis {
-    double left;  // share of the error that it does not explain, without rounding; 1 at most
+    double left;  // share of the error beyond rounding that it does not explain; at most 1
     double gone;  // energy that it explains
-    double after; // energy that remains, with rounding
+    double after; // energy that remains, rounding included
     char text[DIAGNOSIS_TEXT_MAX];
 };
 
@@ -28,14 +28,15 @@ struct trial {
     int64_t positions[DIAGNOSIS_ROWS_MAX];
     int rows, dim;
     double *got, *right, *tried; // [rows][dim]
-    double *moved;               // the same; room for fits
+    double *moved;               // [rows][dim]: scratch of fits
     // LSE of rows of out and lse: as delivered (NAN: unknown), right, and of a variant.
     double lse_got[DIAGNOSIS_ROWS_MAX], lse_right[DIAGNOSIS_ROWS_MAX],
         lse_tried[DIAGNOSIS_ROWS_MAX];
     double error; // energy of got - right
     double got_energy;
-    double noise;      // energy that rounding explains
-    double *row_noise; // [rows]: of each row, by its share of the energy; at least the average
+    double noise; // energy that rounding explains
+    // [rows]: noise of each row, by its share of the energy; at least the average.
+    double *row_noise;
     bool finite;
     struct hypothesis best[DIAGNOSIS_KINDS];
     bool interrupted; // the caller ended the search
@@ -47,15 +48,15 @@ struct trial {
 bool trial_init(struct trial *t, const struct diagnosis_input *in);
 void trial_fini(struct trial *t);
 
-// The same without panels. The caller fills got and right, and then calls trial_weigh() with the
-// noise of an honest result in each value, which computes the energies.
+// Like trial_init(), without panels. The caller fills got and right, then calls trial_weigh(),
+// which computes the energies. `noise`: RMS error of a value in an honest result.
 bool trial_init_values(struct trial *t, const struct diagnosis_input *in, int rows, int dim);
 void trial_weigh(struct trial *t, double noise);
 
 // Fills the sentence of the hypothesis that explains the error, if one does.
 void trial_decide(const struct trial *t, struct finding *result);
 
-// Makes the variant of one panel; `with` is the caller's.
+// Returns the variant for one panel; `with` is passed through from trial_evaluate().
 typedef struct variant trial_variant(const struct panel *p, const void *with);
 
 // Fills t->tried (and t->lse_tried) with the rows of a variant. Gradients have the right LSE and
@@ -66,8 +67,9 @@ void trial_evaluate(struct trial *t, trial_variant *variant, const void *with);
 void trial_evaluate_panel(struct trial *t, struct panel *p, const struct variant *variant,
                           int first, double *values, double *lse);
 
-// The same for the i-th panel with another setup and no variant. LSE and delta are those of the
-// setup if `consistent`, else the right ones. False if memory is short.
+// Like trial_evaluate_panel() for the i-th panel, with another setup and without a mistake. LSE and
+// delta of query rows are those of the setup if `consistent`, else the right ones. False if memory
+// is short.
 bool trial_evaluate_other(struct trial *t, int i, const struct panel_setup *setup, bool consistent,
                           double *values);
 
@@ -79,7 +81,7 @@ __attribute__((format(printf, 4, 5))) void trial_offer(struct trial *t, enum dia
                                                        const double *values, const char *format,
                                                        ...);
 
-// True if the caller wants the search to end. Called before each step that takes long.
+// True if the caller wants the search to end. Call it before each long step.
 bool trial_over(struct trial *t);
 
 // True if a hypothesis explains the whole error, so that no other can be better.
@@ -93,7 +95,7 @@ double trial_energy(const struct trial *t, const double *values);
 bool trial_fit(const struct trial *t, double *const *components, int count, const double *base,
                double *factors);
 
-// True if rounding may make a factor differ from 1 by so much (the rule slope, judge/rules.h).
+// True if rounding alone may explain how far a factor is from 1 (the rule slope, judge/rules.h).
 bool trial_is_one(const struct trial *t, double factor);
 
 // Solves a symmetric system of equations in place. False if it is singular.
@@ -110,8 +112,8 @@ void try_sources(struct trial *t);      // query rows: keys of other positions
 void try_shifts(struct trial *t);       // rows of neighbouring tokens
 void try_parts(struct trial *t);        // query rows: chunks of keys missing, twice, merged wrongly
 void try_visible(struct trial *t);      // query rows: keys of other sequences, one key
-void try_roundings(struct trial *t);    // what is rounded on the way
-void try_stored(struct trial *t);       // results with the numbers of a narrower dtype
+void try_roundings(struct trial *t);    // intermediate values rounded to a narrower dtype
+void try_stored(struct trial *t);       // results with the precision of a narrower dtype
 void try_owners(struct trial *t);       // key rows: contributions missing, twice, of other tokens
 
 // ---- if no hypothesis explains the error ----

@@ -6,7 +6,7 @@
 
 #include "judge/diagnosis/panel.h"
 
-// The pairs of a query and a key that have a changed band or bias.
+// The (query, key) pairs with the changed scale, band or bias.
 enum variant_where {
     WHERE_ALL,
     WHERE_REMOTE, // query and key are held by different teams of ranks
@@ -24,7 +24,7 @@ enum variant_bias {
     VARIANT_BIAS_FIRST,      // of the first sequence
 };
 
-// What is rounded to `rounded_to` on the way.
+// The intermediate value that is rounded to `rounded_to`.
 enum variant_rounding {
     VARIANT_EXACT,
     VARIANT_ROUND_PRODUCTS,  // Q.K before the scale
@@ -41,8 +41,9 @@ struct variant {
     enum variant_where scale_where; // other pairs have the scale of the case
     struct case_band band;
     enum variant_where band_where; // other pairs have the band of the case
+    // cap: the softcap is applied. slope: its slope is applied to gradients.
     bool cap, slope;
-    bool cap_first;     // before the scale
+    bool cap_first;     // the softcap is applied before the scale
     double cap_factor;  // of the softcap; 1 is right
     double sinks;       // how often the sink is counted; 1 is right
     double sink_factor; // of the sink; 1 is right
@@ -61,13 +62,13 @@ struct variant {
     const int64_t *values;
     enum variant_rounding rounding;
     enum case_dtype rounded_to;
-    bool cut; // to TF32 towards zero
+    bool cut; // TF32 is truncated instead of rounded
 };
 
 // A number rounded to a dtype.
 double variant_round(enum case_dtype dtype, double x);
 
-// A number rounded to TF32, which has 10 bits behind the point; `cut`: towards zero.
+// A number rounded to TF32, which has 10 bits behind the point; `cut`: truncated.
 double variant_round_tf32(double x, bool cut);
 
 // The variant without a mistake.
@@ -78,14 +79,14 @@ struct variant variant_none(const struct panel *p);
 // Fills p->p with the probabilities, and out [rows][d_v] and lse [rows].
 void variant_forward(struct panel *p, const struct variant *t, double *out, double *lse);
 
-// Fills LSE and delta of the panel, without an error. False if memory is short.
+// Fills p->lse and p->delta with the right values. False if memory is short.
 bool variant_statistics(struct panel *p) MUST_CHECK;
 
 // Fills lse [rows] alone.
 void variant_lse(struct panel *p, const struct variant *t, double *lse);
 
 // Fills p->p and p->ds with P and dS for the given LSE and delta [rows]. dS is the gradient of the
-// logits, with `scores` that of the scaled products.
+// logits; with `scores`, the gradient of the scaled products.
 void variant_gradient(struct panel *p, const struct variant *t, const double *lse,
                       const double *delta, bool scores);
 

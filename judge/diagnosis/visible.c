@@ -20,7 +20,7 @@ static bool concerned(const struct trial *t)
 
 // Which keys of other sequences a query sees.
 enum leak {
-    LEAK_BY_PLACE,    // by places in the packed sequences
+    LEAK_BY_PLACE,    // the mask is applied to places in the packed sequences
     LEAK_BY_POSITION, // as if they were keys of its own sequence
     LEAK_LAST,        // the last key of the sequence before
     LEAK_FIRST,       // the first key of the sequence after
@@ -77,7 +77,8 @@ static double product(const double *a, const float *b, int n)
     return sum;
 }
 
-// Adds a key to a row: `weight` relative to the right sum of weights. *sum is the new sum.
+// Adds a key to row `i` of a panel, and its weight, relative to the right sum of weights, to *sum.
+// For dq, *sum is unchanged.
 static void row_add(struct trial *t, const struct panel *p, int i, const struct foreign *key,
                     double *values, double *sum)
 {
@@ -159,7 +160,8 @@ static void try_other_sequences(struct trial *t)
 
 // ---- one key ------------------------------------------------------------------------------------
 
-// One row without one key: its value, or `lse` of TENSOR_LSE.
+// Computes one row without one key: its values and its LSE. `i`: its index in the panel; `row`: in
+// the trial.
 static void row_without(const struct trial *t, const struct panel *p, int i, int64_t key, int row,
                         double *values, double *lse)
 {
@@ -178,7 +180,7 @@ static void row_without(const struct trial *t, const struct panel *p, int i, int
     }
 }
 
-// The energy that is gone if the rows of a panel lack a key.
+// Energy of the error that the absence of `key` from the rows of a panel explains.
 static double key_gain(const struct trial *t, int i, int64_t key)
 {
     const struct panel *p = &t->panels[i];
@@ -207,7 +209,7 @@ static void key_remove(struct trial *t, int i, int64_t key)
     }
 }
 
-// The key that is missing, the same in all heads of the sequence of a panel; -1: none.
+// Returns the key whose absence explains the most error in all panels of a sequence; -1: none.
 static int64_t missing_key(const struct trial *t, int32_t sequence, int64_t keys)
 {
     double most = 0;
