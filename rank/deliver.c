@@ -8,7 +8,7 @@
 #include "judge/totals.h"
 #include "plan/bias.h"
 
-// Bytes of the staging memory, which bounds the consecutive rows that one call delivers.
+// Size of the staging memory: limits how many consecutive rows are copied at once.
 #define STAGING_BYTES ((int64_t)1 << 20)
 
 struct delivery {
@@ -41,14 +41,15 @@ static enum status fetch(const struct delivery *d, const void *from, int64_t byt
 
 // ---- rows of tokens -----------------------------------------------------------------------------
 
-// The source of `count` rows of a tensor: consecutive tokens of a span, from its token `first` on.
+// A tensor with one row per token.
 struct rows {
     enum whole_tensor tensor;
     enum shard_side side;
     int64_t row_bytes;
-    const char *local; // memory of the engine; NULL: inputs, drawn or given
+    const char *local; // a result, in memory of the engine; NULL: an input, drawn or given
 };
 
+// Copies `count` rows to `staging`: consecutive tokens of a span, from its token `first` on.
 static enum status rows_fetch(const struct delivery *d, const struct rows *r,
                               const struct span *span, int64_t first, int64_t count, char *staging)
 {
@@ -62,7 +63,8 @@ static enum status rows_fetch(const struct delivery *d, const struct rows *r,
     return STATUS_OK;
 }
 
-// True if the rows are consecutive both on the rank and in the whole tensor.
+// Delivers the rows of a span. Copies several rows at once if they are consecutive both on the rank
+// and in the whole tensor (step 1).
 static enum status span_put(const struct delivery *d, const struct rows *r, const struct span *span,
                             char *staging)
 {
@@ -116,6 +118,7 @@ static enum status tokens_put(const struct delivery *d)
 
 // ---- LSE ----------------------------------------------------------------------------------------
 
+// Delivers the LSE of a span and head. `row`: the head's LSE on the rank; `line`: scratch.
 static enum status lse_span_put(const struct delivery *d, const struct span *span, int head,
                                 const float *row, float *line)
 {
@@ -149,7 +152,7 @@ static enum status lse_put(const struct delivery *d)
 
 // ---- tensors without tokens ---------------------------------------------------------------------
 
-// Every rank has the same values.
+// Delivers a result with one value per head. All ranks have the same values; rank 0 delivers them.
 static enum status heads_put(const struct delivery *d, enum whole_tensor tensor, const float *local)
 {
     int64_t bytes = d->c->heads * (int64_t)sizeof(float);
@@ -185,6 +188,7 @@ static enum status bias_put(const struct delivery *d, char *line)
     return status;
 }
 
+// True if a line of the bias gradient (all keys of one query) belongs to a token, not to padding.
 static bool line_exists(const struct cp_case *c, const struct element *where)
 {
     if (where->sequence < 0 || where->sequence >= c->batch || where->position < 0)
@@ -195,6 +199,8 @@ static bool line_exists(const struct cp_case *c, const struct element *where)
            (bias_has_batch(c) ? case_length(c, SIDE_Q, where->sequence) : c->seqlen_q);
 }
 
+// Delivers the rank's share of the bias gradient, line by line. The share may begin or end within a
+// line.
 static enum status dbias_put(const struct delivery *d, char *line)
 {
     const struct cp_case *c = d->c;

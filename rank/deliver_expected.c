@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The reference's results. Each rank computes its own rows, and itself the LSE and delta of all
-// queries that its keys need. So it needs nothing from other ranks.
+// Delivers the reference's results. Each rank computes its own rows. It also computes LSE and delta
+// of all queries that its keys need, so it needs nothing from other ranks.
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,9 +17,10 @@ struct expectation {
     const struct cp_case *c;
     const struct segments *s;
     struct room room;
-    double *wide, *other, *lse, *delta, *delta_twin, *terms; // [BLOCK_ROWS][the larger d], or rows
-    float *wide_twin, *other_twin;
-    double *all_lse, *all_delta, *all_delta_twin; // [heads that share a key head][tokens]
+    // Results of one block: wide and other [BLOCK_ROWS][d], the rest [BLOCK_ROWS].
+    double *wide, *other, *lse, *delta, *delta_twin, *terms;
+    float *wide_twin, *other_twin;                // [BLOCK_ROWS][d]
+    double *all_lse, *all_delta, *all_delta_twin; // [query heads per key head][tokens]
     char *row;                                    // one head of one token, in the dtype
     double dsink[HEADS_MAX], max_logit[HEADS_MAX];
     struct error *error;
@@ -88,7 +89,7 @@ static enum status row_put(const struct expectation *x, enum whole_tensor tensor
                         (size_t)count * (size_t)bytes, x->error);
 }
 
-// Rows of one head: token `position` + i of a sequence is values[i].
+// Delivers rows of one head. values[i] is the row of token positions.begin + i of the sequence.
 static enum status rows_put(const struct expectation *x, enum whole_tensor tensor, int32_t sequence,
                             int head, struct range positions, const double *values)
 {
@@ -119,6 +120,8 @@ static enum status lse_put(const struct expectation *x, int32_t sequence, int he
 
 // ---- queries ----
 
+// Computes the expected results of a block of queries; with `sums` also adds to the head's dsink
+// and max_logit.
 static enum status queries_expect(struct expectation *x, int32_t sequence, int head,
                                   struct range positions, bool sums)
 {
@@ -159,7 +162,7 @@ static enum status query_block(struct expectation *x, int32_t sequence, int head
     return status;
 }
 
-// Calls `block` for all heads and pieces of a range of positions.
+// Calls `block` for each head of a range and each block of at most BLOCK_ROWS positions.
 static enum status blocks(struct expectation *x, int32_t sequence, int head_first, int head_end,
                           struct range positions,
                           enum status (*block)(struct expectation *, int32_t, int, struct range))
@@ -175,7 +178,8 @@ static enum status blocks(struct expectation *x, int32_t sequence, int head_firs
 
 // ---- keys, and sums over queries ----
 
-// Keeps LSE and delta of queries for the keys, and adds the terms of these queries to the sums.
+// Stores LSE and delta of a block of queries for key_block(), and adds these queries to dsink and
+// max_logit if this rank delivers them.
 static enum status statistics_block(struct expectation *x, int32_t sequence, int head,
                                     struct range positions)
 {
@@ -207,6 +211,7 @@ static enum status key_block(struct expectation *x, int32_t sequence, int head,
     return status;
 }
 
+// Delivers dK and dV of the rank's keys of a sequence and key head.
 static enum status sequence_keys(struct expectation *x, int32_t sequence, int kv_head)
 {
     int group = x->c->heads / x->c->kv_heads;

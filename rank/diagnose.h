@@ -9,7 +9,7 @@
 // Time limit of a rank's search; most searches take a fraction of it.
 #define DIAGNOSE_NS UINT64_C(3000000000)
 
-// Fills the report's diagnosis if the report is a fail and a mistake is found. Reads results
+// If the report is a fail, searches for the mistake and fills the report's diagnosis. Reads results
 // through `read`; statistics may be NULL (judge/diagnosis.h).
 void job_diagnose(struct job *j, evidence_read *read, void *read_context,
                   diagnosis_statistics *statistics, void *statistics_context);

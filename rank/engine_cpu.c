@@ -85,9 +85,7 @@ static enum status cpu_prepare(struct engine *e, struct job *j, struct error *er
     return STATUS_OK;
 }
 
-// ---- work ----
-
-// ---- plans of other kinds ----
+// ---- plans of jobs that are not attention ----
 
 static enum status cpu_plan_reserve(struct engine *e, struct plan_run *run, bool *lacks,
                                     struct error *error)

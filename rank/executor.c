@@ -11,7 +11,7 @@
 
 enum move_kind { MOVE_RUN, MOVE_START, MOVE_PROGRESS };
 
-// A possible next step.
+// A possible next step: run a compute operation, start an exchange, or progress the running one.
 struct move {
     enum move_kind kind;
     int32_t op;
@@ -24,13 +24,13 @@ struct executor {
     struct timings *timings;
     int32_t head[PLAN_STREAMS]; // next operation of each stream; op_count: none is left
     bool *done;                 // [op_count]
-    struct message *messages;   // of the exchange that is being started
-    char *staging;              // its regions of several pieces, packed
+    struct message *messages;   // of the running exchange
+    char *staging;              // packed copies of its regions in several pieces
     int32_t exchanging;         // running exchange, or -1
     uint64_t exchange_start_ns;
-    int32_t forward_left; // operations
-    uint64_t random;      // state of the exploration; 0: plan order
-    int compute_eighths;  // exploration: how often compute goes first
+    int32_t forward_left; // number of unfinished forward operations
+    uint64_t random;      // state of the random numbers of an exploration; 0: plan order
+    int compute_eighths;  // exploration: eighths of the choices that prefer compute
 };
 
 static void *at(const struct executor *x, struct region region)
@@ -94,14 +94,14 @@ static void op_finished(struct executor *x, int32_t index)
 
 // ---- exchanges ----
 
-// The tag of an exchange: equal on both sides of every message. Unique in the life of a pool if a
-// step has one exchange; several exchanges of a step differ in order and sizes.
+// The tag of an exchange: the same on all ranks. Exchanges of one step share a tag; only their
+// order and sizes differ. Otherwise a tag is unique in the life of a pool.
 static uint64_t exchange_tag(const struct executor *x, const struct op *op)
 {
     return x->e->job << 24 | (uint64_t)report_phase(op) << 16 | (uint64_t)(op->step & 0xffff);
 }
 
-// Copies between the pieces of a region and a contiguous copy of it.
+// Copies the pieces of a region to contiguous memory; unpack() does the reverse.
 static void pack(const struct executor *x, struct region r, char *packed)
 {
     char *memory = at(x, r);
@@ -116,7 +116,8 @@ static void unpack(const struct executor *x, struct region r, const char *packed
         memcpy(memory + (region_piece(&r, i) - r.offset), packed + i * r.bytes, (size_t)r.bytes);
 }
 
-// The memory of a region during an exchange: its own, or the next free part of the staging memory.
+// Address of a region during an exchange: in place if it is in one piece, else the next free part
+// of the staging memory. *staged: bytes used of the staging memory.
 static void *travelling(const struct executor *x, const struct region *r, int64_t *staged)
 {
     if (r->rows <= 1)
@@ -141,7 +142,8 @@ static void messages_make(struct executor *x, const struct op *op)
                                           .receive_bytes = (size_t)region_total(&t->receive)};
         if (t->send.rows > 1)
             pack(x, t->send, send);
-        // Reading before arrival must be noticed.
+        // In an exploration the receive region holds NaN until the bytes arrive, so that reading
+        // before arrival is noticed.
         if (!x->random || t->receive.bytes == 0)
             continue;
         memset(receive, 0xff, x->messages[i].receive_bytes);
@@ -191,7 +193,8 @@ static enum status exchange_start(struct executor *x, int32_t index, struct erro
     return status;
 }
 
-// `wait`: no other step is possible.
+// Moves bytes of the running exchange, and finishes it if it is complete. With `wait` no other step
+// is possible: waits for the peers, and counts the time as exposed.
 static enum status exchange_progress(struct executor *x, bool wait, struct error *error)
 {
     struct transport *t = x->e->transport;
@@ -255,7 +258,7 @@ static uint64_t random_next(struct executor *x)
     return x->random * UINT64_C(0x2545f4914f6cdd1d) >> 32;
 }
 
-// Index of the step to take.
+// Chooses the next step: its index.
 static int move_choose(struct executor *x, const struct move *moves, int count)
 {
     if (x->random) {
@@ -276,6 +279,7 @@ static int move_choose(struct executor *x, const struct move *moves, int count)
     return 0;
 }
 
+// Takes a step. `only`: no other step is possible.
 static enum status move_make(struct executor *x, struct move move, bool only, struct error *error)
 {
     switch (move.kind) {
@@ -317,8 +321,8 @@ static enum status step(struct executor *x, struct error *error)
                          "the plan of rank %d is stuck: neither operation %d nor %d can start",
                          x->plan->rank, x->head[STREAM_COMPUTE], x->head[STREAM_COMM]);
     int chosen = move_choose(x, moves, count);
-    // In plan order, bytes move between any two operations: an exchange that completes may let a
-    // better operation start.
+    // In plan order, bytes are moved before each compute operation: if the exchange completes, a
+    // better step may have become possible.
     if (!x->random && x->exchanging >= 0 && moves[chosen].kind == MOVE_RUN) {
         enum status status = exchange_progress(x, false, error);
         if (status != STATUS_OK || x->exchanging < 0)

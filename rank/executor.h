@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Executes a plan: the streams are queues; an operation is ready when it is first in its stream and
-// the operations that it waits for are done. Exchanges proceed while compute operations run.
+// Executes a plan on the host. Each stream is a queue: an operation is ready when it is first in
+// its stream and the operations that it waits for are done. Exchanges progress between compute
+// operations.
 #ifndef CPATTN_RANK_EXECUTOR_H
 #define CPATTN_RANK_EXECUTOR_H
 
@@ -17,16 +18,16 @@ struct execution {
     struct attention_backend *backend;
     struct transport *transport;   // no exchange in progress
     struct progress *progress;     // updated at every operation and before every wait
-    uint64_t job;                  // with phase and step it names each exchange to the peers
+    uint64_t job;                  // part of the tag of each exchange, with phase and step
     const struct attends *attends; // prepared operations; NULL: as in rank/operations.h
     void *scratch;                 // attends->scratch_bytes
     struct op_times *op_times;     // filled in if it is not NULL
 };
 
 // Runs all operations. Without an explore_seed in the plan's case each exchange starts as early and
-// each wait ends as late as the plan allows; with one, the order of ready operations, and the time
-// when a finished exchange is noticed, are drawn from the seed, and receive regions are filled with
-// NaN when their exchange starts. The results have the same bits.
+// each wait ends as late as the plan allows. With an explore_seed, the order of ready operations
+// and the time when a finished exchange is noticed are drawn from the seed, and receive regions are
+// filled with NaN when their exchange starts. The results have the same bits.
 //
 // Fills forward, backward, exchange and exposed times of `timings`, and e->op_times. Errors of
 // operations and of the transport are returned; INTERNAL: no operation of the plan can run.

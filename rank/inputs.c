@@ -20,7 +20,8 @@ void inputs_fill(const struct cp_case *c, enum input_tensor tensor, int rank,
                       (char *)data + (spans[s].row + i * step) * row_bytes);
 }
 
-// Fills the bias rows of one span's queries, for all heads of the rank.
+// Fills the bias rows of one span's queries, for all heads of the rank. `row`: the bias row of the
+// span's first query.
 static void fill_bias_span(const struct cp_case *c, const struct bias_shape *shape,
                            const struct span *span, int64_t row, char *data)
 {

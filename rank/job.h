@@ -24,24 +24,24 @@ struct job {
     void **buffers;          // by index in the plan; in the engine's memory
     struct span *spans[2];   // of the rank, by enum shard_side
     int span_count[2];
-    struct span *spans_of_others; // room for shard_spans_max()
+    struct span *spans_of_others; // scratch for spans of any rank: room for shard_spans_max()
     bool lse_absent;              // no rank delivers LSE, so it is not judged
 };
 
 // Writes the phase into the progress word.
 void job_phase(const struct job *j, enum report_phase phase);
 
-// Memory of the buffer of that role, with its size; NULL and 0: the plan has none.
+// Memory and size of the plan's buffer with this role; NULL and 0: the plan has none.
 void *job_buffer(const struct job *j, enum buffer_role role, int64_t *bytes);
 
 // The same without the size.
 void *job_memory(const struct job *j, enum buffer_role role);
 
-// Bytes of K, or of dK, in front of V or dV.
+// Bytes of K (or dK), which are followed by V (or dV) in the same buffer.
 int64_t job_key_bytes(const struct job *j);
 
-// True if the inputs fill every byte of a buffer, with NaN in padding. A bias may have rows that no
-// query of the rank uses.
+// True if filling the inputs writes every byte of a buffer with this role; padding becomes NaN.
+// False for a bias: it may have rows that no query of the rank uses.
 bool job_role_is_filled(enum buffer_role role);
 
 struct rank_results job_results(const struct job *j);
@@ -50,7 +50,7 @@ struct rank_results job_results(const struct job *j);
 // verification.
 void job_drop_absent(const struct job *j);
 
-// The buffers of a result, in the order of its digest.
+// The roles of result buffers, in the order in which the digest covers them.
 #define JOB_OUTPUTS 7
 extern const enum buffer_role job_outputs[JOB_OUTPUTS];
 

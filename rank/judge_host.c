@@ -13,7 +13,8 @@ enum status job_judge_reserve(const struct job *j, size_t *host_bytes, struct er
     return verify_reserve(j->c, j->rank, host_bytes, error);
 }
 
-// The statistics of one head. Those of the heads that share a key head are adjacent.
+// Copies LSE and delta of one query head. The query heads of one key head are adjacent in
+// `statistics`.
 static bool head_statistics(void *context, int32_t sequence, int32_t head, double *lse,
                             double *delta)
 {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The verdict of the CPU's judge on results in host memory.
+// Runs the CPU's judge on results in host memory.
 #ifndef CPATTN_RANK_JUDGE_HOST_H
 #define CPATTN_RANK_JUDGE_HOST_H
 

@@ -71,7 +71,7 @@ enum status rank_kind_run(struct session *s, const struct job_spec *spec, uint64
     return STATUS_OK;
 }
 
-// ---- for those who write a kind ----
+// ---- for the code of a kind ----
 
 void rank_task_at(const struct rank_task *task, enum report_phase phase, int step)
 {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Linear layers on one rank: plan, memory with guards around all but scratch, execution, verdict.
+// Linear layers on one rank: plan, memory with guard bytes around the tensors, execution, verdict.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +13,7 @@
 
 extern const struct rank_kind rank_kind_linear;
 
-// The value of the guard bytes around a tensor.
+// Value of the guard bytes around a tensor.
 #define GUARD 0xa5
 
 // The number of the exchange of digests, which is not part of the plan.
@@ -29,7 +29,7 @@ struct work {
     void *queue;                      // for the judge; see struct linear_tools
     char *places[LINEAR_TENSORS];     // in the engine's memory; NULL: empty
     uint64_t digests[LINEAR_TENSORS]; // of results
-    void *copy;                       // of a result of a device on the host, owned
+    void *copy;                       // host copy of a result in device memory, owned; or NULL
 };
 
 static int64_t bytes_of(const struct work *w, int tensor)
@@ -39,6 +39,7 @@ static int64_t bytes_of(const struct work *w, int tensor)
 
 // ---- memory ----
 
+// Fills guards, sets all buffers to 0xff (NaN), fills the inputs, and waits for the device.
 static enum status memory_fill(struct work *w, struct error *error)
 {
     const struct engine_ops *ops = w->engine->ops;
@@ -60,7 +61,7 @@ static enum status memory_fill(struct work *w, struct error *error)
     return status == STATUS_OK && ops->wait ? ops->wait(w->engine, false, error) : status;
 }
 
-// A result in host memory.
+// Sets *data to a result in host memory: the result itself, or the copy w->copy.
 static enum status result_read(struct work *w, enum linear_tensor tensor, const void **data,
                                struct error *error)
 {
@@ -109,7 +110,7 @@ static enum status judge_guards(const struct work *w, struct error *error)
     return status;
 }
 
-// Tells which result is not the same, unless there is another mistake.
+// Names a result that differs from that of rank 0 in the diagnosis, unless it has a text already.
 static void unlike_tell(const struct work *w, enum linear_tensor t)
 {
     struct diagnosis *d = &w->task->report->diagnosis;
@@ -121,7 +122,8 @@ static void unlike_tell(const struct work *w, enum linear_tensor t)
     d->explained = 1;
 }
 
-// Compares the results that must have the same bits on all ranks with those of rank 0.
+// Exchanges digests and compares the results that must have the same bits on all ranks with those
+// of rank 0.
 static enum status judge_same(const struct work *w, struct error *error)
 {
     uint64_t digests[WORLD_SIZE_MAX][LINEAR_TENSORS] = {{0}}, *own = digests[w->rank];
@@ -156,7 +158,7 @@ static enum status judge_same(const struct work *w, struct error *error)
     return status;
 }
 
-// Diagnoses a rank with a wrong result.
+// Searches for the mistake if a result of this rank is wrong.
 static enum status diagnose(struct work *w, const struct figures figures[LINEAR_TENSORS],
                             struct error *error)
 {
@@ -205,7 +207,7 @@ static enum status judge(struct work *w, struct error *error)
 
 // ---- work ----
 
-// Digests of each result, and of all.
+// Computes the digest of each result, and the report's digest of all of them.
 static enum status digests_make(struct work *w, struct error *error)
 {
     uint64_t *all = &w->task->report->digest;
@@ -246,7 +248,7 @@ static enum status job_do(void *context, struct error *error)
     report->timings.inputs_ns = clock_now_ns() - start_ns;
     report->flops = linear_flops(w->l, w->rank);
     rank_task_at(w->task, REPORT_FORWARD, 0);
-    if (status == STATUS_OK) // so that times do not include the drawing of inputs on other ranks
+    if (status == STATUS_OK) // times must not include the filling of inputs on other ranks
         status = session_barrier(w->task->session, error);
     w->run.tensors = (void *const *)w->places;
     if (status == STATUS_OK)

@@ -12,13 +12,13 @@ static void *at(const struct operations *x, struct region region)
     return region_memory(x->buffers, &region);
 }
 
-// The prepared state of an operation. NULL: no operation is prepared.
+// The prepared state of an operation; NULL: no operation of the plan is prepared.
 static const struct attend *attend_of(const struct operations *x, const struct op *op)
 {
     return x->attends ? &x->attends->list[op - x->plan->ops] : NULL;
 }
 
-// What the operation does for others.
+// The work of other operations that the operation's launch does (plan/folds.h).
 static const struct fold *fold_of(const struct operations *x, const struct op *op)
 {
     static const struct fold none;
@@ -124,7 +124,8 @@ int operations_fill_parts(const struct operations *x, const struct op *op,
 
 _Static_assert(FOLD_SUMMANDS_MAX <= CONVERT_SUMMANDS_MAX, "a fold is one call");
 
-// Converts, with the additions that are folded into the conversion.
+// Converts the source to the case's dtype. Sums that are folded into the conversion are added
+// first.
 static void convert(const struct operations *x, const struct op *op)
 {
     const struct fold *fold = fold_of(x, op);
@@ -140,7 +141,7 @@ static void convert(const struct operations *x, const struct op *op)
         x->ops->convert(x->backend, x->plan->c.dtype, sources[0], to, floats(from));
 }
 
-// The destination may have several pieces.
+// Adds the contiguous source to a destination in one or several pieces.
 static void add(const struct operations *x, const struct op *op)
 {
     struct region to = op->operand[UNARY_DESTINATION];
@@ -154,7 +155,7 @@ static void add(const struct operations *x, const struct op *op)
     }
 }
 
-// Copies the pieces that lie together on both sides.
+// Copies a region to another of the same size, in runs that are contiguous on both sides.
 static void region_copy(const struct operations *x, const struct region *from,
                         const struct region *to)
 {
@@ -169,7 +170,7 @@ static void region_copy(const struct operations *x, const struct region *from,
     }
 }
 
-// On the host; devices have another way.
+// OP_COPY in host memory. On devices parcels_copy() does it.
 static void copy(const struct operations *x, const struct op *op)
 {
     for (int32_t i = 0; i < op->transfer_count; i++) {
@@ -178,7 +179,7 @@ static void copy(const struct operations *x, const struct op *op)
     }
 }
 
-// Operations of a collective.
+// Number of elements of a collective's region.
 static int64_t elements(const struct operations *x, struct region region)
 {
     return region_total(&region) / collective_element_bytes(x->plan->collective.dtype);
@@ -201,7 +202,7 @@ static enum status product(const struct operations *x, const struct op *op, stru
     return gemm_run(x->ops->gemm, x->backend, &g, error);
 }
 
-// Of linear layers.
+// Operations of linear layers.
 static enum status matrix(const struct operations *x, const struct op *op, struct error *error)
 {
     const struct backend_ops *ops = x->ops;
@@ -263,7 +264,7 @@ enum status operations_run(const struct operations *x, const struct op *op, stru
     case OP_COPY:
         copy(x, op);
         return STATUS_OK;
-    case OP_FILL: // in one part: only the executor of a device folds
+    case OP_FILL: // the whole destination: only the device's executor fills folded parts
         ops->fill(backend, at(x, destination), op->value, floats(destination));
         return STATUS_OK;
     case OP_REDUCE:

@@ -15,16 +15,17 @@ struct operations {
     // Prepared operations of the plan. NULL: none; the backend's own kernels compute attention
     // without preparation, and the plan has no gradient of a sink.
     const struct attends *attends;
-    void *scratch; // attends->scratch_bytes; of a layer on a device linear_wide_bytes()
+    void *scratch; // attends->scratch_bytes; for linear layers on a device linear_wide_bytes()
 };
 
-// The first byte of a region; NULL: it is empty.
+// Address of the first byte of a region; NULL: it is empty.
 static inline void *region_memory(void *const *buffers, const struct region *r)
 {
     return r->bytes == 0 ? NULL : (char *)buffers[r->buffer] + r->offset;
 }
 
-// What a fill has to set, in parts; returns their number.
+// Lists the regions that an OP_FILL must still set, and returns their number. Attentions may set
+// the others (plan/folds.h).
 int operations_fill_parts(const struct operations *x, const struct op *op,
                           struct region parts[FOLD_PARTS_MAX]);
 

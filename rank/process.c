@@ -76,13 +76,14 @@ static bool arguments_parse(struct rank *r, int argc, char **argv)
     return true;
 }
 
-// A rank must not outlive its daemon. The second line notices a daemon that ended before the first.
+// A rank must not outlive its daemon: the kernel kills the rank when the daemon ends. getppid()
+// detects a daemon that ended before prctl().
 static bool parent_bind(const struct rank *r)
 {
     return prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 && getppid() == r->parent;
 }
 
-// Never lower than at its start.
+// Raises the process's score to OOM_SCORE; a higher score is kept.
 static void oom_score_raise(void)
 {
     int score = 0;
@@ -103,6 +104,8 @@ static void limits_set(void)
     oom_score_raise();
 }
 
+// Sets close-on-exec on all descriptors from the daemon, and duplicates the channel to
+// channel_last_fd().
 static enum status descriptors_adopt(const struct rank *r, struct error *error)
 {
     for (int fd = CHANNEL_FD; fd < MESH_FD + r->world_size; fd++)
@@ -155,7 +158,7 @@ static void complain(const struct rank *r, const struct error *error)
     fprintf(stderr, "rank %d: %s: %s\n", r->rank, status_text(error->status), error->text);
 }
 
-// Names a limit of the daemon's if it may be the reason.
+// If memory ran out and the daemon limits the rank's memory, adds the limit to the error's text.
 static void limit_tell(struct error *error)
 {
     struct rlimit data;
@@ -168,7 +171,8 @@ static void limit_tell(struct error *error)
               (unsigned long long)data.rlim_cur >> 20);
 }
 
-// Tells the daemon and stderr, and waits to be killed.
+// Reports the failure to the daemon and on stderr, then waits to be killed. Returns if the channel
+// ends first.
 static int give_up(struct rank *r, uint64_t job, struct error *error)
 {
     struct rank_failure failure;
@@ -195,7 +199,7 @@ static void tensors_drop(struct rank *r)
     }
 }
 
-// Keeps the memory of the next case.
+// Handles TENSORS: keeps the descriptors of the next case's tensors.
 static enum status tensors_serve(struct rank *r, const struct channel_frame *frame, const int *fds,
                                  int count, struct error *error)
 {
@@ -303,8 +307,8 @@ static enum status say_ready(const struct rank *r, struct error *error)
     return say(r, CHANNEL_READY, 0, exchange, strlen(exchange), error);
 }
 
-// Everything before READY. What needs the peers comes last, so a rank that cannot start reports it
-// while the others wait.
+// Does everything up to READY. Work that needs the peers comes last, so a rank that cannot start
+// reports this while the others wait.
 static enum status start(struct rank *r, struct error *error)
 {
     int fds[WORLD_SIZE_MAX];
@@ -342,7 +346,7 @@ static int run(struct rank *r)
 
 int process_main(int argc, char **argv, const struct engine_kind *kind)
 {
-    // Before anything else runs: output of libraries must not get into the protocol.
+    // Comes first: stdout becomes stderr, so that output of libraries cannot get into a protocol.
     dup2(STDERR_FILENO, STDOUT_FILENO);
     static struct rank rank;
     rank.kind = kind;

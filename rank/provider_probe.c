@@ -11,6 +11,7 @@
 
 #define EXIT_UNAVAILABLE 69 // of sysexits.h
 
+// Prints a line and returns `status`.
 static int say(FILE *out, const char *word, const char *text, int status)
 {
     fprintf(out, "%s %s\n", word, text);
@@ -18,7 +19,7 @@ static int say(FILE *out, const char *word, const char *text, int status)
     return status;
 }
 
-// Returns the stream that the caller reads. From then on stdout is stderr.
+// Returns a stream to the original stdout, and redirects stdout to stderr.
 static FILE *out_take(void)
 {
     int fd = dup(STDOUT_FILENO);

@@ -50,7 +50,7 @@ static enum status provider_load(struct providers *p, const char *name,
     return STATUS_OK;
 }
 
-// NULL for "".
+// Finds a loaded provider, or loads it. *provider is NULL if the name is "".
 static enum status provider_find(struct providers *p, const char *name,
                                  struct attention_provider **provider, struct error *error)
 {

@@ -22,11 +22,12 @@ void providers_init(struct providers *p, const struct backend_ops *ops,
                     struct attention_backend *backend);
 void providers_fini(struct providers *p);
 
-// The file of a name in the list of the environment; false: the list has no such name.
+// Looks up the file of a provider in CPATTN_PROVIDERS; false: no such name.
 bool providers_file(const char *name, char file[PATH_MAX]);
 
-// Creates the attends of a job without attends, with the provider that its case names and `own`.
-// FAILED_PRECONDITION: there is no such provider, or it cannot be used; else as attends_create().
+// Creates the job's attends, with `own` and the provider that the case names. No effect if the job
+// has attends already. FAILED_PRECONDITION: there is no such provider, or it cannot be used; other
+// errors are those of attends_create().
 enum status providers_choose(struct providers *p, struct own_provider *own, struct job *j,
                              struct error *error) MUST_CHECK;
 

@@ -66,8 +66,9 @@ void segments_close(struct segments *s)
 
 // ---- writing ----
 
-// A store to a page without memory raises a signal; a system call that allocates the page returns
-// an error. If a sandbox lacks that call, a missing page still raises the signal.
+// Copies by a system call, because a store to a page that cannot be allocated raises a signal,
+// while the system call returns an error. In a sandbox without this call, memcpy() copies, and a
+// missing page raises the signal.
 static ssize_t copy(void *to, const void *from, size_t bytes)
 {
     struct iovec local = {(void *)(uintptr_t)from, bytes}, remote = {to, bytes};

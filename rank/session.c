@@ -27,8 +27,8 @@ enum status session_init(struct session *s, const struct engine_kind *kind, char
 
 // ---- state of a repeated case -------------
 
-// Larger plans are not kept: an idle rank must be small. Deliberate errors change a plan after
-// plan_create(), so with them each run has its own plan.
+// Limit on the operations, slices and transfers of a kept plan: an idle rank must be small. Builds
+// with deliberate errors (CPATTN_MUTATIONS) change a plan after plan_create(), so they keep none.
 #ifdef CPATTN_MUTATIONS
 #define KEPT_PARTS_MAX 0
 #else
@@ -43,14 +43,15 @@ static void kept_drop(struct session *s)
     s->kept.plan = NULL;
 }
 
-// True if two cases are equal in every field. A client's inputs belong to one case only.
+// True if two cases are equal in every field and neither has inputs of a client, which belong to
+// one case only.
 static bool is_repeat(const struct cp_case *a, const struct cp_case *b)
 {
     return !a->source && !b->source && case_bytes(a) == case_bytes(b) &&
            memcmp(a, b, case_bytes(a)) == 0;
 }
 
-// Gives the kept plan to the job if it is of the same case, else destroys it.
+// Moves the kept plan to the job if the case is the same, else destroys it.
 static void kept_take(struct session *s, struct job *j)
 {
     if (s->kept.plan && is_repeat(&s->kept.c, j->c)) {
@@ -63,8 +64,8 @@ static void kept_take(struct session *s, struct job *j)
     kept_drop(s);
 }
 
-// Keeps the plan of a completed case, or destroys it. A plan that is not executed keeps only its
-// tensors.
+// Keeps the plan of a complete case, or destroys it. Plans of guests are not kept: they are reduced
+// to their tensors.
 static void kept_store(struct session *s, const struct job *j, bool complete)
 {
     const struct plan *plan = j->plan;
@@ -90,7 +91,7 @@ void session_fini(struct session *s)
 
 // ---- memory, and agreement on it ----
 
-// Waits for the exchange. The progress word names the peer.
+// Waits for the running exchange. Meanwhile the progress word names the awaited peer.
 static enum status peers_await(struct session *s, struct error *error)
 {
     struct transport *t = s->transport;
@@ -108,7 +109,7 @@ static enum status peers_await(struct session *s, struct error *error)
     return status;
 }
 
-// Exchanges one byte with every peer.
+// All-gather of one byte: theirs[rank], the own included.
 static enum status bytes_swap(struct session *s, uint64_t tag, char *mine,
                               char theirs[WORLD_SIZE_MAX], struct error *error)
 {
@@ -144,12 +145,13 @@ static enum status memory_reserve(struct session *s, struct job *j, struct error
     return status;
 }
 
-// True if a status means that this rank cannot run the case and is intact.
+// True if a rank may refuse the case, so that the ranks must agree; the same on all ranks.
 static bool can_refuse(const struct session *s, const struct job *j)
 {
     return s->engine->ops->admit || j->c->provider[0] || j->c->graph;
 }
 
+// True if the status means that this rank cannot run the case but is intact.
 static bool is_refusal(const struct job *j, enum status status)
 {
     return status == STATUS_RESOURCE_EXHAUSTED ||
@@ -157,8 +159,9 @@ static bool is_refusal(const struct job *j, enum status status)
             (status == STATUS_UNIMPLEMENTED || status == STATUS_FAILED_PRECONDITION));
 }
 
-// Admits the case, unless it was not reserved, for that reason, and tells the other ranks:
-// statuses[world_size].
+// Admits the case if memory_reserve() succeeded (`reserved`; `reason` is its error), and exchanges
+// the outcome with all ranks: statuses[world_size]. A refusal is written to the report; any other
+// failure is returned.
 static enum status admissions_swap(struct session *s, struct job *j, enum status reserved,
                                    struct error reason, char statuses[WORLD_SIZE_MAX],
                                    struct error *error)
@@ -177,8 +180,9 @@ static enum status admissions_swap(struct session *s, struct job *j, enum status
     return bytes_swap(s, j->number << 24, &mine, statuses, error);
 }
 
-// All ranks run the case, or none does. If one lacks memory, or its provider or backend cannot do
-// the case, all report that and continue with the next case. *refused: this happened.
+// Ensures that all ranks run the case or none does. *refused: a rank lacks memory, or its provider
+// or backend does not support the case; all ranks then report a refusal and continue with the next
+// case.
 static enum status memory_agree(struct session *s, struct job *j, bool *refused,
                                 struct error *error)
 {
@@ -203,7 +207,7 @@ static enum status memory_agree(struct session *s, struct job *j, bool *refused,
     return status;
 }
 
-// Agreements of the engines; the case may be refused here, too.
+// Lets the engines agree (engine_ops.join). *refused: a rank lacks memory for this.
 static enum status engines_join(struct session *s, struct job *j, bool *refused,
                                 struct error *error)
 {
@@ -239,7 +243,8 @@ static enum status job_admit(const struct session *s, const struct job *j, struc
     return status;
 }
 
-// A guest divides its work itself and has the bias of its own queries, as a rank of a ring has.
+// Creates the plan. A guest distributes its work itself; it gets the bias of its own queries, like
+// a rank with comm p2p.
 static enum status plan_make(const struct session *s, struct job *j, struct error *error)
 {
     if (!s->engine->ops->brings_execution || j->c->bias == BIAS_NONE)
@@ -295,7 +300,8 @@ static enum status job_work(struct session *s, struct job *j, struct error *erro
     return status;
 }
 
-// All ranks have finished the case; one that cannot deliver its part stays in step.
+// Delivers the results, or turns the report into a refusal. All ranks have finished the case, so a
+// rank that cannot deliver stays in step.
 static void results_deliver(struct session *s, struct job *j, const struct segments *segments)
 {
     struct refusal *refusal = &j->report->refusal;

@@ -16,18 +16,18 @@ struct session {
     struct engine *engine;
     struct arena arena;
     struct cp_case c; // the running case
-    // Of the last case, for its repeats; plan NULL: none.
+    // State of the last case, reused if the same case follows; plan NULL: none.
     struct kept {
         struct cp_case c;
         struct plan *plan;
         struct attends *attends;
         double flops;
     } kept;
-    bool out_of_step; // a case was aborted: the ranks are no longer at the same point
+    bool out_of_step; // a job was aborted: the ranks are no longer at the same point
 };
 
-// Creates an engine of that kind, with `arguments`. Borrows transport and progress word for the
-// life of the session. Rank and world size are the transport's.
+// Creates an engine of `kind`, with `arguments`. Borrows transport and progress word for the life
+// of the session. Rank and world size are the transport's.
 enum status session_init(struct session *s, const struct engine_kind *kind, char *const *arguments,
                          struct transport *transport, struct progress *progress,
                          struct error *error) MUST_CHECK;
@@ -36,16 +36,15 @@ void session_fini(struct session *s); // may be called after a failed init, and 
 // Barrier: waits until all ranks of the world have called it.
 enum status session_barrier(struct session *s, struct error *error) MUST_CHECK;
 
-// Runs a case and fills the report: a mismatch is a result, and so is a refusal on which all ranks
-// have agreed. All ranks must run the same cases under the same job numbers, in the same order.
-// After a failure the session is of no further use. `segments` are the memory of a client's
-// tensors, which have been opened for this case; NULL: none. If results cannot be delivered, the
-// report is a refusal.
+// Runs a case and fills the report. A mismatch is a result and not an error, and so is a refusal on
+// which all ranks have agreed. All ranks must run the same cases under the same job numbers, in the
+// same order. After an error the session is unusable. `segments`: memory of a client's tensors,
+// opened for this case; NULL: none. If results cannot be delivered, the report is a refusal.
 enum status session_run(struct session *s, const struct cp_case *c, uint64_t job,
                         const struct segments *segments, struct rank_report *report,
                         struct error *error) MUST_CHECK;
 
-// Describes a failure that one of these functions has just returned; accepts a zeroed session.
+// Describes an error that one of these functions has just returned; accepts a zeroed session.
 void session_failure(const struct session *s, const struct error *error,
                      struct rank_failure *failure);
 

@@ -8,8 +8,8 @@
 
 struct transport_swap {
     struct transport *transport; // no exchange in progress
-    struct progress *progress;   // has phase, step and the awaited rank
-    uint64_t tag;                // of the first swap; each takes the next one
+    struct progress *progress;   // each swap writes the awaited rank, and keeps phase and step
+    uint64_t tag;                // of the next swap; each swap increments it
 };
 
 // Uses `t`, which must outlive it.

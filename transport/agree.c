@@ -5,7 +5,7 @@
 
 #include "common/limits.h"
 
-// Names these exchanges on the control transport.
+// Tag of these exchanges on the control transport.
 #define TAG_AGREE (UINT64_C(1) << 62)
 
 enum status agree_swap(struct transport *control, const struct message *messages, int count,

@@ -9,11 +9,11 @@
 
 #include "transport/transport.h"
 
-// Runs an exchange to its end.
+// Runs an exchange and waits until it is complete.
 enum status agree_swap(struct transport *control, const struct message *messages, int count,
                        struct error *error) MUST_CHECK;
 
-// Sends `bytes` bytes to every peer and receives as many from each: theirs[world_size * bytes].
+// All-gather of `bytes` bytes: theirs[rank * bytes] gets the bytes of each rank, the own included.
 enum status agree_share(struct transport *control, const void *mine, char *theirs, size_t bytes,
                         struct error *error) MUST_CHECK;
 

@@ -6,7 +6,7 @@
 #include <cuda_runtime_api.h>
 #include <stddef.h>
 
-// A function of the driver as of CUDA 12.0; NULL: not available.
+// Looks up a driver function in its version of CUDA 12.0; NULL: not available.
 static inline void *driver_function(const char *name)
 {
     void *function = NULL;

@@ -10,7 +10,8 @@
 #include "common/clock.h"
 #include "common/limits.h"
 
-// Names the exchange of the id on the control transport; cases have job numbers from 1.
+// Tag of the exchange of NCCL's id on the control transport. Tags of cases are larger: they have
+// the job number, from 1 on, in the bits from 24.
 #define TAG_ID 1
 
 // Bytes between every two ranks in the first exchange: enough for NCCL to connect all channels of a
@@ -69,7 +70,7 @@ static enum status messages_check(const struct nccl_transport *n, const struct m
     return STATUS_OK;
 }
 
-// The first local copy from `at` on.
+// Index of the first message from `at` on that is sent to (sends), or received from, the own rank.
 static int own_next(const struct nccl_transport *n, const struct message *messages, int count,
                     int at, bool sends)
 {
@@ -112,7 +113,7 @@ static ncclResult_t message_put(const struct nccl_transport *n, const struct mes
     return result;
 }
 
-// All messages with other ranks, as one group.
+// Enqueues all messages with other ranks as one NCCL group.
 static enum status group_put(struct nccl_transport *n, const struct message *messages, int count,
                              struct error *error)
 {
@@ -229,7 +230,7 @@ static ncclResult_t call_put(const struct nccl_transport *n, const struct nccl_c
     return ncclInvalidArgument;
 }
 
-// One rank has no communicator, and its result is what it sends.
+// In a world of one rank there is no communicator, and the result is a copy of the send.
 static cudaError_t call_alone(const struct nccl_transport *n, const struct nccl_call *c)
 {
     static const size_t bytes[] = {[NCCL_FP32] = 4,  [NCCL_FP16] = 2,  [NCCL_BF16] = 2,
@@ -274,8 +275,9 @@ static int nccl_lost_peer(const struct transport *t)
 
 // ---- life ----
 
-// Leaves without the peers, whose processes may have ended. A failed communicator may wait for them
-// forever: the process ends soon, and the driver cleans up.
+// Leaves without waiting for the peers, whose processes may have ended. A failed communicator is
+// not aborted, because the abort may wait for them forever; the driver cleans up when the process
+// ends.
 static void comm_leave(struct nccl_transport *n)
 {
     if (n->comm && !n->failed)
@@ -312,7 +314,7 @@ static enum status exchange_wait(struct transport *t, uint64_t tag, const struct
     return status;
 }
 
-// From rank 0 to all others.
+// Sends NCCL's id from rank 0 to all others.
 static enum status id_share(struct nccl_transport *n, ncclUniqueId *id, struct error *error)
 {
     struct message messages[WORLD_SIZE_MAX];
@@ -344,7 +346,7 @@ static enum status comm_join(struct nccl_transport *n, int channels, struct erro
     return result == ncclSuccess ? STATUS_OK : nccl_failed(n, result, "joining the pool", error);
 }
 
-// Connections are made by the first message between two ranks.
+// NCCL connects two ranks when they exchange their first message, so every pair exchanges one here.
 static enum status peers_connect(struct nccl_transport *n, struct error *error)
 {
     struct message messages[WORLD_SIZE_MAX];

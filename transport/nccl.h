@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The exchange between devices: messages name device memory, NCCL moves them.
+// The exchange between devices by NCCL. Messages are in device memory.
 //
-// Unlike other transports it is asynchronous. start() enqueues an exchange on a stream and waits
-// only for NCCL's acceptance. Several exchanges may be in progress; they run one after the other.
-// Work that writes a message's memory before, or reads it later, must be ordered by that stream.
-// progress() tells whether the stream has completed all of them. There are no tags: a message for
-// another step is not detected.
+// The transport is asynchronous: start() enqueues an exchange on a stream and waits only until NCCL
+// has accepted it. Several exchanges may be in progress; they run one after the other. Work that
+// writes a message's memory before the exchange, or reads it afterwards, must be ordered by that
+// stream. progress() tells whether the stream has completed all exchanges. There are no tags: a
+// message for another step is not detected.
 #ifndef CPATTN_TRANSPORT_NCCL_H
 #define CPATTN_TRANSPORT_NCCL_H
 
@@ -13,12 +13,12 @@
 
 #include "transport/transport.h"
 
-// Connects the ranks of `control`, each with the current device of its process, and runs a first
-// exchange between every two ranks, so that connections exist for later ones. At most `channels`
-// channels connect two ranks, each of which takes time; 0: as many as NCCL chooses. All ranks must
-// call it. `control` (no exchange in progress) sends NCCL's id; it and `stream` are borrowed for
-// the life of the transport. A world of one rank does not use NCCL. INTERNAL with NCCL's message;
-// errors of `control` are returned.
+// Connects the ranks of `control`, each with the current device of its process. A first exchange
+// between every two ranks makes NCCL open its connections. At most `channels` channels connect two
+// ranks, and each takes time to connect; 0: NCCL chooses. All ranks must call it. `control` (no
+// exchange in progress) carries NCCL's id; it and `stream` are borrowed for the life of the
+// transport. A world of one rank does not use NCCL. INTERNAL with NCCL's message; errors of
+// `control` are returned.
 enum status transport_nccl_create(struct transport *control, cudaStream_t stream, int channels,
                                   struct transport **t, struct error *error) MUST_CHECK;
 
@@ -43,7 +43,8 @@ struct nccl_call {
     int root; // of broadcast and reduce
 };
 
-// Enqueues it on the stream, as start() does with an exchange. No effect in a world of one rank.
+// Enqueues the call on the stream, as start() does with an exchange. In a world of one rank it
+// copies `send` to `receive`, without NCCL.
 enum status transport_nccl_call(struct transport *t, const struct nccl_call *call,
                                 struct error *error) MUST_CHECK;
 

@@ -10,9 +10,9 @@
 #include "transport/agree.h"
 #include "transport/peer_direct.h"
 
-// Windows are allocated in these steps.
+// Window sizes are multiples of this.
 #define WINDOW_STEP ((size_t)32 << 20)
-// The size of a driver's allocation: a smaller one would share its mapping with others.
+// Size of a driver allocation: a smaller one would share its IPC mapping with others.
 #define FLAGS_BYTES ((size_t)2 << 20)
 
 static struct peer_transport *self(const struct transport *t)
@@ -35,7 +35,8 @@ struct handle {
     char valid;
 };
 
-// Maps memory of all other ranks, or of none: places[world_size]. *all tells which.
+// Shares `own` with the other ranks and maps their memory: places[world_size]. *all is false, and
+// nothing is mapped, if a rank passes NULL or cannot map the memory of a peer. All ranks call it.
 static enum status memory_map(struct peer_transport *p, void *own, void *places[WORLD_SIZE_MAX],
                               bool *all, struct error *error)
 {
@@ -67,7 +68,8 @@ static enum status memory_map(struct peer_transport *p, void *own, void *places[
 
 // ---- windows ------------------------------------------------------------------------------------
 
-// All peers must unmap a window before it is freed.
+// Unmaps the peers' windows, waits until all ranks have done so, and frees the own window. All
+// ranks call it.
 static enum status windows_close(struct peer_transport *p, struct error *error)
 {
     bool all;
@@ -85,7 +87,8 @@ static enum status windows_close(struct peer_transport *p, struct error *error)
     return status;
 }
 
-// All ranks ask for the same size and have the same one already.
+// Replaces the windows by windows of at least `bytes` bytes. All ranks call it with the same size,
+// and their existing windows have equal sizes.
 static enum status windows_open(struct peer_transport *p, size_t bytes, bool patient, bool *lacks,
                                 struct error *error)
 {
@@ -105,7 +108,7 @@ static enum status windows_open(struct peer_transport *p, size_t bytes, bool pat
     }
     status = memory_map(p, memory, places, &all, &broken);
     *lacks = status == STATUS_OK && !all;
-    if (*lacks) // peers that have mapped it unmap it before it is freed
+    if (*lacks) // waits until all peers have unmapped `memory`, which is freed next
         status = agree_all(p->control, true, &unmapped, &broken);
     if (status != STATUS_OK)
         *error = broken;
@@ -168,7 +171,7 @@ static bool numbers_grow(int64_t **numbers, size_t count)
     return *numbers;
 }
 
-// What all ranks tell each other; all take the same from it.
+// Numbers that all ranks exchange and combine in the same way (told_join()).
 enum { TOLD_WINDOW, TOLD_EXCHANGE, TOLD_KEEP, TOLD };
 
 static void told_set(const struct peer_landings *l, int64_t told[TOLD])
@@ -178,7 +181,7 @@ static void told_set(const struct peer_landings *l, int64_t told[TOLD])
     told[TOLD_KEEP] = (int64_t)l->keep_bytes;
 }
 
-// The largest needs, and the least that is kept.
+// Combines announcements: the maximum of each number, but the minimum of TOLD_KEEP.
 static void told_join(int64_t all[TOLD], const int64_t theirs[TOLD])
 {
     for (int i = 0; i < TOLD; i++)
@@ -186,11 +189,12 @@ static void told_join(int64_t all[TOLD], const int64_t theirs[TOLD])
             all[i] = theirs[i];
 }
 
-// Numbers of a place in an announcement.
+// Size of a place in an announcement, in int64_t.
 #define PLACE (sizeof(struct message_place) / sizeof(int64_t))
 _Static_assert(PLACE * sizeof(int64_t) == sizeof(struct message_place), "a place is numbers alone");
 
-// The announcement to a peer: what all are told, then the places of its messages.
+// Exchanges announcements with every peer: the TOLD numbers, then the places of the peer's
+// messages. Leaves those of the peers in p->heard, and the combined numbers in `all`.
 static enum status landings_swap(struct peer_transport *p, const struct peer_landings *l,
                                  int64_t all[TOLD], struct error *error)
 {
@@ -362,7 +366,8 @@ static int peer_lost_peer(const struct transport *t)
 
 // ---- life ---------------------------------------------------------------------------------------
 
-// The process ends soon, and the driver unmaps the windows.
+// Does not free the own window and flags, which peers may still have mapped. The process ends soon,
+// and the driver frees them.
 static void peer_destroy(struct transport *t)
 {
     if (!t)

@@ -6,18 +6,18 @@
 // have mapped (CUDA IPC). A receiver raises a counter in the sender's memory when the destination
 // of an exchange is free; the sender raises one in the receiver's memory when the bytes have
 // arrived. Streams raise and await these counters in order, without the host. Counters only grow,
-// so that none is reset while a peer may still read it.
+// so none is reset while a peer may still read it.
 //
 // A graph writes and awaits the same numbers in each run. So a captured exchange uses flags in
-// place of counters: one stream raises a flag; the stream that has awaited it lowers it before it
-// lets the other continue. All flags are down between two runs, so graphs and other exchanges may
-// follow each other in any order. Either all ranks capture an exchange, or none.
+// place of counters: one stream sets a flag to 1; the stream that awaits the flag resets it to 0
+// before it lets the other continue. All flags are 0 between two runs, so graphs and other
+// exchanges may follow each other in any order. Either all ranks capture an exchange, or none.
 //
-// Where every rank has a device to itself, kernels make small exchanges (transport/peer_direct.h).
+// If no two ranks share a device, kernels make small exchanges (transport/peer_direct.h).
 //
 // As in transport/nccl.h, start() enqueues an exchange on the stream without waiting; exchanges run
-// one after the other. Every message must have been announced; after the last announced exchange
-// the sequence may be repeated from the first on. If a peer dies, the stream waits forever, and the
+// one after the other. Every message must have been announced. After the last announced exchange
+// the sequence may start again with the first. If a peer dies, the stream waits forever, and the
 // process must be killed.
 #ifndef CPATTN_TRANSPORT_PEER_H
 #define CPATTN_TRANSPORT_PEER_H
@@ -35,22 +35,22 @@
 enum status transport_peer_create(struct transport *control, cudaStream_t stream, bool alone,
                                   struct transport **t, struct error *error) MUST_CHECK;
 
-// Places in this rank's window of the bytes that each peer will send, in the order of the exchanges
-// and their messages, without empty ones. Bytes may lie in pieces on both sides, if both have
-// common loops (transport/strided.h).
+// The messages of a case and their destinations in this rank's window, by peer. Messages are in the
+// order of the exchanges, without empty ones. Both sides may be strided, if they have common loops
+// (transport/strided.h).
 struct peer_landings {
-    const struct message_place *places[WORLD_SIZE_MAX]; // [count]
-    int count[WORLD_SIZE_MAX];
-    int send_count[WORLD_SIZE_MAX]; // number of messages that this rank sends to each peer
-    size_t window_bytes;            // that this rank needs
-    size_t exchange_bytes; // that this rank sends in its largest exchange, its own included
-    bool captured;         // the exchanges will be captured; on all ranks the same
-    size_t keep_bytes;     // of a window that this rank may keep between cases
+    const struct message_place *places[WORLD_SIZE_MAX]; // [count] destinations of a peer's messages
+    int count[WORLD_SIZE_MAX];                          // messages from each peer
+    int send_count[WORLD_SIZE_MAX];                     // messages to each peer
+    size_t window_bytes;                                // size of the window that this rank needs
+    size_t exchange_bytes; // sent in this rank's largest exchange, local copies included
+    bool captured;         // the exchanges will be captured; the same on all ranks
+    size_t keep_bytes;     // largest window that this rank may keep between cases
     bool patient;          // wait up to a second for memory of other processes
 };
 
-// Announces the exchanges of a case and ensures windows of the size that the largest rank needs.
-// All ranks must call it, without an exchange in progress. *lacks: a rank lacks the memory (on that
+// Announces the exchanges of a case and ensures windows of the largest size that a rank needs. All
+// ranks must call it, without an exchange in progress. *lacks: a rank lacks the memory (on that
 // rank `error` has the reason); then no rank has a window, and nothing else has changed. Errors of
 // `control` are returned.
 enum status transport_peer_announce(struct transport *t, const struct peer_landings *landings,
@@ -59,8 +59,7 @@ enum status transport_peer_announce(struct transport *t, const struct peer_landi
 // This rank's window, until the next announcement.
 char *transport_peer_window(const struct transport *t);
 
-// A number for the current windows of all ranks, which changes with every change of a window; never
-// 0.
+// Version number of the windows: increases whenever a window is freed or replaced. Never 0.
 uint64_t transport_peer_windows(const struct transport *t);
 
 // The size of the windows of all ranks; 0: there are none.
@@ -70,7 +69,7 @@ size_t transport_peer_window_bytes(const struct transport *t);
 // are returned.
 enum status transport_peer_free(struct transport *t, struct error *error) MUST_CHECK;
 
-// The same, if they are larger than a rank has announced to keep.
+// The same, but only if the windows exceed the smallest keep_bytes that a rank has announced.
 enum status transport_peer_trim(struct transport *t, struct error *error) MUST_CHECK;
 
 #endif

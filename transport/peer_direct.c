@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "transport/peer_direct.h"
 
+// The exchange that is being put together.
 struct building {
-    struct kernel_exchange exchange;
+    struct kernel_exchange exchange; // its next launch
     cudaStream_t stream;
-    int peer; // of the next copies
+    int peer; // destination of the next copies
 };
 
 static cudaError_t launch(struct building *b, bool last)
@@ -24,7 +25,7 @@ static cudaError_t copy_add(struct building *b, const struct kernel_copy *copy)
     return result;
 }
 
-// Two loops are one copy of a kernel.
+// Adds a copy to b->peer. One kernel copy does the two innermost loops.
 static cudaError_t copies_add(void *context, char *to, const char *from,
                               const struct strided_copy *c)
 {
@@ -68,7 +69,7 @@ static void peers_set(const struct peer_transport *p, const struct traffic *traf
     }
 }
 
-// Every rank begins with the rank behind it, so that all receive at the same time.
+// Rank r sends to r + 1 first, then to r + 2, and so on, so that all ranks receive concurrently.
 cudaError_t peer_direct_put(struct peer_transport *p, const struct message *messages, int count,
                             const struct traffic *traffic)
 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Words that follow each other on a stream are enqueued together:
-// each group costs the host as much as a kernel in a graph, whatever it has.
+// Consecutive memory operations of a stream are enqueued as one batch: a batch costs the host as
+// much as a kernel in a graph, whatever its size.
 #include "transport/peer_exchange.h"
 
 // ---- counters -----------------------------------------------------------------------------------
@@ -16,6 +16,7 @@ static void counter_raise(const struct peer_transport *p, struct stream_words *w
     stream_words_write(w, (CUdeviceptr)(uintptr_t)counter, p->capturing ? 1 : exchange);
 }
 
+// Waits for a counter of this rank. A captured exchange then resets the flag.
 static void counter_await(const struct peer_transport *p, struct stream_words *w, uint32_t *counter,
                           uint32_t exchange)
 {
@@ -28,7 +29,8 @@ static void counter_await(const struct peer_transport *p, struct stream_words *w
     stream_words_write(w, place, 0);
 }
 
-// The number of the current exchange with a peer on one side; captured exchanges are not counted.
+// Counts an exchange in *exchanges, r->sends or r->receives, and returns its number. Captured
+// exchanges are not counted.
 static uint32_t exchange_next(const struct peer_transport *p, uint32_t *exchanges)
 {
     *exchanges += !p->capturing;
@@ -37,7 +39,7 @@ static uint32_t exchange_next(const struct peer_transport *p, uint32_t *exchange
 
 // ---- messages -----------------------------------------------------------------------------------
 
-// Bytes that lie one behind the other on both sides.
+// A copy that is contiguous on both sides.
 struct run {
     const char *from;
     char *to;
@@ -51,7 +53,8 @@ static bool place_fits(const struct message_place *place, int64_t bytes, size_t 
            (size_t)reach <= window_bytes - (size_t)place->offset;
 }
 
-// The place of the next message to a peer; NULL: it was not announced.
+// Takes the announced place of the next message to a peer; NULL: none was announced, or the message
+// exceeds the window there.
 static const struct message_place *place_take(struct remote *r, int64_t bytes, size_t window_bytes)
 {
     if (r->place_next == r->place_count)
@@ -61,6 +64,7 @@ static const struct message_place *place_take(struct remote *r, int64_t bytes, s
     return place && place_fits(place, bytes, window_bytes) ? place : NULL;
 }
 
+// Enqueues the run, if there is one, and clears it.
 static cudaError_t run_end(struct run *run, peer_copy_put *put, void *context)
 {
     const struct strided_copy copy = {.bytes = run->bytes};
@@ -69,7 +73,8 @@ static cudaError_t run_end(struct run *run, peer_copy_put *put, void *context)
     return ended.bytes > 0 ? put(context, ended.to, ended.from, &copy) : cudaSuccess;
 }
 
-// Lengthens the run by a message, or ends it and begins another.
+// Appends a message to the run if it is adjacent on both sides; else ends the run and begins a new
+// one.
 static cudaError_t run_add(struct run *run, const struct run *message, peer_copy_put *put,
                            void *context)
 {
@@ -82,7 +87,7 @@ static cudaError_t run_add(struct run *run, const struct run *message, peer_copy
     return result;
 }
 
-// A message to an address. It lies with these strides.
+// Copies a message with these strides to `to`. A contiguous message only extends the run.
 static cudaError_t message_put(const struct message *m, const struct message_strides *strides,
                                char *to, struct run *run, peer_copy_put *put, void *context)
 {
@@ -125,7 +130,8 @@ cudaError_t peer_copies_put(struct peer_transport *p, int peer, const struct mes
 
 // ---- copy engines -------------------------------------------------------------------------------
 
-// How many loops one call of the runtime does.
+// Number of loops that one runtime call can do: 2 with cudaMemcpy3DAsync(), where a block must be a
+// multiple of the row stride; 1 with cudaMemcpy2DAsync(); 0.
 static int loops_at_once(const struct strided_copy *c)
 {
     const struct strided_loop *rows = &c->loops[0], *blocks = &c->loops[1];
@@ -151,7 +157,8 @@ static cudaError_t boxes_put(cudaStream_t stream, char *to, const char *from,
     return cudaMemcpy3DAsync(&box, stream);
 }
 
-// Copy engines copy rows and boxes as fast as bytes that lie one behind the other.
+// Enqueues a copy on the stream *context. Copy engines copy 2D and 3D boxes as fast as contiguous
+// bytes.
 static cudaError_t copy_put(void *context, char *to, const char *from, const struct strided_copy *c)
 {
     cudaStream_t stream = *(cudaStream_t *)context;
@@ -176,8 +183,8 @@ static cudaError_t copy_put(void *context, char *to, const char *from, const str
 
 // ---- the sides of an exchange -------------------------------------------------------------------
 
-// First tells every peer that its places are free, so that ranks do not wait for each other in a
-// circle.
+// Raises the ready counter at every peer that sends to this rank. This must precede all waits of
+// the exchange, or ranks could wait for each other in a cycle.
 static void peers_tell(struct peer_transport *p, const struct traffic *traffic,
                        struct stream_words *w)
 {
@@ -191,8 +198,9 @@ static void peers_tell(struct peer_transport *p, const struct traffic *traffic,
     }
 }
 
-// Sends everything to one peer as soon as its places are free. The words before the copies follow
-// those in `w`, and the words behind them are left in `w`.
+// Sends all messages to one peer: waits for its ready counter, copies, and raises its arrived
+// counter. The wait is enqueued behind the operations in `w`; the raise is left in `w` for the
+// caller to enqueue.
 static cudaError_t peer_send(struct peer_transport *p, int peer, const struct message *messages,
                              int count, struct stream_words *w, cudaStream_t stream)
 {
@@ -206,7 +214,8 @@ static cudaError_t peer_send(struct peer_transport *p, int peer, const struct me
     return result;
 }
 
-// Sends to all peers at once, each on a stream of its own; the exchange's stream waits for them.
+// Sends to all peers concurrently, each on its own stream, which branches off the exchange's
+// stream. The caller joins the streams with sends_join().
 static cudaError_t peers_send(struct peer_transport *p, const struct message *messages, int count,
                               const struct traffic *traffic)
 {
@@ -228,8 +237,8 @@ static cudaError_t peers_send(struct peer_transport *p, const struct message *me
     return result;
 }
 
-// Before it waits for arrivals: in the other order, branches of a graph that share a hardware queue
-// could wait for each other.
+// Makes the exchange's stream wait for the sends of all peers. Must precede the waits for arrivals:
+// in the other order, branches of a graph that share a hardware queue could deadlock.
 static cudaError_t sends_join(struct peer_transport *p, const struct traffic *traffic)
 {
     cudaError_t result = cudaSuccess;
@@ -239,6 +248,7 @@ static cudaError_t sends_join(struct peer_transport *p, const struct traffic *tr
     return result;
 }
 
+// Waits for the bytes of every peer, then writes the mark.
 static void arrivals_await(struct peer_transport *p, const struct traffic *traffic,
                            struct stream_words *w)
 {
@@ -253,7 +263,7 @@ static void arrivals_await(struct peer_transport *p, const struct traffic *traff
 
 // ---- the exchange -------------------------------------------------------------------------------
 
-// The only peer that this rank sends to; -1: none or several.
+// The only peer that this rank sends to; -1: none or several. *count: the number of such peers.
 static int destination_of(const struct peer_transport *p, const struct traffic *traffic, int *count)
 {
     int only = -1;
@@ -266,8 +276,8 @@ static int destination_of(const struct peer_transport *p, const struct traffic *
     return *count == 1 ? only : -1;
 }
 
-// A copy within the device of this size takes as long as a second stream costs. Larger ones run
-// beside the send.
+// A local copy of this size takes as long as the use of a second stream costs. Larger local copies
+// run concurrently with the send.
 #define OWN_COPY_BESIDE_BYTES ((size_t)8 << 20)
 
 cudaError_t peer_exchange_put(struct peer_transport *p, const struct message *messages, int count,

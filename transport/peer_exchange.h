@@ -10,64 +10,69 @@
 #include "transport/strided.h"
 #include "transport/transport.h"
 
-// Counters in the memory of one rank, raised by the others; those of captured exchanges are 1 or 0.
+// Counters in the memory of one rank; element p is raised by rank p. In captured exchanges they are
+// flags: 1 or 0.
 struct counters {
-    uint32_t arrived[WORLD_SIZE_MAX]; // number of exchanges whose bytes from this rank have arrived
-    uint32_t ready[WORLD_SIZE_MAX]; // number of exchanges whose destinations at this rank are free
+    uint32_t arrived[WORLD_SIZE_MAX]; // exchanges whose bytes from rank p have arrived
+    uint32_t ready[WORLD_SIZE_MAX];   // exchanges whose destinations at rank p are free
 };
+// All counters of a rank: those of exchanges outside of graphs, in graphs, and by kernels.
 struct flags {
     struct counters eager, captured;
     struct kernel_counters kernel;
 };
 
+// A peer.
 struct remote {
-    char *window; // mapped; NULL: none
-    struct flags *flags;
-    cudaStream_t stream; // of copies to it
-    cudaEvent_t sent;
-    uint32_t sends, receives;     // number of exchanges with it
-    struct message_place *places; // of the messages to it
-    int place_count, place_next, place_max;
+    char *window;             // mapped; NULL: none
+    struct flags *flags;      // mapped
+    cudaStream_t stream;      // for copies to the peer, if they do not use the exchange's stream
+    cudaEvent_t sent;         // on `stream`, after the copies of an exchange
+    uint32_t sends, receives; // exchanges with bytes to, and from, the peer; not captured ones
+    struct message_place *places;           // announced destinations of the messages to the peer
+    int place_count, place_next, place_max; // place_next: of the next message
 };
 
 struct peer_transport {
     struct transport base;
     struct transport *control;
     cudaStream_t stream;
+    // `fork`: where the sends to several peers branch off the stream. `last`: after the newest
+    // exchange that was not captured.
     cudaEvent_t fork, last;
     stream_words_run *run;
-    bool capturing;                        // the exchange at hand
+    bool capturing;                        // the current exchange is being captured
     const struct message_strides *strides; // of the next exchange's messages; NULL: none
     uint64_t mark;                         // where the next exchange writes mark_value; 0: nowhere
     uint32_t mark_value;
-    uint64_t stamp;    // where the next exchange by a kernel writes the clock; 0: nowhere
-    bool kernels;      // no rank shares its device with another
-    bool direct;       // kernels make the announced exchanges
-    size_t keep_bytes; // of a window between cases
-    uint64_t windows;  // number of changes of windows
+    uint64_t stamp; // where the next exchange by a kernel writes the clock; 0: nowhere
+    bool kernels; // kernels may make exchanges: at most PEER_KERNEL_RANKS ranks, a device for each
+    bool direct;  // kernels make the announced exchanges
+    size_t keep_bytes; // largest window that is kept between cases
+    uint64_t windows;  // transport_peer_windows()
     char *window;
-    size_t window_bytes; // of every rank
-    struct flags *flags;
+    size_t window_bytes; // the same on all ranks
+    struct flags *flags; // of this rank, raised by the peers
     struct remote remotes[WORLD_SIZE_MAX];
     int64_t *heard; // announcements of the other ranks
-    int64_t *told;
+    int64_t *told;  // announcements to the other ranks
     bool failed;
 };
 
-// The part of an exchange with one peer.
+// Total size of an exchange's messages with one peer.
 struct traffic {
     size_t send_bytes, receive_bytes;
 };
 
-// Enqueues a copy.
+// Enqueues one copy.
 typedef cudaError_t peer_copy_put(void *context, char *to, const char *from,
                                   const struct strided_copy *copy);
 
-// Passes on all messages to one peer, in as few copies as possible.
+// Calls put() for all messages to one peer, merged into as few copies as possible.
 cudaError_t peer_copies_put(struct peer_transport *p, int peer, const struct message *messages,
                             int count, peer_copy_put *put, void *context);
 
-// Enqueues an exchange whose messages have been checked; traffic[world_size] sums them up.
+// Enqueues an exchange of checked messages; traffic[world_size] has their total size by peer.
 cudaError_t peer_exchange_put(struct peer_transport *p, const struct message *messages, int count,
                               const struct traffic *traffic);
 

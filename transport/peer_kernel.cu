@@ -2,17 +2,18 @@
 #include "transport/peer_kernel.h"
 
 #define THREADS     512
-// Beside attention each thread block takes a multiprocessor from it.
+// Each thread block takes a multiprocessor from concurrent attention.
 #define BLOCKS_MAX  8
-#define BLOCK_BYTES (32 << 10) // at least, of a thread block
-#define UNROLL      4
+#define BLOCK_BYTES (32 << 10) // bytes per thread block while there are fewer than BLOCKS_MAX
+#define UNROLL      4          // units that a thread loads before it stores them
 
 __device__ static void raise(uint32_t *counter, uint32_t value)
 {
     asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(counter), "r"(value) : "memory");
 }
 
-// As a distance, so that counters may wrap around.
+// Spins until the counter has reached `value`, with acquire. The comparison tests the sign of the
+// difference, so counters may wrap around.
 __device__ static void await(const uint32_t *counter, uint32_t value)
 {
     uint32_t found;
@@ -21,7 +22,7 @@ __device__ static void await(const uint32_t *counter, uint32_t value)
     while ((int32_t)(found - value) < 0);
 }
 
-// Tells every peer that its destinations at this rank are free.
+// Raises the ready counter at every peer that sends to this rank. Thread p handles peer p.
 __device__ static void peers_tell(const struct kernel_exchange &x)
 {
     int peer = (int)threadIdx.x;
@@ -29,7 +30,7 @@ __device__ static void peers_tell(const struct kernel_exchange &x)
         raise(&x.theirs[peer]->ready[x.rank], x.own->received[peer] + 1);
 }
 
-// Where a unit lies on one side: units one behind the other,
+// Byte offset of unit i: contiguous units.
 template <typename Unit> struct whole {
     __device__ int64_t operator()(uint32_t i) const
     {
@@ -37,7 +38,7 @@ template <typename Unit> struct whole {
     }
 };
 
-// or in pieces.
+// Byte offset of unit i: pieces of `width` units, `rows` pieces per block.
 template <typename Unit> struct pieces {
     uint32_t width, rows;
     int64_t stride, block;
@@ -48,7 +49,7 @@ template <typename Unit> struct pieces {
     }
 };
 
-// All thread blocks copy their parts of `count` units.
+// Copies `count` units in a grid-stride loop. All threads of the grid call it.
 template <typename Unit, class From, class To>
 __device__ static void units_copy(const struct kernel_copy &c, uint32_t count, const From &from,
                                   const To &to)
@@ -67,6 +68,7 @@ __device__ static void units_copy(const struct kernel_copy &c, uint32_t count, c
         *(Unit *)(c.to + to(i)) = *(const Unit *)(c.from + from(i));
 }
 
+// Copies in units whose size divides all addresses and strides.
 template <typename Unit> __device__ static void bytes_copy(const struct kernel_copy &c)
 {
     uint32_t width = c.bytes / sizeof(Unit), count = width * c.rows * c.blocks;
@@ -79,6 +81,8 @@ template <typename Unit> __device__ static void bytes_copy(const struct kernel_c
     units_copy<Unit>(c, count, from, to);
 }
 
+// Waits until the peer's destination is free, then copies in the widest possible unit. All threads
+// of the grid call it.
 __device__ static void copy_make(const struct kernel_exchange &x, const struct kernel_copy &c)
 {
     if (x.sends >> c.peer & 1) {
@@ -96,7 +100,9 @@ __device__ static void copy_make(const struct kernel_exchange &x, const struct k
         bytes_copy<char>(c);
 }
 
-// When all bytes of this rank have been sent: tells the peers, and waits for theirs.
+// Ends the exchange. All threads of the last thread block call it, after the whole grid has copied.
+// Thread p raises the arrived counter at peer p and waits for the bytes of peer p. Thread 0 then
+// writes mark and time.
 __device__ static void exchange_end(const struct kernel_exchange &x)
 {
     int peer = (int)threadIdx.x;
@@ -126,7 +132,7 @@ __global__ __launch_bounds__(THREADS) static void exchange_kernel(
         copy_make(x, x.copies[i]);
     __syncthreads();
     if (threadIdx.x == 0) {
-        __threadfence_system(); // what the block has copied comes before what follows its number
+        __threadfence_system(); // orders the block's copies before its increment of `blocks`
         is_last = atomicInc(&x.own->blocks, gridDim.x - 1) == gridDim.x - 1;
         __threadfence_system();
     }

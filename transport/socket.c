@@ -13,7 +13,7 @@
 #include "common/limits.h"
 #include "transport/transport.h"
 
-// Socket buffer of one direction. With the default of 208 KiB, ranks that compute between two polls
+// Socket buffer per direction. With the default of 208 KiB, ranks that compute between two polls
 // wait for each other much more often.
 #define SOCKET_BUFFER_BYTES (4 * 1024 * 1024)
 
@@ -25,17 +25,17 @@ struct header {
     uint64_t tag, bytes;
 };
 
-// One direction of one message. While it travels, `moved` counts header and body together.
+// One direction of one message.
 struct part {
-    struct header header; // sent, or as it arrives
+    struct header header; // to send, or the received bytes of it
     char *data;
-    uint64_t bytes, moved;
-    int next; // of the same lane, or -1
+    uint64_t bytes, moved; // size of the body; transferred bytes of header and body
+    int next;              // index of the next part of the lane, or -1
 };
 
 // The unfinished parts in one direction between this rank and a peer, in order.
 struct lane {
-    int first, last; // -1: none
+    int first, last; // indices in `parts`; first -1: none
 };
 
 enum direction { SEND, RECEIVE, DIRECTIONS };
@@ -89,7 +89,7 @@ static void lane_append(struct socket_transport *s, enum direction direction, in
     s->open++;
 }
 
-// The first local copy from `at` on.
+// Index of the first message from `at` on that is sent to (SEND), or received from, the own rank.
 static int own_next(const struct socket_transport *s, const struct message *messages, int count,
                     int at, enum direction direction)
 {
@@ -101,7 +101,8 @@ static int own_next(const struct socket_transport *s, const struct message *mess
     return at;
 }
 
-// Copies what goes to the own rank. The two sides may be in different messages.
+// Copies the messages from this rank to itself. The two sides of a copy may be in different
+// messages.
 static enum status own_copy(const struct socket_transport *s, const struct message *messages,
                             int count, struct error *error)
 {
@@ -183,7 +184,8 @@ static void vector_append(struct iovec *vector, int *count, char *base, uint64_t
     (*count)++;
 }
 
-// Lists what is left of the first parts of a lane.
+// Lists the bytes that are left of the first BATCH_PARTS parts of a lane. Returns the number of
+// entries.
 static int lane_vector(struct socket_transport *s, const struct lane *lane, struct iovec *vector)
 {
     int count = 0, parts = 0;
@@ -197,8 +199,8 @@ static int lane_vector(struct socket_transport *s, const struct lane *lane, stru
     return count;
 }
 
-// Accounts for `moved` more bytes of a lane. Checks a header as soon as it is complete: the body of
-// a wrong one may never come.
+// Accounts for `moved` more bytes of a lane. Checks a received header as soon as it is complete,
+// because the body behind a wrong header may never come.
 static enum status lane_advance(struct socket_transport *s, enum direction direction, int peer,
                                 uint64_t moved, struct error *error)
 {
@@ -223,7 +225,7 @@ static enum status lane_advance(struct socket_transport *s, enum direction direc
     return STATUS_OK;
 }
 
-// Moves as many bytes of one lane as the socket accepts or has. Sets *moved if this is more than 0.
+// Moves as many bytes of one lane as the socket accepts or has. Sets *moved to 1 if any were moved.
 static enum status lane_pump(struct socket_transport *s, enum direction direction, int peer,
                              int *moved, struct error *error)
 {
@@ -249,6 +251,7 @@ static enum status lane_pump(struct socket_transport *s, enum direction directio
     return STATUS_OK;
 }
 
+// Moves bytes of all lanes without waiting.
 static enum status pump(struct socket_transport *s, int *moved, struct error *error)
 {
     for (int peer = 0; peer < s->base.world_size && s->open > 0; peer++) {
@@ -261,8 +264,8 @@ static enum status pump(struct socket_transport *s, int *moved, struct error *er
     return STATUS_OK;
 }
 
-// Waits until a lane can move. Watches peers without a lane for their end: the rank that sees it
-// first can name the rank that is gone.
+// Waits until a lane can move. Also watches peers without unfinished parts: the rank that sees a
+// peer's end first can name the rank that is gone.
 static enum status wait_ready(struct socket_transport *s, int timeout_ms, struct error *error)
 {
     struct pollfd polls[WORLD_SIZE_MAX];
@@ -341,8 +344,8 @@ static const struct transport_ops socket_ops = {
     .destroy = socket_destroy,
 };
 
-// The larger buffer needs a privilege; without it the kernel grants what the system's limit allows.
-// Neither is needed for correctness.
+// Enlarges the socket buffers. The full size needs a privilege; without it the kernel grants what
+// the system's limit allows. Correctness does not depend on the size.
 static void buffer_raise(int fd)
 {
     int bytes = SOCKET_BUFFER_BYTES;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Words that streams write and await without a kernel. In a captured stream this becomes part of
-// the graph.
+// Stream memory operations (cuStreamBatchMemOp): a stream writes or awaits 32-bit words without a
+// kernel. In a captured stream they become nodes of the graph.
 #ifndef CPATTN_TRANSPORT_STREAM_WORDS_H
 #define CPATTN_TRANSPORT_STREAM_WORDS_H
 
@@ -23,10 +23,10 @@ static inline stream_words_run *stream_words_find(void)
     return function;
 }
 
-// Operations that are enqueued together. They run one after the other.
+// A batch of operations. They run one after the other.
 struct stream_words {
     unsigned count;
-    CUstreamBatchMemOpParams list[3 * WORLD_SIZE_MAX]; // of each other rank three, and a mark
+    CUstreamBatchMemOpParams list[3 * WORLD_SIZE_MAX]; // three for each other rank, and a mark
 };
 
 static inline struct stream_words stream_words_none(void)
@@ -43,7 +43,7 @@ static inline CUstreamBatchMemOpParams *stream_words_next(struct stream_words *w
     return next;
 }
 
-// Earlier writes of the stream become visible before it.
+// Appends a write. Earlier writes of the stream become visible before it.
 static inline void stream_words_write(struct stream_words *w, CUdeviceptr place, uint32_t value)
 {
     CUstreamBatchMemOpParams *p = stream_words_next(w);
@@ -53,8 +53,8 @@ static inline void stream_words_write(struct stream_words *w, CUdeviceptr place,
     p->writeValue.flags = CU_STREAM_WRITE_VALUE_DEFAULT;
 }
 
-// `how`: CU_STREAM_WAIT_VALUE_EQ, or _GEQ, which compares as a distance, so that counters may wrap
-// around at 2^32.
+// Appends a wait. `how`: CU_STREAM_WAIT_VALUE_EQ, or _GEQ. _GEQ tests the sign of the difference,
+// so counters may wrap around at 2^32.
 static inline void stream_words_await(struct stream_words *w, CUdeviceptr place, uint32_t value,
                                       unsigned how)
 {
@@ -65,7 +65,7 @@ static inline void stream_words_await(struct stream_words *w, CUdeviceptr place,
     p->waitValue.flags = how;
 }
 
-// Enqueues and removes all operations.
+// Enqueues the batch on the stream and empties it.
 static inline cudaError_t stream_words_put(stream_words_run *run, struct stream_words *w,
                                            cudaStream_t stream)
 {

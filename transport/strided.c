@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "transport/strided.h"
 
-// One of the nested steps of a side; of the innermost, bytes.
+// A nesting level of a layout: `count` elements, `step` bytes apart. Level 0 has single bytes.
 struct level {
     int64_t count, step;
 };
@@ -36,21 +36,21 @@ static int64_t common_divisor(int64_t a, int64_t b)
     return a;
 }
 
-// Goes on to the level that has any count left.
+// Advances to the first level whose count is not used up.
 static void level_next(struct level *levels, int *at, int count)
 {
     while (*at + 1 < count && levels[*at].count == 1)
         ++*at;
 }
 
-// Takes `count` steps of a level.
+// Uses up a factor `count` of a level's count.
 static void level_take(struct level *level, int64_t count)
 {
     level->count /= count;
     level->step *= count;
 }
 
-// Appends a loop, or lengthens the one before if it goes on in the same steps.
+// Appends a loop, or merges it into the contiguous bytes or the previous loop that it continues.
 static void loop_add(struct strided_copy *copy, struct strided_loop loop)
 {
     struct strided_loop *last = copy->loop_count > 0 ? &copy->loops[copy->loop_count - 1] : NULL;

@@ -16,28 +16,28 @@ struct transport;
 
 struct transport_ops {
     const char *name; // "socket"
-    // Starts an exchange. `tag` identifies it: the same on all participating ranks, another for the
-    // next exchange. Each message carries tag and size, and the receiver compares them, so ranks
-    // that disagree about the schedule fail at once. Copies `messages`. Messages of 0 bytes are not
-    // sent; the others between two ranks match in list order. A message to the own rank is copied
-    // in this call. FAILED_PRECONDITION: the previous exchange is not complete or has failed;
-    // INVALID_ARGUMENT: no such peer, or local copies of unequal sides.
+    // Starts an exchange. `tag` identifies it: the same on all participating ranks, a different one
+    // for the next exchange. Each message carries tag and size, and the receiver compares them, so
+    // ranks that disagree about the schedule fail at once. Copies `messages`. Messages of 0 bytes
+    // are not sent; the others between two ranks match in list order. A message to the own rank is
+    // copied in this call. FAILED_PRECONDITION: the previous exchange is not complete or has
+    // failed; INVALID_ARGUMENT: no such peer, or a local copy whose two sides differ in size.
     enum status (*start)(struct transport *t, uint64_t tag, const struct message *messages,
                          int count, struct error *error);
     // Moves as many bytes as possible without waiting. If none can be moved, waits up to timeout_ms
     // (0: do not wait, -1: until some can). *done: the exchange is complete. UNAVAILABLE: a peer is
-    // gone (lost_peer()), also one that takes no part in this exchange; INTERNAL: a peer runs
-    // another schedule. After a failure the transport is unusable.
+    // gone (lost_peer()), even if it takes no part in this exchange; INTERNAL: a peer runs another
+    // schedule. After a failure the transport is unusable.
     enum status (*progress)(struct transport *t, int timeout_ms, int *done, struct error *error);
-    // Tells how the bytes of the next exchange's messages lie: strides[count], borrowed until
-    // start() returns. NULL: the transport takes only bytes that lie one behind the other.
+    // Sets the strides of the next exchange's messages: strides[count], borrowed until start()
+    // returns. NULL: the transport takes only contiguous messages.
     void (*lay)(struct transport *t, const struct message_strides *strides);
-    // The next exchange also writes `value` to this address of the device when its bytes have
-    // arrived. NULL: the transport does not.
+    // The next exchange also writes `value` to this device address when its bytes have arrived.
+    // NULL: not supported.
     void (*mark)(struct transport *t, uint64_t place, uint32_t value);
-    // The next exchange also writes the device's clock in nanoseconds to this address of the device
-    // when its bytes have arrived; 0: asks only. False: those of the case at hand do not. NULL: the
-    // transport does not.
+    // The next exchange also writes the device's clock in nanoseconds to this device address when
+    // its bytes have arrived; 0: only asks. False: the announced exchanges cannot. NULL: not
+    // supported.
     bool (*stamp)(struct transport *t, uint64_t place);
     int (*waiting_for)(const struct transport *t); // a peer the exchange still waits for, or -1
     int (*lost_peer)(const struct transport *t);   // the peer that is gone, or -1

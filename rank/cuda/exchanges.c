@@ -10,17 +10,19 @@
 #include "transport/nccl.h"
 #include "transport/peer.h"
 
-// Channels of NCCL if copy engines carry the plans, and NCCL the exchanges of the verdict. Each
-// channel takes time to connect.
+// NCCL's channels if copy engines carry the plans and NCCL only the judge's messages. Each channel
+// takes time to connect.
 #define NCCL_CHANNELS 4
 
+// True if the environment demands this transport: "nccl" or "peer".
 static bool wants(const char *transport)
 {
     const char *wanted = getenv("CPATTN_TRANSPORT");
     return wanted && strcmp(wanted, transport) == 0;
 }
 
-// Plans can use copy engines if all devices are on one host and can map each other's memory.
+// Opens the transport by copy engines if all devices are on one host and can map each other's
+// memory; else leaves cuda->peer NULL.
 static enum status peer_open(struct cuda *cuda, struct transport *control, struct error *error)
 {
     struct error reason;
@@ -40,7 +42,8 @@ static enum status nccl_open(struct cuda *cuda, struct transport *control, int c
     return transport_nccl_create(control, cuda->comm, channels, &cuda->transport, error);
 }
 
-// Both are open: takes the faster one, on all ranks the same. NCCL then gets all its channels.
+// With both transports open, chooses the one for plans; the same on all ranks. If it is NCCL,
+// closes both and opens NCCL with all channels.
 static enum status peer_choose(struct cuda *cuda, struct transport *control, struct error *error)
 {
     struct choice choice = {0};
@@ -77,7 +80,8 @@ char *cuda_staging_take(struct cuda *cuda, const struct plan *plan)
     return window ? window + cuda->window.staging : NULL;
 }
 
-// Large windows are kept between cases like a large arena, and only if all ranks may keep theirs.
+// Announces the exchanges of cuda->window. Sets how large a window this rank may keep between
+// cases: the rules are those of the arena, and the minimum over the ranks applies.
 static enum status windows_announce(struct cuda *cuda, bool patient, bool *lacks,
                                     struct error *error)
 {
@@ -89,7 +93,8 @@ static enum status windows_announce(struct cuda *cuda, bool patient, bool *lacks
     return transport_peer_announce(cuda->peer, &cuda->window.told, lacks, error);
 }
 
-// What the arenas have kept beyond the needs of this case must not be what the windows lack.
+// The arenas may hold more than this case needs. If the windows lack memory, all ranks shrink their
+// arenas and try again, then with patience.
 enum status cuda_windows_announce(struct cuda *cuda, struct transport *control, bool *lacks,
                                   struct error *error)
 {
@@ -136,8 +141,8 @@ enum status cuda_exchanges_open(struct cuda *cuda, const struct engine_setup *se
     return status;
 }
 
-// NCCL takes memory of its own, and a pool is lost if it gets none. So what is kept of earlier
-// cases is freed first.
+// NCCL allocates device memory, and the pool is lost if that fails. So memory kept of earlier cases
+// is freed first.
 enum status cuda_library_open(struct cuda *cuda, struct transport *control, struct error *error)
 {
     bool freed;

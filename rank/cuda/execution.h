@@ -14,8 +14,8 @@ struct cuda_execution {
     uint64_t job;
     const struct attends *attends; // prepared operations of the plan; NULL: it has no attention
     void *scratch;    // device memory of attends->scratch_bytes, or of linear_wide_bytes()
-    bool untimed;     // no times are wanted, which saves calls; without a graph
-    uint64_t windows; // transport_peer_windows(); 0: exchanges go by another transport
+    bool untimed;     // no times are recorded, which saves calls; not with a graph
+    uint64_t windows; // transport_peer_windows(); 0: not transport/peer.h
 };
 
 #endif

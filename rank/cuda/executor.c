@@ -16,7 +16,7 @@
 #include "rank/cuda/position.h"
 #include "rank/operations.h"
 
-// After this time a running case is polled less often, to leave the core to others.
+// After PATIENCE_NS the wait sleeps NAP_NS between two polls, to leave the core to other processes.
 #define PATIENCE_NS (UINT64_C(5) * 1000000)
 #define NAP_NS      50000
 // Period of updates of the progress word while waiting.
@@ -31,20 +31,20 @@ struct cuda_executor {
     struct events events;
     struct timeline eager; // for plans that are launched operation by operation
     struct graph graph;
-    cudaEvent_t last; // the event that cuda_executor_wait() awaits
+    cudaEvent_t last; // recorded and awaited by cuda_executor_wait()
 
     // Of the current plan.
     const struct cuda_execution *e;
     const struct plan *plan;
     struct operations operations;
-    int *event_of; // [op_count], of enqueued operations that others wait for
-    bool *awaited; // [op_count]
-    int *ended;    // [op_count], of enqueued operations that others wait for: the point of the end
-    int computed;  // the point of all enqueued work of the compute stream, or POINT_NONE
-    int exchanged; // the last recorded point of the stream of exchanges
+    int *event_of;   // [op_count]: event at the end of an operation, if awaited
+    bool *awaited;   // [op_count]: another operation waits for this one
+    int *ended;      // [op_count]: point at the end of an operation, if awaited
+    int computed;    // point after all enqueued work of the compute stream; POINT_NONE: none yet
+    int exchanged;   // last recorded point of the exchange stream
     bool exchanging; // the last interval of exchanges is open
     int op_max;
-    int32_t filled; // number of operations before which all fills are enqueued
+    int32_t filled; // all fills of operations before this index are enqueued
     struct parcels parcels;
     struct timeline *times;
     struct exploration exploration;
@@ -65,7 +65,7 @@ static enum status cuda_failed(const struct cuda_executor *x, cudaError_t result
 
 // ---- exchanges ----
 
-// The last operation of the other stream that an operation waits for; -1: none.
+// Index of the last operation that an operation waits for; -1: none.
 static int32_t last_awaited(const struct cuda_executor *x, const struct op *op)
 {
     int32_t last = -1;
@@ -76,8 +76,8 @@ static int32_t last_awaited(const struct cuda_executor *x, const struct op *op)
     return last;
 }
 
-// Exchanges that follow each other at once have one interval. It begins when what they wait for and
-// the exchange before have ended.
+// Opens an interval, unless the previous exchange left one open (exchange_goes_on()). It begins at
+// the later of the ends of the last awaited operation and of the previous exchange.
 static void exchange_begin(struct cuda_executor *x, const struct op *op)
 {
     struct intervals *exchanges = &x->times->exchanges;
@@ -89,7 +89,7 @@ static void exchange_begin(struct cuda_executor *x, const struct op *op)
     x->exchanging = true;
 }
 
-// Whether the next exchange follows this one at once in the same phase.
+// True if the next exchange shares this one's interval: same phase, and it waits for no operation.
 static bool exchange_goes_on(const struct cuda_executor *x, int32_t index)
 {
     const struct plan *plan = x->plan;
@@ -100,8 +100,8 @@ static bool exchange_goes_on(const struct cuda_executor *x, int32_t index)
            plan->ops[next].phase == plan->ops[index].phase;
 }
 
-// In a graph, where each event costs the host as much as all kernels, only the end of an interval
-// is recorded.
+// Records the end of an exchange, and closes the interval if it is the last. Earlier ends are only
+// recorded if awaited, and never in a graph, where an event costs the host as much as all kernels.
 static cudaError_t exchange_end(struct cuda_executor *x, int32_t index, cudaStream_t stream)
 {
     struct intervals *exchanges = &x->times->exchanges;
@@ -119,7 +119,7 @@ static cudaError_t exchange_end(struct cuda_executor *x, int32_t index, cudaStre
     return result;
 }
 
-// Has the next exchange write its marks, and the time of its end if that is not an event.
+// Makes the transport write the mark of the next exchange, and its end time if times are stamps.
 static void exchange_mark(struct cuda_executor *x, int32_t index)
 {
     const struct transport_ops *ops = x->transport->ops;
@@ -156,7 +156,7 @@ static enum status exchange_put(struct cuda_executor *x, int32_t index, cudaStre
 
 // ---- operations ----
 
-// Whether an operation is a fill that may be enqueued with the fill before it.
+// True if an operation is a fill that may be enqueued together with the fill before it.
 static bool fill_follows(const struct cuda_executor *x, int32_t index)
 {
     const struct op *op = &x->plan->ops[index];
@@ -166,7 +166,8 @@ static bool fill_follows(const struct cuda_executor *x, int32_t index)
 
 _Static_assert(FOLD_PARTS_MAX <= REGION_FILLS_MAX, "a fill is one launch");
 
-// Fills that follow each other at once are one launch, or none where attentions do them.
+// Enqueues consecutive fills as one launch, beginning at `index`. Skips fills that are enqueued
+// already, and parts of fills that attentions do (plan/folds.h).
 static void fills_put(struct cuda_executor *x, int32_t index)
 {
     struct region_fill fills[2 * REGION_FILLS_MAX];
@@ -218,7 +219,7 @@ static enum status compute_put(struct cuda_executor *x, const struct op *op, cud
     return STATUS_OK;
 }
 
-// Puts the current point of the compute stream.
+// Sets *point to the end of the compute stream's enqueued work; records it if it is not known.
 static cudaError_t computed_put(struct cuda_executor *x, int *point)
 {
     cudaError_t result = cudaSuccess;
@@ -229,7 +230,8 @@ static cudaError_t computed_put(struct cuda_executor *x, int *point)
     return result;
 }
 
-// What the compute stream waits for ends at a point that is known, except in a graph.
+// Ends an interval of exposed time. The wait ends when the awaited exchange ends; in a graph that
+// exchange may have no point, so a point is recorded on the compute stream.
 static cudaError_t exposed_end(struct cuda_executor *x, const struct op *op, struct interval *lost)
 {
     x->times->exposed.count++;
@@ -240,8 +242,8 @@ static cudaError_t exposed_end(struct cuda_executor *x, const struct op *op, str
     return cudaSuccess;
 }
 
-// Makes a stream wait for the operations that an operation waits for. Such waits of the compute
-// stream are exposed time.
+// Makes a stream wait for the operations that `op` waits for. Waits of the compute stream are
+// exposed time.
 static cudaError_t waits_put(struct cuda_executor *x, const struct op *op, cudaStream_t stream)
 {
     bool timed = op->stream == STREAM_COMPUTE && op->wait_count > 0;
@@ -271,8 +273,8 @@ static cudaError_t op_time_record(struct cuda_executor *x, int32_t index, cudaSt
     return result;
 }
 
-// Words of streams are the cheapest marks, except in a graph. There a kernel is, but not on the
-// stream of exchanges.
+// Marks the end of an operation, unless the transport does: by a stream memory operation, or on the
+// compute stream of a graph by a kernel, whichever is cheapest.
 static void mark_put(struct cuda_executor *x, int32_t index)
 {
     const struct op *op = &x->plan->ops[index];
@@ -340,7 +342,7 @@ static void execution_take(struct cuda_executor *x, const struct cuda_execution 
     marks_reset(&x->marks);
 }
 
-// In a graph whose exchanges write times, no event is needed.
+// True if all times are stamps: in a graph whose exchanges write their end times.
 static bool stamps_all(const struct cuda_executor *x)
 {
     const struct transport_ops *ops = x->transport->ops;
@@ -410,7 +412,7 @@ static enum status ops_put(struct cuda_executor *x, struct error *error)
     return status;
 }
 
-// The exchanges run after the inputs are filled, and later work runs after the exchanges.
+// Enqueues the plan. Exchanges run after the inputs are filled, and later work after the exchanges.
 static enum status plan_put(struct cuda_executor *x, struct error *error)
 {
     struct timeline *times = x->times;

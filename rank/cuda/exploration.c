@@ -4,7 +4,7 @@
 #include "kernels/cuda/delay_cuda.h"
 #include "rank/operations.h"
 
-// Longest delay; longer than most operations of explored cases.
+// Longest delay in nanoseconds: longer than most operations of explored cases.
 #define DELAY_NS_MAX 300000
 
 // xorshift64*, as in rank/executor.c.

@@ -61,6 +61,7 @@ static void buffer_fill(const struct job *j, enum buffer_role role, char *data)
     }
 }
 
+// Copies to the device and waits.
 static cudaError_t copy(void *device, const void *host, int64_t bytes, cudaStream_t stream)
 {
     cudaError_t result =
@@ -90,7 +91,7 @@ cudaError_t given_fill(const struct job *j, cudaStream_t stream)
 
 // ---- inputs of the judge -----
 
-// 0: the tensor is not given.
+// Bytes of a whole tensor; 0: the tensor is not given.
 static int64_t whole_given(const struct job *j, int tensor)
 {
     return is_given(j, (enum whole_tensor)tensor)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cases with inputs of a client. The host assembles a rank's part and copies it. For the device's
-// judge every rank has all whole tensors in separate memory.
+// Cases with inputs of a client. The host assembles the rank's part of each tensor and copies it to
+// the device. For the device's judge every rank also copies the whole tensors, to separate memory.
 #ifndef CPATTN_RANK_CUDA_GIVEN_H
 #define CPATTN_RANK_CUDA_GIVEN_H
 
@@ -10,7 +10,7 @@
 #include "judge/cuda/verification.h"
 #include "rank/job.h"
 
-// True if the source of the job's case gives a tensor in the buffer; false without a source.
+// True if the client has given a tensor of the buffer with this role; false without a source.
 bool given_has(const struct job *j, enum buffer_role role);
 
 // Fills the buffers for which given_has() is true and waits for the copies.
@@ -20,8 +20,8 @@ cudaError_t given_fill(const struct job *j, cudaStream_t stream);
 enum status given_reserve(const struct job *j, size_t *device_bytes,
                           struct error *error) MUST_CHECK;
 
-// Copies the judge's tensors to the device and waits. `whole`: address of each tensor, or NULL, as
-// in verification_cuda.given.
+// Copies the judge's tensors to the device and waits. Sets whole[i] to the device address of tensor
+// i, or NULL, as in verification_cuda.given.
 cudaError_t given_push(const struct job *j, struct device_arena *arena, cudaStream_t stream,
                        const void *whole[VERIFY_CUDA_GIVEN]);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A plan captured as a CUDA graph. The graph may be launched again while the memory and the
-// prepared operations that its nodes refer to are the same.
+// A plan captured as a CUDA graph. The graph may be launched again as long as its nodes' memory and
+// prepared operations are unchanged.
 #ifndef CPATTN_RANK_CUDA_GRAPH_H
 #define CPATTN_RANK_CUDA_GRAPH_H
 
@@ -8,8 +8,8 @@
 
 // Identifies the memory and the prepared operations of a graph.
 struct graph_arguments {
-    uint64_t attends; // number of the set of prepared operations
-    uint64_t windows; // of the ranks, as transport_peer_windows() counts them
+    uint64_t attends; // attends.number: identifies the prepared operations
+    uint64_t windows; // transport_peer_windows()
     const void *staging, *scratch;
     void *const *buffers;
     int buffer_count;
@@ -18,7 +18,7 @@ struct graph_arguments {
 struct graph {
     cudaGraphExec_t exec; // NULL: there is none
     struct timeline timeline;
-    struct graph_arguments captured; // with buffers of its own
+    struct graph_arguments captured; // owns the array `buffers`
 };
 
 void graph_init(struct graph *g);

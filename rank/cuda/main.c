@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// cpattn-rank-cuda: a rank on a GPU. With --probe alone it lists the devices that it could use.
-// With --probe-provider NAME DEVICE it says whether that provider can be used.
+// cpattn-rank-cuda: a rank on a GPU. With --probe alone it lists the usable devices. With
+// --probe-provider NAME [DEVICE] it reports whether that provider can be used.
 #include <string.h>
 
 #include "rank/cuda/engine.h"

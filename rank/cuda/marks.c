@@ -52,7 +52,7 @@ void marks_put(const struct marks *m, enum plan_stream which, cudaStream_t strea
 {
     uint64_t place = marks_place(m, which);
     struct stream_words mark = stream_words_none();
-    // Without it only the answer to a hang is less precise.
+    // Without marks only the report of a hang is less precise.
     if (!place)
         return;
     if (by_kernel) {

@@ -8,7 +8,7 @@
 
 // ---- room ----
 
-// A copy between two regions. False: they have no common loops.
+// Finds the strided copy between two regions. False: they have no common loops.
 static bool copy_between(const struct region *from, const struct region *to,
                          struct strided_copy *copy)
 {
@@ -16,8 +16,8 @@ static bool copy_between(const struct region *from, const struct region *to,
     return strided_copy_make(&send, &receive, region_total(from), copy);
 }
 
-// Number of copies between pieces and staging memory on one side of an exchange, or within the
-// rank.
+// Maximum number of copies in one launch of an operation: for packing or unpacking an exchange, or
+// for an OP_COPY.
 static int64_t op_copies(const struct plan *plan, const struct op *op)
 {
     int64_t sends = 0, receives = 0, copies = 0;
@@ -72,7 +72,8 @@ void parcels_fini(struct parcels *p)
 
 // ---- copies within the rank ----
 
-// Appends the copies of a transfer to a list of `count`: rows are one. Returns the new count.
+// Appends a strided copy to p->copies, which has `count` entries: one entry for each run of its
+// innermost loop. Returns the new count.
 static int runs_add(struct parcels *p, int count, const char *from, char *to,
                     const struct strided_copy *copy)
 {
@@ -112,8 +113,9 @@ enum status parcels_copy(struct parcels *p, const struct cuda_execution *e, cons
 
 // ---- an exchange ----
 
-// The address of one side of a transfer during its exchange: in place, or packed in the staging
-// memory, which exchanges use one after the other on one stream.
+// Address of one side of a transfer during its exchange: in place, or packed in the staging memory.
+// All exchanges share the staging memory, because they run one after the other on one stream. A
+// local copy with one side in several pieces packs into, or unpacks from, the other side directly.
 static void *travelling(const struct cuda_execution *e, const struct transfer *t, bool sends,
                         struct staging *staging)
 {
@@ -125,8 +127,8 @@ static void *travelling(const struct cuda_execution *e, const struct transfer *t
     return region_memory(e->buffers, r->rows > 1 && !staging->none ? other : r);
 }
 
-// Appends the copies of a region in pieces, one for each block, to a list of `count`. Returns the
-// new count.
+// Appends the copies that pack (sends) or unpack a region to p->copies, which has `count` entries:
+// one for each block; none if the region is in one piece. Returns the new count.
 static int copies_add(struct parcels *p, int count, const struct cuda_execution *e,
                       const struct region *r, void *packed, bool sends)
 {
@@ -155,7 +157,7 @@ static struct message message_of(const struct cuda_execution *e, const struct tr
                         .receive_bytes = (size_t)region_total(&t->receive)};
     m.send = travelling(e, t, true, staging);
     m.receive = travelling(e, t, false, staging);
-    // A copy within the rank with one place for both sides is made by packing and unpacking.
+    // A local copy whose sides have the same address needs no message: packing and unpacking do it.
     if (!staging->none && t->peer == e->plan->rank && m.send == m.receive)
         m.send_bytes = m.receive_bytes = 0;
     return m;

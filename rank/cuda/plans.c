@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plans of other kinds of jobs on a GPU, and the library's own collectives.
+// Plans of jobs that are not attention on a GPU, and NCCL's own collectives.
 #include "kernels/cuda/backend.h"
 #include "rank/cuda/engine_state.h"
 #include "transport/agree.h"
@@ -16,6 +16,7 @@ static enum status cuda_failed(struct cuda *cuda, cudaError_t result, struct err
 
 // ---- memory -------------------------------------------------------------------------------------
 
+// Bytes of a buffer with its guards.
 static int64_t around(const struct plan_buffer *b)
 {
     return b->before + b->bytes + b->after;
@@ -75,7 +76,8 @@ static void buffers_take(struct cuda *cuda, struct plan_run *run)
     run->spare = run->spare_bytes > 0 ? device_arena_take(&cuda->arena, run->spare_bytes, 1) : NULL;
 }
 
-// Ensures all memory but the windows. *lacks: a rank has too little, and `error` has its sentence.
+// Ensures all memory except the windows. *lacks: a rank has too little; on that rank `error` has
+// the reason. All ranks call it.
 static enum status memory_reserve(struct cuda *cuda, const struct plan_run *run, bool *lacks,
                                   struct error *error)
 {
@@ -145,7 +147,7 @@ static struct transport *library_of(const struct cuda *cuda)
     return cuda->library ? cuda->library : cuda->transport;
 }
 
-// Operations with their own call in NCCL.
+// The NCCL call of an operation; false: NCCL has none.
 static bool operation_of(enum collective_operation operation, enum nccl_operation *found)
 {
     static const enum nccl_operation operations[COLLECTIVE_OPERATIONS] = {
@@ -158,7 +160,8 @@ static bool operation_of(enum collective_operation operation, enum nccl_operatio
     return *found != 0;
 }
 
-// The others are groups of sends and receives, as in nccl-tests.
+// Enqueues an operation without its own NCCL call as a group of sends and receives, as in
+// nccl-tests.
 static enum status messages_put(struct cuda *cuda, const struct plan_run *run, struct error *error)
 {
     const struct collective *c = run->library;
@@ -220,6 +223,7 @@ static enum status library_put(struct cuda *cuda, const struct plan_run *run, st
     return result == cudaSuccess ? status : cuda_failed(cuda, result, error);
 }
 
+// Enqueues the iterations of the plan. Only the last one records times.
 static enum status operations_put(struct cuda *cuda, const struct plan_run *run,
                                   struct error *error)
 {
@@ -231,7 +235,9 @@ static enum status operations_put(struct cuda *cuda, const struct plan_run *run,
     return status;
 }
 
-// The exchange times are those of the last iteration.
+// Fills the times. Forward and backward together are the mean over the iterations. For a plan,
+// backward, exchange and exposed times are those of the last iteration; for a library call,
+// exchange and exposed times are the whole mean.
 static enum status timings_read(struct cuda *cuda, const struct plan_run *run, int begin, int end,
                                 struct error *error)
 {

@@ -20,7 +20,7 @@ bool position_is_marked(const struct op *op)
            op->kind == OP_ATTEND_BACKWARD;
 }
 
-// The first marked operation of a stream that is not known to be finished, or op_count.
+// Index of the first marked operation of a stream that may be unfinished, by its mark; or op_count.
 static int32_t operation_at(const struct position *p, enum plan_stream stream)
 {
     int32_t i = (int32_t)marks_get(p->marks, stream);
@@ -30,7 +30,8 @@ static int32_t operation_at(const struct position *p, enum plan_stream stream)
     return i;
 }
 
-// True if the current operation of the compute stream waits for this exchange.
+// True if the compute stream waits for this exchange or a later one: an operation from its mark up
+// to its current operation waits for one, or it has no marked operation left.
 static bool compute_waits(const struct position *p, int32_t compute, int32_t exchange)
 {
     const struct plan *plan = p->plan;
@@ -45,6 +46,7 @@ static bool compute_waits(const struct position *p, int32_t compute, int32_t exc
     return compute >= plan->op_count;
 }
 
+// True if a rank's progress word is before the operation.
 static bool is_behind(struct progress_view a, const struct position *p, const struct op *op)
 {
     if (a.job != (p->job & 0xffffff))
@@ -52,7 +54,8 @@ static bool is_behind(struct progress_view a, const struct position *p, const st
     return a.phase != report_phase(op) ? a.phase < report_phase(op) : a.step < op->step;
 }
 
-// The rank that delays an exchange: its only sender, else a rank that is behind.
+// The rank that delays an exchange: its only sender, or among several senders one that is behind;
+// -1: none.
 static int peer_awaited(const struct position *p, const struct op *op)
 {
     int only = -1, behind = -1, count = 0;

@@ -22,7 +22,7 @@ static struct version version_of(int number)
     return (struct version){number / 1000, number % 1000 / 10};
 }
 
-// Why the driver shows no device.
+// Prints why the driver shows no device, and returns the exit status.
 static int nothing_shown(cudaError_t result)
 {
     int driver = 0;
@@ -47,8 +47,8 @@ static int nothing_shown(cudaError_t result)
     return EXIT_UNAVAILABLE;
 }
 
-// True if a backend can be created on a device. This creates a slow context, so it is done for one
-// device of each kind.
+// True if a backend can be created on a device. This creates a context, which is slow, so it is
+// called for one device of each compute capability.
 static bool is_usable(int device, struct error *error)
 {
     struct attention_backend *backend;
@@ -64,12 +64,13 @@ static bool is_usable(int device, struct error *error)
     return true;
 }
 
+// A compute capability.
 struct kind {
     struct version version;
     bool usable;
 };
 
-// The result of the device, or of an earlier device of the same kind.
+// True if the device, or an earlier device of the same compute capability, is usable.
 static bool kind_is_usable(int device, const struct cudaDeviceProp *properties, struct kind *kinds,
                            int *kind_count)
 {

@@ -8,7 +8,7 @@
 // one sentence on stderr.
 int probe_run(void);
 
-// rank/provider_probe.h with the given device as the current one.
+// Calls provider_probe() with this device as the current one.
 int probe_provider(const char *name, const char *device);
 
 #endif

@@ -5,7 +5,8 @@
 
 #include "judge/evidence.h"
 
-// Its context is a struct evidence_host with complete results in device memory. Waits for the copy.
+// `context` is a struct evidence_host whose results are complete, in device memory. Waits for the
+// copy.
 evidence_read results_read_device;
 
 #endif

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "rank/cuda/swap_nccl.h"
 
-// Makes a stream wait for all work of another.
+// Makes `follower` wait for all work enqueued on `leader` so far.
 static enum status stream_follow(struct cuda_queue *queue, cudaStream_t follower,
                                  cudaStream_t leader, struct error *error)
 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Swaps of messages of the device (judge/cuda/verification.h) over NCCL, concurrent with the work
-// of a queue.
+// Exchanges the judge's messages (struct swap_cuda) over NCCL, concurrently with the work of a
+// queue.
 #ifndef CPATTN_RANK_CUDA_SWAP_NCCL_H
 #define CPATTN_RANK_CUDA_SWAP_NCCL_H
 
@@ -9,7 +9,7 @@
 
 struct swap_nccl {
     struct cuda_queue *queue;
-    struct transport *transport; // transport_nccl_create()'s, on a separate stream
+    struct transport *transport; // of transport_nccl_create(), on a stream other than the queue's
 };
 
 // Uses `s`, which must outlive it.

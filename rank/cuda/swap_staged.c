@@ -14,7 +14,7 @@ static size_t bytes_of(const struct message *messages, int count)
     return bytes;
 }
 
-// The same messages in host memory.
+// Sets staged[] to the messages with their bytes in `memory`, on the host.
 static void place(const struct message *messages, int count, char *memory, struct message *staged)
 {
     for (int i = 0; i < count; i++) {
@@ -25,6 +25,7 @@ static void place(const struct message *messages, int count, char *memory, struc
     }
 }
 
+// Copies the sent bytes to the host and waits.
 static cudaError_t fetch(const struct swap_staged *s, const struct message *messages, int count,
                          const struct message *staged)
 {
@@ -37,6 +38,7 @@ static cudaError_t fetch(const struct swap_staged *s, const struct message *mess
     return result == cudaSuccess ? cudaStreamSynchronize(s->queue->stream) : result;
 }
 
+// Copies the received bytes to the device and waits.
 static cudaError_t store(const struct swap_staged *s, const struct message *messages, int count,
                          const struct message *staged)
 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Swaps of messages of the device (judge/cuda/verification.h) over the sockets between ranks,
-// through host memory, for ranks without NCCL. They wait for the device and for the peers.
+// Exchanges the judge's messages (struct swap_cuda) over sockets, staged in host memory, for ranks
+// without NCCL. start() waits for the device and for the peers.
 #ifndef CPATTN_RANK_CUDA_SWAP_STAGED_H
 #define CPATTN_RANK_CUDA_SWAP_STAGED_H
 
@@ -9,7 +9,7 @@
 
 struct swap_staged {
     struct cuda_queue *queue;
-    struct transport_swap over; // no exchange in progress
+    struct transport_swap over; // the sockets; no exchange in progress
 };
 
 // Uses `s`, which must outlive it.

@@ -20,7 +20,8 @@ void timeline_fini(struct timeline *t)
     timeline_init(t);
 }
 
-// Stamps at most of an operation: before and behind its wait, its end, the end of a phase.
+// Maximum number of stamps per operation: before its wait, after its wait, its end, and the end of
+// a phase.
 #define STAMPS 4
 
 bool timeline_reset(struct timeline *t, int op_count)
@@ -43,7 +44,7 @@ bool timeline_reset(struct timeline *t, int op_count)
 
 // ---- points ----
 
-// Stamps are the numbers below POINT_NONE.
+// The point of a stamp, and the stamp of a point (the function is its own inverse).
 static int point_of_stamp(int stamp)
 {
     return POINT_NONE - 1 - stamp;
@@ -86,7 +87,7 @@ cudaError_t timeline_record(struct timeline *t, enum plan_stream which, cudaStre
     return result;
 }
 
-// Nanoseconds from the first point to this one.
+// Nanoseconds from the start of the plan to a point.
 static cudaError_t point_ns(const struct timeline *t, int point, uint64_t *ns)
 {
     if (point == POINT_NONE)

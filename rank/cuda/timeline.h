@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The times of a plan on a device, from timed events; in a graph, times of the compute stream are
-// from stamps, and so are all if the exchanges write stamps.
+// The times of a plan on a device, from timed events. In a graph the times of the compute stream
+// are stamps, and if exchanges can write stamps, all times are.
 #ifndef CPATTN_RANK_CUDA_TIMELINE_H
 #define CPATTN_RANK_CUDA_TIMELINE_H
 
@@ -9,16 +9,17 @@
 #include "rank/cuda/events.h"
 #include "rank/cuda/stamps.h"
 
-// A moment on a stream: the number of a timed event, or of a stamp.
+// A point is a moment on a stream, as an int: the index of a timed event (0 or more), or a stamp
+// (less than POINT_NONE).
 enum { POINT_NONE = -1 };
 
-// Begins at the later of `from` and `after`.
+// From the later of the points `from` and `after` to the point `to`.
 struct interval {
     int from, after, to;
 };
 
 struct intervals {
-    struct interval *list; // one entry for each operation of the plan, and one more
+    struct interval *list; // room for one more than the operations of the plan
     int count;
 };
 
@@ -26,14 +27,13 @@ struct timeline {
     bool off;     // points are not recorded, and there are no times
     bool stamped; // in a graph: all points are stamps
     struct events events;
-    struct stamps stamps; // of the compute stream in a graph
+    struct stamps stamps; // in a graph: of the compute stream, and of exchanges if `stamped`
     struct intervals exchanges, exposed;
-    struct intervals
-        ops; // of the plan's first operations, up to OP_TIMES_MAX, with operation_times
+    struct intervals ops; // with operation_times: the plan's first OP_TIMES_MAX operations
     int interval_max;
-    uint64_t begin_ns;                  // the host's clock just before `begin` was recorded
-    int begin;                          // a point; an event unless all are stamps
-    int begin_stamp;                    // the same moment in a graph
+    uint64_t begin_ns;                  // host clock just before `begin` was recorded
+    int begin;                          // point at the start; an event unless all are stamps
+    int begin_stamp;                    // in a graph: index of the stamp at the start
     int forward_end[PLAN_STREAMS], end; // points
 };
 
@@ -46,10 +46,12 @@ bool timeline_reset(struct timeline *t, int op_count);
 // Records the first point on the compute stream.
 cudaError_t timeline_begin(struct timeline *t, cudaStream_t compute);
 
-// Makes the next point a stamp. Returns the device's address of the time that it needs; 0: none.
+// Takes a stamp as *point. Returns the device address to which the caller must have the time
+// written; 0: no stamp is left.
 uint64_t timeline_stamp(struct timeline *t, int *point);
 
-// Records a point. In a graph those of the compute stream are stamps, the others events.
+// Records a point on a stream. In a graph points of the compute stream are stamps; others are
+// events.
 cudaError_t timeline_record(struct timeline *t, enum plan_stream which, cudaStream_t stream,
                             int *point);
 

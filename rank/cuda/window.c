@@ -4,14 +4,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Alignment of buffers, as in the arena, for fast kernels and copies.
+// Alignment of buffers in bytes, as in the arena, for fast kernels and copies.
 #define ALIGNMENT        256
-// Alignment of packed regions, which kernels read and write. Regions without gaps between them
-// travel in one copy.
+// Alignment of packed regions, which kernels read and write. It is small, because regions without
+// gaps between them are sent in one copy.
 #define PACKED_ALIGNMENT 16
-// Regions travel as they lie if an exchange needs at most so many copies to each peer, and their
-// pieces have at least so many bytes. A copy takes the host 3 us, while packing is one launch for
-// all; copies of shorter pieces are slower. Both limits are estimates.
+// An exchange is not packed if it needs at most COPIES_MOST copies to each peer and its pieces have
+// at least PIECE_BYTES bytes. A copy takes the host 3 us, while packing is one launch for all
+// regions; copies of shorter pieces are slower. Both limits are estimates.
 #define COPIES_MOST      24
 #define PIECE_BYTES      64
 
@@ -22,7 +22,7 @@ static int64_t aligned(int64_t bytes, int64_t alignment)
     return (bytes + alignment - 1) / alignment * alignment;
 }
 
-// Copies that a region needs, if its pieces are long enough; 0: they are not.
+// Number of copies that an unpacked region needs; 0: its pieces are too short.
 static int64_t copies_of(const struct region *r)
 {
     if (r->rows <= 1)
@@ -30,7 +30,7 @@ static int64_t copies_of(const struct region *r)
     return r->bytes < PIECE_BYTES ? 0 : r->block_stride % r->stride == 0 ? 1 : region_blocks(r);
 }
 
-// Whether all regions of an exchange travel as they lie.
+// True if an exchange is not packed.
 static bool needs_no_packing(const struct plan *plan, const struct op *op)
 {
     int64_t copies[WORLD_SIZE_MAX] = {0};
@@ -51,6 +51,7 @@ struct strides region_strides(const struct region *r)
     return (struct strides){r->bytes, r->rows, r->stride, r->blocks, r->block_stride};
 }
 
+// Bytes of staging memory for one side of a transfer in a packed exchange; 0: not packed.
 static int64_t packed_bytes(const struct plan *plan, const struct transfer *t, bool sends)
 {
     const struct region *r = sends ? &t->send : &t->receive;
@@ -115,7 +116,8 @@ static enum status bytes_add(size_t *total, int64_t bytes, struct error *error)
 
 // ---- the layout ---------------------------------------------------------------------------------
 
-// Room for `count` elements in place of `old`, which has room for *max. NULL: memory is short.
+// Returns `old` if its room, *max elements, suffices; else frees it and returns zeroed room for
+// `count` elements. NULL: memory is short.
 static void *grown(void *old, int *max, int count, size_t bytes)
 {
     if (count <= *max)
@@ -126,7 +128,8 @@ static void *grown(void *old, int *max, int count, size_t bytes)
     return room;
 }
 
-// Puts the buffers that an exchange receives into in place in the window.
+// Marks the buffers that an exchange receives into directly: offset 0 until layout_set() places
+// them.
 static void op_buffers(struct window *w, const struct plan *plan, const struct op *op)
 {
     struct staging s;
@@ -161,13 +164,14 @@ static enum status layout_set(struct window *w, const struct plan *plan, struct 
 
 // ---- where messages land ------------------------------------------------------------------------
 
-// Packing and unpacking make a copy within the rank with a side in several pieces.
+// True if the exchange itself moves the transfer's bytes. In a packed exchange, packing and
+// unpacking do a local copy with a side in several pieces.
 static bool is_exchanged(const struct plan *plan, const struct staging *s, const struct transfer *t)
 {
     return s->none || t->peer != plan->rank || (t->send.rows <= 1 && t->receive.rows <= 1);
 }
 
-// Bytes sent in the largest exchange.
+// Bytes that the largest exchange sends, local copies included.
 static size_t exchange_bytes_max(const struct plan *plan)
 {
     int64_t most = 0;
@@ -203,6 +207,7 @@ static void landings_count(struct window *w, const struct plan *plan)
     w->told.exchange_bytes = exchange_bytes_max(plan);
 }
 
+// Appends the destinations of an exchange's received messages to the list of each peer, next[peer].
 static void op_landings(const struct window *w, const struct plan *plan, const struct op *op,
                         struct message_place *next[WORLD_SIZE_MAX])
 {
