@@ -33,7 +33,8 @@ static bool is_attention(const struct op *op)
     return op->kind == OP_ATTEND_FORWARD || op->kind == OP_ATTEND_BACKWARD;
 }
 
-// Buffers begin at multiples of 256 bytes.
+// True if Q, K, V, O and their gradients begin at multiples of 16 bytes. Buffers begin at multiples
+// of 256, so the offsets decide.
 static bool is_aligned(const struct op *op)
 {
     static const int forward[] = {ATTEND_Q, ATTEND_K, ATTEND_V, ATTEND_O};
@@ -77,7 +78,8 @@ static bool is_written(const struct plan *plan, const struct op *op, int32_t buf
     return false;
 }
 
-// D was computed from it. It still exists if no later operation writes to its buffer.
+// Finds O of the forward for a backward operation: the operand of the OP_ROW_DOT that computed its
+// D. Empty if there is none, or if an operation in between writes to O's buffer.
 static struct region output_find(const struct plan *plan, int32_t backward)
 {
     const struct region *d = &plan->ops[backward].operand[ATTEND_D];
@@ -133,6 +135,7 @@ static void use_note(struct attends *x, bool wanted, const struct op *op)
         (*(wanted ? &use->provider_forward : &use->own_forward))++;
 }
 
+// Prepares an attention with `wanted` if possible, else with the own kernels.
 static enum status attend_choose(struct attends *x, int32_t index,
                                  struct attention_provider *wanted, bool fallback,
                                  struct error *error)
@@ -156,7 +159,8 @@ static enum status attend_choose(struct attends *x, int32_t index,
     return status == STATUS_OK ? STATUS_OK : attend_prepare(x, index, own, error);
 }
 
-// Refuses before preparing, which takes time.
+// Refuses the case if the provider does not support one of its attentions. Called before any
+// operation is prepared, because preparation takes time.
 static enum status all_supported(const struct attends *x, struct attention_provider *wanted,
                                  struct error *error)
 {
@@ -171,7 +175,7 @@ static enum status all_supported(const struct attends *x, struct attention_provi
     return STATUS_OK;
 }
 
-// ---- operations without a launch ----
+// ---- folds: operations that other launches do ----
 
 static enum status folds_make(struct attends *x, struct error *error)
 {
@@ -231,7 +235,8 @@ static void attend_place(struct attend *a, void *host, const void *device, void 
     }
 }
 
-// All tables, then all zeroed memory.
+// Assigns each operation its part of the device memory, all tables first, then all zeroed memory,
+// and writes the tables to `host`.
 static void tables_fill(struct attends *x, char *host, char *device, size_t table_bytes)
 {
     size_t table = 0, zeros = table_bytes;

@@ -10,7 +10,7 @@
 
 extern const struct rank_kind rank_kind_collective;
 
-// The value of the guard bytes around a collective's memory.
+// Value of the guard bytes around a collective's buffers.
 #define GUARD     0xa5
 #define GUARD_MAX (COLLECTIVE_GUARD_BYTES + COLLECTIVE_OFFSET_MAX * 8)
 
@@ -40,7 +40,7 @@ static bool is_scratch(const struct plan_buffer *buffer)
     return buffer->role == BUFFER_SCRATCH;
 }
 
-// The addresses of send and receive.
+// Sets w->send and w->receive if the buffer at `data` holds them.
 static void ends_find(struct work *w, const struct plan_buffer *buffer, char *data)
 {
     struct collective_shared shared = collective_shared(w->c, w->rank);
@@ -55,7 +55,7 @@ static void ends_find(struct work *w, const struct plan_buffer *buffer, char *da
         w->receive = data + shared.receive * element;
 }
 
-// Fills all memory with the guard byte, then the elements of the send.
+// Fills all memory with the guard byte (scratch with 0xff), then the elements of the send.
 static enum status memory_fill(struct work *w, struct error *error)
 {
     enum status status = STATUS_OK;
@@ -73,6 +73,7 @@ static enum status memory_fill(struct work *w, struct error *error)
 
 // ---- the verdict ----
 
+// Counts changed guard bytes.
 static enum status guard_count(const struct work *w, const char *data, int64_t bytes,
                                struct figures *guards, struct error *error)
 {
@@ -102,7 +103,7 @@ static enum status guards_judge(const struct work *w, struct figures *guards, st
     return status;
 }
 
-// Examines some elements of a wrong receive.
+// Looks for the mistake in some elements of a wrong receive.
 static enum status diagnose(const struct work *w, const struct figures *result, struct error *error)
 {
     struct collective_view v;
@@ -122,8 +123,8 @@ static enum status diagnose(const struct work *w, const struct figures *result, 
     return status;
 }
 
-// Compares every byte outside of the result: the send, guards, and the bytes between. In place
-// there are no other blocks.
+// Judges the receive and every byte outside of it that must be unchanged: the send and the guards.
+// In place, elements of the send that lie in the receive are not compared.
 static enum status judge(const struct work *w, struct error *error)
 {
     struct rank_report *report = w->task->report;
@@ -144,7 +145,7 @@ static enum status judge(const struct work *w, struct error *error)
 
 // ---- work ----
 
-// Additional bytes for the digest on a device if the receive is not aligned.
+// Spare bytes of the engine: on a device the digest of an unaligned receive needs a copy.
 static int64_t spare_bytes(const struct work *w)
 {
     int64_t offset = (int64_t)w->c->offset * collective_element_bytes(w->c->dtype);
@@ -188,7 +189,7 @@ static enum status job_do(void *context, struct error *error)
     return status == STATUS_OK ? w->engine->ops->plan_finish(w->engine, error) : status;
 }
 
-// The same on all ranks of a pool.
+// Refuses a job that these ranks cannot run. The result is the same on all ranks of a pool.
 static bool refused(const struct rank_task *task)
 {
     const struct collective *c = task->spec;

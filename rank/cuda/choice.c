@@ -7,7 +7,7 @@
 #include "transport/agree.h"
 #include "transport/peer.h"
 
-// Exchanges whose times are compared; the fastest counts. The first is not timed.
+// Number of timed exchanges per transport; the fastest counts. One exchange before is not timed.
 #define TIMED 2
 
 static enum status cuda_failed(cudaError_t result, struct error *error)
@@ -16,11 +16,11 @@ static enum status cuda_failed(cudaError_t result, struct error *error)
                      cudaGetErrorName(result), cudaGetErrorString(result));
 }
 
-// The memory of a rank is its window: what arrives, and behind it what is sent.
+// Opens the windows of the timed exchanges: received bytes come first, then the bytes to send.
 static enum status window_open(struct transport *peer, bool *lacks, struct error *error)
 {
     struct message_place place = {0};
-    // By copy engines, whatever the size.
+    // With this size copy engines make the exchange, not kernels (transport/peer_direct.h).
     struct peer_landings landings = {.window_bytes = 2 * CHOICE_BYTES, .exchange_bytes = INT64_MAX};
     int next = (peer->rank + 1) % peer->world_size;
     int previous = (peer->rank + peer->world_size - 1) % peer->world_size;
@@ -43,7 +43,7 @@ static enum status exchange(struct transport *t, char *memory, struct error *err
     return t->ops->start(t, 0, messages, 2, error);
 }
 
-// The stream's time for the fastest exchange.
+// Runs the exchanges and waits. *ns: the stream's time for the fastest timed exchange.
 static enum status exchanges_time(struct transport *t, char *memory, cudaStream_t stream,
                                   cudaEvent_t events[TIMED + 1], uint64_t *ns, struct error *error)
 {

@@ -5,14 +5,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Names the exchange on the control transport; cases have job numbers from 1.
+// Tag of the exchange on the control transport. Tags of cases are larger: they have the job number,
+// from 1 on, in the bits from 24.
 #define TAG_DEVICES 2
 
 // UUIDs of GPUs are 40 characters long.
 #define NAMES_BYTES (64 * DEVICES_MAX)
 
-// Exchanges device numbers with every peer; finds the devices in use on this host, and the number
-// of ranks on this rank's device.
+// Exchanges device numbers with every peer. Sets used[] for the pool's devices on this host, and
+// ranks and before of *place.
 static enum status devices_learn(struct transport *control, int device, bool used[DEVICES_MAX],
                                  struct device_place *place, struct error *error)
 {
@@ -37,7 +38,8 @@ static enum status devices_learn(struct transport *control, int device, bool use
     return status;
 }
 
-// The `index`-th name of a list, with its length; NULL: the list is shorter.
+// Finds name number `index` (from 0) of a list with commas, and its length; NULL: the list is
+// shorter.
 static const char *name_find(const char *list, int index, size_t *length)
 {
     for (; index > 0 && list; index--) {

@@ -23,9 +23,9 @@
 #include "transport/nccl.h"
 #include "transport/peer.h"
 
-// Defaults of NCCL's variables; the daemon's environment overrides them. Ranks on one host connect
-// over loopback; over several hosts NCCL chooses a network. Multicast is only for reductions, which
-// are not used.
+// Sets defaults of NCCL's variables; the daemon's environment overrides them. Ranks on one host
+// connect over loopback; over several hosts NCCL chooses a network. Multicast (NVLS), which serves
+// only reductions, is off.
 static void nccl_set(const struct transport *control)
 {
     if (control->far == 0)
@@ -33,9 +33,9 @@ static void nccl_set(const struct transport *control)
     (void)setenv("NCCL_NVLS_ENABLE", "0", 0);
 }
 
-// A stream that waits for a peer must not block others, so each has its own hardware queue: one per
-// peer, and these for compute, exchanges and NCCL. Each queue adds to the creation of a context:
-// with two ranks at once, 32 queues take 0.8 s longer than 8.
+// Number of hardware queues. A stream that waits for a peer must not block others, so each stream
+// needs its own queue: one per peer, and STREAM_QUEUES for compute, exchanges and NCCL. Each queue
+// lengthens the creation of a context: with two ranks at once, 32 queues take 0.8 s longer than 8.
 #define STREAM_QUEUES     6
 #define STREAM_QUEUES_MAX 32
 
@@ -66,7 +66,7 @@ static enum status cuda_failed(cudaError_t result, const char *what, struct erro
 
 // ---- memory ----
 
-// Offset of a buffer of the plan in the window; -1: in the arena.
+// Offset of a buffer of the plan in the window; -1: the buffer is in the arena.
 static int64_t window_offset(const struct cuda *cuda, int buffer)
 {
     return cuda->peer ? cuda->window.offsets[buffer] : -1;
@@ -103,7 +103,8 @@ static enum status cuda_admit(struct engine *e, const struct job *j, struct erro
 {
     struct cuda *cuda = self(e);
     cuda->arena.patient = !cuda_windows_held(cuda);
-    // A case without verification is timed. A graph needs the same memory as before.
+    // Without verification the case is a benchmark, so repeats use alternating memory, which is
+    // not in the caches. A graph can only be launched again on the same memory.
     if (j->c->verify == VERIFY_OFF && !j->c->graph)
         return device_arena_reserve_turn(&cuda->arena, cuda->device_bytes, error);
     return device_arena_reserve(&cuda->arena, cuda->device_bytes, error);
@@ -123,7 +124,7 @@ static enum status cuda_join(struct engine *e, const struct job *j, bool *lacks,
     return cuda_windows_announce(cuda, j->control, lacks, error);
 }
 
-// Windows are mapped by other ranks, so all keep them after a case, or none.
+// Frees windows that are too large to keep. Other ranks have mapped them, so all ranks call it.
 static enum status windows_trim(struct cuda *cuda, struct error *error)
 {
     return cuda->peer ? transport_peer_trim(cuda->peer, error) : STATUS_OK;
@@ -155,7 +156,7 @@ static cudaError_t buffers_take(struct cuda *cuda, struct job *j)
     return result;
 }
 
-// NULL: the case has no such input, or it is given.
+// Memory of an input that must be drawn; NULL: the case has no such input, or the client gives it.
 static void *drawn_memory(const struct job *j, enum buffer_role role)
 {
     return given_has(j, role) ? NULL : job_memory(j, role);
@@ -231,6 +232,7 @@ static enum status work_wait(struct cuda *cuda, struct job *j, struct error *err
     return result == cudaSuccess ? STATUS_OK : cuda_failed(result, "timings", error);
 }
 
+// Enqueues the digest sums of all results. digest_finish() reads them after the wait.
 static void digest_start(struct cuda *cuda, const struct job *j)
 {
     for (int i = 0; i < JOB_OUTPUTS; i++) {
@@ -254,7 +256,7 @@ static uint64_t digest_finish(const struct cuda *cuda, const struct job *j)
     return digest;
 }
 
-// The judge's work follows the plan on the same streams.
+// True if the case is verified. The judge's work is then enqueued behind the plan without a wait.
 static bool is_judged(const struct job *j)
 {
     return j->c->verify != VERIFY_OFF;
@@ -331,7 +333,7 @@ static enum status cuda_wait(struct engine *e, bool look, struct error *error)
     return cuda->broken ? cuda_failed(result, "the device", error) : STATUS_OK;
 }
 
-// For results of a guest that are not judged.
+// Computes the digest of a guest's results that are not judged.
 static enum status digest_make(struct cuda *cuda, struct job *j, struct error *error)
 {
     digest_start(cuda, j);
@@ -344,7 +346,7 @@ static enum status cuda_verify(struct engine *e, struct job *j, struct error *er
 {
     struct cuda *cuda = self(e);
     struct verify_cuda *x = NULL;
-    if (!is_judged(j)) { // execute() has waited for it, except in a guest
+    if (!is_judged(j)) { // execute() has computed the digest sums, except in a guest
         if (!cuda->executor && digest_make(cuda, j, error) != STATUS_OK)
             return error->status;
         j->report->digest = digest_finish(cuda, j);
@@ -392,7 +394,7 @@ static void cuda_release(struct engine *e)
 static void cuda_destroy(struct engine *e)
 {
     struct cuda *cuda = self(e);
-    // The process will end, and the driver releases its resources.
+    // After a failed call nothing is freed: the process ends, and the driver frees its resources.
     if (cuda->broken)
         return;
     cuda_executor_destroy(cuda->executor);
@@ -452,8 +454,8 @@ static enum status number_parse(const char *text, const char *name, long max, lo
     return STATUS_OK;
 }
 
-// NCCL refuses two ranks on one device of a host, so the second rank pretends to be on another
-// host.
+// NCCL refuses two ranks on one device of a host, so all but the first rank of a device get the
+// name of another host.
 static enum status host_name_set(const struct device_place *place, struct error *error)
 {
     const char *given = getenv("NCCL_HOSTID");
@@ -465,8 +467,8 @@ static enum status host_name_set(const struct device_place *place, struct error 
     return STATUS_OK;
 }
 
-// Creates the context by querying the device's memory. `keep_mib`: -1 for a quarter of it, shared
-// by the ranks of the device.
+// Chooses the device and creates its context (by cudaMemGetInfo()). `keep_mib`: memory that an idle
+// rank may keep; negative: a quarter of the device's memory, shared by the ranks of the device.
 static enum status device_open(struct cuda *cuda, struct transport *control, long device,
                                long keep_mib, struct error *error)
 {
@@ -489,7 +491,8 @@ static enum status device_open(struct cuda *cuda, struct transport *control, lon
     return STATUS_OK;
 }
 
-// Exchanges have the higher priority, because other ranks wait for them.
+// Creates the streams. The exchange stream has the highest priority, because other ranks wait for
+// it.
 static enum status streams_open(struct cuda *cuda, struct error *error)
 {
     int least, greatest;

@@ -7,11 +7,11 @@
 #include "kernels/cuda/backend.h"
 #include "rank/engine.h"
 
-// Arguments: the device's index, and the MiB of its memory that an idle rank may keep; the default
-// is a quarter of the device's memory.
+// Arguments: the device's index, and the MiB of device memory that an idle rank may keep; default:
+// a quarter of the device's memory, shared by the ranks on it.
 extern const struct engine_kind engine_cuda;
 
-// The backend of such an engine; cases compute on its stream.
+// The backend of an engine_cuda; cases compute on its stream.
 struct attention_backend *engine_cuda_backend(struct engine *e);
 
 #endif
