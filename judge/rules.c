@@ -69,12 +69,13 @@ static bool is_absolute(enum report_tensor tensor)
 // Larger caps require a tanh that is accurate for small arguments.
 #define CAP_LARGE 256
 
-// The standard deviation of the logits before the softcap. With sharp inputs it does not depend on
-// the scale.
+// The standard deviation of the logits before the softcap. A product of vectors with unit variance
+// deviates by the root of their length. With sharp inputs it does not depend on the scale.
 static double logit_deviation(const struct cp_case *c)
 {
     if (c->source)
-        return c->source->logits;
+        return fabs(case_scale(c)) * sqrt(c->head_dim_qk) * input_rms(c, INPUT_Q) *
+               input_rms(c, INPUT_K);
     if (c->inputs == INPUTS_TE)
         return fabs(case_scale(c)) * sqrt(c->head_dim_qk) * TE_DEVIATION * TE_DEVIATION;
     return LOGIT_DEVIATION;

@@ -37,16 +37,6 @@ static double tensor_rms(const struct cp_case *c, enum whole_tensor tensor, cons
     return sqrt(squares / (double)(count > 0 ? count : 1));
 }
 
-// A product of unit-variance vectors deviates by the root of their length.
-static void sizes_find(struct input_source *s)
-{
-    for (int i = WHOLE_Q; i <= WHOLE_DO; i++)
-        if (s->tensors[i])
-            s->rms[i] = tensor_rms(s->c, (enum whole_tensor)i, s->tensors[i]);
-    double product = s->rms[WHOLE_Q] * s->rms[WHOLE_K];
-    s->logits = fabs(case_scale(s->c)) * sqrt(s->c->head_dim_qk) * product;
-}
-
 enum status source_init(struct input_source *s, const struct cp_case *c,
                         const void *const tensors[WHOLE_INPUTS], struct error *error)
 {
@@ -68,7 +58,9 @@ enum status source_init(struct input_source *s, const struct cp_case *c,
             row += case_occupied(c, (enum shard_side)side, sequence);
         }
     }
-    sizes_find(s);
+    for (int i = WHOLE_Q; i <= WHOLE_DO; i++)
+        if (s->tensors[i])
+            s->rms[i] = tensor_rms(c, (enum whole_tensor)i, s->tensors[i]);
     return STATUS_OK;
 }
 

@@ -12,7 +12,6 @@ struct input_source {
     const void *tensors[WHOLE_INPUTS]; // as plan/whole.h lays them out; borrowed; NULL: drawn
     int64_t *first[2];                 // [batch]: row of the first token of each sequence
     double rms[WHOLE_INPUTS];          // RMS of the given tensors among Q, K, V, dO; 0: drawn
-    double logits;                     // approximate standard deviation of the scaled logits
 };
 
 // `tensors` are by enum whole_tensor, aligned for their elements, and must stay as they are until

@@ -8,6 +8,7 @@
 #include "judge/cpu/expected.h"
 #include "judge/cpu/reference.h"
 #include "judge/dtype.h"
+#include "judge/rules.h"
 #include "judge/source.h"
 #include "rank/inputs.h"
 #include "tests/support/cases.h"
@@ -360,6 +361,32 @@ START_TEST(the_passes_agree_about_logits_of_any_size)
 }
 END_TEST
 
+// The limits of a verdict follow the logits, of whichever inputs are given and drawn.
+START_TEST(limits_do_not_depend_on_which_inputs_are_given)
+{
+    struct cp_case drawn;
+    struct given g;
+    struct error error;
+    case_init(&drawn);
+    drawn.seqlen_q = drawn.seqlen_kv = 100;
+    drawn.softcap = _i == 0 ? 0 : 0.01;
+    given_init(&g, &drawn);
+    struct rules all = rules_of(&g.c, TENSOR_OUT);
+    for (unsigned mask = 0; mask < 4; mask++) {
+        const void *tensors[WHOLE_INPUTS] = {NULL};
+        tensors[WHOLE_Q] = mask & 1 ? g.tensors[WHOLE_Q] : NULL;
+        tensors[WHOLE_K] = mask & 2 ? g.tensors[WHOLE_K] : NULL;
+        source_fini(&g.source);
+        ck_assert_int_eq(source_init(&g.source, &drawn, tensors, &error), STATUS_OK);
+        struct rules some = rules_of(&g.c, TENSOR_OUT);
+        ck_assert_double_eq(some.rms, all.rms);
+        ck_assert_double_eq(some.slope, all.slope);
+        ck_assert_double_eq_tol(some.excess, all.excess, 0.1);
+    }
+    given_fini(&g);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("source");
@@ -367,6 +394,7 @@ int main(void)
     tcase_add_test(tcase, given_inputs_are_sharded_as_drawn_ones);
     tcase_add_test(tcase, the_reference_computes_with_given_inputs);
     tcase_add_test(tcase, the_passes_agree_about_logits_of_any_size);
+    tcase_add_loop_test(tcase, limits_do_not_depend_on_which_inputs_are_given, 0, 2);
     tcase_add_test(tcase, the_twin_rounds_fp16_against_a_sink_far_above);
     tcase_add_test(tcase, the_lse_is_a_sink_that_is_above_everything);
     tcase_add_loop_test(tcase, a_bias_may_hide_all_keys_of_a_row, DTYPE_BF16, DTYPE_FP32 + 1);
