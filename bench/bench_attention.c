@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Speed of the CPU attention relative to the BLAS: forward and backward against a square sgemm in
-// the same process, alternating, medians of several rounds.
+// Speed of the CPU attention relative to the BLAS. Each round times a square sgemm, a forward and a
+// backward in the same process; the output has the medians over the rounds.
 //
 // FLOPs are 2 (d_qk + d_v) for each visible (query, key) pair in forward and 2.5 times that in
 // backward. Work on masked keys, softmax, merge and conversions is not counted and lowers the
@@ -40,14 +40,15 @@ static const struct shape shapes[] = {
 struct buffers {
     void *q, *k, *v, *d_out;
     float *o, *lse, *d, *dq, *dk, *dv;
-    float *a, *b, *c; // of the square product
+    float *a, *b, *c; // operands and result of the sgemm
 };
 
 struct seconds {
     double gemm, forward, backward;
 };
 
-// Everything runs in this thread. Processor time excludes other processes of the machine.
+// Processor time of this thread in seconds, which excludes other processes of the machine. All work
+// runs in this thread.
 static double now(void)
 {
     struct timespec t;

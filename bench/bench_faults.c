@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Duration of faults as a client of the real daemon sees them: from the death of a rank to the
-// answer and to the next verdict; from a deadline to its answer; the time to a BUSY answer with ten
-// times the requests that the queue holds; status requests per second. For comparison the echo of a
-// packet by another process.
+// Reaction times of a real daemon as a client sees them: from the death of a rank to the answer and
+// to the next verdict; from a deadline to its answer; from a request to BUSY, with ten times the
+// requests that the queue holds; and status requests per second. For comparison, the round trip of
+// a packet to another process and back.
 //
 //     bench_faults [PATH OF cpattnd [ROUNDS [OPTION OF cpattnd]...]]
 //
-// The times after a death are measured again with each of the options. CPATTN_BENCH_RANKS is the
-// world size of the cases (default 2); with CPATTN_TEST_BACKEND=cuda they run on GPUs.
+// The times after a death are measured without options, and then once with each of the options.
+// CPATTN_BENCH_RANKS is the world size of the cases (default 2); with CPATTN_TEST_BACKEND=cuda they
+// run on GPUs.
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -31,9 +32,9 @@
 #define IN_FLIGHT      64
 #define STATUS_CALLS   100000
 #define RANKS_SEEN     64
-// After this time the case runs.
+// Time after which a LARGE case is certainly running.
 #define UNDER_WAY_US   (b->gpus ? 50000 : 3000)
-// After this time all pools are ready.
+// Time after which all pools are ready.
 #define SETTLED_US     (b->gpus ? 6000000 : 500000)
 
 extern char **environ;
@@ -46,7 +47,7 @@ struct bench {
     uint32_t last;
     int rounds, ranks;
     bool gpus;
-    int idle_pools; // when all pools of the daemon are ready
+    int idle_pools; // number of idle pools when all pools are ready; 0: not known yet
 };
 
 static double values[4][ROUNDS_MAX];
@@ -97,10 +98,9 @@ static void daemon_end(struct bench *b)
 
 // ---- requests ----------------------------------------------------------------------------------
 
-// Sizes of cases.
 enum size {
     SMALL,  // 16 tokens
-    MEDIUM, // is admitted, and takes longer than the deadline
+    MEDIUM, // is admitted, but takes longer than DEADLINE_MS
     LARGE,  // takes some seconds
 };
 
@@ -157,7 +157,6 @@ static void expect(const char *what, enum status got, enum status wanted)
 
 // ---- what is measured --------------------------------------------------------------------------
 
-// Number of idle pools.
 static int pools_idle(struct bench *b)
 {
     struct wire_reply reply;
@@ -172,7 +171,7 @@ static int pools_idle(struct bench *b)
     return count;
 }
 
-// Waits until all pools are ready again; asks rarely.
+// Runs a small case, then polls the status every 20 ms until all pools are ready again.
 static void pools_await(struct bench *b)
 {
     double end = now_ms() + PATIENCE_MS;
@@ -188,8 +187,9 @@ static void pools_await(struct bench *b)
     }
 }
 
-// A rank of the running case: the busiest rank of the oldest pool. On GPUs ranks sleep most of the
-// time.
+// Finds a rank of the running case; 0: none. The ranks of the oldest pool are the first children.
+// On the CPU it takes one of them that is running (state R). On GPUs ranks sleep most of the time,
+// so it takes the first.
 static pid_t worker_find(const struct bench *b)
 {
     pid_t pids[RANKS_SEEN], found = 0;
@@ -210,7 +210,8 @@ static pid_t worker_find(const struct bench *b)
     return found;
 }
 
-// The time to the answer, and from there to the verdict of the next case.
+// Kills a rank of a running case. Measures the time from the kill to the answer, and from the kill
+// to the verdict of the next case.
 static void death_once(struct bench *b, double *answer_ms, double *verdict_ms)
 {
     pools_await(b);
@@ -236,8 +237,8 @@ static double deadline_once(struct bench *b)
     return now_ms() - began - DEADLINE_MS;
 }
 
-// The times from a request to BUSY, with ten times the cases that the queue holds. Admitted cases
-// must pass. Returns the number of values.
+// Sends ten times the cases that the queue holds. Stores the time from each refused request to its
+// BUSY answer in busy_ms[room]; returns the number of values. Admitted cases must be answered OK.
 static int busy_once(struct bench *b, double *busy_ms, int room)
 {
     static double sent_ms[FLOOD];
@@ -285,7 +286,7 @@ static double calls_rate(struct bench *b)
 
 // ---- figures -----------------------------------------------------------------------------------
 
-// Sorts.
+// Prints a row of the table: count, quantiles and maximum. Sorts ms[].
 static void line(const char *name, double *ms, int count, double goal_ms)
 {
     double p50 = measure_quantile(ms, count, .5), p99 = measure_quantile(ms, count, .99);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The cost of several hosts, on one machine over loopback: from the death of a local and of a
-// remote rank to the answer, from the death and the silence of an agent to the answer, and the
-// start of a pool and a small case on one, two and three hosts. Runs like a test, because it uses
-// the fixture of the tests.
+// The cost of several hosts, which are all this machine, over loopback. Measures the time from the
+// death of a local or remote rank to the answer; from the death or silence of an agent to the
+// answer; and the start of a pool and a small case of 6 ranks on one, two and three hosts. It runs
+// as a test because it uses the fixture of the tests.
 //
 //     bench_hosts [ROUNDS]
 #include <signal.h>
@@ -97,7 +97,7 @@ static void pools_start(int nodes, const char *what)
         expect_status(&reply, STATUS_OK);
         values[i] = (double)reply.result.start_ns / 1e6;
         wire_reply_fini(&reply);
-        // A pool that is killed while idle starts again for the next case.
+        // A pool that was killed while idle starts again with the next case.
         pid_t pid = 0;
         for (int host = 0; host < HOSTS && pid == 0; host++)
             pid = hosts_rank_pid(&h, host, 6, 0);
@@ -123,7 +123,7 @@ static void cases_run(int nodes, const char *what)
     tell(what, rounds);
 }
 
-// Ends the pools of the previous measurement.
+// Restarts the daemon and its agents, which ends the pools of the previous measurement.
 static void begin(void)
 {
     if (h.daemon.pid)

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Latency for a client: of the status, and of the verdict of the smallest verified case, on a warm
-// pool of two ranks, through libcpattn and a daemon that this program starts. For comparison the
-// echo of a packet by another process. The three alternate, so that they see the same load of the
-// machine.
+// Latency of a status call, and of the verdict of the smallest verified case on a warm pool of two
+// ranks, through libcpattn and a daemon that this program starts. For comparison, the round trip of
+// a packet to another process and back. The three measurements alternate, so that the load of the
+// machine affects all of them alike.
 //
 //     bench_roundtrip [PATH OF cpattnd [ROUNDS]]
 #include <signal.h>
@@ -134,7 +134,7 @@ int main(int argc, char **argv)
     b.rounds = argc > 2 ? atoi(argv[2]) : ROUNDS_DEFAULT;
     if (b.rounds < 1 || b.rounds > ROUNDS_MAX)
         fail("rounds", "1 to 100000");
-    if (!echo_start(&b.echo)) // before the library has threads
+    if (!echo_start(&b.echo)) // forks: before the library has threads
         fail("echo", "cannot be started");
     daemon_start(&b, argc > 1 ? argv[1] : "./cpattnd");
     client_start(&b);

@@ -4,9 +4,10 @@
 //     inputs FILE FIELD=VALUE ...    writes q, k, v and dO to the file, in this order
 //     judge FILE FIELD=VALUE ...     reads out, lse, dq, dk and dv from the file, judges them
 // Tensors are [batch][seqlen][heads][head_dim] in the case's dtype, LSE is [heads][batch * seqlen]
-// in fp32. The answer is one line: "ok BYTES", or the verdict, then for each tensor its name, the
-// bits of the broken rules, the error in units of the twin's, the slope, and the worst row and
-// element relative to their limits. bench/cuda/judge_torch.py uses this program.
+// in fp32. The answer is one line: "ok BYTES" for `inputs`. For `judge` it is the verdict, then for
+// each tensor its name, the bits of the broken rules, the RMS error relative to the twin's, the
+// slope, and the worst row and element relative to their limits. bench/cuda/judge_torch.py uses
+// this program.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

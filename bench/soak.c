@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs the real daemon under faults for a given time. Many clients, on its socket and over TCP,
-// submit random cases, cancel, repeat requests, die, send invalid bytes and flood the queue. Every
-// two seconds a fault hits its ranks; sometimes its settings change. At the end every request of a
-// living client must have been answered exactly once, no fault may have become a verdict, the
-// daemon must not have restarted, and nothing may be left over or have grown. Prints a report; the
-// exit status is 0 only if all of this held.
+// Soak test: runs the real daemon under faults for a given time. Many clients, on its socket and
+// over TCP, submit random cases, cancel, repeat requests, die, send invalid bytes and flood the
+// queue. Every two seconds a fault hits its ranks, and every 20 s its settings change. Checks that
+// - every request of a living client is answered exactly once;
+// - no case gets the verdict fail, whatever faults hit its ranks;
+// - the daemon does not end before SIGTERM;
+// - no process or file is left, and memory, descriptors and threads have not grown.
+// Prints a report. The exit status is 0 only if all of this held.
 //
 //     soak SECONDS [PATH OF cpattnd [SEED [RANK PROGRAM WITH FAULTS]]] [-- OPTION OF cpattnd...]
 #include <arpa/inet.h>
@@ -32,10 +34,11 @@
 #define TELL_US    (30000 * MS_US)
 #define QUIET_US   (40000 * MS_US)
 #define REST_S     30
-// If an iteration takes longer than this, the clients of the soak are late.
+// An iteration of this length is a stall of the soak itself: its clients did not read meanwhile.
 #define STALL_US   (2000 * MS_US)
 
-// True if a periodic event is due. The period varies a little, so that periods do not align.
+// True if a periodic event is due; then sets its next time. The period varies by a quarter, so that
+// events do not align.
 static bool due(int64_t *next_us, int64_t now_us, int64_t every_us)
 {
     if (now_us < *next_us)
@@ -81,7 +84,7 @@ static void reload(void)
     soak.counts.reloads++;
 }
 
-// While the machine stalls the soak, its clients do not read what the daemon sends.
+// Detects stalls of the soak itself, after which the daemon may drop clients that did not read.
 static void stall_look(int64_t now_us)
 {
     int64_t gap_us = soak.turn_us > 0 ? now_us - soak.turn_us : 0;
@@ -128,7 +131,8 @@ static void chaos(void)
     }
 }
 
-// No more faults: clients get their answers, and idle pools end.
+// Ends the faults, waits for the open answers, closes the clients, and waits until idle pools have
+// ended. Takes the last samples.
 static void quiet(void)
 {
     soak_process_calm(&soak.process);
@@ -148,7 +152,7 @@ static void quiet(void)
     soak.counts.reloaded = (uint64_t)soak_process_logged(&soak.process, " reloaded ");
 }
 
-// A free port of 127.0.0.1.
+// Finds a free TCP port of 127.0.0.1; 0: there is none.
 static int port_find(void)
 {
     struct sockaddr_in name = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The clients of the soak: their requests, and the checks of the answers.
+// The clients of the soak: their requests, and the checks of the answers. An `ask` is a request in
+// flight; a `known` is a stored answer.
 #include "bench/soak_client.h"
 
 #include <errno.h>
@@ -15,15 +16,15 @@
 #include "tests/support/raw_client.h"
 
 #define CLIENTS    12
-#define REMOTE     4  // of them over TCP, if the daemon listens there
-#define ASKS       16 // in flight for one client
+#define REMOTE     4  // number of these that use TCP, if the daemon listens on TCP
+#define ASKS       16 // maximum requests in flight of a client
 #define FLOODERS   6
-#define FLOOD_ASKS 96 // for each client, at once
+#define FLOOD_ASKS 96 // maximum requests in flight of a flooder
 #define WORLD_MAX  3
 #define LENGTH_MAX 64
-#define KNOWN      16384 // answers that a repeated request is compared with
+#define KNOWN      16384 // stored answers, with which repetitions are compared
 #define TIMEOUT_US INT64_C(2500000)
-// An answer that is this late counts as lost.
+// An answer that is missing this long after the deadline of its request counts as lost.
 #define LATE_US    INT64_C(20000000)
 // For this long after a stall of the soak the daemon may drop clients that did not read.
 #define STALLED_US INT64_C(1000000)
@@ -50,7 +51,7 @@ struct known {
     uint64_t seed, digest;
     enum status status;
     bool remote;
-    uint64_t at; // number of answers before it, at least 1; 0: free
+    uint64_t at; // number of answers to cases up to this one; 0: free
 };
 
 static struct client clients[CLIENTS + FLOODERS];
@@ -126,14 +127,15 @@ static void ask_other(struct client *c, enum soak_kind kind, const struct reques
     ask_send(c, a, kind, &request);
 }
 
-// True if the daemon must still remember it: it forgets after ANSWERED_IDS_MAX answers, some of
-// which went to clients that have gone.
+// True if the daemon must still store the answer. The daemon evicts it after ANSWERED_IDS_MAX more
+// answers. The count here lacks answers to clients that have died, so half of that is the limit.
 static bool known_holds(const struct known *known)
 {
     return known->at > 0 && soak.counts.answered[KIND_RUN] < known->at + ANSWERED_IDS_MAX / 2;
 }
 
-// Repeats a request of the same user, which is in flight or answered.
+// Repeats a request that is in flight or answered. The repetition uses the same kind of connection,
+// and so comes from the same user.
 static void ask_again(struct client *c)
 {
     const struct client *other = &clients[generate_below(&soak.random, CLIENTS)];
@@ -176,7 +178,7 @@ void clients_act(void)
 
 // ---- answers -----------------------------------------------------------------------------------
 
-// Codes that may differ between repetitions of a request.
+// True for refusals: a repetition of the request may get another answer.
 static bool status_is_momentary(enum status status)
 {
     return status == STATUS_RESOURCE_EXHAUSTED || status == STATUS_UNAVAILABLE ||
@@ -205,7 +207,7 @@ static void answer_time(const struct ask *a, enum status status)
         spread_add(&soak.times[TIME_FAULT], took_us);
     else if (status == STATUS_RESOURCE_EXHAUSTED)
         spread_add(&soak.times[TIME_BUSY], took_us);
-    // A case that is refused for its cost is refused earlier.
+    // A case that is refused because of its cost gets this status before its deadline.
     else if (status == STATUS_DEADLINE_EXCEEDED && now_us >= a->deadline_us)
         spread_add(&soak.times[TIME_DEADLINE], now_us - a->deadline_us);
 }
@@ -364,7 +366,7 @@ void client_die(void)
     struct client *c = &clients[generate_below(&soak.random, CLIENTS)];
     soak.counts.deaths++;
     if (soak_chance(500) && c->raw.fd >= 0) {
-        // The beginning of a longer frame.
+        // The beginning of a longer frame. The first byte is not part of the frames of TCP.
         static const char half[] = "\1\0\0\0\0\0\0\2\0\x80\0\0\1 and no more";
         ssize_t ignored = send(c->raw.fd, half + c->remote, sizeof(half) - 1 - c->remote,
                                MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -388,7 +390,7 @@ void clients_flood(void)
     }
 }
 
-// Over the network with a wrong token or none: refused, never run.
+// Submits a case over TCP with a wrong token or none. The answer must be UNAUTHENTICATED.
 static void stranger(void)
 {
     static struct wire_request request;
@@ -432,7 +434,7 @@ void client_hostile(void)
     if (!(remote ? raw_open_tcp(&c, soak.process.port) : raw_open(&c, soak.process.socket)))
         return;
     soak.counts.hostile++;
-    c.out_bytes = 0; // instead of the greeting
+    c.out_bytes = 0; // drops the greeting; the invalid bytes take its place
     int64_t which = generate_below(&soak.random, (int64_t)(sizeof(sizes) / sizeof(sizes[0])));
     ssize_t ignored = send(c.fd, lines[which], sizes[which], MSG_NOSIGNAL | MSG_DONTWAIT);
     (void)ignored;

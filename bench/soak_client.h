@@ -10,15 +10,16 @@ void clients_begin(void);
 int clients_serve(int64_t now_us);
 // Waits for input, up to a time.
 void clients_wait(int timeout_ms);
-// Random actions of each client.
+// Each client except flooders sends a random request, or nothing.
 void clients_act(void);
 void clients_close(void);
 
-// A client ends, perhaps in the middle of a request; another one starts.
+// Closes the connection of a random client, perhaps in the middle of a frame, and opens a new one.
 void client_die(void);
-// Ten times the requests that the queue holds, from all clients whose last flood is answered.
+// Each flooder fills its free places for requests in flight: in all up to twelve times the requests
+// that the queue holds.
 void clients_flood(void);
-// A connection that breaks the protocol, or has no token.
+// Opens a connection that breaks the protocol or lacks the right token.
 void client_hostile(void);
 
 #endif

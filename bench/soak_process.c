@@ -22,12 +22,15 @@
 
 extern char **environ;
 
+// The target of a fault: a random rank, a rank that is idle, the youngest rank, all ranks, or the
+// process that starts ranks. ORDER: a rank that reads the order file.
 enum whom { ONE, IDLE, LAST, ALL, STARTER, ORDER };
 
 static const struct {
     const char *name;
     enum whom whom;
-    int signal, other; // other: sent to another rank first
+    // other: ONE: sent to a random rank first; IDLE: `signal` goes to all idle ranks; 0: none.
+    int signal, other;
 } faults[SOAK_FAULTS] = {
     {"SIGKILL of a rank", ONE, SIGKILL, 0},
     {"SIGABRT of a rank", ONE, SIGABRT, 0},
@@ -63,7 +66,7 @@ static void file_write(const char *path, const char *text, mode_t mode)
         fail(path);
 }
 
-// A script starts the rank program with the name of the file with orders.
+// Writes a script that starts the rank program with CPATTN_FAULT, the path of the order file.
 static void wrapper_write(struct soak_process *p, const char *faulty_rank)
 {
     char *path = realpath(faulty_rank, NULL), text[5000];
@@ -108,7 +111,7 @@ static void folder_make(struct soak_process *p)
     snprintf(p->token, sizeof(p->token), "%s/token", p->folder);
     settings_write(p, "20s", 24, "notice");
     file_write(p->token, SOAK_TOKEN "\n", 0600);
-    // The check for left-over files looks at this folder of temporary files.
+    // Temporary files of the daemon and its ranks go here; files_left() counts those that remain.
     snprintf(temporary, sizeof(temporary), "%s/tmp", p->folder);
     if (mkdir(temporary, 0700) != 0 || setenv("TMPDIR", temporary, 1) != 0)
         fail(temporary);
@@ -127,8 +130,7 @@ static void spawn(struct soak_process *p, const char *program, char *const *argu
 
 void soak_process_start(struct soak_process *p, const struct soak_start *start)
 {
-    signal(SIGHUP, SIG_DFL); // if SIGHUP is ignored at the start, the daemon keeps it ignored and
-                             // never reloads
+    signal(SIGHUP, SIG_DFL); // a daemon that is started with SIGHUP ignored never reloads
     prctl(PR_SET_CHILD_SUBREAPER, 1);
     folder_make(p);
     if (start->faulty_rank)
@@ -176,14 +178,14 @@ const char *soak_fault_name(int kind)
     return faults[kind].name;
 }
 
-// Processor time of a process so far; -1: it has ended.
+// Processor time of a process in clock ticks; -1: it has ended.
 static long process_ticks(pid_t pid)
 {
     char path[64];
     long user = -1, system = 0;
     snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
     FILE *file = fopen(path, "re");
-    // Names of ranks have no spaces.
+    // %*s reads the name, because names of ranks have no spaces.
     if (file && fscanf(file, "%*d %*s %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %ld %ld", &user,
                        &system) != 2)
         user = -1;
@@ -192,7 +194,7 @@ static long process_ticks(pid_t pid)
     return user < 0 ? -1 : user + system;
 }
 
-// Ranks that used no processor time since the last look.
+// Finds the ranks that used no processor time since the previous call. Returns their number.
 static int idle_list(struct soak_process *p, const pid_t *ranks, int count, pid_t *idle)
 {
     struct soak_rank now[SOAK_RANKS_SEEN] = {0};
@@ -242,7 +244,7 @@ int soak_process_fault(struct soak_process *p, uint64_t *random)
     if (choice == 0)
         return -1;
     bool every = faults[kind].whom == ALL || (faults[kind].whom == IDLE && faults[kind].other);
-    // The last one is the youngest.
+    // Ranks are in order of start: the last is the youngest.
     int one = faults[kind].whom == LAST ? choice - 1 : (int)generate_below(random, choice);
     if (!every && faults[kind].other)
         kill(chosen[generate_below(random, choice)], faults[kind].other);
@@ -294,7 +296,8 @@ int soak_process_logged(const struct soak_process *p, const char *text)
     return count;
 }
 
-// Its unreaped processes become children of this one.
+// Reaps processes that the daemon left behind, which become children of this subreaper. Returns
+// their number; those that do not end within 5 s count as one.
 static int processes_left(void)
 {
     int status, left = 0;
@@ -308,7 +311,7 @@ static int processes_left(void)
     return left + 1;
 }
 
-// Files in the folder that are not the soak's.
+// Number of files in the folder that are not the soak's own.
 static int folder_left(const struct soak_process *p)
 {
     static const char *const ours[] = {"log", "settings", "token", "rank", "tmp"};

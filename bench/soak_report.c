@@ -8,9 +8,10 @@
 
 #include "bench/soak_state.h"
 
-// Normal variation of resident memory without a leak.
+// Resident memory varies by up to this without a leak.
 #define GROWTH_KIB 1024
-// Before this time the store of answers is still growing, by design.
+// The daemon's store of answers grows up to this time, by design. Growth of memory is judged
+// only if the middle third begins later.
 #define WARM_S     90
 #define ROWS       24
 
@@ -30,7 +31,7 @@ static int compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-// Growth of resident memory over a part of the time.
+// Median of resident memory over the part [from, to) of the samples, 0..1.
 static long median_kib(double from, double to)
 {
     static long values[SOAK_SAMPLES_MAX];
@@ -57,7 +58,7 @@ void report_judge(void)
         problem("%d threads with nothing to do before, %d after", base->threads, rest->threads);
     if (rest->children != 0)
         problem("%d ranks are left when every pool has been idle for long", rest->children);
-    // Two signals in short succession count as one.
+    // Signals in short succession may be merged into one.
     if (soak.counts.reloaded > soak.counts.reloads ||
         soak.counts.reloaded + 2 < soak.counts.reloads)
         problem("told to read its settings %llu times, read them %llu times",
@@ -92,7 +93,7 @@ static void faults_print(void)
     row("clients dropped after such a time, which had not read", soak.counts.dropped_late);
 }
 
-// From its log.
+// Counts events in the daemon's log.
 static void log_print(void)
 {
     static const struct {

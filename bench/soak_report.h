@@ -3,9 +3,9 @@
 #ifndef CPATTN_BENCH_SOAK_REPORT_H
 #define CPATTN_BENCH_SOAK_REPORT_H
 
-// Checks that resources did not grow; adds problems.
+// Checks that memory, descriptors, threads and ranks did not grow; calls problem() if they did.
 void report_judge(void);
-// Markdown, on stdout.
+// Prints the report in Markdown to stdout. `end`: how the daemon ended.
 void report_print(int argc, char **argv, const char *end);
 
 #endif

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench/spread.h"
 
-// Buckets for 0..15, then sixteen for each doubling.
+// Buckets 0 to 15 are for one microsecond each. Each further power of two has 16 equal buckets.
 static int spread_bucket(uint64_t us)
 {
     if (us < 16)
@@ -11,7 +11,7 @@ static int spread_bucket(uint64_t us)
     return bucket < SPREAD_BUCKETS ? bucket : SPREAD_BUCKETS - 1;
 }
 
-// The largest value of the bucket.
+// Upper bound of the times in the bucket.
 static double spread_top_us(int bucket)
 {
     if (bucket < 16)

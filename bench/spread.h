@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// A distribution of times in little memory.
+// A histogram of times.
 #ifndef CPATTN_BENCH_SPREAD_H
 #define CPATTN_BENCH_SPREAD_H
 
 #include <stdint.h>
 
-// Times, counted in buckets of a sixteenth of their size.
+// Counts of times. The width of a bucket is at most a sixteenth of its times.
 #define SPREAD_BUCKETS (16 * 44)
 struct spread {
     uint64_t counts[SPREAD_BUCKETS], count;
@@ -13,7 +13,7 @@ struct spread {
 };
 
 void spread_add(struct spread *spread, int64_t us);
-// The quantile `part`, in milliseconds.
+// The quantile `part`, 0..1, in milliseconds: the upper bound of its bucket; 0 without times.
 double spread_quantile_ms(const struct spread *spread, double part);
 
 #endif

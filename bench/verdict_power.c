@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The sensitivity of a verdict: for each dtype, kind of inputs and tensor the smallest refused
-// error of a result that is otherwise exact except for rounding. For comparison the same with fixed
-// limits per dtype and with TransformerEngine's tolerances for elements.
+// The sensitivity of a verdict: for each dtype, kind of inputs and tensor, the smallest error that
+// is refused in a result that is otherwise exact except for rounding. For comparison, the same with
+// fixed limits per dtype; those for elements of bf16 and fp16 are TransformerEngine's tolerances.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,8 +11,8 @@
 #include "tests/judge/power.h"
 
 static struct power power;
-static float *got;     // a tensor
-static float *results; // all of them
+static float *got;     // one tensor
+static float *results; // all tensors
 static bool *left_out;
 
 static void *room_of(size_t count, size_t size)
@@ -40,7 +40,7 @@ static double rms_of(const double *x, int count)
     return sqrt(squares / count);
 }
 
-// Fixed limits per dtype: for elements, RMS error, and RMS error of a row.
+// The fixed limits: of an element, of the RMS error, and of the RMS error of a row.
 static bool refused_by_constants(int tensor, const float *x)
 {
     static const double limits[][3] = {[DTYPE_BF16] = {2.5e-2, 2e-2, 5e-2},
@@ -68,7 +68,8 @@ static bool refused_by_constants(int tensor, const float *x)
 
 enum kind { SCALE, NOISE, ROW, ELEMENT, KINDS };
 
-// The reference plus an error of a size relative to the tensor's RMS, rounded.
+// Fills `got` with the rounded reference plus an error. `size` is relative to the tensor's RMS; for
+// SCALE it is the relative error of every element.
 static void make(int tensor, enum kind kind, double size)
 {
     const double *reference = power.tensors[tensor].reference;
@@ -86,7 +87,7 @@ static void make(int tensor, enum kind kind, double size)
     dtype_round(power.c.dtype, got, POWER_COUNT);
 }
 
-// The smallest error that is refused, to 3 %.
+// Finds the smallest refused size of an error, to 3 %, by bisection.
 static double smallest(int tensor, enum kind kind, judge *j)
 {
     double low = 1e-8, high = 10;
@@ -112,7 +113,7 @@ static void numbers_measure(const char *name)
 
 // ---- keys and pairs that are left out -----------------------------------------------------------
 
-// Chooses `count` random pairs, the same in every run.
+// Chooses `count` random pairs (query, key) to leave out, the same in every run.
 static void choose_pairs(int count)
 {
     uint64_t state = 1;
@@ -125,7 +126,8 @@ static void choose_pairs(int count)
     }
 }
 
-// The last key left out: whether this is noticed, and the RMS error relative to its limit.
+// Leaves out the last key. Prints whether the verdict refuses this, and the RMS error relative to
+// its limit.
 static void key_measure(const char *name)
 {
     for (int i = 0; i < POWER_PAIRS; i++)
@@ -139,8 +141,8 @@ static void key_measure(const char *name)
     }
 }
 
-// The smallest number of left-out pairs that is refused: a thousandth of all, half of that, and so
-// on.
+// Prints the smallest refused number of left-out pairs, among a thousandth of all pairs, half of
+// that, and so on.
 static void pairs_measure(void)
 {
     int least[2][POWER_TENSORS] = {{0}};

@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rows of the bias of a check.
+// Maps rows of the bias of a check to lines of sums (struct bias_lines).
 #include <stdlib.h>
 #include <string.h>
 
 #include "check/state.h"
 #include "plan/bias.h"
 
-// True if sequences share the rows. Then a row belongs to a position.
+// True if the bias has one row for each position, which all sequences share.
 static bool of_positions(const struct cp_case *c)
 {
     return bias_has_queries(c) && !bias_has_batch(c);
 }
 
+// True if the bias has one row for each query.
 static bool of_queries(const struct cp_case *c)
 {
     return bias_has_queries(c) && bias_has_batch(c);
@@ -42,8 +43,9 @@ static void queries_make(const struct rows *rows, struct bias_lines *lines)
     memcpy(lines->line_of_query, lines->line_of_row, (size_t)rows->count * sizeof(int64_t));
 }
 
-// The row of a position, numbered by first appearance and kept in line_of_position[]. When all are
-// known, lines are numbered by position.
+// Numbers the positions of the check's queries: rows in order of first occurrence (thd: all
+// positions, ascending), lines in ascending position. line_of_position[] first holds the row of
+// each position, and at the end its line.
 static void positions_make(const struct cp_case *c, const struct rows *rows,
                            struct bias_lines *lines)
 {

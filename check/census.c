@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The walk over the tokens of a case, in the pieces and the order of a daemon's ranks, so that
-// figures agree to the last bit.
+// The walk over the tokens of a case, which computes their reference. Blocks and their order are
+// those of the daemon's ranks, so that figures agree with the daemon's to the last bit.
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,8 +9,8 @@
 #include "judge/cpu/verify.h"
 #include "plan/bias.h"
 
-// Longest gap between two tokens of the check that is computed with them. A new start would cost
-// more.
+// Maximum number of other tokens between two tokens of the check that are computed as one piece.
+// Two pieces would cost more than computing this gap.
 #define GAP_MAX 63
 
 // Numbers kept for each query.
@@ -86,7 +86,7 @@ static enum status statistics_alloc(struct census *x, struct error *error)
                      "no memory for the statistics of %lld queries", (long long)tokens);
 }
 
-// True if queries of other ranks add to lines of the bias.
+// True if the queries of several ranks add to the same lines of dbias.
 static bool bias_is_shared(const struct cp_case *c)
 {
     return !bias_has_queries(c) || !bias_has_batch(c);
@@ -124,7 +124,8 @@ void census_fini(struct census *x)
 
 // ---- statistics ---------------------------------------------------------------------------------
 
-// The numbers of one kind: head by head for each sequence, one sequence after the other.
+// The values of one statistic for a sequence and head, by position. Layout of the array:
+// [statistic][sequence][head][position].
 static double *statistic_at(const struct census *x, int which, int32_t sequence, int head)
 {
     const struct cpattn_check *check = x->check;
@@ -153,10 +154,10 @@ static void statistics_put(struct census *x, const struct position_range *s)
 
 // ---- expected sums ------------------------------------------------------------------------------
 
-// A token of the walk. Consecutive tokens with equal properties make a piece.
+// A token of the walk. A piece consists of consecutive tokens that are computed together.
 struct token {
-    int64_t row;  // -1: not a token of the check
-    int64_t line; // of the bias; -1: none is wanted
+    int64_t row;  // in the caller's arrays; -1: not a token of the check
+    int64_t line; // of dbias, to which the query adds; -1: to none
 };
 
 static struct token token_of(const struct census *x, enum shard_side side, int32_t sequence,
@@ -169,7 +170,8 @@ static struct token token_of(const struct census *x, enum shard_side side, int32
     return t;
 }
 
-// The destination of the sums of a range that begins with token `t`.
+// The sums to which the queries of a range add. `t`: its first token; `rank`: the rank that has the
+// queries.
 static struct expected_sums sums_of(const struct census *x, const struct position_range *s,
                                     int rank, struct token t)
 {
@@ -240,7 +242,7 @@ static enum status keys_expect(struct census *x, const struct position_range *s,
 struct walk {
     struct census *x;
     enum shard_side side;
-    bool compute, all;
+    bool compute, all; // all: also visits tokens that are not the check's
     range_function *function;
     void *context;
 };
@@ -258,19 +260,21 @@ static enum status piece_visit(const struct walk *w, const struct position_range
     return status;
 }
 
-// True if all tokens of a piece must add to the same sums.
+// True if a piece of queries must end where the destination of their sums changes.
 static bool is_exact(const struct census *x)
 {
     return x->wants_sums && (x->bias || x->check->sums == CPATTN_SUMS_OWN);
 }
 
+// True if `next` may be in the piece of `last`, the token before it: both or neither are tokens of
+// the check, and their lines of dbias are consecutive (or equal, if all queries share a row).
 static bool follows(const struct census *x, struct token last, struct token next)
 {
     bool lines = x->bias && bias_has_queries(&x->check->c) && last.line >= 0;
     return (next.row >= 0) == (last.row >= 0) && next.line == last.line + lines;
 }
 
-// Number of tokens from `position` on, up to `end`, that are computed together.
+// Length of the piece that begins at `position` and ends at `end` or before.
 static int64_t exact_length(const struct walk *w, int32_t sequence, int64_t position, int64_t end)
 {
     struct token last = token_of(w->x, w->side, sequence, position);
@@ -284,6 +288,7 @@ static int64_t exact_length(const struct walk *w, int32_t sequence, int64_t posi
     return at - position;
 }
 
+// The same if only the gaps between tokens of the check limit the piece.
 static int64_t joined_length(const struct walk *w, int32_t sequence, int64_t position, int64_t end)
 {
     int64_t behind = position + 1;
@@ -338,7 +343,8 @@ static enum status span_walk(const struct walk *w, const struct span *span, int 
     return status;
 }
 
-// Sequence by sequence, head by head, all chunks of a head: as a rank does (judge/cpu/verify.c).
+// Walks sequence by sequence, within it head by head, and within a head through all chunks of the
+// rank. This is the order of judge/cpu/verify.c.
 static enum status rank_walk(const struct walk *w, int rank, struct span *spans,
                              struct error *error)
 {

@@ -15,7 +15,7 @@ _Static_assert((int)CPATTN_QUERIES == (int)SIDE_Q && (int)CPATTN_KEYS == (int)SI
 
 // ---- life ---------------------------------------------------------------------------------------
 
-// Copies the case as text, which libraries of different versions understand.
+// Copies the case field by field as text, because libcpattn may have another version.
 static enum status case_copy(const struct cpattn_case *from, struct cp_case *to,
                              struct error *error)
 {
@@ -46,7 +46,7 @@ static enum status case_admit(const struct cp_case *c, int rank, struct error *e
     return STATUS_OK;
 }
 
-// Fills the first token of each sequence, in the case and on the rank.
+// Counts the tokens before each sequence of the case, and lists the tokens of the rank.
 static enum status side_make(struct cpattn_check *check, enum shard_side side, struct error *error)
 {
     const struct cp_case *c = &check->c;
@@ -128,7 +128,8 @@ static enum status place_rows(const struct cp_case *c, enum shard_side side,
     return status == STATUS_OK ? rows_order(c, side, rows, error) : status;
 }
 
-// Replaces the check's rows. On failure the check stays as it was.
+// Replaces the check's rows by *rows, and returns the previous ones there. On failure the check is
+// unchanged.
 static enum status place_commit(struct cpattn_check *check, enum shard_side side, struct rows *rows,
                                 struct error *error)
 {

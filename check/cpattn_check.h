@@ -20,9 +20,9 @@
 // gives the rank, in the order of its memory format. cpattn_check_place() replaces them by any list
 // of sequences and positions. Row r of every array belongs to the r-th token.
 //
-// Sums over queries. The largest logits, dsink and dbias are maxima or sums over the queries of
-// many ranks. cpattn_check_sums() selects what the caller passes in: the values over all queries of
-// the case (the default), or the values over the check's own queries. All elements are judged.
+// Sums over queries. max_logit, dsink and dbias are maxima or sums over the queries of many ranks.
+// cpattn_check_sums() selects what the caller passes in: the values over all queries of the case
+// (the default), or over the check's own queries. All elements are judged.
 //
 // Bias. Columns of bias and dbias are all seqlen_kv keys. Rows are
 // - b1ss, bhss: the rows of the queries;
@@ -33,9 +33,9 @@
 //
 // Memory. Arrays are host memory of the caller or, after cpattn_check_device(), GPU memory. No
 // array is used after a call has returned. Elements have the case's dtype in the machine's byte
-// order; LSE, sinks, dsink and the largest logits are 32-bit floats. The elements of a row and head
+// order; LSE, sinks, dsink and max_logit are 32-bit floats. The elements of a row and head
 // are consecutive; rows and heads have strides in elements. A token whose position is not below the
-// length of its sequence is padding: it is filled with NaN, and its results must be zero.
+// length of its sequence is padding: its inputs are filled with NaN, its results must be zero.
 //
 // Threads. A check has no lock: use it from one thread at a time (any thread). Different checks
 // work in parallel. Verification computes in the calling thread and in the threads of the BLAS
@@ -71,7 +71,8 @@ enum cpattn_tensor {
 // "q", "out"; NULL for an unlisted number.
 CPATTN_API const char *cpattn_tensor_name(enum cpattn_tensor tensor);
 
-// Memory of a tensor. `data` NULL: no tensor. Offset of element 0 of row r and head h, in elements:
+// Memory of a tensor. `data` NULL: no tensor. Element 0 of row r and head h is at this offset from
+// `data`, in elements:
 // - inner_rows 0: r * row_stride + h * head_stride;
 // - else: (r / inner_rows) * outer_stride + (r % inner_rows) * row_stride + h * head_stride, for
 //   batch and sequence with separate strides.
@@ -114,9 +115,9 @@ CPATTN_API void cpattn_check_sums(struct cpattn_check *check, enum cpattn_sums s
 // the CUDA part of the library, libcpattn-check-cuda.so, is missing or has another version.
 // UNAVAILABLE: there is no such device.
 //
-// The results of cpattn_check_expected(), and the bias of placed tokens, are computed on the host
-// and copied. UNIMPLEMENTED on a device: dbias of placed tokens, and sums over the check's own
-// queries.
+// The results of cpattn_check_expected(), and the bias after cpattn_check_place(), are computed on
+// the host and copied to the device. After cpattn_check_place(), verification on a device is
+// UNIMPLEMENTED for dbias, and for dsink and max_logit over the check's own queries.
 CPATTN_API enum cpattn_status cpattn_check_device(struct cpattn_check *check, int device,
                                                   void *stream,
                                                   struct cpattn_error *error) CPATTN_MUST_CHECK;
@@ -143,15 +144,16 @@ CPATTN_API enum cpattn_status cpattn_check_fill(const struct cpattn_check *check
                                                 const struct cpattn_array *array,
                                                 struct cpattn_error *error) CPATTN_MUST_CHECK;
 
-// Uses the caller's inputs instead of drawn ones: q, k, v and, with training, dO, of all tokens of
-// all sequences, whichever tokens the check covers. inputs[count] is indexed by enum cpattn_tensor;
-// the memory is that of cpattn_check_device(). cpattn_check_whole() returns the shape. A row is one
-// token, in the order of the case's format (bshd: sequence by sequence; sbhd: position by position;
-// thd: sequence by sequence with padding). The inputs are copied to host memory and to the device
-// that judges. cpattn_check_fill() then returns the check's part of them. Every rank's check needs
-// the same inputs. The caller must choose inputs with which mistakes become visible. Bias and sinks
-// stay drawn. INVALID_ARGUMENT: an input is not finite outside of padding; the sentence has the
-// place. If no input has memory, inputs are drawn again.
+// Uses the caller's inputs instead of drawn ones: q, k, v and, with training, dO. Each has all
+// tokens of all sequences, whichever tokens the check covers. inputs[count] is indexed by enum
+// cpattn_tensor; the memory is that of cpattn_check_device(). cpattn_check_whole() returns the
+// shape. A row is one token, in the order of the case's format (bshd: sequence by sequence; sbhd:
+// position by position; thd: sequence by sequence with padding). The inputs are copied to host
+// memory and to the device that judges. cpattn_check_fill() then fills in the check's part of them.
+// Every rank's check needs the same inputs. The caller must choose inputs that make mistakes
+// visible. Bias and sinks stay drawn. If no input has memory, inputs are drawn again.
+// INVALID_ARGUMENT: only some inputs have memory, or an element outside of padding is not finite;
+// the text names it.
 CPATTN_API enum cpattn_status cpattn_check_give(struct cpattn_check *check,
                                                 const struct cpattn_array *inputs, int count,
                                                 struct cpattn_error *error) CPATTN_MUST_CHECK;
@@ -181,9 +183,9 @@ CPATTN_API bool cpattn_check_verdict_pass(const struct cpattn_check_verdict *ver
 // padding; NULL after the last.
 CPATTN_API const struct cpattn_figures *
 cpattn_check_verdict_figures(const struct cpattn_check_verdict *verdict, int index);
-// The mistake that explains a fail, in one sentence; "": none was found. `tensor` and `explained`
-// (each may be NULL) are set to the name of the tensor of the diagnosis, or "", and to the
-// explained share of its squared error, 0..1.
+// The mistake that explains a fail, in one sentence; "": none was found. Sets *tensor to the name
+// of the tensor of the diagnosis, or "", and *explained to the explained share of its squared
+// error, 0..1. Both may be NULL.
 CPATTN_API const char *cpattn_check_verdict_diagnosis(const struct cpattn_check_verdict *verdict,
                                                       const char **tensor, double *explained);
 // A few lines for people: the error of each result, and the diagnosis.
@@ -217,12 +219,12 @@ CPATTN_API void cpattn_check_job_destroy(struct cpattn_check_job *job);
 
 // Selects the memory of tensors in later calls, as cpattn_check_device() does: the CUDA device
 // `device`, or the host for -1, which is the default. On a device inputs are drawn and results are
-// judged there; a call waits for the work on `stream` (a cudaStream_t; NULL: the default stream)
-// from before it begins, and its own work is complete when it returns. An input of a layer
-// that is judged needs device memory for a second copy; so does a result at an odd address, for its
-// digest. Results of a layer that fails are copied to the host to look for the mistake. On failure
-// later calls use host memory. UNIMPLEMENTED: libcpattn-check-cuda.so cannot be loaded;
-// UNAVAILABLE: there is no such device.
+// judged there. A call waits for the work that is on `stream` (a cudaStream_t; NULL: the default
+// stream) when it begins, and its own work is complete when it returns. Judging an input of a layer
+// needs device memory for a second copy. So does the digest of a result whose address is no
+// multiple of 8 bytes. Results of a layer that fails are copied to the host to find the mistake. If
+// this function fails, later calls use host memory. UNIMPLEMENTED: libcpattn-check-cuda.so cannot
+// be loaded; UNAVAILABLE: there is no such device.
 CPATTN_API enum cpattn_status cpattn_check_job_device(struct cpattn_check_job *job, int device,
                                                       void *stream,
                                                       struct cpattn_error *error) CPATTN_MUST_CHECK;
@@ -232,7 +234,7 @@ struct cpattn_check_tensor {
     const char *dtype; // "fp32", "bf16", "int64"
     bool is_result;
     int32_t dims;     // 1 or 2
-    int64_t shape[2]; // with a 0: the rank has no elements of it
+    int64_t shape[2]; // an extent is 0 if the rank has no elements of the tensor
     size_t bytes;
 };
 
@@ -262,8 +264,8 @@ CPATTN_API enum cpattn_status cpattn_check_job_verify(const struct cpattn_check_
                                                       struct cpattn_check_verdict **verdict,
                                                       struct cpattn_error *error) CPATTN_MUST_CHECK;
 
-// A digest of those results of a layer that must have the same bits on all ranks, such as y of a
-// row layer without sequence parallelism. Compare the digests of ranks that verified the same
+// A digest of the verified results of a layer that must have the same bits on all ranks, such as y
+// of a row layer without sequence parallelism. Compare the digests of ranks that verified the same
 // tensors.
 CPATTN_API uint64_t cpattn_check_verdict_digest(const struct cpattn_check_verdict *verdict);
 

@@ -22,7 +22,7 @@ static struct {
     char reason[ERROR_TEXT_MAX];
 } part = {.once = PTHREAD_ONCE_INIT};
 
-// Looks beside this library first, then where the system looks.
+// Loads the CUDA part from the folder of this library, or else by the system's search path.
 static void *part_open(void)
 {
     Dl_info own;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Arrays in device memory: the interface of the library to its CUDA part, a shared object of the
-// same build that is loaded on demand.
+// Arrays in device memory: the interface between the library and its CUDA part, which is a shared
+// object of the same build, loaded on demand.
 #ifndef CPATTN_CHECK_DEVICE_H
 #define CPATTN_CHECK_DEVICE_H
 
@@ -14,42 +14,45 @@ typedef void device_failed(struct cpattn_check *check, const struct cpattn_array
                            diagnosis_statistics *statistics, void *context,
                            struct rank_report *report);
 
-// An array of the caller and its tensor.
+// An array of the caller, with the properties of its tensor.
 struct device_array {
     const struct cpattn_array *array;
     struct cpattn_shape shape;
     size_t element_bytes;
 };
 
-// Functions of the judges of collectives and linear layers on a device, between jobs_begin() and
-// jobs_end().
+// The judges of collectives and linear layers for the memory of the tensors. On a device valid from
+// jobs_begin() to jobs_end().
 struct job_work {
     const struct collective_judge *collective;
     const struct linear_tools *linear;
-    void *queue; // the stream of both
+    void *queue; // argument of both: struct cuda_queue; NULL: host
     int before;  // the device that was current before jobs_begin()
 };
 
+// The functions of the CUDA part.
 struct check_device {
-    const char *version; // version of the package; both parts are of one build
-    size_t state_bytes;  // of struct cpattn_check
+    const char *version; // version of the package; must equal the library's
+    size_t state_bytes;  // sizeof(struct cpattn_check); likewise
     enum status (*open)(int device, void *stream, struct device_judge **judge, struct error *error);
     void (*close)(struct device_judge *judge); // accepts NULL
-    // Arrays are valid. Each function returns when the device has finished.
+    // Arrays must be valid. Each function returns when the device has finished.
     enum status (*fill)(struct device_judge *judge, const struct cpattn_check *check,
                         enum cpattn_tensor tensor, const struct cpattn_array *array,
                         struct error *error);
     enum status (*verify)(struct device_judge *judge, struct cpattn_check *check,
                           const struct cpattn_array *results, device_failed *failed,
                           struct rank_report *report, struct error *error);
+    // Copies bytes from the device to the host; false: failed.
     bool (*read)(struct device_judge *judge, void *host, const void *device, size_t bytes);
     // Copies all elements of a device array from or to [rows][heads][dim] on the host.
     enum status (*get)(struct device_judge *judge, const struct device_array *array, void *host,
                        struct error *error);
     enum status (*put)(struct device_judge *judge, const struct device_array *array,
                        const void *host, struct error *error);
-    // Begins work after the caller's stream; returns memory, valid until the next call; ends the
-    // work: waits for the device and returns its errors.
+    // jobs_begin() begins work that waits for the caller's stream. jobs_room() returns device
+    // memory that is valid until its next call. jobs_end() waits for the device and returns its
+    // errors.
     void (*jobs_begin)(struct device_judge *judge, struct job_work *work);
     enum status (*jobs_room)(struct device_judge *judge, size_t bytes, void **room,
                              struct error *error);
@@ -57,21 +60,21 @@ struct check_device {
                             struct error *error);
 };
 
-// The only symbol of the CUDA part.
+// The only symbol that the CUDA part exports: a check_cuda_table().
 #define CHECK_CUDA_TABLE "cpattn_check_cuda_table"
 typedef const struct check_device *check_cuda_table(void);
 
-// Loads the CUDA part. UNIMPLEMENTED with the reason: it is not available.
+// Loads the CUDA part once. UNIMPLEMENTED, with the reason: it cannot be loaded.
 enum status device_part(const struct check_device **table, struct error *error) MUST_CHECK;
 
-// Selects a device for the check, as cpattn_check_device(), with the given CUDA part.
+// Selects a device for the check as cpattn_check_device() does, but with the given CUDA part.
 enum status device_use(struct cpattn_check *check, const struct check_device *table, int device,
                        void *stream, struct error *error) MUST_CHECK;
-// The same for the check of a job, as cpattn_check_job_device().
+// The same for the check of a job; see cpattn_check_job_device().
 enum status job_device_use(struct cpattn_check_job *job, const struct check_device *table,
                            int device, void *stream, struct error *error) MUST_CHECK;
 
-// The functions for the check's device.
+// cpattn_check_fill() and cpattn_check_verify() on the check's device.
 enum status device_fill(const struct cpattn_check *check, enum cpattn_tensor tensor,
                         const struct cpattn_array *array, struct error *error) MUST_CHECK;
 enum status device_verify(struct cpattn_check *check, const struct cpattn_array *results,
@@ -80,14 +83,14 @@ enum status device_verify(struct cpattn_check *check, const struct cpattn_array 
 enum status device_get(const struct cpattn_check *check, enum cpattn_tensor tensor,
                        const struct cpattn_array *array, struct cpattn_shape shape, void *host,
                        struct error *error) MUST_CHECK;
-// For tensors that only the host computes: creates a dense host array (data from malloc()), and
-// copies it to the device.
+// For tensors that only the host can compute: device_mirror() creates a dense host array, with data
+// from malloc(); device_put() copies it to the device.
 enum status device_mirror(const struct cpattn_check *check, enum cpattn_tensor tensor,
                           struct cpattn_array *host, struct error *error) MUST_CHECK;
 enum status device_put(const struct cpattn_check *check, enum cpattn_tensor tensor,
                        const struct cpattn_array *array, const struct cpattn_array *host,
                        struct error *error) MUST_CHECK;
-// Reads the elements of one row and head; NaN if they cannot be read.
+// Reads the elements of one row and head from device address `at`; NaN if this fails.
 void device_read(const struct cpattn_check *check, enum cpattn_tensor tensor, const void *at,
                  float *values);
 void device_close(struct cpattn_check *check);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The sentence that explains a fail.
+// Finds the sentence that explains a fail.
 #include <stdlib.h>
 #include <string.h>
 
@@ -42,13 +42,14 @@ static void search_fini(struct search *s)
 
 // ---- reading ------------------------------------------------------------------------------------
 
-// The distance of two heads of LSE in rows.
+// Row stride between two heads of LSE in the layout that the diagnosis reads.
 static int64_t lse_rows(const struct cpattn_check *check)
 {
     const struct rows *rows = &check->rows[SIDE_Q];
     return check->placed ? rows->token_count * shard_row_step(&check->c) : rows->count;
 }
 
+// The caller's row for a row of that layout.
 static int64_t caller_row(const struct cpattn_check *check, enum shard_side side, int64_t row)
 {
     return check->placed ? check->rows[side].order[row / shard_row_step(&check->c)] : row;
@@ -58,13 +59,14 @@ static bool heads_read(const struct search *s, enum cpattn_tensor tensor, int64_
                        int64_t count, float *values)
 {
     if (s->check->sums == CPATTN_SUMS_OWN)
-        return false; // diagnosis of these tensors needs the sums over all queries
+        return false; // the diagnosis needs the sums over all queries
     for (int64_t i = 0; i < count; i++)
         array_read(s->check, tensor, &s->results[tensor], 0, (int)(first + i), values + i);
     return true;
 }
 
-// Elements of the rank's share (plan/bias.h). The caller's rows have the same order.
+// Reads elements of dbias, whose index counts from the begin of the rank's share (plan/bias.h). The
+// caller's rows have the same order.
 static bool bias_read(const struct search *s, int64_t first, int64_t count, float *values)
 {
     struct cpattn_check *check = s->check;

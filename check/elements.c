@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Access to elements of the caller's arrays.
+// Reads and writes elements of the caller's arrays.
 #include "check/device.h"
 #include "check/state.h"
 #include "judge/dtype.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Errors in the form of the public interface.
+// Converts errors to those of the public interface.
 #include <stdio.h>
 
 #include "check/state.h"

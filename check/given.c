@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The caller's inputs instead of drawn ones.
+// Inputs that the caller gives instead of drawn ones.
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,14 +8,14 @@
 #include "judge/dtype.h"
 #include "judge/source.h"
 
-#define GIVEN 4 // q, k, v and dO, which come first in every list
+#define GIVEN 4 // q, k, v and dO, the first values of enum cpattn_tensor and whole_tensor
 
 _Static_assert((int)CPATTN_TENSOR_Q == (int)WHOLE_Q && (int)CPATTN_TENSOR_K == (int)WHOLE_K &&
                    (int)CPATTN_TENSOR_V == (int)WHOLE_V && (int)CPATTN_TENSOR_DO == (int)WHOLE_DO,
                "inputs are in the order of whole tensors");
 
 struct given {
-    struct cp_case c; // of drawn inputs
+    struct cp_case c; // the check's case without a source
     struct input_source source;
     void *tensors[GIVEN];
 };
@@ -60,8 +60,8 @@ static enum status tensor_take(struct given *g, const struct cpattn_check *check
     return STATUS_OK;
 }
 
-// The reference of an input that is not finite would be no number either. Padding may hold
-// anything.
+// INVALID_ARGUMENT if an element of a token is not finite: the reference would not be finite
+// either. The caller skips padding, which may hold anything.
 static enum status row_check(const struct cp_case *c, enum cpattn_tensor tensor, const void *data,
                              int64_t row, struct cpattn_shape s, const int64_t place[2],
                              struct error *error)
@@ -124,7 +124,7 @@ static enum status given_make(const struct cpattn_check *check, const struct cpa
     return status;
 }
 
-// Number of given inputs: none, or all that the case has.
+// Sets *there to the number of given inputs. INVALID_ARGUMENT unless it is 0 or all of the case.
 static enum status inputs_check(const struct cp_case *c, const struct cpattn_array *inputs,
                                 int count, int *there, struct error *error)
 {
@@ -161,7 +161,7 @@ enum cpattn_status cpattn_check_give(struct cpattn_check *check, const struct cp
         check->given = given;
         check->given_count++;
         check->c.source = given ? &given->source : NULL;
-        room_fini(&check->room); // the room caches inputs
+        room_fini(&check->room); // it caches the previous inputs
     }
     return status_public(status, &reason, error);
 }

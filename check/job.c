@@ -15,7 +15,7 @@ struct cpattn_check_job {
     struct job_spec spec;
     const struct job_judge *judge;
     int rank;
-    const struct check_device *device; // whose memory tensors are; NULL: the host's
+    const struct check_device *device; // tensors are in its memory; NULL: host memory
     struct device_judge *device_judge;
 };
 
@@ -33,7 +33,7 @@ static enum status refuse_kind(const char *name, struct error *error)
                      known);
 }
 
-// Copies the spec as text, which libraries of different versions understand.
+// Copies the spec field by field as text, because libcpattn may have another version.
 static enum status spec_copy(const struct cpattn_case *from, struct job_spec *spec,
                              struct error *error)
 {
@@ -57,7 +57,7 @@ static enum status job_make(const struct cpattn_case *c, int rank, struct cpattn
     job->rank = rank;
     if (!job->judge)
         return refuse_kind(cpattn_case_kind(c), error);
-    if (known != CPATTN_OK) // also if the kind does not have the field
+    if (known != CPATTN_OK) // also for a field that the kind does not have
         return error_set(error, (enum status)known, "%s", unknown.text);
     enum status status = spec_copy(c, &job->spec, error);
     int size = status == STATUS_OK ? job_spec_needs(&job->spec).world_size : 1;
@@ -195,9 +195,10 @@ enum cpattn_status cpattn_check_job_fill(const struct cpattn_check_job *job, con
 
 // ---- the verdict --------------------------------------------------------------------------------
 
+// The caller's buffers, by index of the tensor.
 struct taken {
-    const void *tensors[JOB_TENSORS_MAX]; // NULL: not given, or empty on this rank
-    bool named[JOB_TENSORS_MAX];
+    const void *tensors[JOB_TENSORS_MAX]; // NULL: no buffer, or empty on this rank
+    bool named[JOB_TENSORS_MAX];          // the caller passed a buffer
     struct figures figures[JOB_TENSORS_MAX];
 };
 

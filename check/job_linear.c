@@ -20,10 +20,10 @@ static size_t bytes_of(const struct linear *l, int rank, int index)
     return (size_t)linear_bytes(l, rank, (enum linear_tensor)index);
 }
 
-// Bytes that are compared at a time.
+// Bytes that elements_compare() copies to the host at a time.
 #define PIECE ((size_t)1 << 20)
 
-// Counts the elements in which two tensors differ.
+// Adds the number of elements of `each` bytes in which a and b differ to the mismatches.
 static enum status elements_compare(const struct job_place *place, const char *a, const char *b,
                                     size_t bytes, size_t each, struct figures *f,
                                     struct error *error)
@@ -45,7 +45,7 @@ static enum status elements_compare(const struct job_place *place, const char *a
     return status;
 }
 
-// Compares an input with its drawn elements: it must be unchanged.
+// Checks that an input is unchanged: draws its elements again and compares them.
 static enum status input_compare(struct job_place *place, const struct linear *l, int rank,
                                  int index, const char *data, struct figures *f,
                                  struct error *error)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The verdict of a check, and the reference's own numbers.
+// The verdict of a check in host memory, and results filled with the reference.
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +11,7 @@
 
 // ---- judging the rows of one side ---------------------------------------------------------------
 
-// A result that is judged, chunk by chunk.
+// A result that is judged. Each chunk has figures of its own.
 struct judged {
     enum cpattn_tensor tensor;
     const struct cpattn_array *array;
@@ -63,7 +63,7 @@ static void judging_fini(struct judging *g)
         }
 }
 
-// The expected values of row i of a range.
+// The expected values of a tensor for row i of a range.
 static struct tally_expected expected_row(const struct cpattn_check *check,
                                           enum cpattn_tensor tensor, const struct position_range *s,
                                           const struct expected_rows *e, int64_t i)
@@ -188,12 +188,14 @@ static enum status judging_init(struct judging *g, enum shard_side side,
         int last = g->count;
         g->judged[last] = (struct judged){.tensor = tensor, .array = &results[t]};
         status = judged_init(&g->judged[last], g->check, error);
-        g->count = last + 1; // also if it failed: judging_fini() frees its memory
+        g->count = last + 1; // even on failure: judging_fini() frees its memory
     }
     return status;
 }
 
-// Queries may be walked only for sums or keys; then there may be nothing to judge.
+// Judges the results of one side in two walks: the first computes the reference, the second reads
+// the results again after tally_turn(). The first walk over the queries also computes the sums and
+// the statistics for keys, even if no result of this side is judged.
 static enum status side_judge(struct census *x, enum shard_side side,
                               const struct cpattn_array *results, struct cpattn_check_verdict *v,
                               struct error *error)
@@ -214,7 +216,7 @@ static enum status side_judge(struct census *x, enum shard_side side,
     return status;
 }
 
-// Fills one array for each tensor. Missing tensors have no memory; inputs are ignored.
+// Checks the results that have memory, and copies their arrays to taken[]. Ignores inputs.
 static enum status results_take(const struct cpattn_check *check,
                                 const struct cpattn_array *results, int count,
                                 struct cpattn_array taken[CPATTN_TENSORS],

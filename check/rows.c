@@ -59,7 +59,7 @@ static int rows_compare(const void *a, const void *b, void *context)
     return 0;
 }
 
-// Compares by sequence and position only.
+// Compares rows by sequence and position, but not by chunk.
 static int padding_compare(const void *a, const void *b, void *context)
 {
     const struct rows *rows = context;
@@ -69,7 +69,7 @@ static int padding_compare(const void *a, const void *b, void *context)
     return (rows->position[x] > rows->position[y]) - (rows->position[x] < rows->position[y]);
 }
 
-// Fills row_of[]. Fails and names two rows if both are the same token.
+// Fills row_of[]. INVALID_ARGUMENT, with the two rows, if a token occurs twice.
 static enum status rows_index(const struct cp_case *c, enum shard_side side, struct rows *rows,
                               struct error *error)
 {
@@ -153,6 +153,7 @@ bool row_is_padding(const struct cpattn_check *check, enum shard_side side, int6
 
 // ---- spans --------------------------------------------------------------------------------------
 
+// True if row order[i] is the token after row order[i - 1] in the same chunk and sequence.
 static bool continues(const struct rows *rows, int64_t i)
 {
     int64_t row = rows->order[i], before = rows->order[i - 1];

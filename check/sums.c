@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Results that add up over queries: the largest logits, the gradients of the sinks and of the bias.
+// Results that are maxima or sums over queries: max_logit, dsink and dbias.
 #include <math.h>
 #include <stdlib.h>
 
@@ -17,7 +17,7 @@ struct bias_judging {
     double terms;
     float *got, *twin;     // one row
     double *nothing;       // one row of zeros
-    float *errors, *twins; // for the tally
+    float *errors, *twins; // buffers of the tally
 };
 
 static enum status bias_init(struct bias_judging *b, struct error *error)
@@ -43,7 +43,7 @@ static void bias_fini(struct bias_judging *b)
     free(b->twins);
 }
 
-// RMS of the terms that cancel in an element.
+// RMS of the terms that cancel in an element of dbias.
 static double bias_terms(const struct census *x, const struct cpattn_shape *shape)
 {
     const struct cp_case *c = &x->check->c;
@@ -54,7 +54,7 @@ static double bias_terms(const struct census *x, const struct cpattn_shape *shap
     return sqrt(squares / (elements > 1 ? elements : 1));
 }
 
-// The expected values of a row and head; NULL for padding.
+// The row of `sums` for a row and head of the caller's dbias; NULL: the row belongs to padding.
 static const double *bias_sums(const struct census *x, const double *sums, int64_t row, int head)
 {
     const struct bias_lines *lines = &x->check->bias;
@@ -84,6 +84,7 @@ static void bias_row(struct bias_judging *b, int64_t row, int head, bool again, 
     tally_row(tally, b->got, &e, b->shape.dim);
 }
 
+// Tallies all rows of dbias. `again`: the second pass, after tally_turn().
 static void bias_pass(struct bias_judging *b, bool again, struct tally *tally)
 {
     for (int head = 0; head < b->shape.heads && b->shape.dim > 0; head++)
@@ -91,7 +92,7 @@ static void bias_pass(struct bias_judging *b, bool again, struct tally *tally)
             bias_row(b, row, head, again, tally);
 }
 
-// Replaces the row's number by its place.
+// at->position is a row of dbias: replaces it by the sequence and position of that row.
 static void bias_place(const struct cpattn_check *check, struct element *at)
 {
     if (at->position < 0)

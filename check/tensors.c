@@ -6,7 +6,7 @@
 #include "check/state.h"
 #include "plan/bias.h"
 
-// Properties of a tensor: the owner of a row, its role, the elements of a row and head.
+// Properties of a tensor: what a row belongs to, its role, the elements of a row and head.
 enum rows_of { ROWS_TOKENS, ROWS_BIAS, ROWS_ONE };
 enum kind { KIND_INPUT, KIND_RESULT, KIND_GRADIENT };
 enum width { WIDTH_QK, WIDTH_V, WIDTH_ONE, WIDTH_KEYS };
@@ -85,7 +85,7 @@ enum case_dtype tensor_dtype(const struct cp_case *c, enum cpattn_tensor tensor)
     return tensors[tensor].width == WIDTH_ONE ? DTYPE_FP32 : c->dtype;
 }
 
-// True if the case has the tensor.
+// True if the case has the feature that the tensor needs; ignores training.
 static bool has_feature(const struct cp_case *c, enum cpattn_tensor tensor)
 {
     if (tensors[tensor].rows == ROWS_BIAS)
@@ -169,7 +169,7 @@ int64_t array_offset(const struct cpattn_array *array, int64_t row, int head)
     return outer * array->outer_stride + inner * array->row_stride + head * array->head_stride;
 }
 
-// A dimension of an array.
+// Stride in elements and size of a dimension of an array.
 struct extent {
     int64_t stride, count;
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A verdict in figures and in words.
+// The figures and the text of a verdict.
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -13,7 +13,7 @@ void verdict_append(struct cpattn_check_verdict *v, const struct figures *figure
 {
     struct rank_report *report = &v->report;
     report->pass = report->pass && figures->broken == 0;
-    report->figures[report->figures_count] = *figures; // which has the tensor's name
+    report->figures[report->figures_count] = *figures; // public figures point to its name
     v->figures[report->figures_count] = figures_public(&report->figures[report->figures_count]);
     report->figures_count++;
 }
@@ -30,7 +30,7 @@ __attribute__((format(printf, 2, 3))) static void text_add(struct cpattn_check_v
     va_end(arguments);
 }
 
-// The figures of a tensor of a job of another kind, in words.
+// Adds the text of a tensor of a collective or linear layer.
 static void job_text(struct cpattn_check_verdict *v, const struct cpattn_figures *f)
 {
     text_add(v, "%s %s: %lld of %lld elements outside", f->broken ? "FAIL" : "pass", f->tensor,
@@ -46,7 +46,7 @@ static void job_text(struct cpattn_check_verdict *v, const struct cpattn_figures
     text_add(v, "\n");
 }
 
-// " breaks rmse, slope;"
+// Adds the broken rules, as " breaks rmse, slope;".
 static void broken_text(struct cpattn_check_verdict *v, const struct cpattn_figures *f)
 {
     static const struct {
@@ -73,7 +73,7 @@ static void errors_text(struct cpattn_check_verdict *v, const struct cpattn_figu
         text_add(v, " error %.3g of %.3g times an honest kernel's,", f->rmse_rel / f->twin_rel,
                  f->rmse_limit / f->twin_rel);
     text_add(v, " rms %.3g of %.3g", f->rmse_rel, f->rmse_limit);
-    if (f->slope_limit > 0) // an lse has none
+    if (f->slope_limit > 0) // LSE has none
         text_add(v, ", slope %.2g of %.2g", f->slope, f->slope_limit);
     text_add(v, ", worst row %.3g of %.3g", f->worst_row_rel, f->worst_row_limit);
 }
@@ -104,7 +104,7 @@ static void figures_text(struct cpattn_check_verdict *v, const struct cpattn_fig
     text_add(v, "\n");
 }
 
-// "": there is no diagnosis.
+// The name of the diagnosed tensor; "": there is no diagnosis.
 static const char *diagnosis_tensor(const struct diagnosis *d)
 {
     return d->tensor ? report_tensor_name(d->tensor) : d->name;

@@ -22,8 +22,8 @@
 // ranks get the same cases in the same order. It reads the rank's share of the inputs and fills the
 // rank's share of the results. Results that it does not fill are NaN and fail. On a GPU the inputs
 // are complete when the function is called, and the library waits for all streams of the device
-// when it has returned. The library handles the channel, progress, time limits, other ranks, report
-// and verdict.
+// when it has returned. The library handles everything else: the channel to the daemon, progress,
+// time limits, other ranks, report and verdict.
 //
 // Threads. The thread that calls cpattn_guest_main() also calls the function, and only this thread
 // may call the functions below.
@@ -65,13 +65,14 @@ struct cpattn_guest {
 };
 
 // Serves cases until the daemon ends the pool. Returns the exit status for main(): 64, with a
-// sentence on stderr, if cpattnd has not started the process.
+// message on stderr, if cpattnd has not started the process.
 CPATTN_API int cpattn_guest_main(const struct cpattn_guest *guest);
 
 // Registers a function for jobs of another kind, "collective" or "linear", before
 // cpattn_guest_main(). Such a job selects the guest with its field `implementation`. run() gets one
 // job at a time and returns as attend() does. A job with `iterations` calls it that many times,
-// without a change of memory between the calls. False: there is no such kind, or it has a function.
+// without a change of memory between the calls. False: there is no such kind, or it already has a
+// function.
 //
 //     static int collective(struct cpattn_guest_job *job, void *context)
 //     {
@@ -101,14 +102,14 @@ CPATTN_API int cpattn_guest_field(const struct cpattn_guest_job *job, const char
                                   size_t size);
 // The name of the i-th field of a case; NULL after the last.
 CPATTN_API const char *cpattn_guest_field_name(int i);
-// The same of the job.
+// The same for the kind of this job.
 CPATTN_API const char *cpattn_guest_job_field_name(const struct cpattn_guest_job *job, int i);
 
 enum cpattn_guest_dtype {
     CPATTN_GUEST_BF16 = 1,
     CPATTN_GUEST_FP16,
     CPATTN_GUEST_FP32,
-    CPATTN_GUEST_INT32, // this and the following: collectives only
+    CPATTN_GUEST_INT32, // integers: collectives only
     CPATTN_GUEST_INT64,
     CPATTN_GUEST_UINT8
 };
@@ -118,7 +119,7 @@ struct cpattn_guest_tensor {
     enum cpattn_guest_dtype dtype;
     int dims;                     // 1..4
     int64_t shape[4], strides[4]; // strides in elements
-    size_t bytes;                 // from `data`; 0: a rank may have no tokens
+    size_t bytes;                 // from `data` on; 0 if the rank has no elements
 };
 
 // Finds an input or a result of this rank by its name; false: the case has no such tensor.
@@ -161,24 +162,25 @@ CPATTN_API bool cpattn_guest_tensor(const struct cpattn_guest_job *job, const ch
                                     struct cpattn_guest_tensor *tensor);
 
 // Elements that rank `from` sends to rank `to` in a collective all_to_all or all_to_allv, in the
-// order of ranks in send and receive. -1: the job is another, or there is no such rank.
+// order of ranks in send and receive. -1: another job, or no such rank.
 CPATTN_API int64_t cpattn_guest_message(const struct cpattn_guest_job *job, int from, int to);
 
-// Of a case: returns the sequence and position of a row of the rank's queries or keys. Rows are
+// Cases only: returns the sequence and position of a row of the rank's queries or keys. Rows are
 // numbered in the order [batch][token] (bshd), [token][batch] (sbhd) or [token] (thd). False: no
 // such row. Positions behind the sequence's last token are padding.
 CPATTN_API bool cpattn_guest_token(const struct cpattn_guest_job *job, bool keys, int64_t row,
                                    int32_t *sequence, int64_t *position);
 
 // Nanoseconds until the daemon ends the processes of the job because its time limit has passed: 0
-// if it has, INT64_MAX without a limit. A guest that finds itself late can write to stderr where it
-// is; the answer has these lines.
+// if it has, INT64_MAX without a limit. A guest that is late can write to stderr where it is; the
+// answer contains these lines.
 CPATTN_API int64_t cpattn_guest_time_left(const struct cpattn_guest_job *job);
 
-// Of a case: declares that the rank has filled lse. It is judged if all ranks call this.
+// Cases only: declares that the rank has filled lse. lse is judged if all ranks call this, and not
+// judged if none does. If only some do, the case fails.
 CPATTN_API void cpattn_guest_has_lse(struct cpattn_guest_job *job);
 
-// Marks the begin of the backward pass, for progress and times. Waits for the device.
+// Marks the begin of the backward pass, for progress and times. Waits for the device first.
 CPATTN_API void cpattn_guest_backward(struct cpattn_guest_job *job);
 
 // Gives the reason why attend() will not return 0. `unsupported`: the guest does not support the

@@ -13,8 +13,8 @@
 #include "guest/state.h"
 #include "rank/swap.h"
 
-// Time for which a rank whose function has failed waits for the functions of the other ranks. They
-// may wait for it in an exchange that never completes; the failure must be reported before that.
+// Time for which a rank whose function has failed waits for the outcomes of the other ranks. Their
+// functions may wait forever in an exchange with this rank; then it reports the failure alone.
 #define STEP_GRACE_NS (2 * NS_PER_S)
 #define STEP_LOOK_MS  100
 
@@ -22,11 +22,11 @@ const struct cpattn_guest *guest_program;
 
 struct guest {
     struct engine base;
-    struct engine_ops ops; // optional operations only if the own engine has them
-    struct engine *own;    // the extended CPU or CUDA engine
+    struct engine_ops ops; // optional operations are NULL unless the own engine has them
+    struct engine *own;    // the CPU or CUDA engine that provides inputs, memory and judge
     struct cpattn_guest_place place;
     pid_t pid;
-    int folder; // the working directory
+    int folder; // descriptor of the working directory, to which each call returns
 };
 
 static struct guest *self(struct engine *e)
@@ -34,7 +34,7 @@ static struct guest *self(struct engine *e)
     return (struct guest *)e;
 }
 
-// ---- operations of the base engine ----
+// ---- operations that the own engine carries out ----
 
 static enum status guest_reserve(struct engine *e, struct job *j, size_t *host_bytes,
                                  struct error *error)
@@ -61,8 +61,8 @@ static enum status guest_verify(struct engine *e, struct job *j, struct error *e
     return own->ops->verify(own, j, error);
 }
 
-// After a failed function, work on the device may wait for other ranks forever. The failure itself
-// may be an error of the device, which is then added to the text.
+// Waits for the device. After a failed function it only checks the device, because work there may
+// wait for other ranks forever; an error of the device is added to the text of the failure.
 static enum status guest_wait(struct engine *e, const struct cpattn_guest_job *job, bool failed,
                               struct error *error)
 {
@@ -124,11 +124,11 @@ static void guest_destroy(struct engine *e)
 
 // ---- the guest's function ----
 
-// The result of a rank's function, as sent to the other ranks.
+// The outcome of a rank's function, which all ranks exchange.
 enum outcome { OUTCOME_RETURNED, OUTCOME_WITH_LSE, OUTCOME_FAILED };
 
-// Exchanges one byte with each rank. If `hurried`, sets *late and returns if a rank has not
-// answered within STEP_GRACE_NS.
+// Exchanges outcomes, of one byte, with all other ranks. With `hurried`, sets *late and returns
+// when a rank has not answered within STEP_GRACE_NS.
 static enum status outcomes_swap(const struct cpattn_guest_job *job, bool hurried, const char *mine,
                                  char theirs[WORLD_SIZE_MAX], bool *late, struct error *error)
 {
@@ -163,7 +163,7 @@ static void refusal_set(const struct cpattn_guest_job *job, bool failed)
     snprintf(refusal->text, sizeof(refusal->text), "%s", failed ? job->text : "");
 }
 
-// Decides what the outcomes of all ranks mean for the job.
+// Refuses the job if a function has failed, or if only some ranks deliver LSE.
 static void outcomes_judge(struct cpattn_guest_job *job, const char outcomes[WORLD_SIZE_MAX])
 {
     int size = job->control->world_size;
@@ -230,7 +230,7 @@ static enum status function_call(struct engine *e, struct guest_function functio
     return status;
 }
 
-// All ranks refuse alike, because they run the same program.
+// Refuses the job. All ranks do so, because they run the same program: no exchange is needed.
 static enum status function_missing(const struct guest_function *function, struct refusal *refusal)
 {
     refusal->status = STATUS_UNIMPLEMENTED;
@@ -239,7 +239,8 @@ static enum status function_missing(const struct guest_function *function, struc
     return STATUS_OK;
 }
 
-// Calls the function `iterations` times and exchanges the outcome with the other ranks.
+// Calls the function `iterations` times, then exchanges the outcome with the other ranks. Times are
+// averages over the calls.
 static enum status function_run(struct engine *e, const char *kind, int iterations,
                                 struct cpattn_guest_job *job, struct error *error)
 {
@@ -307,7 +308,7 @@ static const struct engine_ops guest_ops = {
     .destroy = guest_destroy,
 };
 
-// The guest's engine has an optional operation if the own engine has it.
+// Sets the optional operations that the own engine has.
 static void ops_set(struct guest *g)
 {
     const struct engine_ops *own = g->own->ops;
@@ -319,7 +320,7 @@ static void ops_set(struct guest *g)
     g->ops.linear_tools = own->linear_tools;
 }
 
-// Opens a port of this machine, which is reserved while the socket is open.
+// Listens on a free port of 127.0.0.1. The port is reserved while the socket is open.
 static enum status listener_open(struct cpattn_guest_place *place, struct error *error)
 {
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
@@ -335,7 +336,7 @@ static enum status listener_open(struct cpattn_guest_place *place, struct error 
     return STATUS_OK;
 }
 
-// Rank 0 opens the port and tells the others.
+// Rank 0 opens the port and sends its number to the other ranks.
 static enum status port_agree(struct guest *g, const struct engine_setup *setup,
                               struct error *error)
 {

@@ -7,8 +7,9 @@
 #include "guest/state.h"
 #include "rank/cuda/engine.h"
 
-// Before CUDA starts, the engine restricts the visible devices to those of the pool. If the guest's
-// code started CUDA first, all devices are visible, and the own one has another number.
+// The engine restricts the visible devices to those of the pool before it starts CUDA. If the
+// guest's code has started CUDA before, all devices are visible, and the rank's device has another
+// number: FAILED_PRECONDITION.
 static enum status devices_check(struct error *error)
 {
     int seen = 0, wanted = 1;

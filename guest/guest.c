@@ -17,11 +17,11 @@
 // ---- the process --------------------------------------------------------------------------------
 
 #define EXIT_USAGE 64
-// The numbers RANK WORLD GENERATION PARENT_PID DEVICE.
+// Maximum count of numbers in CPATTN_GUEST: RANK WORLD GENERATION PARENT_PID [DEVICE].
 #define NUMBERS    5
 
 // Children of this process must not keep the sockets of the daemon and of other ranks open.
-static int descriptors; // their number; the first is CHANNEL_FD
+static int descriptors; // number of these sockets; their descriptors begin at CHANNEL_FD
 
 static void descriptors_drop(void)
 {
@@ -37,14 +37,14 @@ static int usage(void)
     return EXIT_USAGE;
 }
 
-// The library with the same functions and the CUDA engine, in the same folder as this one.
+// The variant of this library with the CUDA engine, preferably in the folder of this library.
 #define GPU_LIBRARY "libcpattn-guest-cuda.so.0"
 
 typedef int main_function(const struct cpattn_guest *guest);
 typedef bool add_function(const char *kind, int (*run)(struct cpattn_guest_job *job, void *context),
                           void *context);
 
-// Registers the functions of this library's table with the other library.
+// Registers the functions of cpattn_guest_add() in the other library, which has its own table.
 static void functions_pass(void *library);
 
 static main_function *gpu_main(void)

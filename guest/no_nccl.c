@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Replaces transport/nccl.c: a guest has a process group of its own, possibly with another version
-// of NCCL.
+// Replaces transport/nccl.c in the guest library, which does not use NCCL: the guest has its own
+// process group, possibly with another version of NCCL.
 #include "transport/nccl.h"
 
 enum status transport_nccl_create(struct transport *control, cudaStream_t stream, int channels,

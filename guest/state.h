@@ -7,11 +7,11 @@
 #include "rank/engine.h"
 
 struct cpattn_guest_job {
-    const struct job *j;        // a case of attention; NULL: another kind
-    const struct plan_run *run; // a job of another kind
-    struct engine *engine;      // the own engine, which has the device
+    const struct job *j;        // a case of attention; NULL: a job of another kind
+    const struct plan_run *run; // a job of another kind; NULL: a case
+    struct engine *engine;      // the CPU or CUDA engine under the guest's, which has the device
     const struct cpattn_guest_place *place;
-    // Of any kind of job.
+    // For any kind of job.
     uint64_t number;
     struct transport *control;
     struct progress *progress;
@@ -19,9 +19,9 @@ struct cpattn_guest_job {
     struct timings *timings;
 
     bool has_lse, unsupported;
-    int with_lse;                   // number of ranks with LSE, after all have returned
-    uint64_t start_ns, backward_ns; // of one call; backward_ns 0: not marked
-    uint64_t limit_ns;              // when the daemon ends the job; 0: never
+    int with_lse;                   // number of ranks that deliver LSE; set after the last call
+    uint64_t start_ns, backward_ns; // begin of the call, and of its backward; 0: not marked
+    uint64_t limit_ns;              // the daemon ends the job at this time; 0: never
     char text[ERROR_TEXT_MAX];
 };
 
@@ -35,22 +35,24 @@ struct guest_function {
 // The guest of this process; set by cpattn_guest_main() before an engine is created.
 extern const struct cpattn_guest *guest_program;
 
-// Its function for a kind of job, including attention; run is NULL: there is none.
+// The guest's function for a kind of job, including attention; run is NULL if there is none.
 struct guest_function guest_function_of(const char *kind);
 
-// Writes the phase into the progress word.
+// Stores the job and its phase in the progress word.
 void guest_phase(const struct cpattn_guest_job *job, enum report_phase phase);
 
-// An engine with inputs, memory and judge of another engine, and the guest's function in place of a
-// plan. It accepts the arguments of that engine.
+// An engine that takes inputs, memory and judge from the CPU engine, and calls the guest's function
+// instead of executing a plan. It accepts the arguments of the CPU engine.
 extern const struct engine_kind engine_guest_cpu;
 
-// The kind of engine for a rank with a GPU; NULL: this library has none.
+// The same over the CUDA engine, for a rank with a GPU; NULL: this library has none.
 extern const struct engine_kind *const engine_guest_gpu;
 
-// CUDA's number of the device that the engine has chosen; -1: none.
+// CUDA's number of the device that the engine uses; -1: none.
 int guest_device(void);
 
+// Creates the guest's engine over an engine of kind `base`, agrees on the port of the process
+// group, and calls the guest's start(). All ranks must call it at the same time.
 enum status guest_engine_create(const struct engine_kind *base, const struct engine_setup *setup,
                                 struct engine **engine, struct error *error) MUST_CHECK;
 

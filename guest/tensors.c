@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tensors of a case or job as the guest's function sees them.
+// Describes the tensors of a case or job for the guest's function.
 #include <string.h>
 
 #include "guest/state.h"
@@ -10,7 +10,7 @@ enum kind {
     KIND_LSE,   // [heads][rows] in memory
     KIND_HEADS, // [heads]
     KIND_BIAS,  // [1 or heads][rows of the bias][seqlen_kv] in memory
-    KIND_DBIAS  // the same, or a share of it
+    KIND_DBIAS  // the layout of the bias, or one dimension: the rank's share of it
 };
 
 static const struct {
@@ -18,8 +18,8 @@ static const struct {
     enum kind kind;
     enum buffer_role role;
     enum shard_side side;
-    bool is_wide;   // of head_dim_v
-    bool is_second; // follows K or dK in its buffer
+    bool is_wide;   // its head dim is head_dim_v
+    bool is_second; // V or dV, which follows K or dK in the same buffer
 } tensors[] = {
     {"q", KIND_ROWS, BUFFER_INPUT_Q, SIDE_Q, false, false},
     {"k", KIND_ROWS, BUFFER_INPUT_KV, SIDE_KV, false, false},
@@ -43,7 +43,7 @@ static void dimension(struct cpattn_guest_tensor *t, int64_t size, int64_t strid
     t->strides[t->dims++] = stride;
 }
 
-// The dimensions of a row's index, outermost first; `step` elements lie between two rows.
+// Adds the dimensions of the row index, outermost first. `step`: elements from one row to the next.
 static void rows_describe(const struct cp_case *c, int64_t rows, int64_t step,
                           struct cpattn_guest_tensor *t)
 {

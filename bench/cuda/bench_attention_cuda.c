@@ -2,29 +2,29 @@
 // Times calls of the CUDA backend. Each line of standard input is one measurement:
 //     VERB DTYPE BATCH HEADS KV_HEADS SEQLEN D_QK D_V MASK BURSTS
 // The answer is one line: the median and the minimum milliseconds of a call, and the TFLOP/s of
-// visible pairs at the median. Forward calls run in bursts, so that the device waits for the host
-// only in the first; a burst of other calls is one call. Earlier calls warm the device up. VERB is
-//     forward           O rounded to the dtype and LSE, from nothing: a whole forward
-//     forward_train     the same, with O in fp32, too, as backward needs it
-//     forward_merge     merges into O in fp32 and LSE, which is filled first: a step
+// visible pairs at the median. A forward burst has many calls, so that only the first call exposes
+// the launch latency of the host. Every other burst is one call. Warm-up calls come first. VERB is
+//     forward           a whole forward: O and LSE start uninitialised, O is rounded to the dtype
+//     forward_train     the same, and also writes O in fp32, which backward needs
+//     forward_merge     one step: merges into O in fp32 and LSE; LSE is filled before each call
 //     forward_capped    forward with a softcap
-//     forward_biased    with a bias of each head, batch 1
+//     forward_biased    with a bias per head, batch 1
 //     forward_max       with max_logit
-//     forward_sink      with a sink of each head
-//     backward          the kernel and D: adds to gradients in fp32, as a step does
-//     ordered           backward with the same bits on every repeat
-//     whole             backward from nothing to gradients that are rounded to the dtype
-//     whole_ordered     the same, with the same bits on every repeat
+//     forward_sink      with a sink per head, of logit 0
+//     backward          one step: D and the kernel, which adds to gradients in fp32
+//     ordered           backward, deterministic
+//     whole             a whole backward: gradients start at 0 and are rounded to the dtype
+//     whole_ordered     the same, deterministic
 //     capped            backward with a softcap
-//     biased            backward with a bias of each head and its gradient, batch 1
-//     biased_more       the same; the gradient is added to the previous one
-//     biased_ordered    biased, with the same bits on every repeat
+//     biased            backward with a bias per head and its gradient, batch 1
+//     biased_more       the same, but dbias must be added to that of the previous call
+//     biased_ordered    biased, deterministic
 // There are as many keys as queries. MASK is
 //     full
 //     causal
 //     windowN           causal, the last N keys
 //     packedN           causal, documents of random lengths up to 1/N of the sequence
-//     dealtN            causal, rows in the order of N ranks with two chunks each
+//     dealtN            causal, rows stored rank by rank for N ranks with two zigzag chunks each
 // bench/cuda/beside_torch.py runs this program between its own measurements.
 #include <math.h>
 #include <stdio.h>
@@ -40,10 +40,10 @@
 #define BURSTS_MAX  1000
 #define BURST_MS    20 // approximate length of a burst of forward calls
 #define SOFTCAP     30
-#define WARM_MS     100 // of calls to warm up
+#define WARM_MS     100 // minimum duration of all warm-up calls
 #define BATCH_MOST  64
 #define RANKS_MOST  8
-// A chunk against those before it and itself.
+// The mask dealtN: each of 2 N chunks attends to itself and to all chunks before it.
 #define SLICES_MOST (BATCH_MOST * RANKS_MOST * (2 * RANKS_MOST + 1))
 
 struct request {
@@ -55,7 +55,7 @@ struct tensors {
     void *q, *k, *v, *d_out;
     void *out;                         // dtype: O in forward, dQ in a whole backward
     void *dk_out, *dv_out;             // dtype: only in a whole backward
-    float *o, *lse, *d, *dq, *dk, *dv; // the last four only in backward
+    float *o, *lse, *d, *dq, *dk, *dv; // D and gradients only in backward
     void *bias;
     float *dbias;     // only biased backward
     float *max_logit; // only forward_max
@@ -80,8 +80,8 @@ static void check_status(enum status status, const struct error *error)
 
 // ---- inputs -------------------------------------------------------------------------------------
 
-// Count of normal numbers on the host. They are repeated to fill a tensor, and each tensor begins
-// with another one. The count is prime, so that rows do not repeat.
+// Number of normal random numbers that are drawn on the host. A tensor repeats them from an offset
+// of its own. The number is prime, so that rows do not repeat.
 #define NUMBERS 1048573
 
 static void *normal_numbers(enum case_dtype dtype)
@@ -224,7 +224,8 @@ static struct attention_shape request_shape(const struct request *r)
                                     .scale = 1 / sqrt(r->d_qk)};
 }
 
-// Chunk `chunk` of 2 N is on a rank with its mirror image.
+// The first row, relative to the sequence, of chunk `chunk` of 2 N when rows are stored rank by
+// rank. Each rank has a chunk and its mirror image (zigzag).
 static int64_t chunk_row(int ranks, int chunk, int64_t chunk_rows)
 {
     int mirrored = 2 * ranks - 1 - chunk;
@@ -247,7 +248,8 @@ static int sequence_slices(const struct request *r, int64_t row, int ranks, stru
     return count;
 }
 
-// Documents of a sequence: each but the last has at least a quarter of the maximum length.
+// Splits a sequence into documents of random length: at most seqlen / parts tokens, and at least a
+// quarter of that except for the last.
 static int document_slices(const struct request *r, int64_t row, int parts, struct slice *slices)
 {
     int64_t most = r->seqlen / parts, begin = 0, length;
@@ -302,15 +304,15 @@ static int compare_times(const void *a, const void *b)
     return (*x > *y) - (*x < *y);
 }
 
-// One call, and the initial values that it needs.
+// The arguments of one call, and the initial values and memory that it needs.
 struct call {
     struct attention_forward forward;
     struct attention_backward backward;
     bool is_forward;
-    float lse;                            // of each row before forward
-    void *dq_out, *dk_out, *dv_out;       // of a whole backward: rounded; else NULL
+    float lse;                            // fills LSE before a forward without lse_begins
+    void *dq_out, *dk_out, *dv_out;       // rounded gradients of a whole backward; else NULL
     int64_t dq_count, dk_count, dv_count; // elements
-    // Prepared data. Its memory is freed at the end of the program.
+    // The prepared operation and its memory. The backend frees `zeros` with its tables.
     struct attention_work *work;
     struct op_needs needs;
     void *zeros, *scratch;
@@ -395,7 +397,7 @@ static void gradients_round(struct attention_backend *backend, const struct call
     backend_cuda.convert(backend, dtype, args->dv, call->dv_out, call->dv_count);
 }
 
-// Backward includes D, as in PyTorch.
+// Launches one call. Backward includes the computation of D, as in PyTorch.
 static void call_run(struct attention_backend *backend, const struct call *call)
 {
     const struct attention_kernels *kernels = backend_cuda.attention;
@@ -418,7 +420,7 @@ struct timer {
     cudaEvent_t begin, end;
 };
 
-// Milliseconds of a call, in a burst of `calls`.
+// Runs a burst of `calls` calls. Returns the milliseconds per call.
 static float burst_time(struct attention_backend *backend, const struct call *call, int calls,
                         const struct timer *timer)
 {
@@ -436,7 +438,7 @@ static float burst_time(struct attention_backend *backend, const struct call *ca
     return time / (float)calls;
 }
 
-// Warms up. Returns the number of calls in a burst.
+// Warms the device up. Returns the number of calls in a burst.
 static int burst_calls(struct attention_backend *backend, const struct call *call,
                        const struct timer *timer)
 {
@@ -448,7 +450,7 @@ static int burst_calls(struct attention_backend *backend, const struct call *cal
     return call->is_forward && time < BURST_MS ? (int)(BURST_MS / time) : 1;
 }
 
-// Milliseconds of a call in each burst, ascending.
+// Fills times[bursts] with the milliseconds per call of each burst, in ascending order.
 static void time_calls(struct attention_backend *backend, const struct call *call, int bursts,
                        float *times)
 {
@@ -463,7 +465,7 @@ static void time_calls(struct attention_backend *backend, const struct call *cal
     qsort(times, (size_t)bursts, sizeof(*times), compare_times);
 }
 
-// What a forward does beside the merge.
+// The fill of O and LSE and the conversion of O that a forward folds into its launch.
 static struct attention_fold request_fold(const struct request *r, const struct tensors *t)
 {
     if (!is_forward(r) || strcmp(r->verb, "forward_merge") == 0)
@@ -517,7 +519,7 @@ static struct call request_call(const struct request *r, const struct tensors *t
     return call;
 }
 
-// The inputs of backward.
+// Runs a forward, whose O and LSE are inputs of backward.
 static void prepare_backward(struct attention_backend *backend, const struct call *call)
 {
     struct call forward = *call;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Host time of a repeated case: the time to launch its plan on the streams, and the duration of the
-// case beside the work of the device; then the device's times. Medians of the slowest rank. Ranks
-// are processes with sessions, without a daemon.
+// Host overhead of a repeated case: the time to launch its plan on the streams, and the duration of
+// the case less the work of the device. Then the times of the device. Each value is the median over
+// the repeats of the slowest rank. Ranks are processes with sessions, without a daemon.
 //
 // Arguments: ranks [2], repeats [40], then NAME=VALUE for every case. With
 // CPATTN_TEST_RANKS_PER_GPU=N each device serves N ranks.
@@ -90,7 +90,7 @@ static double median(double *values, int count)
     return values[count / 2];
 }
 
-// The case with verification, then repeated without.
+// Runs the case once with verification, then repeats it without.
 static void measure(struct world *w, struct cp_case *c, int repeats)
 {
     static struct measured m;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Speed of the small operations of the CUDA backend, as bytes read and written per second, to
-// compare with the memory bandwidth. Arguments: MiB of the largest array [1024].
+// Speed of the small operations of the CUDA backend, in bytes read and written per second,
+// to compare with the memory bandwidth. Argument: MiB of the largest array [1024].
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -22,9 +22,9 @@ static void check(cudaError_t error, const char *call)
 
 static struct attention_backend *backend;
 static float *x, *y, *z;
-static int64_t count; // floats of each
+static int64_t count; // floats in each of x, y and z
 
-// The best of several runs after one warm-up run.
+// Prints the shortest of RUNS runs after one warm-up run. `bytes`: read and written by a run.
 static void measure(const char *name, void (*run)(void), double bytes)
 {
     cudaEvent_t start, end;
@@ -78,7 +78,7 @@ static void digest(void)
     digest_cuda_sum(attention_cuda_queue(backend), x, (size_t)count * 4);
 }
 
-// Half the heads of rows with 32 heads of 128 elements in bf16.
+// pack() and unpack() copy half the heads of rows with 32 heads of 128 elements in bf16.
 #define ROW_BYTES (32 * 128 * 2)
 static void pack(void)
 {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The CUDA part of libcpattn-check: inputs drawn into device memory, results judged there. The
-// judge reads tensors in the order of a rank. Arrays in that order are judged in place, others are
-// copied into it on the device.
+// The CUDA part of libcpattn-check: draws inputs into device memory and judges results there. The
+// judge reads tensors in the dense layout of a rank (pack_of()). Arrays with this layout are judged
+// in place; others are first copied to it on the device.
 #include "config.h"
 
 #include <stdlib.h>
@@ -18,7 +18,7 @@
 #include "judge/source.h"
 #include "plan/bias.h"
 
-#define INPUTS 4 // q, k, v and dO, which come first in every list
+#define INPUTS 4 // q, k, v and dO, the first values of enum cpattn_tensor and whole_tensor
 
 struct device_judge {
     int device;
@@ -27,8 +27,8 @@ struct device_judge {
     struct device_arena memory;
     struct arena host;
     cudaEvent_t begun, events[2];
-    void *given[INPUTS];  // copies of the caller's inputs, whole tensors: judge/source.h
-    uint64_t given_count; // the check's count of given inputs when these were copied
+    void *given[INPUTS];  // device copies of the given inputs, whole tensors (judge/source.h)
+    uint64_t given_count; // the check's given_count when they were copied
 };
 
 // ---- the device ---------------------------------------------------------------------------------
@@ -118,7 +118,7 @@ static enum status judge_open(int device, void *stream, struct device_judge **ju
                      cudaGetErrorString(result));
 }
 
-// Orders later work behind the caller's stream.
+// Makes later work of the queue wait for the work that is on the caller's stream.
 static void judge_follow(struct device_judge *j)
 {
     queue_note(&j->queue, cudaEventRecord(j->begun, j->stream), "the caller's stream");
@@ -135,7 +135,8 @@ static bool judge_read(struct device_judge *j, void *host, const void *device, s
 
 // ---- the order of a rank ------------------------------------------------------------------------
 
-// The caller's row at an index of the dense order. With named tokens: the row of that token.
+// The caller's row that is row `row` of the dense layout. With placed tokens the dense layout has
+// the order of struct rows: tokens by chunk, sequence and position, then padding.
 static int64_t dense_row(const struct cpattn_check *check, enum cpattn_tensor tensor, int64_t row)
 {
     if (!check->placed || !tensor_has_tokens(tensor))
@@ -193,8 +194,8 @@ static bool pack_offsets(struct device_judge *j, const struct cpattn_check *chec
 
 // ---- the case -----------------------------------------------------------------------------------
 
-// The case as one rank computes it alone: all tokens are judged, heads are not exchanged, named
-// tokens are adjacent.
+// The case as one rank computes it alone: all tokens are judged and heads are not exchanged. The
+// rows of placed tokens are consecutive, so sbhd becomes bshd.
 static struct cp_case judged_case(const struct cpattn_check *check)
 {
     struct cp_case c = check->c;
@@ -207,7 +208,7 @@ static struct cp_case judged_case(const struct cpattn_check *check)
 
 // ---- inputs -------------------------------------------------------------------------------------
 
-// Copies the check's given inputs to the device and frees earlier ones.
+// Copies the check's given inputs to the device, unless they are there, and frees earlier ones.
 static bool given_push(struct device_judge *j, const struct cpattn_check *check)
 {
     const struct input_source *source = check->c.source;
@@ -219,7 +220,7 @@ static bool given_push(struct device_judge *j, const struct cpattn_check *check)
         size_t bytes = source->tensors[t] ? (size_t)whole_bytes(source->c, t) : 0;
         if (bytes > 0)
             result = cudaMalloc(&j->given[t], bytes);
-        // The queue's stream does not wait for copies on the default stream.
+        // On the queue's stream: it does not wait for copies on the default stream.
         if (bytes > 0 && result == cudaSuccess)
             result = cudaMemcpyAsync(j->given[t], source->tensors[t], bytes, cudaMemcpyHostToDevice,
                                      j->queue.stream);
@@ -231,7 +232,7 @@ static bool given_push(struct device_judge *j, const struct cpattn_check *check)
     return queue_note(&j->queue, result, "the given inputs");
 }
 
-// Gathers the check's tokens from a given tensor, in the dense order.
+// Gathers the check's tokens from a given tensor into the dense layout.
 static void given_take(struct device_judge *j, const struct cpattn_check *check,
                        enum cpattn_tensor tensor, const struct pack *dense)
 {
@@ -289,7 +290,7 @@ static void fill_start(struct device_judge *j, const struct cpattn_check *check,
         return;
     if (is_given(check, tensor) && !given_push(j, check))
         return;
-    // Padding stays all ones, a NaN in every dtype.
+    // Padding keeps these bits, which are all ones: a NaN in every dtype.
     queue_note(&j->queue, cudaMemsetAsync(p.dense, 0xff, bytes, j->queue.stream), "padding");
     if (is_given(check, tensor))
         given_take(j, check, tensor, &p);
@@ -332,8 +333,8 @@ static struct pack pack_of_array(const struct device_array *a)
                          .element_bytes = a->element_bytes};
 }
 
-// Allocates dense memory and the offsets of the array's rows. False without memory; the error is
-// kept.
+// Allocates dense memory and the offsets of the array's rows. False: memory is short; the queue
+// stores the error.
 static bool copy_begin(struct device_judge *j, const struct device_array *a, struct pack *p)
 {
     size_t bytes = (size_t)a->shape.rows * sizeof(int64_t);
@@ -399,7 +400,7 @@ static bool is_gradient(enum cpattn_tensor tensor)
            tensor != CPATTN_TENSOR_MAX_LOGIT;
 }
 
-// The case, without its backward if none of its results is judged.
+// Takes the case, without backward if no gradient is judged.
 static void case_take(struct judgement *x)
 {
     bool gradients = false;
@@ -437,8 +438,8 @@ static void judgement_fini(struct judgement *x)
     free(x->spans[SIDE_KV]);
 }
 
-// The places of the dense results. Before memory is allocated: non-NULL for each result that is
-// given.
+// Sets the addresses of the dense results. memory_reserve() calls this before dense memory exists,
+// with the caller's addresses: only whether they are NULL matters then.
 static void results_place(struct judgement *x, void *const dense[CPATTN_TENSORS])
 {
     x->v.results = (struct rank_results){.out = dense[CPATTN_TENSOR_OUT],
