@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention of the caller's tensors.
+// Implements cpattn_attend() and cpattn_case_tensor().
 #include <string.h>
 
 #include "client/client.h"
 #include "client/request.h"
 
-// Converts the tensors of any version of the header to this version.
+// Converts the struct of any version of the header to that of this version. UNIMPLEMENTED: a member
+// that this version does not know is set.
 static enum status tensors_read(const struct cpattn_tensors *given, struct cpattn_tensors *tensors,
                                 struct error *error)
 {

@@ -15,7 +15,7 @@
 #include "common/net_url.h"
 
 #define REPLY_WAIT_S 5
-// Bytes of one system call.
+// Upper bound of the bytes of one system call.
 #define PIECE_BYTES  (INT64_C(1) << 30)
 
 // ---- shared memory ------------------------------------------------------------------------------
@@ -73,7 +73,8 @@ static enum status memory_seal(int fd, int seals, struct error *error)
     return memory_short(error);
 }
 
-// The daemon refuses memory of inputs with holes, also between tensors.
+// Copies the inputs to shared memory. Allocates every page first, also between the tensors: the
+// daemon refuses memory with holes.
 static enum status given_fill(const struct attend_memory *a, const struct cp_case *c,
                               const struct attend_tensors *tensors, struct error *error)
 {

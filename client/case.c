@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cases and their fields, as the installed header has them.
+// Implements the cases and fields of cpattn.h.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -93,7 +93,7 @@ static enum status job_set(struct job_text *job, const char *name, const char *v
     return STATUS_OK;
 }
 
-// All fields of a job of a known kind.
+// Checks the fields of a job if the library knows its kind. The daemon checks all jobs.
 static enum status job_check(const struct job_text *job, struct error *error)
 {
     struct job_spec spec;
@@ -160,7 +160,7 @@ int cpattn_case_command(const struct cpattn_case *c, char *text, size_t size)
 
 // ---- fields -------------------------------------------------------------------------------------
 
-// The public struct of a field is an entry of the internal table.
+// A struct cpattn_field is an entry of the internal table of fields under another type.
 static const struct cpattn_field *field_public(const struct case_field *field)
 {
     return field && field->name ? (const struct cpattn_field *)(const void *)field : NULL;

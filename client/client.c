@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The client and requests that are answered at once.
+// Implements clients, and queries of the daemon's description and status.
 #include "client/client.h"
 
 #include <stddef.h>
@@ -18,7 +18,7 @@
 #define GRACE_DEFAULT_NS   (5 * SECOND_NS)
 #define QUERY_DEFAULT_NS   (5 * SECOND_NS)
 #define REQUESTS_DEFAULT   64
-// Each request uses a connection; the daemon has CLIENTS_MAX for all clients.
+// Each request uses a connection; the daemon accepts CLIENTS_MAX of all clients together.
 #define REQUESTS_MAX       (CLIENTS_MAX / 2)
 
 // ---- creating -----------------------------------------------------------------------------------
@@ -221,7 +221,7 @@ enum status client_ask(struct cpattn_client *client, struct wire_request *reques
     return status;
 }
 
-// A request without a body.
+// Sends a request without a body and waits for its reply.
 static enum status client_query(struct cpattn_client *client, enum wire_method method,
                                 uint64_t timeout_ns, struct wire_reply *reply, struct error *error)
 {
@@ -230,7 +230,7 @@ static enum status client_query(struct cpattn_client *client, enum wire_method m
     return status == STATUS_OK ? client_ask(client, &request, timeout_ns, reply, error) : status;
 }
 
-// A description; the public struct comes first.
+// A description and the memory that it points into. The public struct must be the first member.
 struct description {
     struct cpattn_description face;
     struct wire_description wire; // holds the texts
@@ -323,11 +323,11 @@ void cpattn_description_destroy(struct cpattn_description *description)
     free(description); // the public struct is the first member
 }
 
-// A status; the public struct comes first.
+// A status and the memory that it points into. The public struct must be the first member.
 struct daemon_status {
     struct cpattn_daemon_status face;
     struct wire_pool *wire;         // [face.pool_count], holds the texts
-    struct wire_open_request *open; // [face.request_count], likewise
+    struct wire_open_request *open; // [face.request_count], holds the texts
     struct cpattn_open_request requests[OPEN_LISTED_MAX];
     struct cpattn_rank_place places[OPEN_LISTED_MAX][WORLD_SIZE_MAX];
     struct wire_host wire_hosts[HOSTS_MAX];
@@ -375,7 +375,7 @@ static struct cpattn_open_request open_public(const struct wire_open_request *wi
     };
 }
 
-// Takes over the lists.
+// Takes over the reply's lists of pools and requests.
 static struct cpattn_daemon_status *status_create(struct wire_status *wire)
 {
     size_t count = (size_t)wire->pool_count;

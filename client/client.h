@@ -42,8 +42,8 @@ enum status client_check_pid(pid_t pid, struct error *error) MUST_CHECK;
 enum status client_request_init(struct wire_request *request, enum wire_method method,
                                 struct error *error) MUST_CHECK;
 
-// Encodes and sends, with the token of the client, where it has one, which is wiped from the
-// request afterwards; the answer comes within limit_ns.
+// Encodes and sends a request with the client's token, if it has one; wipes the token from the
+// request afterwards. The answer comes within limit_ns.
 enum status client_start(struct rpc *rpc, struct wire_request *request, uint64_t limit_ns,
                          enum rpc_kind kind, void *owner, struct rpc_call **call,
                          struct error *error) MUST_CHECK;
@@ -54,7 +54,8 @@ enum status client_start(struct rpc *rpc, struct wire_request *request, uint64_t
 enum status client_answer(struct rpc_call *call, const struct request_id *id,
                           enum wire_method method, struct wire_reply *reply, struct error *error);
 
-// Sends a request, waits for its answer, and decodes it like client_answer().
+// Sends a request, waits for its answer, and decodes it like client_answer(). After a failure there
+// is no reply to free.
 enum status client_ask(struct cpattn_client *client, struct wire_request *request,
                        uint64_t timeout_ns, struct wire_reply *reply,
                        struct error *error) MUST_CHECK;

@@ -170,8 +170,9 @@ CPATTN_API enum cpattn_status cpattn_client_create(const struct cpattn_options *
                                                    struct cpattn_error *error) CPATTN_MUST_CHECK;
 
 // Ends the client and gives up its requests in flight: the daemon cancels the waiting ones; a
-// running one continues and its answer is dropped. Request handles stay valid for cpattn_collect()
-// and cpattn_request_destroy(); a given-up request is answered CANCELLED.
+// running one continues, unless cancel_on_disconnect is set, and its answer is dropped. Request
+// handles stay valid for cpattn_collect() and cpattn_request_destroy(); a given-up request is
+// answered CANCELLED.
 CPATTN_API void cpattn_client_destroy(struct cpattn_client *client);
 
 // The socket or address of the daemon.
@@ -181,9 +182,9 @@ CPATTN_API const char *cpattn_client_socket(const struct cpattn_client *client);
 
 // Runs a case and waits for the verdict. timeout_ns counts from the arrival at the daemon and
 // includes the wait for a turn; 0: the daemon's default, timeout_default_ns of its description; at
-// most timeout_max_ns. OK means that the case ran to its end; the
-// verdict tells whether it passed. *result is always set: with OK the figures; with another status
-// the states of the ranks if the daemon has them, else NULL.
+// most timeout_max_ns. OK means that the case ran to its end; the verdict tells whether it passed.
+// *result is always set: with OK the figures; with another status the states of the ranks if the
+// daemon has them, else NULL.
 CPATTN_API enum cpattn_status cpattn_run(struct cpattn_client *client, const struct cpattn_case *c,
                                          uint64_t timeout_ns, struct cpattn_result **result,
                                          struct cpattn_error *error) CPATTN_MUST_CHECK;
@@ -234,7 +235,7 @@ struct cpattn_description {
     const char *backend;      // "cpu", "cuda"
     int32_t devices;          // shared by the pools: cores or GPUs
     int32_t world_size_max;   // ranks of a case, over all hosts
-    int64_t memory_bytes_max; // of one case over all ranks
+    int64_t memory_bytes_max; // of one case over all ranks, and of all running cases together
     uint64_t timeout_default_ns, timeout_max_ns;
     int32_t queue_max; // requests queued and running
     int32_t gpu_count; // 0 with "cpu", else devices
@@ -295,7 +296,7 @@ struct cpattn_daemon_status {
     // Time that one round of the daemon's event loop took, in the last minute or two: the maximum,
     // and the 99th percentile. 0: the daemon is of an older version.
     uint64_t loop_lag_max_ns, loop_lag_p99_ns;
-    int32_t host_count; // over which pools are spread, <cpattn_watch.h>; 0: the daemon's own
+    int32_t host_count; // hosts that pools are spread over, <cpattn_watch.h>; 0: one host
 };
 
 // One pool: the rank processes of one world size.
@@ -309,7 +310,7 @@ struct cpattn_pool {
     uint64_t devices;           // bit mask: GPUs by index, else cores by number
     bool spare;                 // stands by for another pool on the same devices, or is starting to
     const char *implementation; // a guest's name, or "" for the daemon's own
-    uint64_t hosts;             // bit mask: it has its devices on each of these hosts
+    uint64_t hosts;             // bit mask: it uses `devices` on each of these hosts
     const char *exchange;       // how ranks on GPUs exchange, with measured times; or ""
 };
 
@@ -413,14 +414,14 @@ CPATTN_API enum cpattn_status cpattn_cancel_id(struct cpattn_client *client, con
 // through the unix socket.
 enum cpattn_order {
     CPATTN_ORDER_DRAIN = 1,    // start and run nothing more on the device; running cases finish
-    CPATTN_ORDER_ENABLE = 2,   // use it again
-    CPATTN_ORDER_UNPOISON = 3, // run cases again that are refused because they killed their pools
+    CPATTN_ORDER_ENABLE = 2,   // use the device again
+    CPATTN_ORDER_UNPOISON = 3, // accept cases that are refused because they killed their pools
     CPATTN_ORDER_RELOAD = 4,   // read the settings again; answered when that is done
 };
 
 // Sends an order. `device`: the index of a GPU, or a core, for DRAIN and ENABLE; else 0. *count
 // (may be NULL): the number of devices that are out of use now, or of cases that are no longer
-// refused; of RELOAD 1 if the settings apply, 2 if some need a restart, 0 if the daemon does not
+// refused; for RELOAD: 1 if the settings apply, 2 if some need a restart, 0 if the daemon does not
 // wait for the outcome. timeout_ns 0: 5 s. PERMISSION_DENIED: the user is not an administrator;
 // INVALID_ARGUMENT: no such order or device, or the settings have an error and nothing changed.
 CPATTN_API enum cpattn_status cpattn_order(struct cpattn_client *client, enum cpattn_order order,

@@ -96,12 +96,13 @@ struct cpattn_rank {
     const char *diagnosis_tensor; // the tensor of the diagnosis; or ""
     double diagnosis_explained;   // explained share of that tensor's squared error, 0..1
     // Number of attention operations computed by the project's own kernels and by the case's
-    // provider; why the provider did not support the first of the former, or "".
+    // provider. provider_reason: why the provider did not support the first operation that the own
+    // kernels computed, or "".
     int32_t own_forward, own_backward, provider_forward, provider_backward;
     const char *provider_reason;
-    uint64_t launch_ns; // to put the operations on the device's streams; 0: the host ran them
-    int32_t operations; // of the rank's plan; 0: it has none, as a guest's
-    // With operation_times in the case: when the first operations, up to 512, of the plan ran.
+    uint64_t launch_ns; // launching the operations on the device's streams; 0: the host ran them
+    int32_t operations; // in the rank's plan; 0: it has no plan, as with a guest
+    // If the case has operation_times: times of the plan's first operations, at most 512.
     int32_t operation_times_count;
     uint64_t operations_begin_ns; // when the rank began the plan, on its host's monotonic clock
     const struct cpattn_operation_time *operation_times;
@@ -122,10 +123,10 @@ enum {
 // Information about a tensor in addition to its verdict.
 enum cpattn_remark {
     CPATTN_REMARK_NONE = 0,
-    // Within the limit only by the allowance for long sums: lse, out, dq, dk, dv.
+    // Within the limit only because of the allowance for long sums. For lse, out, dq, dk, dv.
     CPATTN_REMARK_LONG_SUM = 1,
     // Results of zero would pass, too, because the rounding errors of an honest kernel are as large
-    // as the values. Not of lse and max_logit.
+    // as the values. Never for lse and max_logit.
     CPATTN_REMARK_ZEROS_PASS = 2,
 };
 

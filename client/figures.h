@@ -6,7 +6,7 @@
 #include "client/cpattn.h"
 #include "common/report.h"
 
-// The texts live as long as the program.
+// The result's `tensor` may point into *f.
 struct cpattn_figures figures_public(const struct figures *f);
 
 #endif

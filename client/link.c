@@ -6,11 +6,11 @@
 //   thread. When its time is over, the caller goes on, and the thread ends the link after the dial
 //   (nng gives up a handshake after 10 s).
 // - A receive is posted only after its send is complete; the other order can crash.
-// - A connection carries one exchange at a time. When one of several ends on one side, a send of
-//   the other side fails while it reads; nng then loses the read, and its reaper of connections
-//   waits for it forever, in the daemon as well.
-// - The same can happen to a close that meets an arriving answer. Therefore a link is ended in a
-// separate thread, with a limited wait for it.
+// - A connection carries one exchange at a time. If one of several exchanges ends on one side, a
+//   send of the other side fails while a read is pending; nng then loses the read, and its reaper
+//   of connections waits for the read forever, in the daemon as well.
+// - The same can happen when a close meets an arriving answer. Therefore a separate thread ends a
+//   link, and the caller waits for it for a limited time.
 // - Nothing is started on a context, an operation or a dialer while the socket is being closed, and
 //   nothing is aborted while it is being started: the end of a link waits for every start, stops
 //   the operation, and closes the socket last.
@@ -33,7 +33,7 @@
 #include "client/link_refusals.h"
 #include "common/limits.h"
 
-// nng counts the number that pairs request and reply as part of the reply.
+// nng counts the request id, by which it pairs reply and request, as part of the reply.
 #define REPLY_HEADER_BYTES 4
 #define DIAL_RETRY_NS      10000000   // while the daemon's backlog is full
 #define END_WAIT_NS        1000000000 // far longer than any end that completes
@@ -43,18 +43,18 @@ struct link {
     pthread_cond_t changed;
     int holders;                 // the owner, and the thread that dials or ends
     char path[LINK_ADDRESS_MAX]; // or URL
-    nng_tls_config *tls;         // held until it is dialled; NULL: none
-    uint64_t until_ns;
+    nng_tls_config *tls;         // held until the link is freed; NULL: none
+    uint64_t until_ns;           // end of the time for dialling
     bool dialled;
     int dial_result;
-    bool opened; // `socket` is one, and `context` and `aio` with it
+    bool opened; // `socket` is open
     nng_socket socket;
     nng_dialer dialer;
     nng_ctx context;
     nng_aio *aio;
-    bool up, down; // a pipe was added; it was removed, which may be reported first
-    int starting;  // running calls into nng, for which the end waits
-    bool ending;   // no more of those
+    bool up, down; // a pipe was added; a pipe was removed, which nng may report first
+    int starting;  // calls into nng in progress; the end waits for them
+    bool ending;   // no new calls into nng
     bool ended;
     // the exchange
     bool receiving;
@@ -63,8 +63,8 @@ struct link {
     void *arg;
 };
 
-// nng uses threads, which do not exist after a fork: any call in the child would end it. The pid of
-// the process that first used nng.
+// Pid of the process that first used nng; 0: none. nng's threads do not exist in a forked child,
+// and any call into nng there would end the child.
 static atomic_int first_user;
 
 static bool process_allowed(void)
@@ -131,7 +131,8 @@ static void answer_failure(const struct link *link, int result, link_done *done,
     done(arg, status, text, NULL, 0);
 }
 
-// Asks to start something in nng; false when the link is ending.
+// Announces a call into nng, which start_end() must follow. False if the link is ending: make no
+// call.
 static bool start_begin(struct link *link)
 {
     pthread_mutex_lock(&link->mutex);
@@ -168,7 +169,7 @@ static void mark_down(struct link *link)
     link->down = true;
 }
 
-// nng has finished an operation.
+// Callback of the aio: nng has completed a send or a receive.
 static void progress(void *arg)
 {
     struct link *link = arg;
@@ -277,7 +278,7 @@ static void pause_ns(long ns)
     nanosleep(&pause, NULL);
 }
 
-// Ends everything in nng.
+// Ends the link: waits for calls into nng, stops the aio, answers the exchange, closes the socket.
 static void end_now(struct link *link)
 {
     pthread_mutex_lock(&link->mutex);
@@ -296,7 +297,7 @@ static void end_now(struct link *link)
     pthread_mutex_unlock(&link->mutex);
 }
 
-// Releases a holder. The last one ends the link, unless it has ended.
+// Releases a holder. The last one ends the link, if it has not ended yet, and frees it.
 static void leave(struct link *link)
 {
     pthread_mutex_lock(&link->mutex);

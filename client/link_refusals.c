@@ -11,7 +11,7 @@
 
 #include "common/net_url.h"
 
-#define GROUP_BYTES_MAX 4096 // of an entry with its members; with more the number is shown
+#define GROUP_BYTES_MAX 4096 // of a group's entry with its members; if larger, its number is shown
 
 // Length of the path up to its last slash; 0 if it has none, or only the root's.
 static int folder_length(const char *path)

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// TLS configuration for links: own certificate and expected signer. May be used by many links.
+// TLS configuration for links: own certificate, and signer of the daemon's. May be used by many
+// links.
 #ifndef CPATTN_CLIENT_LINK_TLS_H
 #define CPATTN_CLIENT_LINK_TLS_H
 

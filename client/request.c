@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Submitted cases: many at once, or one with a wait.
+// Implements requests: submitting, waiting, cancelling and collecting; and orders.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -279,7 +279,7 @@ static uint64_t until(uint64_t timeout_ns)
                                                                                       : sum;
 }
 
-// In a child of the process a request counts as answered; cpattn_collect() returns the reason.
+// In a forked child every request counts as answered; cpattn_collect() returns the reason.
 bool cpattn_wait(struct cpattn_request *request, uint64_t timeout_ns)
 {
     return client_check_pid(request->pid, NULL) != STATUS_OK ||
@@ -293,7 +293,8 @@ struct cpattn_request *cpattn_wait_any(struct cpattn_client *client, uint64_t ti
     return rpc_wait_any(client->rpc, until(timeout_ns));
 }
 
-// Reads the answer once, and keeps it.
+// Decodes the answer into the request, and copies wanted tensors to the caller's memory. Called
+// once.
 static void request_read(struct cpattn_request *request)
 {
     struct wire_reply reply;

@@ -6,8 +6,9 @@
 #include "client/attend_memory.h"
 #include "client/client.h"
 
-// As cpattn_submit(), with tensors. The caller owns them and keeps them unchanged until the request
-// is collected. Collecting fills the wanted tensors, only with STATUS_OK.
+// Like cpattn_submit(), with tensors; but cpattn_wait_any() does not return the request. The caller
+// owns the tensors and keeps them unchanged until the request is collected. Collecting fills the
+// wanted tensors, only with STATUS_OK.
 enum status request_attend(struct cpattn_client *client, const struct cpattn_case *c,
                            const struct attend_tensors *tensors, uint64_t timeout_ns,
                            struct cpattn_request **request, struct error *error) MUST_CHECK;

@@ -9,8 +9,8 @@ _Static_assert((int)CPATTN_VERDICT_PASS == (int)VERDICT_PASS, "verdicts agree");
 _Static_assert((int)CPATTN_VERDICT_FAIL == (int)VERDICT_FAIL, "verdicts agree");
 _Static_assert((int)CPATTN_VERDICT_UNVERIFIED == (int)VERDICT_UNVERIFIED, "verdicts agree");
 
-// A result; the public struct comes first. Each of the lists has world_size entries (the
-// figures REPORT_FIGURES_MAX times as many) or is NULL.
+// A result and the memory that it points into. The public struct must be the first member. Each
+// list is NULL or has world_size entries; `figures` has REPORT_FIGURES_MAX per rank.
 struct result {
     struct cpattn_result face;
     struct wire_reply reply; // owns what the texts point into
@@ -24,7 +24,7 @@ static struct result *result_plain(const struct cpattn_result *face)
     return (struct result *)(uintptr_t)face;
 }
 
-// The two structs have the same layout, so that the result points to the received list.
+// Returns the received list under its public type; both structs have the same layout.
 static const struct cpattn_operation_time *op_times_public(const struct op_times *times)
 {
     _Static_assert(sizeof(struct cpattn_operation_time) == sizeof(struct op_time) &&

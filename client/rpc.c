@@ -10,12 +10,12 @@
 #include "client/link_tls.h"
 #include "common/list.h"
 
-// Idle connections beyond these are ended.
+// Maximum number of idle connections; further ones are closed.
 #define LANES_IDLE_MAX 8
 
-// A connection.
+// A lane: a connection, with one call at a time.
 struct lane {
-    struct list node; // on rpc->idle or rpc->busy; while it is being made or ended on neither
+    struct list node; // on rpc->idle or rpc->busy; on neither while it is opened or closed
     struct link *link;
     unsigned losses; // rpc->losses when it was opened
 };
@@ -29,7 +29,7 @@ struct rpc {
     struct list idle, busy; // lanes; the idle ones with the last used first
     struct list flying;     // calls in flight
     struct list told;       // answered listed calls that were not yet returned
-    int counted, listed;    // of those in flight
+    int counted, listed;    // calls in flight: all except RPC_FREE; only RPC_LISTED
     // Number of connections lost with a call in flight. The daemon may have ended then, and nng may
     // report this late for other connections: connections opened before are not used again.
     unsigned losses;
@@ -38,7 +38,7 @@ struct rpc {
 struct rpc_call {
     struct list node; // on rpc->flying, rpc->told, or none
     struct rpc *rpc;
-    struct lane *lane; // that it uses, until the lane has answered
+    struct lane *lane; // valid until the lane has answered; then only compared
     int holders;       // the caller and the lane
     enum rpc_kind kind;
     void *owner;
@@ -83,7 +83,8 @@ static void call_release(struct rpc_call *call)
 
 // ---- answers ------------------------------------------------------------------------------------
 
-// Takes `data`. The first answer counts. With the lock held; the caller then wakes who waits.
+// Answers a call, unless it is answered already; takes over `data`. Needs the lock. The caller
+// broadcasts `changed` afterwards.
 static void call_answer(struct rpc_call *call, enum status status, const char *text, void *data,
                         size_t size)
 {
@@ -116,7 +117,7 @@ static void answered(void *arg, enum status status, const char *text, void *data
         list_push_front(&rpc->idle, &call->lane->node);
     }
     pthread_mutex_unlock(&rpc->mutex);
-    // Who wakes does not wait for the lock again. The call still holds `rpc`.
+    // Without the lock, so that woken threads do not wait for it. The call still holds `rpc`.
     pthread_cond_broadcast(&rpc->changed);
     call_release(call);
 }
@@ -150,7 +151,8 @@ static enum status lane_open(struct rpc *rpc, struct lane **lane, struct error *
     return status;
 }
 
-// Takes an idle lane that is down or may be, or one above the limit. NULL: none.
+// Removes a lane from the idle list: one that is down, was opened before the last loss, or exceeds
+// the limit. NULL: none.
 static struct lane *lane_superfluous(struct rpc *rpc)
 {
     struct lane *found = NULL;
@@ -174,7 +176,7 @@ static void lanes_trim(struct rpc *rpc)
         lane_close(lane);
 }
 
-// Takes a lane for a call: one that is idle, or a new one.
+// Takes an idle lane for a call, or opens a new one.
 static enum status lane_get(struct rpc *rpc, struct lane **lane, struct error *error)
 {
     lanes_trim(rpc);
@@ -223,7 +225,7 @@ enum status rpc_create(const struct rpc_config *config, struct rpc **rpc, struct
     return STATUS_OK;
 }
 
-// Ends the lanes, and leaves the list useless.
+// Closes the lanes of a list. The list must not be used afterwards.
 static void lanes_close(struct list *lanes)
 {
     LIST_FOREACH (node, lanes)
@@ -252,7 +254,8 @@ const struct token *rpc_token(const struct rpc *rpc)
 
 // ---- calls --------------------------------------------------------------------------------------
 
-// A call in flight, held by the caller and its future lane. Needs the lock.
+// Creates a call in flight with two holders: the caller, and the lane that will carry it. Needs the
+// lock.
 static enum status call_create(struct rpc *rpc, enum rpc_kind kind, void *owner,
                                struct rpc_call **call, struct error *error)
 {

@@ -20,7 +20,7 @@ struct rpc_config {
     struct link_target target; // its TLS belongs to the struct rpc that is created
     struct token token;        // for encoding requests; rpc_token()
     uint64_t connect_ns;       // time limit of connecting
-    int calls_max;             // maximum number of listed calls in flight
+    int calls_max;             // maximum number of calls in flight, except RPC_FREE
 };
 
 // Connects. On failure returns the status of link_open(), and the caller keeps the TLS
@@ -32,13 +32,13 @@ enum status rpc_create(const struct rpc_config *config, struct rpc **rpc,
 // valid.
 void rpc_destroy(struct rpc *rpc);
 
-// The token that it was given.
+// The token of the configuration.
 const struct token *rpc_token(const struct rpc *rpc);
 
 enum rpc_kind {
-    RPC_LISTED, // counts against calls_max, and rpc_wait_any() returns it
-    RPC_COUNTED,
-    RPC_FREE,
+    RPC_LISTED,  // counts against calls_max, and rpc_wait_any() returns it
+    RPC_COUNTED, // counts against calls_max, but rpc_wait_any() does not return it
+    RPC_FREE,    // neither
 };
 
 // Sends bytes (copied); connects first if no connection is idle. The call is answered within

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// Watching: requests that the daemon answers when there are events.
+// Implements watches: requests that the daemon holds until there are events.
 #include <stdlib.h>
 
 #include "client/client.h"
 #include "client/cpattn_watch.h"
 
-// The time that one request waits before the next one.
+// How long the daemon holds a request without events; then the next request is sent.
 #define WAIT_NS UINT64_C(10000000000)
 
 struct cpattn_watch {
     struct cpattn_client *client;
     struct wire_watch asked;
     struct wire_reply reply; // the daemon's last answer, owned
-    int next;                // of its events
-    uint64_t lost;           // not yet reported
-    bool restarted;          // likewise
+    int next;                // index of the next event in `reply`
+    uint64_t lost;           // number of lost events that is not yet reported
+    bool restarted;          // the daemon was restarted, which is not yet reported
     struct cpattn_event face;
 };
 

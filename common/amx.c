@@ -3,7 +3,8 @@
 
 #include <stddef.h>
 
-// Number of terms that the matrix unit adds up. Sums of sums lose less than one long sum.
+// Number of products that the matrix unit accumulates before the partial sum is added to C. Partial
+// sums have a smaller rounding error than one long sum.
 #define SUM_MAX 512
 
 int64_t amx_right_elements(int64_t k, int64_t n)
@@ -76,7 +77,8 @@ bool amx_usable(void)
 
 // ---- packing ------------------------------------------------------------------------------------
 
-// Row pairs of 16 columns, the two elements of a column side by side. `second` may be NULL.
+// Interleaves up to 16 columns of two rows: the two elements of a column become neighbours. Columns
+// from `columns` on, and the second row if `second` is NULL, become 0.
 INLINE void pack_pair(const uint16_t *first, const uint16_t *second, int64_t columns, uint16_t *to)
 {
     __mmask16 there = columns >= AMX_ROWS ? 0xffff : (__mmask16)((1u << columns) - 1);
@@ -101,7 +103,8 @@ TARGET void amx_pack(int64_t k, int64_t n, const uint16_t *b, int64_t ld, uint16
             }
 }
 
-// Transposes 16 x 16 elements of 32 bits, by pairs of rows, by fours, and then by quarters of them.
+// Transposes 16 x 16 elements of 32 bits: interleaves pairs of rows, then pairs of these pairs, and
+// then exchanges the 128-bit quarters of the registers.
 INLINE void transpose(__m512i r[AMX_ROWS])
 {
     __m512i t[AMX_ROWS];
@@ -118,7 +121,7 @@ INLINE void transpose(__m512i r[AMX_ROWS])
         r[i + 3] = _mm512_unpackhi_epi64(t[i + 1], t[i + 3]);
     }
 #pragma GCC unroll 4
-    for (int i = 0; i < 4; i++) { // 0x88: even quarters, 0xdd: odd ones
+    for (int i = 0; i < 4; i++) { // 0x88 selects even quarters, 0xdd odd ones
         t[i] = _mm512_shuffle_i32x4(r[i], r[4 + i], 0x88);
         t[4 + i] = _mm512_shuffle_i32x4(r[8 + i], r[12 + i], 0x88);
         t[8 + i] = _mm512_shuffle_i32x4(r[i], r[4 + i], 0xdd);
@@ -133,7 +136,8 @@ INLINE void transpose(__m512i r[AMX_ROWS])
     }
 }
 
-// Makes a tile of up to 32 elements of up to 16 rows. The rows become columns.
+// Packs up to 32 elements of up to 16 rows as a tile. The rows become columns; the rest of the tile
+// becomes 0.
 INLINE void pack_columns(const uint16_t *from, int64_t ld, int64_t columns, int64_t count,
                          uint16_t *tile)
 {
@@ -197,13 +201,13 @@ TARGET void amx_split(int64_t count, const float *x, uint16_t *head, uint16_t *r
 // ---- products -----------------------------------------------------------------------------------
 
 struct product {
-    const uint16_t *a; // from the first row and column on
+    const uint16_t *a; // first element of A that is left
     int64_t lda;
     struct amx_right b;
-    int64_t a_rest, b_rest; // to the second piece of a factor; 0: it has none
+    int64_t a_rest, b_rest; // elements from the first to the second piece of a factor; 0: one piece
     float *c;
     int64_t ldc;
-    int64_t rows, columns; // of C, from here on
+    int64_t rows, columns; // of C, from `c` on
 };
 
 INLINE void rows_load(const struct product *p, const uint16_t *a, bool second_row)
@@ -232,7 +236,7 @@ INLINE void sums_add(bool second_row, bool second_column)
         _tile_dpbf16ps(3, 5, 7);
 }
 
-// Sums of `steps` times 32 products for (1 or 2) x (1 or 2) tiles of C, left in tiles 0 to 3.
+// Accumulates `steps` * 32 products for (1 or 2) x (1 or 2) tiles of C in tile registers 0 to 3.
 INLINE void sums_make(const struct product *p, int64_t steps, bool second_row, bool second_column)
 {
     const uint16_t *a = p->a, *b = p->b.tiles;
@@ -255,7 +259,7 @@ INLINE void sums_make(const struct product *p, int64_t steps, bool second_row, b
     }
 }
 
-// Stores 16 columns of C.
+// Stores up to 16 columns of a row of C, or adds to them.
 INLINE void columns_put(const float *sums, int64_t count, float *c, bool add)
 {
     __mmask16 there = count >= AMX_ROWS ? 0xffff : (__mmask16)((1u << count) - 1);
@@ -284,7 +288,8 @@ INLINE void sums_put(const struct product *p, bool second_row, bool second_colum
     }
 }
 
-// Stores a block of C, directly from the tiles if it is whole.
+// Computes a block of up to 32 x 32 elements of C. A whole block that is not added to C is stored
+// directly from the tile registers.
 INLINE void block_make(const struct product *p, int64_t steps, bool second_row, bool second_column,
                        bool add)
 {
@@ -301,7 +306,7 @@ INLINE void block_make(const struct product *p, int64_t steps, bool second_row, 
     _tile_stored(3, p->c + AMX_ROWS * p->ldc + AMX_ROWS, stride);
 }
 
-// The block of C that begins at a row and column.
+// Computes the block of C that begins at this row and column.
 INLINE void block_at(const struct product *all, int64_t row, int64_t column, int64_t steps,
                      bool add)
 {
@@ -321,8 +326,8 @@ INLINE void block_at(const struct product *all, int64_t row, int64_t column, int
         block_make(&p, steps, false, false, add);
 }
 
-// Two rows or columns of tiles stay in the first level cache while the other factor streams past.
-// Chooses the factor so that less is moved.
+// Two tile rows of A, or two tile columns of B, stay in the L1 cache while the other factor streams
+// through it. A factor in two pieces stays, since streaming it moves more bytes.
 TARGET static void product_make(const struct product *all, int64_t steps, bool add)
 {
     int64_t left = all->rows * (all->a_rest != 0 ? 2 : 1);

@@ -36,33 +36,34 @@ static inline int64_t amx_depth_padded(int64_t count)
     return (count + AMX_DEPTH - 1) / AMX_DEPTH * AMX_DEPTH;
 }
 
-// A right factor: tiles, and the distances between them in elements.
+// A right factor: tiles, and the distances between neighbouring tiles in elements.
 struct amx_right {
     const uint16_t *tiles;
-    int64_t next_columns; // of the next 16 columns
-    int64_t next_rows;    // of the next 32 rows
+    int64_t next_columns; // to the tile of the next 16 columns
+    int64_t next_rows;    // to the tile of the next 32 rows
 };
 
 // Number of elements of the tiles of a right factor [k][n].
 int64_t amx_right_elements(int64_t k, int64_t n);
 
-// Packs B [k][n], `ld` elements between rows; elements of tiles outside of B become 0. More rows,
-// from a multiple of AMX_DEPTH on, may be packed behind existing tiles.
+// Packs B [k][n], whose rows are `ld` elements apart. Elements of tiles outside of B become 0. A
+// later call may pack more rows behind existing tiles if these hold a multiple of AMX_DEPTH rows.
 void amx_pack(int64_t k, int64_t n, const uint16_t *b, int64_t ld, uint16_t *tiles);
 struct amx_right amx_right(const uint16_t *tiles, int64_t n);
 
-// The same for the transpose of B [n][k]. More columns, from a multiple of AMX_ROWS on, may be
-// packed behind existing tiles.
+// The same for the transpose of B [n][k]. A later call may pack more columns behind existing tiles
+// if these hold a multiple of AMX_ROWS columns.
 void amx_pack_transposed(int64_t n, int64_t k, const uint16_t *b, int64_t ld, uint16_t *tiles);
 struct amx_right amx_right_transposed(const uint16_t *tiles, int64_t k);
 
-// C [m][n] = A [m][k] B [k][n], or with `add` C += A B. lda and ldc count elements between rows.
-// Sums of at most 512 products are added to C.
+// C [m][n] = A [m][k] B [k][n], or with `add` C += A B. lda and ldc are the distances between rows
+// in elements. Partial sums of at most 512 products are added to C.
 void amx_multiply(int64_t m, int64_t n, int64_t k, const uint16_t *a, int64_t lda,
                   struct amx_right b, float *c, int64_t ldc, bool add);
 
-// The same with one factor as the sum of two pieces from amx_split(): the second piece is a_rest or
-// b_rest elements behind the first; 0: there is none. Only one factor may be in pieces.
+// The same with one factor as the sum of two pieces from amx_split(). The second piece begins
+// a_rest or b_rest elements behind the first; 0: the factor has one piece. Only one factor may have
+// two.
 void amx_multiply_pieces(int64_t m, int64_t n, int64_t k, const uint16_t *a, int64_t lda,
                          int64_t a_rest, struct amx_right b, int64_t b_rest, float *c, int64_t ldc,
                          bool add);

@@ -58,7 +58,7 @@ enum status arena_reserve(struct arena *a, size_t total, struct error *error)
     if (base == MAP_FAILED)
         return error_set(error, STATUS_RESOURCE_EXHAUSTED, "no memory for %zu bytes: %s", capacity,
                          strerror(errno));
-    // Halves the system's time for providing memory. A failure does no harm.
+    // Huge pages halve the kernel's time for providing memory. A failure is harmless.
     (void)madvise(base, capacity, MADV_HUGEPAGE);
     a->base = base;
     a->capacity = capacity;

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// OpenBLAS has these; another CBLAS does not, and then they are NULL.
+// Functions of OpenBLAS; NULL with another CBLAS.
 #define OPTIONAL __attribute__((weak))
 OPTIONAL void openblas_set_num_threads(int count);
 OPTIONAL char *openblas_get_corename(void);
@@ -19,7 +19,7 @@ const char *blas_core_name(void)
     return openblas_get_corename ? openblas_get_corename() : "?";
 }
 
-// The OpenBLAS name of the best kernels that this processor runs; NULL for none beyond SSE.
+// OpenBLAS's name of the fastest kernels that this processor can run; NULL: SSE kernels only.
 static const char *core_of_processor(void)
 {
 #ifdef __x86_64__
@@ -32,9 +32,9 @@ static const char *core_of_processor(void)
     return NULL;
 }
 
-// OpenBLAS 0.3.21 takes an Intel processor with a model number that it does not know for a Prescott
-// of 2004 and computes at a fifth of the speed. Its choice is then made again with the name given,
-// unless the user has given one.
+// OpenBLAS 0.3.21 mistakes an Intel processor with an unknown model number for a Prescott of 2004
+// and computes at a fifth of the speed. Makes OpenBLAS choose again with the name of the right
+// kernels, unless the user has set one.
 static void core_correct(void)
 {
     const char *core = core_of_processor();

@@ -3,11 +3,11 @@
 #ifndef CPATTN_COMMON_BLAS_H
 #define CPATTN_COMMON_BLAS_H
 
-// Makes the BLAS compute in the calling thread only, since each rank is a process, with kernels for
-// this processor. Later calls are cheap. Must not be called while another thread uses the BLAS.
+// Makes the BLAS compute in the calling thread only, since each rank is a process, and use the
+// kernels for this processor. Later calls are cheap. No other thread may use the BLAS meanwhile.
 void blas_prepare(void);
 
-// Name of the processor whose kernels the BLAS uses, for people; "?" if it is not known.
+// Name of the processor type whose kernels the BLAS uses, for messages; "?" if unknown.
 const char *blas_core_name(void);
 
 #endif

@@ -14,7 +14,7 @@
 #include "common/report.h"
 #include "config.h"
 
-// Descriptors take kernel memory up to the highest number in use.
+// Bound of channel_last_fd(): the kernel's descriptor table grows with the highest number in use.
 #define LAST_FD_MAX 4095
 
 static const char *const type_names[] = {
@@ -39,7 +39,7 @@ void channel_hello_fill(struct channel_hello *hello, int pid, int rank)
     memset(hello, 0, sizeof(*hello));
     hello->pid = pid;
     hello->rank = rank;
-    // Sizes stand in for layouts: a field that is added or removed shows in them.
+    // Struct sizes stand for layouts: adding or removing a field changes the id.
     snprintf(hello->build_id, sizeof(hello->build_id), PACKAGE_VERSION "/%d/%zu/%zu",
              CHANNEL_VERSION, sizeof(struct rank_report), sizeof(struct rank_failure));
 }

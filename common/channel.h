@@ -14,9 +14,10 @@
 // Descriptor of the channel in a rank process.
 #define CHANNEL_FD 3
 
-// A second descriptor of the channel in the same process, with a number near the highest possible.
-// When a process dies, the kernel closes its descriptors from the last to the first, and a driver
-// may take a tenth of a second for one of them. So the daemon learns of the death before that.
+// Number for a duplicate of CHANNEL_FD in the rank process, near the highest possible. The kernel
+// closes the descriptors of a dead process from the last to the first, and a driver may take a
+// tenth of a second for one. With a high number, the daemon sees the channel close before that
+// delay.
 int channel_last_fd(void);
 
 #define CHANNEL_MAGIC   UINT32_C(0x43504154) // "CPAT"
@@ -25,8 +26,8 @@ int channel_last_fd(void);
 // X(name, number, who sends it). Payloads: HELLO struct channel_hello; CASE struct job_frame
 // (plan/kind.h), a job of any kind;
 // REPORT report_bytes() of a struct rank_report; FAILED struct rank_failure (common/report.h);
-// TENSORS struct places_frame (plan/places.h); READY up to EXCHANGE_TEXT_MAX - 1 characters, how
-// the ranks exchange; the others none.
+// TENSORS struct places_frame (plan/places.h); READY up to EXCHANGE_TEXT_MAX - 1 characters that
+// describe how the ranks exchange data; the others none.
 #define CHANNEL_TYPE_LIST(X)                                                                       \
     X(HELLO, 1)   /* rank: the process is up */                                                    \
     X(READY, 2)   /* rank: connected to its peers, takes cases */                                  \
@@ -63,7 +64,7 @@ struct channel_hello {
     char build_id[CHANNEL_BUILD_ID_MAX]; // NUL-terminated, zeros after it
 };
 
-// Fills in the first message of a rank, all bytes of it.
+// Fills in the first message of a rank. Zeroes the unused bytes.
 void channel_hello_fill(struct channel_hello *hello, int pid, int rank);
 
 // Checks the first message of a rank. DATA_LOSS: it is no HELLO of this rank; FAILED_PRECONDITION:
@@ -84,7 +85,8 @@ enum status channel_pair(int ends[2], struct error *error) MUST_CHECK;
 enum status channel_send(int fd, enum channel_type type, uint32_t generation, uint64_t job,
                          const void *payload, uint32_t length, struct error *error) MUST_CHECK;
 
-// The same with descriptors, up to CHANNEL_FDS_MAX, which stay the caller's.
+// The same, and sends copies of `count` descriptors, at most CHANNEL_FDS_MAX. The caller keeps its
+// own.
 #define CHANNEL_FDS_MAX 2
 enum status channel_send_fds(int fd, enum channel_type type, uint32_t generation, uint64_t job,
                              const void *payload, uint32_t length, const int *fds, int count,
@@ -99,12 +101,12 @@ enum status channel_send_fds(int fd, enum channel_type type, uint32_t generation
 enum status channel_recv(int fd, struct channel_frame *frame, void *payload,
                          struct error *error) MUST_CHECK;
 
-// The same with descriptors, close-on-exec, which belong to the caller; *count of them, also after
-// a failure. channel_recv() closes any that come.
+// The same, and receives *count descriptors, which are close-on-exec. The caller must close them,
+// also after a failure. channel_recv() closes all descriptors that it receives.
 enum status channel_recv_fds(int fd, struct channel_frame *frame, void *payload,
                              int fds[CHANNEL_FDS_MAX], int *count, struct error *error) MUST_CHECK;
 
-// OK if the frame carries exactly `length` bytes, else DATA_LOSS with a sentence.
+// OK if the frame carries exactly `length` bytes of payload, else DATA_LOSS.
 enum status channel_expect(const struct channel_frame *frame, uint32_t length,
                            struct error *error) MUST_CHECK;
 

@@ -17,7 +17,7 @@ static inline uint64_t clock_now_ns(void)
     return (uint64_t)now.tv_sec * NS_PER_S + (uint64_t)now.tv_nsec;
 }
 
-// Nanoseconds that the calling thread has computed, in the system's calls too.
+// CPU time of the calling thread in nanoseconds, user and system.
 static inline uint64_t clock_thread_cpu_ns(void)
 {
     struct timespec used;

@@ -15,7 +15,7 @@ static const struct unit {
 
 bool duration_parse(const char *text, uint64_t *ns)
 {
-    // strtod() also takes spaces, signs, "inf" and hexadecimal.
+    // Copies digits and points only: strtod() would also take spaces, signs, "inf" and hexadecimal.
     size_t digits = strspn(text, "0123456789.");
     if (digits == 0 || digits > 24 || !isdigit((unsigned char)text[0]))
         return false;

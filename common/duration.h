@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lengths of time as people write and read them.
+// Durations as text.
 #ifndef CPATTN_COMMON_DURATION_H
 #define CPATTN_COMMON_DURATION_H
 
@@ -14,12 +14,13 @@
 // false and leaves *ns unchanged if `text` has another form, is negative or exceeds 2^63 - 1 ns.
 bool duration_parse(const char *text, uint64_t *ns);
 
-// Writes a time with three significant digits and the unit that suits it: "417 us", "1.35 ms",
-// "12.0 s", "3 m 05 s", "2 h 10 m". Returns `text`, which holds DURATION_TEXT_MAX.
+// Writes a time with three significant digits and a suitable unit: "417 us", "1.35 ms", "12.0 s",
+// "3 m 05 s", "2 h 10 m". Returns `text`, which has room for DURATION_TEXT_MAX bytes.
 const char *duration_format(uint64_t ns, char *text, size_t size);
 
-// Writes a time that is no shorter as duration_parse() reads it: rounded up to two digits in us, ms
-// or s, as "12s", "1.3s", "350ms"; at least "1us". Returns `text`, which holds DURATION_TEXT_MAX.
+// Writes a time in the syntax of duration_parse(), rounded up to two significant digits in us, ms
+// or s: "12s", "1.3s", "350ms"; at least "1us". Returns `text`, which has room for
+// DURATION_TEXT_MAX bytes.
 const char *duration_ask(uint64_t ns, char *text, size_t size);
 
 #endif

@@ -18,7 +18,8 @@
 #define FLOOD_BYTES       (10 * 1000 * 1000)
 #define DESCRIPTORS_MAX   1024
 #define WAIT_MAX_MS       60000
-// How much more a hoarder may take, or takes if the limit has no effect.
+// Memory that hoard() can add under a limit of its own. If that limit has no effect, hoard() stops
+// after twice as much.
 #define HOARD_BYTES       (64UL << 20)
 #define HOARD_PIECE_BYTES 65536
 
@@ -109,7 +110,8 @@ static void leak(void)
         continue;
 }
 
-// How much the rank may take. Sets a limit if the daemon has set none.
+// Returns the most bytes that hoard() takes. Limits the process itself if the daemon has set no
+// limit.
 static size_t hoard_limit(void)
 {
     struct rlimit limit;

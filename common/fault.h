@@ -4,13 +4,13 @@
 //
 // In such a build the environment variable CPATTN_FAULT names a file. If the file holds "POINT KIND
 // RANK" when this rank reaches this point, the rank removes the file and misbehaves as the kind
-// says. So an order is carried out once.
+// says. Removing the file ensures that only one process carries out the order, once.
 #ifndef CPATTN_COMMON_FAULT_H
 #define CPATTN_COMMON_FAULT_H
 
 #include <stdint.h>
 
-// X(name, "in an order", where)
+// X(name, "name in the file", where)
 #define FAULT_POINT_LIST(X)                                                                        \
     X(HELLO, "hello", "before it says HELLO")                                                      \
     X(READY, "ready", "connected to its peers, before it says READY")                              \
@@ -31,7 +31,7 @@ enum fault_point {
         FAULT_POINTS
 };
 
-// X(name, "in an order", what). After a kind that goes on, the rank continues normally.
+// X(name, "name in the file", what). "goes on": the rank continues normally afterwards.
 #define FAULT_KIND_LIST(X)                                                                         \
     X(KILL, "kill", "SIGKILL")                                                                     \
     X(ABORT, "abort", "SIGABRT")                                                                   \
@@ -57,9 +57,10 @@ enum fault_kind {
 };
 
 #ifdef CPATTN_FAULTS
-// The identity of this rank, and its current case.
+// Set the identity and the current job of this rank.
 void fault_know(int rank, uint32_t generation);
 void fault_know_job(uint64_t job);
+// Carries out the order in the file, if it names this point and this rank.
 void fault_meet(enum fault_point point);
 #define FAULT(point)                 fault_meet(FAULT_##point)
 #define FAULT_KNOW(rank, generation) fault_know(rank, generation)

@@ -8,7 +8,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-// Longest name that the journal takes.
+// Longest field name that the journal accepts.
 #define FIELD_MAX 64
 
 int journal_connect(const char *path)
@@ -25,7 +25,8 @@ int journal_connect(const char *path)
     return -1;
 }
 
-// Writes "CPATTN_" and the key in capitals. Returns the length; 0: not a key.
+// Writes "CPATTN_" and the key in capitals. Returns the length; 0: the key is not a valid field
+// name.
 static size_t name_write(const char *key, size_t length, char *out)
 {
     static const char prefix[] = "CPATTN_";
@@ -41,7 +42,7 @@ static size_t name_write(const char *key, size_t length, char *out)
     return at;
 }
 
-// Reads the value that begins here, without its quotes. Returns its bytes in the line.
+// Writes the value that begins here without its quotes and escapes. Returns its length in the line.
 static size_t value_write(const char *value, size_t length, char *out, size_t *written)
 {
     bool quoted = length > 0 && value[0] == '"';

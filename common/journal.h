@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lines of the log as entries of systemd's journal, each key=value a field of its own, in the
+// Sends log lines to systemd's journal as entries in which each key=value is a field. Uses the
 // journal's native protocol: datagrams to a unix socket.
 #ifndef CPATTN_COMMON_JOURNAL_H
 #define CPATTN_COMMON_JOURNAL_H

@@ -11,7 +11,7 @@
 #define SEQLEN_MAX (INT64_C(1) << 24)
 
 #define BATCH_MAX               4096
-// Sequences of a case that gives each a length of its own. Four lists of them are 16 KiB of a case,
+// Sequences of a case in which each has its own length. Four lists of lengths are 16 KiB of a case,
 // and at most 36 KiB as text.
 #define SEQUENCES_MAX           1024
 #define HEADS_MAX               4096
@@ -21,16 +21,16 @@
 #define IMPLEMENTATION_NAME_MAX 32
 #define GUESTS_MAX              15
 
-// How the ranks of a pool exchange, for people, with its NUL.
+// Text for people that says how the ranks of a pool exchange data, with its NUL.
 #define EXCHANGE_TEXT_MAX 96
 
-// Providers of attention kernels that a daemon may have, and a name of one with its NUL.
+// Providers of attention kernels of one daemon, and the name of a provider with its NUL.
 #define PROVIDERS_MAX     16
 #define PROVIDER_NAME_MAX 32
 
 // A request on the wire. The largest legitimate one is a case with all its fields, under 1 KiB.
 #define REQUEST_BYTES_MAX (64 * 1024)
-// A reply: 64 ranks times their figures and stderr tails.
+// A reply. The largest has figures and stderr tails of 64 ranks.
 #define REPLY_BYTES_MAX   (1024 * 1024)
 // Characters of the token that clients over a network present; a line feed may follow them in its
 // file.
@@ -38,8 +38,8 @@
 #define TOKEN_BYTES_MAX   256
 // Bytes that unpacking one message may allocate. protobuf-c expands small input up to 49-fold.
 #define DECODE_BYTES_MAX  (1024 * 1024)
-// The same for a reply. The largest has 1536 messages of figures, and protobuf-c uses more than 1
-// KiB of additional memory for one with more than 16 fields.
+// The same for a reply. The largest has 1536 messages of figures; for each message with more than
+// 16 fields, protobuf-c uses more than 1 KiB of additional memory.
 #define DECODE_REPLY_MAX  (4 * 1024 * 1024)
 
 // A frame between daemon and rank: one datagram of a SOCK_SEQPACKET pair.
@@ -75,7 +75,7 @@
 #define STDERR_RING_BYTES (64 * 1024)
 #define STDERR_TAIL_BYTES 4096
 
-// Deadline of a request that names none, and the longest that may be asked for.
+// Deadline of a request that names none, and the longest that a request may name.
 #define TIMEOUT_DEFAULT_NS (UINT64_C(90) * 1000000000)
 #define TIMEOUT_MAX_NS     (UINT64_C(24) * 3600 * 1000000000)
 // How long a watcher may wait for an event before it asks again.

@@ -20,7 +20,7 @@ struct list {
     for (struct list *node = (head)->next, *node##_next = node->next; node != (head);              \
          node = node##_next, node##_next = node->next)
 
-// An empty list, or a node that is on none.
+// Makes an empty list, or a node that is on no list.
 static inline void list_init(struct list *list)
 {
     list->prev = list;

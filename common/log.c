@@ -73,8 +73,7 @@ bool log_level_parse(const char *name, enum log_level *level)
     return false;
 }
 
-// Writes one byte of a text as it may stand in a line; returns how many characters that took
-// (1..4).
+// Writes one byte, escaped if it may not stand in a line. Returns the number of characters (1..4).
 static size_t byte_escape(unsigned char byte, char out[5])
 {
     if (byte == '\n')
@@ -143,8 +142,9 @@ static void line_append(struct line *line, const char *text, size_t length)
     }
 }
 
-// Writes one piece, which a pipe with room takes as a whole. False if the write would block. Does
-// not change the descriptor's flags, because other processes may share it.
+// Writes one piece of at most PIPE_BUF bytes, which a pipe with room takes as a whole. False if the
+// write would block. Does not make the descriptor non-blocking, because other processes may share
+// it.
 static bool piece_write(const char *text, size_t length)
 {
     for (;;) {
@@ -175,7 +175,8 @@ static bool text_write(const char *text, size_t length)
     return true;
 }
 
-// The line without its prefix and newline, as an entry with fields.
+// Sends the line, without its prefix and newline, to the journal. False: there is no journal, or it
+// does not take the entry.
 static bool entry_send(enum log_level level, const struct line *line, size_t prefix)
 {
     static char entry[JOURNAL_ROOM(sizeof(line->text))]; // one at a time
@@ -187,7 +188,8 @@ static bool entry_send(enum log_level level, const struct line *line, size_t pre
                                         line->text + prefix, length, entry));
 }
 
-// Ends a line that was written only in part before the next.
+// Writes a line to stderr, or counts it as dropped. Before it, ends an incomplete earlier line and
+// reports dropped lines.
 static void line_flush(const struct line *line)
 {
     char note[64];

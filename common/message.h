@@ -16,9 +16,9 @@ struct message {
     size_t receive_bytes;
 };
 
-// A function that exchanges messages, for modules that know no transport. All ranks call it in the
-// same order, with messages that match those of their peers in list order. run() returns when all
-// messages have been sent and received, or with the reason why not.
+// A function that exchanges messages, for modules that do not depend on a transport. All ranks call
+// it in the same order. The messages between two ranks match in list order. run() returns when all
+// messages have been sent and received, or with an error.
 struct swap {
     enum status (*run)(void *context, const struct message *messages, int count,
                        struct error *error);

@@ -38,20 +38,20 @@ enum compiled_mutation {
 };
 
 #ifdef CPATTN_MUTATIONS
-// Roundings of other honest kernels that the CPU's kernels do not have; they are not errors. A bit
-// mask.
+// Bit mask of roundings that other correct kernels have and the CPU kernels do not. All but
+// ROUNDS_SUMS are legitimate, so no verdict may fail because of them.
 enum rounding {
     ROUNDS_WEIGHTS = 1, // P and dS to the dtype before products, as on matrix units
     ROUNDS_STALE = 2,   // P against an older maximum of the row
     ROUNDS_PARTIAL = 4, // the result of a slice to the dtype before it is merged
     ROUNDS_OUT = 8,     // O to the dtype before delta is computed
     ROUNDS_CAP = 32,    // the slope of the softcap is 1 - tanh^2 of a tanh one step too small
-    ROUNDS_SUMS = 16,   // dK and dV to the dtype whenever a part is added: not honest
+    ROUNDS_SUMS = 16,   // dK and dV to the dtype whenever a part is added: not legitimate
 };
 extern int mutation_rounds;
 #define ROUNDS(what) (mutation_rounds & ROUNDS_##what)
 
-extern enum compiled_mutation mutation_active; // by the test program
+extern enum compiled_mutation mutation_active; // set by the test program
 #define MUTATED(name) (mutation_active == MUTATION_##name)
 #else
 #define ROUNDS(what)  (0)

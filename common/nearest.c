@@ -15,8 +15,8 @@ static int min2(int a, int b)
     return a < b ? a : b;
 }
 
-// Edits (insert, delete, replace, swap of neighbours) that turn `a` into `b`; three rows of the
-// table.
+// Least number of edits (insert, delete, replace, swap of neighbours) that turn `a` into `b`.
+// Stores only the last three rows of the table.
 static int edit_distance(const char *a, int a_len, const char *b, int b_len)
 {
     int rows[3][NEAREST_WORD_MAX + 1];
@@ -39,7 +39,7 @@ static int edit_distance(const char *a, int a_len, const char *b, int b_len)
 static int begins_with(const char *name, const char *word, int word_len)
 {
     for (int i = 0; i < word_len; i++)
-        if (letter(name[i]) != letter(word[i])) // ends at the name's 0 at the latest
+        if (letter(name[i]) != letter(word[i])) // a shorter name ends the loop at its NUL
             return 0;
     return 1;
 }
@@ -61,7 +61,7 @@ void nearest_offer(struct nearest *n, const char *name)
         distance = 1;
     if (distance > n->distance || (n->name && distance == n->distance))
         return;
-    // Replacing every letter is not a resemblance.
+    // A name that differs in every letter is not similar.
     if (distance >= word_len)
         return;
     n->distance = distance;

@@ -14,7 +14,8 @@ struct nearest {
     int distance;     // of `name`, in edits; the largest that still counts as close when NULL
 };
 
-// Starts a search. Names whose distance exceeds a third of the word are never taken.
+// Starts a search. A name is close if its distance is at most a third of the word's length, rounded
+// to nearest.
 void nearest_init(struct nearest *n, const char *word);
 
 // Offers a name. Case, and '-' and '_', make no difference; two swapped letters are one edit; a
@@ -22,7 +23,7 @@ void nearest_init(struct nearest *n, const char *word);
 // the first is kept.
 void nearest_offer(struct nearest *n, const char *name);
 
-// Offers a name for a word that means the same: taken if the searched word is that one.
+// Offers `name` as the meaning of the word `other`: it is taken if the searched word is `other`.
 void nearest_offer_other(struct nearest *n, const char *other, const char *name);
 
 // Writes " (did you mean 'NAME'?)", or "" if no name is close. Returns `text`.

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Takes a beginning off a text.
+// Advances *text past `beginning`. False, and no change, if *text does not begin with it.
 static bool taken(const char **text, const char *beginning)
 {
     size_t length = strlen(beginning);
@@ -14,7 +14,7 @@ static bool taken(const char **text, const char *beginning)
     return fits;
 }
 
-// Takes "NAME" or "[ADDRESS]" off a text, up to what follows it.
+// Reads "NAME" or "[ADDRESS]" and advances *text past it.
 static bool host_take(const char **text, char host[NET_URL_HOST_MAX])
 {
     bool bracket = taken(text, "[");

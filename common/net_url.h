@@ -5,7 +5,7 @@
 
 #include <stdbool.h>
 
-#define NET_URL_HOST_MAX 254 // a name of the longest kind, with its NUL
+#define NET_URL_HOST_MAX 254 // the longest DNS name, with its NUL
 #define NET_URL_TEXT_MAX (NET_URL_HOST_MAX + 24)
 
 struct net_url {

@@ -6,13 +6,14 @@
 
 #define CANDIDATES_MAX 6 // options that a message names
 
-// The result of a search by name: the option, or how similar the best one is.
+// The result of a search by name: options with this name or prefix, and the option with the nearest
+// name.
 struct search {
     const char *name;
     size_t length;
     const struct argp_option *exact, *prefix;
     int prefixes;                           // options of different keys that begin with the name
-    const char *candidates[CANDIDATES_MAX]; // the first of them
+    const char *candidates[CANDIDATES_MAX]; // names of the first of these options
     struct nearest nearest;
 };
 
@@ -52,7 +53,7 @@ static void search_all(struct search *search, const struct argp *argp)
         search_options(search, version);
 }
 
-// The option for which other programs have this name; else the option with the nearest name.
+// Returns the option that other programs call by this name, else the option with the nearest name.
 static const char *name_meant(const struct search *search, const struct option_names *names)
 {
     struct nearest other = {.word = search->name};
@@ -97,7 +98,7 @@ static enum status refuse_ambiguous(const struct search *search, const char *com
                      names);
 }
 
-// Looks up the option that `word` begins with.
+// Looks up the option that `word` names: the part before "=", which may be abbreviated.
 static enum status find_option(const struct option_names *names, const char *word,
                                const struct argp_option **found, struct error *error)
 {

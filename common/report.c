@@ -77,7 +77,7 @@ static bool waits(struct progress_view view, int world_size)
     return view.waiting_for >= 0 && view.waiting_for < world_size;
 }
 
-// True if `a` comes after `b`.
+// True if `a` has progressed less than `b`.
 static bool behind(struct progress_view a, struct progress_view b)
 {
     return a.phase != b.phase ? a.phase < b.phase : a.step < b.step;
@@ -92,6 +92,7 @@ static int chain_end(const struct progress_view *views, int world_size, int rank
     return rank;
 }
 
+// Returns the rank of a circle that has progressed least; of equals, the lowest rank.
 static int circle_last(const struct progress_view *views, int start)
 {
     int last = start;
@@ -101,7 +102,7 @@ static int circle_last(const struct progress_view *views, int start)
     return last;
 }
 
-// No rank waits: the working rank that is furthest behind.
+// Returns the working rank that has progressed least; 0 if none works.
 static int slowest(const struct progress_view *views, int world_size)
 {
     int found = -1;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The report of a rank on a case: figures and timings, or a failure. Plain data, of one build.
+// The report of a rank on a case: figures and timings, or a failure. Plain structs, exchanged only
+// within one build.
 #ifndef CPATTN_COMMON_REPORT_H
 #define CPATTN_COMMON_REPORT_H
 
@@ -22,12 +23,12 @@ enum report_tensor {
     TENSOR_COUNT
 };
 
-// Which rules a tensor broke; 0 is a pass. Errors are measured in units of the twin's: the same
-// attention, unsharded, which rounds only where every kernel has to.
+// The rules that a tensor broke; 0 is a pass. Errors are measured in units of the twin's error. The
+// twin is the same attention without sharding, rounded only where every kernel has to round.
 enum {
     RULE_ELEMENT = 1,   // the largest error of an element
     RULE_RMSE = 2,      // RMS of the error of the chunk
-    RULE_ROW = 4,       // the same of the worst row
+    RULE_ROW = 4,       // RMS of the error of the worst row
     RULE_NONFINITE = 8, // NaN or infinity where the reference is finite
     RULE_PADDING = 16,  // padding that is not exactly zero
     RULE_SLOPE = 32,    // the chunk is too large or too small as a whole
@@ -38,8 +39,8 @@ enum {
 // A remark on a tensor, in addition to its verdict.
 enum report_remark {
     REMARK_NONE,
-    REMARK_LONG_SUM,   // within the limit only because sums have many terms
-    REMARK_ZEROS_PASS, // results of zero would pass, too: the limit is as large as the values
+    REMARK_LONG_SUM,   // passes only because the limit grows with the terms of its sums
+    REMARK_ZEROS_PASS, // a result of zeros would pass, too: the limit is as large as the values
     REMARK_COUNT
 };
 
@@ -49,14 +50,14 @@ struct element {
     int64_t position;
 };
 
-// The rows of a rank's tensor that belong to no token, as a chunk.
+// Chunk number of the rows of a rank's tensor that belong to no token.
 #define CHUNK_PADDING 2
 
 #define TENSOR_NAME_MAX 16 // with its NUL
 
-// One tensor, one chunk of one rank. Of the padding there are only elements, those that are not
-// zero (mismatches), those that are not finite, the largest and the first. A tensor that is not cut
-// into chunks (dbias, dsink, max_logit) is chunk 0.
+// Figures of one chunk of one tensor on one rank. The padding has only the number of elements,
+// nonzero elements (mismatches) and nonfinite elements, the largest and the first nonzero element.
+// Tensors that are not split into chunks (dbias, dsink, max_logit) are chunk 0.
 struct figures {
     int32_t tensor; // enum report_tensor; 0: a tensor of another kind of job, by its `name`
     int32_t chunk;  // 0 or 1 of the rank, or CHUNK_PADDING
@@ -78,43 +79,43 @@ struct figures {
                            // rmse_rel / twin_rel is the error in units of the twin's
     double slope;          // <error, reference> / <reference, reference>: 0.01 is 1 % too large
     double slope_limit;    // limit of its absolute value
-    int64_t judged;        // elements that were compared; fewer than `elements` of a sample
+    int64_t judged;        // compared elements; fewer than `elements` if a sample is verified
     int64_t te_mismatches; // elements outside TransformerEngine's elementwise rule; for information
     int32_t remark;        // enum report_remark
-    char name[TENSOR_NAME_MAX]; // letters, digits and underscores; "" with attention
+    char name[TENSOR_NAME_MAX]; // lower-case letters, digits, underscores; "" with attention
 };
 
 struct timings {
     uint64_t plan_ns, inputs_ns, forward_ns, backward_ns;
-    uint64_t exchange_ns; // an exchange was in progress
-    uint64_t exposed_ns;  // only an exchange was in progress
+    uint64_t exchange_ns; // time with an exchange in progress
+    uint64_t exposed_ns;  // time with an exchange and no computation in progress
     uint64_t reference_ns, compare_ns;
     uint64_t launch_ns; // time to enqueue the plan on the device's streams; 0: the host ran it
 };
 
-// The reason of a refusal before a case begins; the ranks stay ready. A rank without a reason of
-// its own has ABORTED and no text.
+// Why a rank refused a case before it began; the ranks stay ready. If only other ranks have a
+// reason, the status is ABORTED and the text is empty.
 struct refusal {
     int32_t status; // enum status; OK: the case was run, and the rest of the report is valid
     char text[ERROR_TEXT_MAX];
 };
 
-// The mistake that explains the error of a rank's worst tensor, if one was found.
+// A known mistake that explains the error of a rank's worst tensor, if one was found.
 #define DIAGNOSIS_TEXT_MAX 240
 struct diagnosis {
     int32_t tensor;                // enum report_tensor; 0: of another kind of job, by its `name`
-    double explained;              // share of the squared error that it explains, 0..1
+    double explained;              // share of the squared error that the mistake explains, 0..1
     char text[DIAGNOSIS_TEXT_MAX]; // a sentence without a final stop, printable ASCII; "": there
                                    // is no diagnosis
-    char name[TENSOR_NAME_MAX];    // of a tensor, as in figures
+    char name[TENSOR_NAME_MAX];    // name of the tensor, as in figures
 };
 
 // Number of attention operations of a rank that were computed by the project's own kernels and by
 // the provider that the case names.
 struct provider_use {
     int32_t own_forward, own_backward, provider_forward, provider_backward;
-    char reason[ERROR_TEXT_MAX]; // why the provider did not compute the first operation of the
-                                 // project's own kernels; or ""
+    char reason[ERROR_TEXT_MAX]; // why the first operation that the project's own kernels computed
+                                 // was not computed by the provider; or ""
 };
 
 // When an operation of a plan ran, in nanoseconds after the rank began the plan.
@@ -122,8 +123,8 @@ struct op_time {
     uint64_t start_ns, end_ns;
 };
 
-// The times of the first operations of a plan, by index. 64 ranks make about 450 operations at
-// most; 512 on each of 64 ranks fit a reply.
+// Times of the first operations of a plan, by index. A plan for 64 ranks has at most about 450
+// operations; the times of 512 operations on each of 64 ranks fit into a reply.
 #define OP_TIMES_MAX 512
 struct op_times {
     uint64_t begin_ns; // when the rank began the plan, on the machine's monotonic clock
@@ -139,15 +140,15 @@ struct rank_report {
     int32_t figures_count;
     struct figures figures[REPORT_FIGURES_MAX];
     struct timings timings;
-    double flops;       // of the attention this rank computed, forward and backward
-    int32_t operations; // of the plan
-    uint64_t digest;    // of all bits of the rank's outputs: equal digests, equal results
+    double flops;       // of the attention that this rank computed, forward and backward
+    int32_t operations; // number of operations of the plan
+    uint64_t digest;    // hash of all bits of the rank's outputs; equal for bitwise equal results
     struct diagnosis diagnosis;
     struct provider_use use;
     struct op_times op_times; // last: a report travels without the unused end of the list
 };
 
-// Bytes of a report that travel, for a count of operation times from 0 to OP_TIMES_MAX.
+// Number of bytes of a report that are sent, for a count of operation times from 0 to OP_TIMES_MAX.
 size_t report_bytes(int32_t op_times);
 
 // True if no operation ends before it starts or later than a case may take, and the count is within
@@ -167,7 +168,7 @@ enum report_phase {
 const char *report_phase_name(int phase);
 const char *report_tensor_name(int tensor);
 
-// True if a name is valid for a tensor.
+// True for 1 to TENSOR_NAME_MAX - 1 lower-case letters, digits and underscores.
 bool report_name_is_valid(const char name[TENSOR_NAME_MAX]);
 
 // Name of the tensor of these figures, for any kind of job.
@@ -181,13 +182,12 @@ enum failure_kind {
 struct rank_failure {
     int32_t status; // enum status
     int32_t kind;   // enum failure_kind
-    int32_t peer;   // FAILURE_PEER_LOST: which; else -1
+    int32_t peer;   // FAILURE_PEER_LOST: the lost rank; else -1
     int32_t phase, step;
     char text[ERROR_TEXT_MAX];
 };
 
-// ---- the progress word: shared memory, written by a rank, read by the daemon
-// -----------------------
+// ---- progress words: shared memory, written by ranks, read by the daemon ------------------------
 
 // One word per rank, written with one atomic store, so that a reader sees all or none of a change.
 struct progress {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Amounts of memory as people read them.
+// Memory sizes as text.
 #ifndef CPATTN_COMMON_SIZE_H
 #define CPATTN_COMMON_SIZE_H
 
@@ -8,8 +8,8 @@
 
 #define SIZE_TEXT_MAX 16
 
-// Writes a number of bytes (negative: as 0) with three significant digits and the unit that suits
-// it: "512 B", "38.4 MiB", "1.50 GiB". Returns `text`, which holds SIZE_TEXT_MAX.
+// Writes a number of bytes (negative: as 0) with three significant digits and a suitable unit:
+// "512 B", "38.4 MiB", "1.50 GiB". Returns `text`.
 const char *size_format(int64_t bytes, char text[SIZE_TEXT_MAX]);
 
 #endif

@@ -43,7 +43,7 @@ __attribute__((format(printf, 2, 0))) static void text_format(char text[ERROR_TE
         memcpy(text + ERROR_TEXT_MAX - 4, "...", 4);
 }
 
-#undef error_set // as a macro it is for its callers
+#undef error_set // the macro is for callers only
 enum status error_set(struct error *error, enum status status, const char *format, ...)
 {
     if (!error)

@@ -52,7 +52,7 @@ enum status error_set(struct error *error, enum status status, const char *forma
     __attribute__((format(printf, 3, 4)));
 
 #ifdef __clang_analyzer__
-// The analyzer reads one file at a time; this tells it what error_set() returns.
+// The analyzer reads one file at a time; the macro shows it the value that error_set() returns.
 #define error_set(error, status, ...) ((error_set)(error, status, __VA_ARGS__), (status))
 #endif
 

@@ -24,8 +24,8 @@ void token_set(struct token *token, const void *data, size_t size)
     memcpy(token->text, data, size);
 }
 
-// Reads as much of the file as fits, without the final newline. Returns the length; negative with
-// errno: it cannot be read.
+// Reads at most `room` bytes of the file and drops a final newline. Returns the length; negative,
+// with errno: the file cannot be read.
 static ssize_t file_read(int fd, char *data, size_t room)
 {
     size_t size = 0;
@@ -42,7 +42,7 @@ static ssize_t file_read(int fd, char *data, size_t room)
 
 static enum status content_read(int fd, const char *path, struct token *token, struct error *error)
 {
-    char data[TOKEN_BYTES_MAX + 2]; // a newline, or what shows that it is too long
+    char data[TOKEN_BYTES_MAX + 2]; // a newline, and one byte more to detect excess
     enum status status = STATUS_OK;
     ssize_t size = file_read(fd, data, sizeof(data));
     if (size < 0)
@@ -62,7 +62,7 @@ static enum status content_read(int fd, const char *path, struct token *token, s
 enum status token_read(const char *path, struct token *token, struct error *error)
 {
     struct stat stat_of;
-    // Does not wait for the writer of a pipe.
+    // O_NONBLOCK: does not wait for the writer of a pipe.
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0 || fstat(fd, &stat_of) != 0) {
         enum status status = error_set(error, STATUS_INVALID_ARGUMENT,

@@ -19,9 +19,9 @@ bool token_is_valid(const void *data, size_t size);
 // Copies valid token bytes into *token.
 void token_set(struct token *token, const void *data, size_t size);
 
-// Reads a token from a file, with or without a final newline. PERMISSION_DENIED: the file can be
-// read by users other than its owner and group; INVALID_ARGUMENT: it has other contents, or cannot
-// be read. No message contains the contents.
+// Reads a token from a file, with or without a final newline. PERMISSION_DENIED: users other than
+// the file's owner and group can read or write it; INVALID_ARGUMENT: the file holds no valid token,
+// or cannot be read. No message contains the contents.
 enum status token_read(const char *path, struct token *token, struct error *error) MUST_CHECK;
 
 // Compares two tokens in constant time; an empty token never matches.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Zeroed memory that begins with a cache line. The system provides each page when it is first used,
-// so that large scratch memory costs only what is used of it.
+// Zeroed memory, aligned to a cache line. The system provides each page when it is first touched,
+// so that unused parts of large scratch memory cost nothing.
 #ifndef CPATTN_COMMON_ZEROS_H
 #define CPATTN_COMMON_ZEROS_H
 
@@ -9,7 +9,7 @@
 
 #define ZEROS_ALIGNMENT 64
 
-// `*owner` is for free(). NULL, and `*owner` too, if there is not enough memory.
+// Returns the memory, and in `*owner` the pointer for free(). Both are NULL if memory is short.
 static inline void *zeros_create(size_t bytes, void **owner)
 {
     *owner = calloc(1, bytes + ZEROS_ALIGNMENT);

@@ -13,11 +13,11 @@
 #include <time.h>
 
 #define IN_FLIGHT_MAX 16
-#define TRIES_MAX     2                      // of a case whose daemon went away
-#define ABSENT_MAX    200                    // ticks without a daemon before it is given up
+#define TRIES_MAX     2                      // submissions of a case whose daemon went away
+#define ABSENT_MAX    200                    // ticks without a daemon until cases are given up
 #define TICK_NS       (100 * 1000000ull)     // time between checks for Ctrl-C
 #define RUN_NS        (60 * 1000000000ull)   // time limit of a case on its ranks
-#define WHOLE_NS      (3600 * 1000000000ull) // time limit with the wait for its turn
+#define WHOLE_NS      (3600 * 1000000000ull) // time limit including the wait in the queue
 
 // ---- what to run --------------------------------------------------------------------------------
 
@@ -170,7 +170,7 @@ static void answer(struct sweep *sweep, struct test *test)
 
 // ---- all of them --------------------------------------------------------------------------------
 
-// False if there is no daemon. The case was not sent then and may be sent again.
+// Returns 0 if there is no daemon: the case was not sent and may be submitted again.
 static int submit(struct sweep *sweep, struct test *test)
 {
     struct cpattn_error error;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Judges a kernel in C or C++, to copy and change. No daemon and no GPU is needed. Replace attend()
-// by yours.
+// by your kernel.
 //
 //     cc kernel.c $(pkg-config --cflags --libs cpattn-check) -lm -o kernel
 //     ./kernel                                   # pass
@@ -14,8 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// ---- the kernel under test: causal attention in bf16, forward and backward
-// -----------------------
+// ---- the kernel under test: causal attention in bf16, forward and backward ----------------------
 
 struct shape {
     long batch, tokens, heads, kv_heads, dim; // tensors are [batch][tokens][heads][dim]
@@ -49,11 +48,11 @@ struct tensors {
     const uint16_t *q, *k, *v, *dout;
     uint16_t *out, *dq;
     float *lse;      // [batch][heads][tokens]
-    float *dk, *dv;  // sums, rounded at the end
-    float *p, *sums; // [tokens], [dim]: for one query
+    float *dk, *dv;  // fp32 accumulators, rounded to bf16 at the end
+    float *p, *sums; // [tokens], [dim]: scratch of one query
 };
 
-// Replaces logits by exp(logit - top), and gives their sum.
+// Replaces logits by exp(logit - top), and returns their sum.
 static float exponentials(float *p, long count, float top)
 {
     float total = 0;
@@ -62,7 +61,8 @@ static float exponentials(float *p, long count, float top)
     return total;
 }
 
-// One query and head; `at` is the offset of its row, `keys` that of its first key.
+// Forward and backward pass of one query and head. `at` is the offset of the query's row, `keys`
+// the offset of the first key of its key head.
 static void attend_row(const struct shape *s, const struct tensors *t, long query, long at,
                        long keys, float *lse)
 {
@@ -134,7 +134,8 @@ static long field(const struct cpattn_case *c, const char *name)
     return atol(text);
 }
 
-// Refuses what attend() does not do; the rest of this file relies on it.
+// Refuses settings that this file does not support. Others that attend() ignores, such as softcap,
+// lead to a failure.
 static void insist(const struct cpattn_case *c)
 {
     static const char *const needs[][2] = {{"dtype", "bf16"},
@@ -214,7 +215,7 @@ static float number(const char *text)
     return value;
 }
 
-// "heads=8"; "wrong" is no field of a case.
+// Sets a field of the case from "heads=8". "wrong=FACTOR", no field, multiplies the softmax scale.
 static void set(struct cpattn_case *c, char *text, float *wrong)
 {
     char *value = strchr(text, '=');
@@ -259,7 +260,7 @@ int main(int argc, char **argv)
         must(cpattn_check_fill(check, (enum cpattn_tensor)i, &arrays[i], &error));
     run(&s, arrays);
     for (int i = CPATTN_TENSOR_Q; i <= CPATTN_TENSOR_DO; i++) {
-        free(arrays[i].data); // verify takes results alone
+        free(arrays[i].data); // cpattn_check_verify() accepts results only
         arrays[i].data = NULL;
     }
     must(cpattn_check_verify(check, arrays, CPATTN_TENSORS, &verdict, &error));

@@ -9,7 +9,7 @@
 
 // ---- reading ------------------------------------------------------------------------------------
 
-// A name with only printable characters.
+// Writes the name with '?' for unprintable characters, cut to NAME_MAX_BYTES.
 static const char *name_show(const ProtobufCBinaryData *name, char text[NAME_MAX_BYTES + 1])
 {
     size_t length = name->len < NAME_MAX_BYTES ? name->len : NAME_MAX_BYTES;
@@ -57,7 +57,7 @@ static enum status shape_check(const struct cp_case *c, const char *list, enum w
                      whole_shape_text(&shape, ours));
 }
 
-// One list, of the first `count` tensors.
+// Decodes one list, which may name the first `count` tensors of enum whole_tensor.
 static enum status list_decode(const struct cp_case *c, const char *list,
                                Cpattn__V1__TensorPlace *const *tensors, size_t entries, int count,
                                int64_t *offsets, struct error *error)

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tensors of a client on the wire: the message Attend | struct whole_places.
+// Conversion of a client's tensors between the message Attend and struct whole_places.
 #ifndef CPATTN_PROTO_ATTEND_H
 #define CPATTN_PROTO_ATTEND_H
 
 #include "plan/places.h"
 #include "proto/map.h"
 
-// Reads an untrusted message for a case that case_check() admits. Compares names, dtypes and shapes
-// with those of the case; offsets are not checked. INVALID_ARGUMENT names the wrong tensor,
-// UNIMPLEMENTED: a field that this program does not know.
+// Reads an untrusted message for a case that case_check() admits. Names, dtypes and shapes must be
+// those of the case. Offsets must not be negative; their upper bound is not checked.
+// INVALID_ARGUMENT: the text names the wrong tensor. UNIMPLEMENTED: the message has a field that
+// this program does not know.
 enum status attend_decode(const struct cp_case *c, const ProtobufCMessage *attend,
                           struct whole_places *places, struct error *error) MUST_CHECK;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bytes to a reply. Replies are checked as strictly as requests.
+// Decodes a reply. Every value is checked as in a request; unknown fields are ignored.
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,7 +17,7 @@ static enum status check_count(size_t count, size_t min, size_t max, const struc
                      map_path_text(path, list, text), count, min, max);
 }
 
-// Allocates a zeroed list of the reply; returns a status.
+// Allocates a zeroed list of the reply, at least one entry. RESOURCE_EXHAUSTED: out of memory.
 static enum status list_alloc(size_t count, size_t size, void **list, struct error *error)
 {
     *list = calloc(count > 0 ? count : 1, size);
@@ -65,7 +65,7 @@ static enum status check_judged(const struct figures *f, const struct map_path *
                      (long long)f->elements);
 }
 
-// The rules for the name of a tensor.
+// Refuses an invalid name of a tensor.
 static enum status check_name(const struct map_path *path, const char *name, struct error *error)
 {
     char text[MAP_PATH_MAX];
@@ -485,6 +485,6 @@ enum status wire_decode_reply(const void *data, size_t size, struct wire_reply *
     scratch_fini(&scratch);
     if (status != STATUS_OK)
         wire_reply_fini(reply);
-    // The client's request was valid.
+    // INVALID_ARGUMENT would blame the client's request.
     return status == STATUS_INVALID_ARGUMENT ? refuse_reply(error) : status;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bytes to a request. The input may be hostile.
+// Decodes a request. The input may be hostile.
 #include <string.h>
 
 #include "proto/attend.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plain structs to bytes.
+// Encodes plain structs.
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,14 +9,14 @@
 #include "proto/spec.h"
 #include "proto/wire.h"
 
-// A tree under construction.
+// A message tree under construction.
 struct build {
     struct scratch scratch;
     struct error *error;
-    enum status status; // the first failure; later steps do nothing then
+    enum status status; // the first failure, after which all steps do nothing
 };
 
-// A new message of the given kind, or NULL.
+// Returns a new message of the given kind, or NULL.
 static void *build_message(struct build *b, const ProtobufCMessageDescriptor *descriptor)
 {
     if (b->status != STATUS_OK)
@@ -29,7 +29,7 @@ static void *build_message(struct build *b, const ProtobufCMessageDescriptor *de
     return message;
 }
 
-// A new message of the given kind, filled from a record; or NULL.
+// Returns a new message of the given kind, filled from a record, or NULL.
 static void *build_record(struct build *b, const ProtobufCMessageDescriptor *descriptor,
                           const struct map_field *fields, const void *record)
 {
@@ -39,7 +39,7 @@ static void *build_record(struct build *b, const ProtobufCMessageDescriptor *des
     return b->status == STATUS_OK ? message : NULL;
 }
 
-// Room for the pointers of a repeated field, or NULL.
+// Returns memory for the pointers of a repeated field, or NULL.
 static void *build_list(struct build *b, size_t count)
 {
     if (b->status != STATUS_OK)
@@ -438,7 +438,8 @@ static void build_answer(struct build *b, const struct wire_reply *r, Cpattn__V1
         error_set(b->error, STATUS_INTERNAL, "a good reply has the method %d", (int)r->method);
 }
 
-// Checks the lengths of lists, so that no loop runs past an array.
+// Checks the lengths of lists, so that no loop runs past an array. The caller has checked the
+// counts of operation times.
 static enum status check_counts(const struct wire_reply *r, struct error *error)
 {
     bool good = r->failure.world_size >= 0 && r->failure.world_size <= WORLD_SIZE_MAX &&

@@ -32,8 +32,8 @@ static const ProtobufCFieldDescriptor *descriptor_of(const ProtobufCMessage *mes
     return protobuf_c_message_descriptor_get_field_by_name(message->descriptor, name);
 }
 
-// A field in which unset differs from zero is alone in a oneof. The member of the oneof holds the
-// number of the field, or 0 if it is unset. NULL: there is no such member.
+// Returns the case member of the field's oneof: it holds the number of the field, or 0 if the field
+// is unset. A field in which unset differs from zero is alone in a oneof. NULL: no oneof.
 static uint32_t *oneof_member(const ProtobufCMessage *message,
                               const ProtobufCFieldDescriptor *field)
 {
@@ -219,7 +219,8 @@ enum status map_refuse_unknown(const ProtobufCMessage *message, const char *name
                      name, message->unknown_fields[0].tag);
 }
 
-// A message stores a list as a count and a pointer to the entries.
+// Returns the descriptor of a repeated int64, which a message stores as a count and a pointer to
+// the entries. NULL: there is no such field.
 static const ProtobufCFieldDescriptor *list_descriptor(const ProtobufCMessage *message,
                                                        const char *name)
 {

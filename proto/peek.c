@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The two fields of a request that are needed before it is decoded. Walks over the outermost fields
-// in place, without memory, and skips their contents.
+// Reads the two fields of a request that are needed before it is decoded. Walks over the outermost
+// fields in place, without allocating, and skips the contents of other fields.
 #include <string.h>
 
 #include "proto/wire.h"
 
-#define FIELD_ID    2 // as in proto/cpattn.proto, where they keep their place
+#define FIELD_ID    2 // field numbers of proto/cpattn.proto, which never change
 #define FIELD_TOKEN 5
 
 enum wire_type { WIRE_VARINT = 0, WIRE_64_BITS = 1, WIRE_BYTES = 2, WIRE_32_BITS = 5 };
@@ -36,7 +36,7 @@ static bool skip(struct cursor *c, uint64_t bytes)
     return there;
 }
 
-// The next field: its tag, and its bytes if it has type WIRE_BYTES.
+// Reads the next field: its tag, and its bytes if it has type WIRE_BYTES. False: malformed.
 static bool field_read(struct cursor *c, uint64_t *tag, const uint8_t **data, size_t *size)
 {
     uint64_t value = 0;

@@ -147,7 +147,7 @@ const struct map_field schema_op_times[] = {
     END,
 };
 
-// -1 in each: there is no such element.
+// All members are -1 if there is no such element.
 const struct map_field schema_element[] = {
     INT(element, sequence, -1, BATCH_MAX - 1),  INT(element, head, -1, HEADS_MAX - 1),
     INT(element, dim, -1, SEQLEN_MAX - 1), // a key, of dbias
@@ -244,7 +244,7 @@ const struct map_field schema_open[] = {
     END,
 };
 
-// Phases as the enum Phase numbers them.
+// Phases have the numbers of the protocol's enum Phase: enum report_phase plus 1.
 const struct map_field schema_rank_phases = {
     .name = "rank_phases", .kind = MAP_LIST, .min = REPORT_IDLE + 1, .max = REPORT_PHASES};
 const struct map_field schema_rank_steps = {

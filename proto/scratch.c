@@ -37,7 +37,7 @@ void scratch_init(struct scratch *s, size_t budget_bytes)
     s->allocator = (ProtobufCAllocator){allocate, release, s};
 }
 
-// The memory may hold a token.
+// Wipes the memory, which may hold a token.
 void scratch_fini(struct scratch *s)
 {
     while (s->block) {

@@ -8,7 +8,7 @@
 
 static const struct map_path path = {.name = "case", .index = -1};
 
-// `verify` of a case is two fields of the message: on or off, and the extent.
+// True for `verify`, which is two fields of the message: on or off, and the extent.
 static bool is_verify(const struct case_field *field)
 {
     return field->offset == offsetof(struct cp_case, verify);
@@ -34,8 +34,8 @@ static enum status decode_verify(const Cpattn__V1__Case *spec, struct cp_case *c
     return STATUS_OK;
 }
 
-// The extent is sent only if it is FULL, because a daemon without this field refuses it and
-// verifies as with AUTO.
+// Sends the extent only if it is FULL. A daemon that does not know the field refuses it; without
+// the field, every daemon verifies as with AUTO.
 static void encode_verify(const struct cp_case *c, Cpattn__V1__Case *spec)
 {
     spec->verify = c->verify != VERIFY_OFF;
@@ -45,15 +45,15 @@ static void encode_verify(const struct cp_case *c, Cpattn__V1__Case *spec)
 
 // ---- reading ------------------------------------------------------------------------------------
 
-// True if a field was not sent or is zero. For fields in which zero is invalid.
+// True if the field was not sent. In fields for which zero is invalid, zero counts as not sent.
 static bool is_missing(const ProtobufCMessage *spec, const struct map_field *map)
 {
     bool zero_is_none = map->kind == MAP_ENUM || (map->kind == MAP_INT && map->min > 0);
     return !map_given(spec, map->name) || (zero_is_none && map_is_zero(spec, map->name));
 }
 
-// True if a missing field keeps the default of case_init(). The window of a causal mask ends at the
-// diagonal for every window_right.
+// True if a missing field gets the default of case_init(). With a causal mask this includes
+// window_right, because the window ends at the diagonal whatever its value.
 static bool is_usual_when_missing(const struct case_field *field, const struct cp_case *c)
 {
     static const char *const names[] = {"a2a_size", "pad_multiple", "softmax", "bias"};
@@ -117,7 +117,7 @@ enum status spec_decode(const ProtobufCMessage *spec, struct cp_case *c, struct 
         status = decode_field(spec, field, c, error);
     if (status != STATUS_OK)
         return status;
-    status = case_check(c, error); // its sentences begin with the name of the field
+    status = case_check(c, error); // its error text begins with the name of the field
     return status == STATUS_OK || !error ? status
                                          : error_set(error, status, "case.%s", error->text);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A case on the wire: the message Case | struct cp_case.
+// Conversion between the message Case and struct cp_case.
 #ifndef CPATTN_PROTO_SPEC_H
 #define CPATTN_PROTO_SPEC_H
 
@@ -8,13 +8,13 @@
 
 // Converts an untrusted message to a case. A field that was not sent has the default of
 // cpattn.proto, or is refused if it has none. INVALID_ARGUMENT: a field is missing or outside its
-// range; UNIMPLEMENTED: an unknown field; else the status of case_check(). The message begins with
-// the path of the field, as "case.heads".
+// range; UNIMPLEMENTED: an unknown field; else the status of case_check(). The error text begins
+// with the path of the field, as "case.heads".
 enum status spec_decode(const ProtobufCMessage *spec, struct cp_case *c,
                         struct error *error) MUST_CHECK;
 
-// Fills in an empty message. INTERNAL: the case has lists that are too long; RESOURCE_EXHAUSTED:
-// out of scratch memory.
+// Fills in an empty message. INTERNAL: a list of the case is too long; RESOURCE_EXHAUSTED: out of
+// scratch memory.
 enum status spec_encode(const struct cp_case *c, ProtobufCMessage *spec, struct scratch *scratch,
                         struct error *error) MUST_CHECK;
 

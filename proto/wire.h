@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Messages of the protocol as plain structs. Only the implementation of these functions uses
-// protobuf.
+// Messages of the protocol as plain structs. Only the implementation of this header uses protobuf.
 #ifndef CPATTN_PROTO_WIRE_H
 #define CPATTN_PROTO_WIRE_H
 
@@ -39,27 +38,27 @@ enum wire_order_kind {
     ORDER_RELOAD,
 };
 
-// `done` of an order to reload.
+// wire_reply.done for an order to reload.
 enum wire_reload {
-    RELOAD_BEGUN = 0, // by a daemon that does not wait for the outcome
+    RELOAD_BEGUN = 0, // under way; the daemon does not report the outcome
     RELOAD_APPLIED,
-    RELOAD_NEEDS_RESTART, // the others are applied
+    RELOAD_NEEDS_RESTART, // some settings need a restart; the others are applied
 };
 
 // An order of an administrator.
 struct wire_order {
     enum wire_order_kind kind;
-    int32_t device; // 0..DEVICE_NUMBER_MAX; of the first two kinds
-    int32_t host;   // 0..HOSTS_MAX - 1, as in wire_status; of the first two kinds
+    int32_t device; // DRAIN_DEVICE, ENABLE_DEVICE: 0..DEVICE_NUMBER_MAX
+    int32_t host;   // DRAIN_DEVICE, ENABLE_DEVICE: index in wire_status.hosts, 0..HOSTS_MAX - 1
 };
 
 #define DEVICE_NUMBER_MAX 63
 
-// A request of a watcher.
+// A request for events.
 struct wire_watch {
-    uint64_t stream;  // of the previous answer; 0: none
-    uint64_t after;   // its last event
-    int32_t recent;   // 0..EVENTS_KEPT; without a stream: number of past events to begin with
+    uint64_t stream;  // wire_events.stream of the previous answer; 0: the first request
+    uint64_t after;   // wire_events.last of the previous answer
+    int32_t recent;   // without a stream: number of past events to begin with, 0..EVENTS_KEPT
     uint64_t wait_ns; // up to WATCH_WAIT_MAX_NS
     uint64_t kinds;   // bit mask of 1 << enum wire_event_kind; 0: all
 };
@@ -68,17 +67,17 @@ struct wire_request {
     uint32_t version;
     struct request_id id;
     struct token token;        // "": none; never to be logged
-    uint64_t timeout_ns;       // from arrival; 0: the daemon's default
-    uint64_t run_timeout_ns;   // from when the ranks have the case; 0: none of its own
-    uint64_t patience_ns;      // for how long pools may have been DOWN; PATIENCE_ENDLESS: ever
-    bool cancel_on_disconnect; // a RUN that its ranks have already got, too
+    uint64_t timeout_ns;       // limit from arrival; 0: the daemon's default
+    uint64_t run_timeout_ns;   // limit from the start of the run; 0: none
+    uint64_t patience_ns;      // refuse when all pools have been DOWN for this long
+    bool cancel_on_disconnect; // cancel a RUN when its client disconnects, even if ranks run it
     enum wire_method method;
-    bool attends;               // RUN: a client's tensors take part
-    struct whole_places places; // of these
-    bool is_job;                // RUN: of another kind than attention
+    bool attends;               // RUN: with tensors of the client
+    struct whole_places places; // with attends: the places of these tensors
+    bool is_job;                // RUN: another kind of job than attention
     union {
         struct cp_case run;
-        struct job_text job;      // with is_job; as it came, of any kind there may be
+        struct job_text job;      // with is_job: kind and fields as received, not checked
         struct request_id cancel; // the request to cancel
         struct wire_order order;
         struct wire_watch watch;
@@ -96,9 +95,9 @@ struct wire_result {
     enum wire_verdict verdict;
     int32_t world_size;
     struct rank_report *ranks; // [world_size] in order, owned
-    uint64_t digest;           // of the digests of all ranks in order
+    uint64_t digest;           // hash of the digests of all ranks in order
     uint64_t queue_ns, start_ns, run_ns,
-        total_ns; // waited, pool started, ranks at work, admission to answer
+        total_ns; // waiting, start of the pool, run on the ranks, admission to answer
 };
 
 // The state of each rank when a case could not be completed.
@@ -106,10 +105,10 @@ struct wire_rank_state {
     int32_t rank;
     bool culprit;
     int32_t phase, step, waiting_for; // from the progress word; waiting_for -1: nobody
-    char state;                // of the process as in /proc ('R', 'S', 'T', 'Z'), 'X' when gone
+    char state;                       // of the process, as in /proc ('R', 'S', 'T', 'Z'); 'X': gone
     char fate[96];             // "killed by signal 9", "exited with 1", "aborted sibling", ""
     char text[ERROR_TEXT_MAX]; // the message of the rank, or ""
-    char stderr_tail[STDERR_TAIL_BYTES + 1]; // printable ASCII
+    char stderr_tail[STDERR_TAIL_BYTES + 1]; // printable ASCII, line feeds and tabs
 };
 struct wire_failure {
     int32_t world_size;
@@ -125,21 +124,21 @@ struct wire_device {
 
 struct wire_provider {
     char name[PROVIDER_NAME_MAX];
-    char file[256];    // its end is cut off
-    char about[256];   // its description of itself, or ""
-    char trouble[256]; // why it could not be opened at the daemon's start, or ""
+    char file[256];    // path of the shared object; the end of a longer one is cut off
+    char about[256];   // the provider's description of itself, or ""
+    char trouble[256]; // why the provider could not be opened at the daemon's start, or ""
 };
 
 struct wire_guest {
     char name[IMPLEMENTATION_NAME_MAX];
-    uint64_t world_sizes; // bit w - 1: it takes w ranks
-    char supports[256];   // for people; ""
+    uint64_t world_sizes; // bit w - 1: the guest supports w ranks
+    char supports[256];   // description for people, or ""
 };
 
 struct wire_description {
     char version[32];  // of the daemon, "0.1.0"
     char backend[16];  // "cpu", "cuda"
-    int32_t devices;   // number that pools share: cores, or the GPUs below
+    int32_t devices;   // number of devices that pools share: cores, or the GPUs below
     int32_t gpu_count; // 0 with "cpu"
     struct wire_device gpus[DEVICES_MAX];
     int32_t provider_count;
@@ -159,26 +158,26 @@ enum pool_state {
     POOL_STOPPING,
     POOL_BACKOFF,
     POOL_DOWN,
-    POOL_COLD,  // no ranks; the next job that needs it starts it
-    POOL_STUCK, // killed, and not all ranks end: `devices`, on which these sit, are out of use
+    POOL_COLD,  // no ranks; started when a job needs the pool
+    POOL_STUCK, // killed, but some ranks do not end; `devices` are their devices, out of use
 };
 const char *pool_state_name(enum pool_state state);
 
 struct wire_pool {
-    int32_t guest; // number of its implementation in the daemon; not on the wire
-    int32_t crew;  // likewise of its ranks; -1: it has none
-    int32_t nodes; // number of hosts that its ranks are on; not on the wire
+    int32_t guest; // number of the implementation in the daemon; not on the wire
+    int32_t crew;  // crew number in the core, -1: no ranks; not on the wire
+    int32_t nodes; // number of hosts with ranks of the pool; not on the wire
     char implementation[IMPLEMENTATION_NAME_MAX]; // "": the daemon's own
     int32_t world_size, instance;
     enum pool_state state;
-    uint32_t generation; // how often it was started
-    uint64_t jobs;       // answered by it
-    uint64_t deaths;
-    uint64_t devices; // bit mask; of GPUs by index, else of the cores that pools share
-    uint64_t hosts;   // bit mask of those of the status; 1 where there is one
-    bool spare;       // stands by for another of its kind that is up, or is to
+    uint32_t generation; // number of starts
+    uint64_t jobs;       // number of completed jobs
+    uint64_t deaths;     // how often the pool was lost
+    uint64_t devices;    // bit mask of device numbers on each host: GPUs by index, or cores
+    uint64_t hosts;      // bit mask of indices in wire_status.hosts; 1 with a single host
+    bool spare;          // does not lead its twin: stands by, or will stand by once it is up
     char last_failure[ERROR_TEXT_MAX]; // or ""
-    char exchange[EXCHANGE_TEXT_MAX];  // how its ranks exchange; "": nothing was said
+    char exchange[EXCHANGE_TEXT_MAX];  // how the ranks exchange data; "": unknown
 };
 
 struct wire_host {
@@ -188,20 +187,20 @@ struct wire_host {
     bool lost;
 };
 
-// Requests that a status lists, at most.
+// Most requests that a status lists.
 #define OPEN_LISTED_MAX 64
 
 struct wire_open_request {
-    char id[33];                                  // hexadecimal; "" where it is another user's
+    char id[33];                                  // hexadecimal; "": request of another user
     char user[384];                               // sender of the request, as in the log
     char implementation[IMPLEMENTATION_NAME_MAX]; // "": the daemon's own
     char case_text[256];
-    char phase[16]; // of the rank that holds the others up, or ""
+    char phase[16]; // of the rank that the others wait for, or ""
     int32_t world_size, step;
     bool running;
-    uint64_t age_ns, run_ns; // since it was admitted; since its ranks have it, or 0
-    int32_t rank_count;      // number of places that follow: 0, or all ranks
-    int32_t rank_phases[WORLD_SIZE_MAX], rank_steps[WORLD_SIZE_MAX]; // enum report_phase
+    uint64_t age_ns, run_ns; // time since admission; time since the start of the run, or 0
+    int32_t rank_count;      // entries of the two arrays: 0, or one for each rank
+    int32_t rank_phases[WORLD_SIZE_MAX], rank_steps[WORLD_SIZE_MAX]; // phases: enum report_phase
 };
 
 struct wire_status {
@@ -209,15 +208,15 @@ struct wire_status {
     int32_t queued, running;
     uint64_t admitted, passed, failed, errors, refused; // since the start
     uint64_t unverified;
-    uint64_t devices_out; // bit mask, as in wire_pool
+    uint64_t devices_out; // taken out of use by an administrator: bit mask, as in wire_pool
     uint64_t loop_lag_max_ns, loop_lag_p99_ns;
     bool draining;
-    int32_t host_count; // 0: there is one alone
+    int32_t host_count; // 0: a single host, which is not listed
     struct wire_host hosts[HOSTS_MAX];
     int32_t pool_count;
     struct wire_pool *pools; // owned
     int32_t open_count;
-    struct wire_open_request *open; // owned; first those that run, each in order of admission
+    struct wire_open_request *open; // owned; running ones first, each group by admission
 };
 
 enum wire_event_kind {
@@ -228,13 +227,13 @@ enum wire_event_kind {
     EVENT_DEVICE,
     EVENT_DAEMON,
 };
-// "admitted", "pool" ...
+// Returns "admitted", "pool" and so on.
 const char *event_kind_name(enum wire_event_kind kind);
 
 enum device_state { DEVICE_ENABLED = 1, DEVICE_DRAINED, DEVICE_STUCK };
 const char *device_state_name(enum device_state state);
 
-// An event. Members that its kind does not have are 0 or "".
+// An event. Members that do not apply to its kind are 0 or "".
 struct wire_event {
     uint64_t number;  // from 1
     uint64_t time_ns; // since the beginning of 1970
@@ -242,11 +241,11 @@ struct wire_event {
     int32_t world_size, instance;
     uint32_t generation;
     char implementation[IMPLEMENTATION_NAME_MAX]; // "": the daemon's own
-    char id[33];                                  // as in wire_open_request, like the next two
+    char id[33]; // `id`, `user` and `case_text` as in wire_open_request
     char user[384];
     char case_text[256];
-    enum wire_verdict verdict; // EVENT_FINISHED: this, or
-    enum status code;          // why there is none
+    enum wire_verdict verdict; // EVENT_FINISHED: the verdict; 0: none
+    enum status code;          // EVENT_FINISHED without a verdict: why
     uint64_t queue_ns, start_ns, run_ns, total_ns;
     enum pool_state pool;
     enum device_state device;
@@ -257,8 +256,8 @@ struct wire_event {
 
 struct wire_events {
     uint64_t stream;         // changes when the daemon restarts
-    uint64_t last;           // for wire_watch.after
-    uint64_t lost;           // number of forgotten events
+    uint64_t last;           // number of the last event considered, for wire_watch.after
+    uint64_t lost;           // number of events after wire_watch.after that were discarded
     int32_t count;           // 0..EVENTS_REPLY_MAX
     struct wire_event *list; // owned
 };
@@ -270,7 +269,7 @@ struct wire_reply {
     char message[ERROR_TEXT_MAX]; // one sentence; "" when OK
     enum wire_method method;      // selects the filled member; 0: none
     struct wire_result result;    // METHOD_RUN with STATUS_OK
-    struct wire_failure failure;  // METHOD_RUN that failed with the ranks' states (world_size > 0)
+    struct wire_failure failure;  // METHOD_RUN that failed; world_size > 0: states of the ranks
     struct wire_description description;
     struct wire_status pools;
     uint64_t done;             // METHOD_ORDER
@@ -285,17 +284,17 @@ enum status wire_encode_request(const struct wire_request *r, void **data, size_
 enum status wire_encode_reply(const struct wire_reply *r, void **data, size_t *size,
                               struct error *error) MUST_CHECK;
 
-// Decoding of untrusted bytes. Nothing points into `data` afterwards. Unpacking takes at most
-// DECODE_BYTES_MAX of memory for a request, DECODE_REPLY_MAX for a reply. Texts must be printable
-// ASCII.
+// The following functions decode untrusted bytes. Nothing points into `data` afterwards. Unpacking
+// allocates at most DECODE_BYTES_MAX for a request, DECODE_REPLY_MAX for a reply. Texts must be
+// printable ASCII.
 
-// The id and the token of a request; zeros and "" if they cannot be read. Takes no memory. Of
-// several tokens the last one counts, as in decoding.
+// Reads only the id and the token of a request; zeros and "" if they cannot be read. Allocates no
+// memory. Of several tokens the last one counts, as in decoding.
 void wire_peek_request(const void *data, size_t size, struct request_id *id, struct token *token);
 
-// Checks every field, and the case with case_check(). The fields of a job of another kind are left
-// to job_spec_parse(). If a request is refused, `request->id` and `request->token` still have the
-// values of the envelope, if it could be read, else zeros. INVALID_ARGUMENT: malformed bytes, or
+// Checks every field, and the case with case_check(). The fields of another kind of job are checked
+// by job_spec_parse(). If a request is refused, `request->id` and `request->token` still have the
+// values of the envelope; zeros if these could not be read. INVALID_ARGUMENT: malformed bytes, or
 // values out of range; UNIMPLEMENTED: an unknown method, or an unknown field of a case;
 // FAILED_PRECONDITION: another major version; else the status of case_check().
 enum status wire_decode_request(const void *data, size_t size, struct wire_request *request,

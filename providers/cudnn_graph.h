@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operations as graphs of the cuDNN frontend, for providers/cudnn.cpp alone. A graph is kept under
-// all that it depends on, since cuDNN takes up to a second to build one.
+// Operations as graphs of the cuDNN frontend; included only by providers/cudnn.cpp. Graphs are
+// cached, since cuDNN takes up to a second to build one. The key is everything that a graph depends
+// on.
 //
-// Dense groups are tensors {b, h, s, d} with strides, one batch entry for each rectangle. Groups of
-// many lengths are packed: each tensor has an offset for each rectangle, and lengths mask the rest.
+// Dense operations use tensors {b, h, s, d} with strides, one batch entry for each rectangle.
+// Others use ragged tensors: each tensor has an offset for each rectangle, and a padding mask hides
+// what exceeds the lengths of a rectangle.
 #ifndef CPATTN_PROVIDERS_CUDNN_GRAPH_H
 #define CPATTN_PROVIDERS_CUDNN_GRAPH_H
 
@@ -21,7 +23,7 @@ namespace fe = cudnn_frontend;
 namespace
 {
 
-#define GRAPHS_MAX 512 // that are kept; then all are forgotten
+#define GRAPHS_MAX 512 // in the cache; when it is full, it is emptied
 
 enum tensor {
     Q = 1,
@@ -36,13 +38,13 @@ enum tensor {
     DV,
     LENGTHS_Q,
     LENGTHS_KV,
-    OFFSETS = 100, // + the tensor
+    OFFSETS = 100, // + number of the tensor: its ragged offsets
 };
 
 struct graph {
     fe::graph::Graph graph;
-    int64_t workspace = 0;
-    std::string refusal; // why there is none
+    int64_t workspace = 0; // bytes
+    std::string refusal;   // why cuDNN cannot build the graph; "": it is built
 };
 
 struct library {
@@ -59,15 +61,16 @@ struct shape {
     std::vector<int64_t> dims, strides;
 };
 
-// Elements between heads. A single head has no neighbour: cuDNN 9.19 ends with an illegal
-// instruction where the stride of heads is that of rows, so that it gets one as if heads came
-// first.
+// Stride between heads in elements. A single head may have any stride. It gets that of a layout
+// with heads outermost, because cuDNN 9.19 fails with an illegal instruction if the strides of
+// heads and rows are equal.
 int64_t head_step(const cpattn_attention *a, int64_t length, int64_t row, int64_t d)
 {
     return a->heads > 1 ? d : length * row;
 }
 
-// [rows][heads][d] in place, `step` rows between those of a sequence.
+// Shape of Q, K, V or dO in place: [rows][heads][d], where consecutive tokens of a sequence are
+// row_step rows apart.
 shape in_place(const cpattn_attention *a, bool queries, int64_t d)
 {
     const cpattn_rectangle *first = a->rectangles;
@@ -81,6 +84,7 @@ shape in_place(const cpattn_attention *a, bool queries, int64_t d)
             {batch_rows * heads * d, head_step(a, length, row, d), row, 1}};
 }
 
+// Shape of a packed tensor [rows][heads][d].
 shape packed(const cpattn_attention *a, bool queries, int64_t d)
 {
     const cpattn_rectangle *first = a->rectangles;
@@ -91,7 +95,8 @@ shape packed(const cpattn_attention *a, bool queries, int64_t d)
             {length * row, head_step(a, length, row, d), row, 1}};
 }
 
-// The longest rectangle, where they differ.
+// Sets the length to that of the longest rectangle, and adapts the strides of batch and a single
+// head.
 void lengthen(const cpattn_attention *a, bool queries, shape *s)
 {
     for (int32_t i = 0; i < a->rectangle_count; i++) {
@@ -114,7 +119,7 @@ shape stats(const cpattn_attention *a)
     return by_row;
 }
 
-// Elements between the bias of one rectangle and the next; -1: they are not as far apart.
+// Distance between the biases of consecutive rectangles in elements; -1: the distances differ.
 int64_t bias_step(const cpattn_attention *a)
 {
     int64_t step = a->rectangle_count > 1 ? a->rectangles[1].bias - a->rectangles[0].bias : 0;
@@ -142,15 +147,15 @@ bool is_padded(const cpattn_attention *a)
     return !a->dense || (a->band_left >= 0 && first->q_len > first->kv_len);
 }
 
-// cuDNN 9.19 computes wrong dK and dV of a single key head with several query heads, unless its
-// sums are ordered.
+// True if cuDNN must use its deterministic backward algorithm. Without it, cuDNN 9.19 computes
+// wrong dK and dV for a single key head with several query heads.
 bool is_ordered(const cpattn_attention *a)
 {
     return a->deterministic || (a->kv_heads == 1 && a->heads > 1);
 }
 
-// It computes wrong dQ where its sums are not ordered and the offsets of Q are not those of dQ. So
-// packed groups get Q and dO as packed as dQ is, from copies in the workspace.
+// True if cuDNN must get packed copies of Q and dO, which are made in the workspace. The algorithm
+// that is not deterministic computes wrong dQ if the ragged offsets of Q differ from those of dQ.
 bool is_gathered(const cpattn_attention *a)
 {
     if (a->dense || !a->backward || is_ordered(a))
@@ -166,7 +171,7 @@ int64_t aligned(int64_t bytes)
     return (bytes + 255) / 256 * 256;
 }
 
-// Bytes of a copy of Q (d_qk) or dO (d_v).
+// Bytes of the packed copy of Q (d: head_dim_qk) or dO (d: head_dim_v); 0: there is no copy.
 int64_t copy_bytes(const cpattn_attention *a, int64_t d)
 {
     return is_gathered(a) ? aligned(a->q_packed_rows * a->heads * d * 2) : 0;
@@ -297,7 +302,7 @@ void graph_build(library *l, const cpattn_attention *a, graph *g)
         g->refusal = "cuDNN says: " + result.get_message();
 }
 
-// Everything that a graph depends on.
+// Returns the key of a graph: the bytes of everything that it depends on.
 std::string key_of(const cpattn_attention *a)
 {
     cpattn_attention same = *a;

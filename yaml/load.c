@@ -55,7 +55,7 @@ struct reader {
     struct yaml *yaml;
     struct yaml_node *open[YAML_DEPTH_MAX]; // the stack, outermost first
     int depth;
-    const char *key; // of the next value in the innermost map; NULL: a key comes next
+    const char *key; // key of the next value in the innermost map; NULL: a key must come next
     yaml_mark_t key_mark;
     int documents;
     struct error *error;
@@ -202,7 +202,8 @@ static enum status read_event(struct reader *r, const yaml_event_t *event)
     }
 }
 
-// Line and column of a byte. Errors of the character decoder have an offset instead of a mark.
+// Returns the line and column of a byte. libyaml's errors of decoding characters have an offset
+// instead of a mark.
 static yaml_mark_t mark_of_byte(const char *text, size_t size, size_t offset)
 {
     yaml_mark_t mark = {0};
@@ -255,7 +256,7 @@ static enum status read_document(struct reader *r, const char *text, size_t size
     return status;
 }
 
-// An empty file is an empty map.
+// Makes the root of an empty file an empty map.
 static enum status root_complete(struct reader *r)
 {
     struct yaml_node *root = r->yaml->root;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Between the parser (load.c) and the tree (tree.c).
+// Definitions shared by the parser (load.c) and the tree (tree.c).
 #ifndef CPATTN_YAML_NODE_H
 #define CPATTN_YAML_NODE_H
 
@@ -30,8 +30,8 @@ struct yaml_node {
 
 uint32_t yaml_hash(const char *key);
 
-// Replaces control characters in a message by '?', so that text from the file gives a terminal no
-// commands. Accepts NULL.
+// Replaces control characters in a message by '?', so that text from the file cannot control a
+// terminal. Accepts NULL.
 void yaml_disarm(struct error *error);
 
 #endif

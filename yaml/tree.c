@@ -141,7 +141,7 @@ enum status yaml_error_key(const struct yaml_node *node, struct error *error, co
                        node->key ? node->key_column : node->column, error, text);
 }
 
-// "key 'x': ", "item 3 of key 'x': ", or nothing for the root.
+// Writes "key 'x': ", "item 3 of key 'x': ", "item 3: ", or "" for the root.
 static void subject(const struct yaml_node *node, char *text, size_t size)
 {
     text[0] = '\0';

@@ -32,7 +32,7 @@ enum yaml_kind { YAML_SCALAR = 1, YAML_LIST, YAML_MAP };
 // content; RESOURCE_EXHAUSTED: memory is short. The caller frees *yaml with yaml_destroy().
 enum status yaml_load_file(const char *path, struct yaml **yaml, struct error *error) MUST_CHECK;
 
-// Reads a text in memory; messages contain `name` in place of the file. Both are copied.
+// Reads a text in memory. Messages contain `name` in place of the path. Both are copied.
 enum status yaml_load_text(const char *name, const char *text, size_t size, struct yaml **yaml,
                            struct error *error) MUST_CHECK;
 void yaml_destroy(struct yaml *yaml);
@@ -49,8 +49,8 @@ int yaml_column(const struct yaml_node *node); // from 1, in characters
 // The text of a scalar without quotes, "" for an empty one; NULL for a list or a map.
 const char *yaml_text(const struct yaml_node *node);
 
-// The items of a list or the values of a map, in the order of the file; NULL at the end and for a
-// scalar.
+// Iterates over the items of a list or the values of a map, in the order of the file; NULL at the
+// end and for a scalar.
 //     for (const struct yaml_node *n = yaml_first(map); n; n = yaml_next(n)) ... yaml_key(n) ...
 const struct yaml_node *yaml_first(const struct yaml_node *node);
 const struct yaml_node *yaml_next(const struct yaml_node *node);

@@ -9,10 +9,10 @@
 #include "common/arena.h"
 
 #define MIB          ((size_t)1 << 20)
-// The allocation grows in these steps, and at least by half of its size.
+// The size of the allocation is a multiple of this.
 #define STEP_BYTES   (32 * MIB)
-// How long to wait for memory that other processes hold: the driver needs some hundred milliseconds
-// to end the ranks of a pool.
+// Limit for waiting until other processes free memory. The driver needs some hundred milliseconds
+// to release the memory of a pool's ranks after their end.
 #define LACK_MS      800
 #define LACK_STEP_MS 20
 
@@ -56,7 +56,7 @@ static enum status memory_lacking(size_t wanted, cudaError_t cause, struct error
     (void)cudaMemGetInfo(&free_bytes, &total_bytes);
     if (cudaGetDevice(&device) == cudaSuccess)
         (void)cudaGetDeviceProperties(&properties, device);
-    // By its place on the bus: numbers of devices differ between libraries.
+    // Names the device by its PCI address, since libraries number devices differently.
     return error_set(
         error, STATUS_RESOURCE_EXHAUSTED,
         "the case needs %zu MiB of device memory, and the %s at %04x:%02x:%02x has %zu "
@@ -66,8 +66,8 @@ static enum status memory_lacking(size_t wanted, cudaError_t cause, struct error
         properties.pciDeviceID, free_bytes / MIB, total_bytes / MIB);
 }
 
-// Half as much again as before, as long as that may be kept: a series of cases that get longer and
-// longer shall not allocate for each of them.
+// Size of the next allocation: half as much again as before if an idle rank may keep that much, so
+// that a series of growing cases does not allocate for each case.
 static size_t capacity_next(const struct device_arena *a, size_t total)
 {
     size_t grown = a->capacity + a->capacity / 2;
@@ -152,7 +152,8 @@ void *device_arena_take(struct device_arena *a, int64_t count, int64_t size)
     return piece;
 }
 
-// Counts memory of all processes: what idle ranks of all pools keep comes out of the last quarter.
+// True if less than three quarters of the device's memory are free, counting all processes: the
+// idle ranks of all pools share one quarter.
 static bool memory_is_scarce(void)
 {
     size_t free_bytes = 0, total_bytes = 0;

@@ -8,8 +8,7 @@
 #define ALIGNMENT       256
 #define BLOCK_BYTES_MIN (1 << 20)
 
-// Upper bound of what a pool keeps between two cases. The next case may need the memory for its
-// tensors.
+// Most memory that a pool keeps between two cases, since the next case may need memory for tensors.
 #define POOL_BYTES_MAX ((size_t)1 << 30)
 
 // ---- errors -------------------------------------------------------------------------------------
@@ -18,7 +17,7 @@ bool queue_note(struct cuda_queue *q, cudaError_t error, const char *what)
 {
     if (error == cudaSuccess)
         return true;
-    cudaGetLastError(); // what has been noted shall not be noted again for the next launch
+    cudaGetLastError(); // clears the error, so that queue_launched() does not note it again
     if (q->error == cudaSuccess) {
         q->error = error;
         q->failed = what;
@@ -31,7 +30,7 @@ bool queue_launched(struct cuda_queue *q, const char *what)
     return queue_note(q, cudaGetLastError(), what);
 }
 
-// Errors of a running kernel. The next call reports them, and all calls after it.
+// True for errors of a running kernel. The next CUDA call and all later ones return them.
 static bool made_by_kernel(cudaError_t error)
 {
     switch (error) {
@@ -72,7 +71,7 @@ static void block_destroy(struct memory_block *block)
         return;
     cudaFreeHost(block->host);
     cudaFree(block->device);
-    cudaGetLastError(); // of a device that has failed; whoever waits for it gets to know
+    cudaGetLastError(); // ignores errors of a failed device; queue_finish() reports them
     free(block);
 }
 
@@ -111,7 +110,8 @@ static size_t pool_bytes(const struct memory_pool *pool)
     return bytes;
 }
 
-// Replaces several blocks by one, unless it would be large.
+// Frees all pieces. Replaces several blocks by one of their total size; frees all blocks if the
+// total exceeds POOL_BYTES_MAX.
 static void pool_recycle(struct cuda_queue *q, struct memory_pool *pool)
 {
     size_t bytes = pool_bytes(pool);
@@ -125,7 +125,7 @@ static void pool_recycle(struct cuda_queue *q, struct memory_pool *pool)
         pool->blocks->used = 0;
 }
 
-// Returns the block whose last piece is the new one, and in *offset where that begins.
+// Takes a piece. Returns its block, and in *offset where the piece begins; NULL: out of memory.
 static struct memory_block *pool_take(struct cuda_queue *q, struct memory_pool *pool, size_t bytes,
                                       size_t *offset)
 {
@@ -135,7 +135,7 @@ static struct memory_block *pool_take(struct cuda_queue *q, struct memory_pool *
         queue_note(q, cudaErrorMemoryAllocation, "scratch of an absurd size");
         return NULL;
     }
-    bytes = (bytes + ALIGNMENT) / ALIGNMENT * ALIGNMENT; // no two pieces are one, not even of 0
+    bytes = (bytes + ALIGNMENT) / ALIGNMENT * ALIGNMENT; // > 0: pieces of 0 bytes differ, too
     struct memory_block *block = pool->blocks;
     if (!block || block->bytes - block->used < bytes) {
         size_t wanted = pool_bytes(pool);

@@ -18,8 +18,8 @@ extern "C" {
 
 #include "common/status.h"
 
-// Memory grows by blocks; when all pieces are free, several blocks become one, so that later calls
-// need no allocation.
+// Memory grows in blocks. When all pieces are free, several blocks are merged into one, so that
+// later calls need no allocation.
 struct memory_block {
     struct memory_block *next;
     char *host;   // pinned; NULL in a pool of only device memory
@@ -27,7 +27,7 @@ struct memory_block {
     size_t bytes, used;
 };
 struct memory_pool {
-    bool pinned;
+    bool pinned;                 // blocks have a pinned host side, too
     bool stale;                  // all pieces are free; the blocks are unchanged
     struct memory_block *blocks; // the newest first; pieces are taken from it
 };
@@ -35,37 +35,39 @@ struct memory_pool {
 struct cuda_queue {
     int device;
     int sm_count;
-    int shared_bytes_max; // of a thread block that opts in
+    int shared_bytes_max; // shared memory of a thread block that opts in
     cudaStream_t stream;
     cudaError_t error;  // the first since the last report
     const char *failed; // the failed operation
     struct memory_pool staging, scratch;
 };
 
-// Initializes a zeroed queue for the current device. Call queue_fini() in any case, which waits for
-// the stream.
+// Initializes a zeroed queue for the current device. Call queue_fini() also after a failure; it
+// waits for the stream.
 cudaError_t queue_init(struct cuda_queue *q);
 void queue_fini(struct cuda_queue *q);
 
-// Stores the first error. Returns true for cudaSuccess. `what` is a literal.
+// Stores the error unless an earlier one is stored. Returns true for cudaSuccess. `what` names the
+// operation; it must be a string literal.
 bool queue_note(struct cuda_queue *q, cudaError_t error, const char *what);
 
-// Call after each kernel launch.
+// queue_note() for the last kernel launch. Call after each launch.
 bool queue_launched(struct cuda_queue *q, const char *what);
 
 // Returns the stored error and clears it: RESOURCE_EXHAUSTED if memory was short, else INTERNAL.
 enum status queue_report(struct cuda_queue *q, struct error *error);
 
-// Waits for the stream and reports. Then all memory is free again; host sides of pieces can be read
-// until the next piece is taken.
+// Waits for the stream, frees all pieces and returns the stored error. Host sides of pieces can be
+// read until the next piece is taken.
 enum status queue_finish(struct cuda_queue *q, struct error *error) MUST_CHECK;
 
-// A piece of pinned host memory, aligned to 256 bytes, and a piece of device memory of the same
-// size. Both belong to the caller until queue_finish(); the host side can be read until the next
-// piece is taken after that. NULL, with a stored error: memory is short. A piece may have 0 bytes.
+// Returns a piece of pinned host memory, aligned to 256 bytes, and in *device a piece of device
+// memory of the same size. Both belong to the caller until queue_finish(); the host side can be
+// read until the next piece is taken after that. NULL, with a stored error: memory is short. A
+// piece may have 0 bytes.
 void *queue_stage(struct cuda_queue *q, size_t bytes, void **device);
 
-// Copies between the two, on the stream.
+// Copies to and from the device, asynchronously on the stream.
 void queue_push(struct cuda_queue *q, void *device, const void *host, size_t bytes);
 void queue_pull(struct cuda_queue *q, void *host, const void *device, size_t bytes);
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finding one's place in a list of runs.
+// Binary search in a list of runs, and fast division.
 #ifndef CPATTN_COMMON_CUDA_RUNS_CUH
 #define CPATTN_COMMON_CUDA_RUNS_CUH
 
 #include <stdint.h>
 
-// The run that item number `item` belongs to, where run->before is how many there are in the runs
-// in front of it, none of which is empty.
+// Returns the run that contains item number `item`. run->before is the number of items in all
+// earlier runs. No run is empty.
 template <class Run>
 __host__ __device__ inline const Run *run_find(const Run *runs, int count, int64_t item)
 {
@@ -21,8 +21,8 @@ __host__ __device__ inline const Run *run_find(const Run *runs, int count, int64
     return &runs[low];
 }
 
-// Quotient and remainder of numbers that are not negative. Most are short, and a division of 64
-// bits is several times as dear.
+// Quotient and remainder of non-negative numbers. Most fit in 32 bits, and a 64-bit division costs
+// several times as much as a 32-bit one.
 static __device__ __forceinline__ int64_t divide(int64_t x, int64_t by, int64_t *rest)
 {
     int64_t quotient = (x | by) >> 32 ? x / by : (int64_t)((uint32_t)x / (uint32_t)by);

@@ -31,7 +31,7 @@ enum cause {
     CAUSE_PEER_LOST,         // ABORTED: another rank lost `rank`; no better cause came in time
     CAUSE_DEADLINE_QUEUED,   // DEADLINE_EXCEEDED
     CAUSE_DEADLINE_STARTING, // DEADLINE_EXCEEDED: its pool was being started
-    CAUSE_DEADLINE_RUNNING,  // DEADLINE_EXCEEDED: the service finds the slow rank by the progress
+    CAUSE_DEADLINE_RUNNING,  // DEADLINE_EXCEEDED: the service finds the slow rank from the progress
                              // words
     CAUSE_START_FAILED,      // UNAVAILABLE: its pools have been DOWN for longer than patience_ns
     CAUSE_CANCELLED,         // CANCELLED: by request, or because of `clients_gone`
@@ -43,13 +43,13 @@ enum cause {
 
 struct action {
     enum action_kind kind;
-    // 0..POOLS_MAX-1; -1: none. The crew of the pool, from its START until the last of its ranks is
-    // reaped; then another pool may get this number. ANSWERs of the event that reaps the last rank
-    // still have it.
+    // 0..POOLS_MAX-1; -1: none. The crew number of the pool, from its START until the last of its
+    // ranks is reaped; then another pool may get this number. ANSWERs of the event that reaps the
+    // last rank still have it.
     int pool;
     uint32_t generation; // counts the starts of all pools; never used twice
     int implementation, world_size, instance;
-    bool spare;          // START: the pool stands by for the pool that works on these devices
+    bool spare;          // START: the pool stands by for its twin, which works on these devices
     int slot;            // RUN, ANSWER
     const char *reason;  // KILL: in words; `rank` is the cause
     struct rank_end end; // KILL: how that rank ended, if this is the reason
@@ -60,7 +60,7 @@ struct action {
     int host;         // ANSWER, KILL: the host whose loss is the cause, or -1
     uint64_t hosts;   // of the pool: bit mask
     uint64_t devices; // of the pool, on each of its hosts: bit mask of slots. If ranks share
-                      // devices a host may lack some of them: core_seat()
+                      // devices, a host may have only some of them: core_seat()
     uint64_t job;     // number, never used twice
     int own_before;   // ANSWER, CAUSE_DEADLINE_QUEUED: jobs of the same user that run, or that wait
                       // for the same world size and come before it
@@ -69,8 +69,8 @@ struct action {
     uint64_t queue_ns, start_ns, run_ns, total_ns; // ANSWER
 };
 
-// Host and device of a rank. The i-th rank on a host has the i-th of the pool's devices there; if
-// there are fewer devices than ranks, ranks share them in turn.
+// Host and device of a rank. The i-th rank on a host has the i-th of the pool's devices there. If
+// there are fewer devices than ranks, ranks are assigned to them round-robin.
 struct core_seat {
     int host, device; // the device counts from 0 on each host
 };

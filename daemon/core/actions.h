@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The queue of actions that the service has not taken yet. It is bounded: a job is answered once,
-// and each pool gets at most one START, RUN, KILL and STUCK before the service reports an event of
-// it.
+// The queue of actions that the service has not taken yet. Its length is bounded: a job is answered
+// once, and each pool gets at most one START, RUN, KILL and STUCK before the service reports an
+// event of the pool.
 #ifndef CPATTN_DAEMON_CORE_ACTIONS_H
 #define CPATTN_DAEMON_CORE_ACTIONS_H
 
@@ -20,7 +20,7 @@ bool actions_init(struct actions *a, int jobs);
 void actions_fini(struct actions *a);
 
 void actions_push(struct actions *a, const struct action *action);
-// False when there is none.
+// Takes the oldest action. False when there is none.
 bool actions_pop(struct actions *a, struct action *action);
 
 #endif

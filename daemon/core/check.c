@@ -11,7 +11,7 @@
 #include "daemon/core/stuck.h"
 #include "daemon/core/twin.h"
 
-// The list macros walk without const.
+// LIST_ENTRY() and LIST_FOREACH() do not accept const lists.
 static const struct job *job_of(const struct list *node)
 {
     return (const struct job *)(const void *)((const char *)node - offsetof(struct job, node));
@@ -69,7 +69,7 @@ static int check_job_list(const struct core *core, const struct list *head, enum
     return count;
 }
 
-// The lines of a size are its queue, in another order.
+// Every job in the queue of a size is in exactly one of its lines, in order of admission.
 static void check_lines(const struct size *size)
 {
     int jobs = 0;
@@ -121,7 +121,7 @@ static void check_jobs(const struct core *core)
            core->config.queue_max);
 }
 
-// Quadratic, with few users.
+// Takes time proportional to users times jobs.
 static void check_users(const struct core *core)
 {
     const struct users *users = &core->users;
@@ -146,7 +146,7 @@ static void check_users(const struct core *core)
     assert(running_all == core->job_counts[JOB_RUNNING]);
 }
 
-// Modes with ranks, and the invariants of their ranks.
+// Invariants of a pool whose mode implies ranks.
 static void check_ranks(const struct core *core, const struct pool *pool)
 {
     uint64_t all = mask_of(pool->world_size);
@@ -184,7 +184,7 @@ static void check_no_ranks(const struct pool *pool)
     assert(pool->mode != MODE_BACKOFF || pool->as_spare || pool->failures.count > 0);
 }
 
-// Of two twins one works and the other stands by.
+// Of two twins, at most one works; the other stands by.
 static void check_twins(const struct core *core, const struct pool *pool)
 {
     const struct pool *twin = pool->twin;
@@ -205,7 +205,7 @@ static void check_twins(const struct core *core, const struct pool *pool)
     assert(twin->mode != MODE_STARTING);
 }
 
-// True if a timer ends the mode; a delay beyond the largest time never does.
+// True if a timer must limit the pool's mode. A delay beyond the largest time sets no timer.
 static bool check_times(const struct core *core, const struct pool *pool)
 {
     enum pool_mode mode = pool->mode;
@@ -218,8 +218,8 @@ static bool check_times(const struct core *core, const struct pool *pool)
     return timed && time_after(core->now_ns, delay_ns) != TIMERS_NEVER;
 }
 
-// The place has the number of hosts of its size, in slots that each of them has, unless devices are
-// oversubscribed.
+// The place has as many hosts as its size requires. Each host has all slots of the place, or enough
+// of them with ranks_per_device ranks on each.
 static void check_place(const struct core *core, const struct pool *pool)
 {
     const struct size *size = pool->size;

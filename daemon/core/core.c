@@ -33,7 +33,7 @@ static enum status core_admit_again(const struct core_request *request, enum ids
     return STATUS_OK;
 }
 
-// The ranks do not fit on the devices of the only host.
+// Refuses a world size whose ranks do not fit on the devices of the only host.
 static enum status core_refuse_size(const struct core *core, int world_size, struct error *error)
 {
     int devices = core->device_count, each = core->config.ranks_per_device;
@@ -110,8 +110,8 @@ static enum status core_refuse_case(const struct core *core, const struct core_r
     return deadline_check_job(core, request, error);
 }
 
-// If all pools have been DOWN for longer than the request's patience: the time of the next start of
-// one of them. Else TIMERS_NEVER.
+// If all pools have been DOWN for at least patience_ns and none is starting: returns the time of
+// the next start of one of them. Else TIMERS_NEVER.
 static uint64_t core_next_try_ns(const struct core *core, const struct size *size,
                                  uint64_t patience_ns)
 {
@@ -282,7 +282,7 @@ void core_abandon(struct core *core, uint64_t now_ns, const int *slots, int coun
 
 // ---- events of ranks ------------------------------------------------------------------------
 
-// True if the rank is alive: no events come from a reaped rank or a rank on a lost host.
+// False for an event of a reaped rank or of a rank on a lost host, which the core ignores.
 static bool core_rank_lives(const struct core *core, const struct pool *pool,
                             const struct pool_event *event)
 {
@@ -319,7 +319,8 @@ void core_rank_reported(struct core *core, uint64_t now_ns, int pool, uint32_t g
               &(struct pool_event){.kind = POOL_REPORTED, .rank = rank, .number = job});
 }
 
-// A rank that reports the loss of an impossible peer has failed itself.
+// True if the failure is the loss of another rank. A rank that names an impossible peer has failed
+// itself.
 static bool core_blames_peer(const struct core *core, int crew, int rank, int kind, int peer)
 {
     const struct pool *pool = crew >= 0 && crew < POOLS_MAX ? core->crews[crew] : NULL;

@@ -28,7 +28,8 @@ static int size_twins(const struct core *core, const struct size *size)
     return core->config.spares && size->implementation == 0 ? 2 : 1;
 }
 
-// Sizes with several hosts exist only where pools are possible.
+// Returns the number of sizes, and fills in `sizes` unless it is NULL. Every world size has a size
+// for one host. Sizes over several hosts exist only where pools are possible.
 static int core_find_sizes(struct core *core, struct size *sizes)
 {
     int count = 0;

@@ -9,7 +9,7 @@
 #include "daemon/core/line.h"
 #include "daemon/core/state.h"
 
-// Length of the advice on an accepted limit.
+// Bytes of the advice on an acceptable limit.
 #define ADVICE_MAX 64
 
 _Static_assert(CORE_COST_MAX_NS <= UINT64_MAX / 2 / JOBS_MAX, "bounds of all jobs can be added up");
@@ -59,7 +59,7 @@ enum status deadline_refuse_long(const struct core_request *request, uint64_t lo
                      duration_format(longest_ns, longest, sizeof(longest)));
 }
 
-// A lower bound: queued jobs of the user that run in the meantime only add to the wait.
+// The wait is a lower bound: queued jobs of the user that run in the meantime only prolong it.
 enum status deadline_check_share(const struct core *core, const struct core_request *request,
                                  struct error *error)
 {
@@ -90,7 +90,8 @@ struct ahead {
     uint64_t sum_ns, max_ns;
 };
 
-// No job delays later jobs beyond its own deadline.
+// Adds up the lower bounds of the user's waiting jobs. The cost of each is capped at the time to
+// its deadline, since no job delays later jobs beyond its own deadline.
 static struct ahead queue_ahead(const struct core *core, struct size *size, uint32_t user)
 {
     struct ahead ahead = {.jobs = 0};
@@ -108,8 +109,8 @@ static struct ahead queue_ahead(const struct core *core, struct size *size, uint
     return ahead;
 }
 
-// Lower bound of the time until one of the pools has finished with these jobs. At that time each of
-// the other pools may still run one of them.
+// Lower bound of the time until a pool is free for a job behind these. At that time each of the
+// other pools may still run one of them.
 static uint64_t ahead_ns(const struct ahead *ahead, int pools)
 {
     uint64_t unfinished_ns = (uint64_t)(pools - 1) * ahead->max_ns;

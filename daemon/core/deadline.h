@@ -16,7 +16,8 @@ enum status deadline_check_job(const struct core *core, const struct core_reques
 enum status deadline_refuse_long(const struct core_request *request, uint64_t longest_ns,
                                  struct error *error);
 
-// RESOURCE_EXHAUSTED: by the limit of its user's device time it cannot run before its deadline.
+// RESOURCE_EXHAUSTED: the limit on its user's device time keeps the job from running before its
+// deadline.
 enum status deadline_check_share(const struct core *core, const struct core_request *request,
                                  struct error *error) MUST_CHECK;
 

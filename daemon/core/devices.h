@@ -21,7 +21,7 @@ struct place {
     uint64_t hosts, slots; // bit masks
 };
 
-// Bit masks of the first `count`, 0..64.
+// Bit mask of the lowest `count` bits, 0..64.
 static inline uint64_t mask_of(int count)
 {
     return count >= 64 ? UINT64_MAX : (UINT64_C(1) << count) - 1;
@@ -37,7 +37,7 @@ static inline int bits_in(uint64_t mask)
     return __builtin_popcountll(mask);
 }
 
-// The index of the bit that has `before` others below it in the mask; there must be one.
+// Index of the set bit of the mask that has `before` set bits below it; there must be one.
 static inline int bit_at(uint64_t mask, int before)
 {
     while (before-- > 0)
@@ -45,6 +45,7 @@ static inline int bit_at(uint64_t mask, int before)
     return __builtin_ctzll(mask);
 }
 
+// True if a device of the place is in the set.
 static inline bool devices_meet(const struct devices *devices, const struct place *place)
 {
     for (uint64_t left = place->hosts; left; left &= left - 1)
@@ -62,7 +63,7 @@ static inline int devices_shared(const struct devices *devices, const struct pla
     return count;
 }
 
-// Adds the devices of the place that are in `all`.
+// Adds the devices of the place to the set, except slots that `all` lacks.
 static inline void devices_add(struct devices *devices, const struct place *place,
                                const struct devices *all)
 {

@@ -18,7 +18,7 @@ const struct failures *failures_of(const struct pool *pool)
     return pool->as_spare ? &pool->spare_failures : &pool->failures;
 }
 
-// Failures of twins are added.
+// Copies the counts to the twin, so that failures of both pools are added up.
 static void twin_tell(const struct pool *pool)
 {
     if (!pool->twin)
@@ -83,7 +83,7 @@ struct pool *failures_culprit(const struct size *size)
     return culprit;
 }
 
-// While draining no job waits for a start to succeed.
+// While draining, no job waits for a DOWN pool.
 void failures_refuse_waiting(struct core *core, struct size *size)
 {
     uint64_t down_ns = failures_down_ns(core, size);

@@ -8,13 +8,14 @@
 
 // ---- places ---------------------------------------------------------------------------------
 
-// Guests run only on the daemon's own host, the first, which has their programs.
+// Number of hosts that may run the implementation. Guests run only on the first host, the daemon's
+// own, which has their programs.
 static int hosts_for(const struct core_config *config, int implementation)
 {
     return implementation > 0 ? 1 : config->host_count;
 }
 
-// The hosts with enough slots for the given block. Blocks of a host are consecutive.
+// Bit mask of the hosts that have the given block, which is slots block * slots and following.
 static uint64_t hosts_with(const struct core_config *config, int host_count, int slots, int block)
 {
     uint64_t hosts = 0;
@@ -24,6 +25,7 @@ static uint64_t hosts_with(const struct core_config *config, int host_count, int
     return hosts;
 }
 
+// Number of pools without shared devices that fit side by side on all blocks.
 static int instances_of(const struct core_config *config, int host_count, int slots, int nodes)
 {
     int instances = 0;
@@ -39,7 +41,7 @@ bool hosts_share_devices(const struct core_config *config, const struct size *si
            instances_of(config, hosts_for(config, size->implementation), slots, size->nodes) == 0;
 }
 
-// The hosts on which ranks that share devices have room.
+// Bit mask of the hosts that have room for `slots` ranks if ranks share devices.
 static uint64_t hosts_shared(const struct core_config *config, int host_count, int slots)
 {
     uint64_t hosts = 0;
@@ -49,7 +51,7 @@ static uint64_t hosts_shared(const struct core_config *config, int host_count, i
     return hosts;
 }
 
-// If all hosts have too few devices, those of a host are one block.
+// The hosts that have the block. If ranks must share devices, all devices of a host are block 0.
 static uint64_t hosts_of_block(const struct core_config *config, const struct size *size, int block)
 {
     int host_count = hosts_for(config, size->implementation);
@@ -70,6 +72,7 @@ int hosts_instances(const struct core_config *config, int implementation, int wo
     return nodes > 1 && instances > POOLS_MAX ? POOLS_MAX : instances;
 }
 
+// The set bits number first..first+count-1 of the mask.
 static uint64_t bits_from(uint64_t mask, int first, int count)
 {
     uint64_t bits = 0;
@@ -78,7 +81,7 @@ static uint64_t bits_from(uint64_t mask, int first, int count)
     return bits;
 }
 
-// The place of a block on the hosts, without slots that no host has.
+// The place that is this block on the hosts, without slots that none of the hosts has.
 static struct place block_place(const struct core_config *config, uint64_t hosts, int slots,
                                 int block)
 {
@@ -88,7 +91,7 @@ static struct place block_place(const struct core_config *config, uint64_t hosts
     return (struct place){hosts, mask_of(slots) << (block * slots) & devices};
 }
 
-// Fills the hosts one after the other.
+// Instances fill all blocks of the first `nodes` hosts, then all blocks of the next ones.
 struct place hosts_place(const struct core_config *config, const struct size *size, int instance)
 {
     int nodes = size->nodes, slots = size->world_size / nodes, blocks = DEVICES_MAX / slots;
@@ -121,7 +124,7 @@ uint64_t hosts_ranks_on(const struct pool *pool, int host)
 
 // ---- pools that move ------------------------------------------------------------------------
 
-// Hosts on which a pool of the size could have this block.
+// Bit mask of the hosts on which this block has no unusable device.
 static uint64_t hosts_that_serve(const struct core *core, const struct size *size, int block)
 {
     int slots = size->world_size / size->nodes;
@@ -132,10 +135,9 @@ static uint64_t hosts_that_serve(const struct core *core, const struct size *siz
     return hosts;
 }
 
-// For each block, the hosts of pools of the size with usable devices.
 struct dealt {
-    uint64_t taken[DEVICES_MAX];
-    uint64_t moving; // bit mask of instances that need another place
+    uint64_t taken[DEVICES_MAX]; // by block: hosts where a pool of the size uses the block
+    uint64_t moving;             // bit mask of instances that need another place
 };
 
 static bool pool_may_move(const struct pool *pool)
@@ -148,8 +150,8 @@ static int pool_block(const struct pool *pool)
     return __builtin_ctzll(pool->place.slots) * pool->size->nodes / pool->world_size;
 }
 
-// Pools with ranks keep their places. Then other pools keep theirs, unless another pool has the
-// devices.
+// Pools that have ranks (may_move false) keep their places. In a second pass, pools without ranks
+// keep theirs, unless the place has unusable devices or overlaps that of another pool.
 static void deal_begin(const struct core *core, const struct size *size, struct dealt *dealt,
                        bool may_move)
 {
@@ -164,7 +166,7 @@ static void deal_begin(const struct core *core, const struct size *size, struct 
     }
 }
 
-// Failures at the old place do not count, but a pause that has begun continues.
+// Gives the pool a new place. Forgets failures at the old place, unless a pause is under way.
 static void pool_settle(struct pool *pool, struct place place)
 {
     bool rests = pool->mode == MODE_BACKOFF || (pool->twin && pool->twin->mode == MODE_BACKOFF);
@@ -229,7 +231,7 @@ bool hosts_can_serve(const struct core *core, const struct size *size)
     return false;
 }
 
-// Prefers fewer hosts; if devices are oversubscribed, more hosts.
+// Prefers sizes whose ranks do not share devices; among these fewer hosts, among the others more.
 static bool size_is_preferred(const struct size *size, const struct size *other)
 {
     if (size->shared != other->shared)
@@ -237,6 +239,8 @@ static bool size_is_preferred(const struct size *size, const struct size *other)
     return size->shared ? size->nodes > other->nodes : size->nodes < other->nodes;
 }
 
+// Returns the preferred size with the world size and implementation of `first`; with to_be_had only
+// among sizes with a possible pool. NULL: there is none.
 static struct size *size_choose(const struct core *core, const struct size *first, bool to_be_had)
 {
     const struct size *best = NULL;
@@ -250,6 +254,7 @@ static struct size *size_choose(const struct core *core, const struct size *firs
     return (struct size *)best;
 }
 
+// Returns the size with the given number of nodes, or NULL.
 static struct size *size_over(const struct core *core, struct size *first, int nodes)
 {
     for (struct size *size = first;

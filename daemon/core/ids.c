@@ -26,7 +26,7 @@ void ids_fini(struct ids *ids)
     memset(ids, 0, sizeof(*ids));
 }
 
-// Ids are random. A client that chooses ids can at worst put all of them into one chain.
+// Ids should be random. Chosen ids can at worst all fall into one chain.
 static int *ids_bucket(const struct ids *ids, const struct request_id *id)
 {
     uint64_t half[2];

@@ -26,13 +26,13 @@ struct ids_entry {
     struct request_id id;
     struct ids_claim claim;
     int next;  // in the chain of its bucket: 1 + index; 0: the end
-    bool used; // it is in a chain
+    bool used; // the entry is in a chain
 };
 
 struct ids {
-    // The first `slots` are those of living jobs, by slot; the rest is a ring of answered ones.
+    // The first `slots` entries are ids of open jobs, by slot; the rest is a ring of answered ids.
     struct ids_entry *entries;
-    int *buckets; // 1 + index of the first; 0: empty
+    int *buckets; // 1 + index of the first entry of the chain; 0: empty
     int slots;
     int oldest; // index in the ring that the next answered id takes
 };
@@ -41,10 +41,11 @@ struct ids {
 bool ids_init(struct ids *ids, int slots);
 void ids_fini(struct ids *ids);
 
-// If the id is known, sets `index`, and `claim` to an entry of the table, valid until it changes.
+// If the id is known, sets `index`, and points `claim` into the table, valid until the table
+// changes.
 enum ids_state ids_find(const struct ids *ids, const struct request_id *id, int *index,
                         const struct ids_claim **claim);
-// The id must be unknown and the slot free.
+// Adds the id of the job in a slot. The id must be unknown and the slot free.
 void ids_add(struct ids *ids, int slot, const struct request_id *id, const struct ids_claim *claim);
 // The job of the slot has been answered: moves its id to the ring, in place of the oldest. Returns
 // its index there.

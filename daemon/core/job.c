@@ -110,7 +110,7 @@ struct job *job_admit(struct core *core, const struct core_request *request)
     return job;
 }
 
-// The part of the time since admission that the pool's start has taken.
+// The part of the time since the job's admission in which the pool was starting.
 static uint64_t job_start_ns(const struct core *core, const struct job *job,
                              const struct pool *pool)
 {
@@ -161,8 +161,9 @@ static void job_answer(struct core *core, struct job *job, const struct pool *po
     actions_push(&core->actions, &answer);
 }
 
-// The starting pool that this job waits for: the n-th job of its size waits for the n-th starting
-// pool. NULL: it waits for something else. A pool between two attempts counts as starting.
+// Returns the starting pool that this job waits for: the n-th job of its size waits for the n-th
+// starting pool. A pool between two start attempts counts as starting. NULL: the job does not wait
+// for a start.
 static struct pool *job_awaited(struct core *core, struct job *job)
 {
     struct size *size = job->size;
@@ -185,7 +186,8 @@ static struct pool *job_awaited(struct core *core, struct job *job)
 
 typedef void job_handler(struct core *core, struct job *job, const struct job_event *event);
 
-// The running time does not depend on the time that the job has waited.
+// Shortens the deadline to run_timeout_ns from now. The limit on the run does not depend on the
+// time in the queue.
 static void job_limit(struct core *core, struct job *job)
 {
     uint64_t limit_ns = time_after(core->now_ns, job->run_timeout_ns);
@@ -323,7 +325,7 @@ static void job_change_size(struct core *core, struct job *job, const struct job
         list_push_back(&core->sizes_waiting, &job->size->node);
 }
 
-// Empty cells are impossible.
+// Events with an empty cell cannot occur in that state.
 static job_handler *const job_table[JOB_STATES][JOB_EVENTS] = {
     [JOB_QUEUED] =
         {

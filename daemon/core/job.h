@@ -24,7 +24,7 @@ enum job_event_kind {
     JOB_REFUSE_DOWN, // all pools of its world size are DOWN, `pool` because of `rank`
     JOB_REFUSE_POISON,
     JOB_REFUSE_STUCK, // no pool is possible because of `rank` of `pool`
-    JOB_MOVE,         // it waits for another `size` of its world size
+    JOB_MOVE,         // the job changes to another `size` of the same world size
     JOB_EVENTS,
 };
 
@@ -34,7 +34,7 @@ struct job_event {
     enum cause cause;
     int rank;
     struct size *size;
-    bool no_evidence; // LOSE: not counted against its case
+    bool no_evidence; // LOSE: the loss is not counted against the case
 };
 
 void job_init(struct core *core, int slot);

@@ -53,7 +53,7 @@ bool line_goes_before(const struct core *core, const struct job *job, const stru
     return used_ns != other_ns ? used_ns < other_ns : job->number < other->number;
 }
 
-// True if the size has a possible pool.
+// True if the size has a possible pool that is up or may be started.
 static bool size_is_served(const struct core *core, const struct size *size)
 {
     for (const struct pool *pool = size->pools; pool < size->pools + size->pool_count; pool++)
@@ -70,7 +70,7 @@ static bool core_has_idle_devices(const struct core *core)
     return false;
 }
 
-// The next queued job with a possible pool and a user who may run one more, or NULL.
+// Returns the first queued job that has a possible pool and whose user may run one more, or NULL.
 static struct job *line_first(struct core *core)
 {
     struct job *first = NULL;

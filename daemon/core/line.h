@@ -16,24 +16,26 @@ struct core;
 struct job;
 struct size;
 
-// The line of the account for the size; NULL: there is none.
+// Returns the line of the account for the size; NULL: there is none.
 struct line *line_find(struct size *size, const struct account *account);
 
+// Puts a new line on the list of free lines.
 void line_init(struct core *core, struct line *line);
 
-// Adds a queued job to the end of its line; removes it.
+// line_join() adds a queued job to the end of its line; line_leave() removes it.
 void line_join(struct core *core, struct job *job);
 void line_leave(struct core *core, struct job *job);
 
 // True if a queued job comes before another.
 bool line_goes_before(const struct core *core, const struct job *job, const struct job *other);
 
-// Call before the time advances. Pins the job that was next while devices were idle, unless another
-// is pinned. A job without a possible pool (devices out of use, failing starts) is released and
-// not pinned.
+// Call before the time advances. Pins the first job if it waits although devices are idle, unless
+// another job is pinned. A pinned job that no longer has a possible pool (devices out of use,
+// failing starts) is released.
 void line_pin(struct core *core);
 
-// Number of jobs of its size that come before the queued job; *own: those of its own user.
+// Returns the number of queued jobs of the same size that come before the job. *own: how many of
+// them are its user's.
 int line_before(const struct core *core, const struct job *job, int *own);
 
 #endif

@@ -3,6 +3,7 @@
 
 #include <stddef.h>
 
+// True if the entry is in use and has not expired.
 static bool poison_counts(const struct poison_entry *entry, uint64_t now_ns)
 {
     return entry->kills > 0 && entry->until_ns > now_ns;
@@ -18,8 +19,9 @@ uint64_t poison_left_ns(const struct poison *p, uint64_t now_ns, uint64_t hash)
     return 0;
 }
 
-// The entry of the case, or else the entry to replace. Entries with one kill are replaced before
-// refused cases, so that a stream of new cases cannot evict a refused case.
+// Returns the entry of the case, creating it if necessary. Clears expired entries. If the table is
+// full, replaces an entry with one kill before that of a refused case, so that a stream of new
+// cases cannot evict refused cases; among equals, replaces the one that expires first.
 static struct poison_entry *poison_entry(struct poison *p, uint64_t now_ns, uint64_t hash)
 {
     struct poison_entry *spare = &p->entries[0];

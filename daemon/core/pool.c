@@ -11,7 +11,7 @@
 #include "daemon/core/stuck.h"
 #include "daemon/core/twin.h"
 
-// Minimum delay before an idle pool that a job waits for is checked again.
+// If a job waits for an idle pool at its timeout, the timeout is checked again after at least this.
 #define IDLE_AGAIN_NS_MIN (UINT64_C(1) * 1000000000)
 
 static const bool pool_moves[MODE_COUNT][MODE_COUNT] = {
@@ -81,7 +81,7 @@ static void pool_release(struct core *core, struct pool *pool)
     pool->leased = false;
 }
 
-// Takes over the lease of the killed twin before it is reaped.
+// Takes over the lease of the killed twin, if the twin is not reaped yet.
 static void pool_take_over(struct core *core, const struct pool *pool)
 {
     if (!twin_hands_over(pool))
@@ -90,7 +90,8 @@ static void pool_take_over(struct core *core, const struct pool *pool)
     pool->twin->yields = true;
 }
 
-// Returns a lease that was taken over to the twin, if that is not reaped.
+// Releases the pool's lease. If the lease was taken over from the twin and the twin is not reaped
+// yet, the twin leases the devices again.
 static void pool_hand_back(struct core *core, struct pool *pool)
 {
     pool_release(core, pool);
@@ -102,7 +103,7 @@ static void pool_hand_back(struct core *core, struct pool *pool)
 
 // ---- the end of a generation ----------------------------------------------------------------
 
-// All ranks are reaped, so the next generation may start.
+// All ranks are reaped. Frees the crew number. The pool may start again after failures_pause_ns().
 static void pool_reaped(struct core *core, struct pool *pool)
 {
     uint64_t pause_ns = failures_pause_ns(core, pool);
@@ -127,6 +128,7 @@ static struct loss loss_by(enum pool_loss kind, int rank)
     return (struct loss){.kind = kind, .rank = rank, .host = -1};
 }
 
+// Kills all ranks; the pool must have no job. `why` is the reason given if loss is LOSS_NONE.
 static void pool_kill(struct core *core, struct pool *pool, enum pool_loss loss, const char *why)
 {
     assert(!pool->job);
@@ -150,7 +152,7 @@ static void pool_note_loss(struct core *core, struct pool *pool, struct loss los
     pool->deaths++;
 }
 
-// Answers the job, if it runs one, and kills all ranks.
+// Answers the pool's job, if there is one, and kills all ranks.
 static void pool_lose(struct core *core, struct pool *pool, struct loss loss)
 {
     pool_note_loss(core, pool, loss);
@@ -270,8 +272,8 @@ static void pool_hear_report(struct core *core, struct pool *pool, const struct 
     pool_rest(core, pool);
 }
 
-// A rank has lost a peer. The exit or failure of the peer usually follows. The core waits for it
-// for peer_grace_ns, so that the answer can name the cause.
+// A rank has lost a peer. The exit or failure of the peer usually follows. The core waits for that
+// event for up to peer_grace_ns, so that the answer can name the cause.
 static void pool_hear_peer_lost(struct core *core, struct pool *pool,
                                 const struct pool_event *event)
 {
@@ -280,7 +282,8 @@ static void pool_hear_peer_lost(struct core *core, struct pool *pool,
     pool_move(core, pool, MODE_SUSPECT, time_after(core->now_ns, core->config.peer_grace_ns));
 }
 
-// Another victim. If the suspect itself reports a lost peer, that peer becomes the suspect.
+// Another rank has lost a peer. If the suspect itself has reported a lost peer, this peer becomes
+// the suspect unless it is a victim, too.
 static void pool_hear_more_lost(struct core *core, struct pool *pool,
                                 const struct pool_event *event)
 {
@@ -432,9 +435,9 @@ static void pool_thaw(struct core *core, struct pool *pool, const struct pool_ev
     hosts_deal(core, pool->size);
 }
 
-// A message that is not allowed in the mode breaks the protocol: the rank has failed. Empty cells
-// are impossible: no events come without ranks, and START, RUN and STOP are used only where they
-// fit.
+// A message that is not allowed in the mode breaks the protocol: the rank has failed. Events with
+// an empty cell cannot occur: a pool without ranks gets no events of ranks, and START, RUN and STOP
+// are sent only in modes that accept them.
 static pool_handler *const pool_table[MODE_COUNT][POOL_EVENTS] = {
     [MODE_COLD] = {[POOL_START] = pool_start},
     [MODE_STARTING] =
@@ -512,7 +515,7 @@ static pool_handler *const pool_table[MODE_COUNT][POOL_EVENTS] = {
     [MODE_BACKOFF] = {[POOL_TIMER] = pool_thaw},
 };
 
-// In every mode ranks that are gone are removed from the counts.
+// Removes ranks that are gone from the masks and counts, in every mode.
 static void pool_count_out(struct core *core, struct pool *pool, uint64_t ranks)
 {
     assert((pool->alive & ranks) == ranks);

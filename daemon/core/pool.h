@@ -40,11 +40,12 @@ struct pool_event {
     struct job *job;
     enum pool_loss loss;
     const char *why;     // in words; a constant
-    bool spare;          // it stands by for its twin, which is up
+    bool spare;          // START: the pool stands by for its twin, which is up
     struct rank_end end; // ENDING, EXITED
 };
 
-// `instance` of its size, without ranks; core->pools[index]. `twin` may be NULL.
+// Initializes core->pools[index] as a pool without ranks: number `instance` of its size. `twin` may
+// be NULL.
 void pool_init(struct core *core, int index, struct size *size, int instance, struct place place,
                struct pool *twin);
 

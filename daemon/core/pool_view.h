@@ -5,13 +5,13 @@
 
 #include "daemon/core/state.h"
 
-// An action with its members about the pool filled in; `pool` may be NULL.
+// Returns an action with the members about the pool filled in; `pool` may be NULL.
 struct action pool_action(enum action_kind kind, const struct pool *pool);
 
 // Why a pool was lost, in a few words; empty: LOSS_NONE.
 const char *pool_loss_words(enum pool_loss loss);
 
-// How it was lost last, in a few words; empty: never.
+// How the pool was last lost, in a few words; empty: never.
 void pool_loss_text(const struct core *core, const struct pool *pool, struct error *text);
 
 #endif

@@ -12,11 +12,12 @@
 struct pass {
     struct devices reserved; // for earlier jobs
     bool room;               // no earlier job waits for room to start its pool
-    bool memory;             // no earlier job waits for memory, for which freed memory is kept
-    struct devices yielding; // that killed pools leave to their twins
+    bool memory;             // no earlier job waits for memory; if one does, later jobs may not run
+    struct devices yielding; // leased by killed pools whose twins may use them
 };
 
-// Pools that were started to stand by hold no devices: see size_awaited().
+// Number of starting pools with a lease. Pools that were started to stand by have no lease: see
+// size_awaited().
 static int size_starting(const struct core *core, const struct size *size)
 {
     int starting = 0;
@@ -44,8 +45,8 @@ static void pass_begin(struct core *core, struct pass *pass)
     }
 }
 
-// True if one more job of the user may run or get a reservation in this pass: no more than may run
-// at the same time.
+// True if one more job of the user may run or reserve a pool in this pass. Running jobs and
+// reservations together do not exceed the user's limit of running jobs.
 static bool account_may_take(const struct core *core, struct account *account)
 {
     int most = core->users.limits.running_max;
@@ -56,7 +57,7 @@ static bool account_may_take(const struct core *core, struct account *account)
            users_wait_ns(&core->users, account, core->now_ns) == 0;
 }
 
-// The next job of the line in this pass, or NULL.
+// Returns the next job of the line in this pass, or NULL.
 static struct job *line_next(const struct core *core, struct line *line)
 {
     if (!account_may_take(core, line->account))
@@ -67,7 +68,7 @@ static struct job *line_next(const struct core *core, struct line *line)
     return line->next == &line->jobs ? NULL : mate_entry(line->next);
 }
 
-// The first one of `first` (may be NULL) and the next jobs of the lines of the size.
+// Returns the foremost of `first` (may be NULL) and the next jobs of the size's lines.
 static struct job *size_first(const struct core *core, struct size *size, struct job *first)
 {
     LIST_FOREACH (node, &size->lines) {
@@ -78,7 +79,7 @@ static struct job *size_first(const struct core *core, struct size *size, struct
     return first;
 }
 
-// Removes and returns the first of all next jobs; NULL: none.
+// Returns the first of the next jobs of all lines, and advances its line; NULL: none.
 static struct job *pass_take(struct core *core)
 {
     struct job *first = NULL;
@@ -92,7 +93,7 @@ static struct job *pass_take(struct core *core)
     return first;
 }
 
-// The pool is possible: no earlier job has reserved it, and all its devices are usable.
+// True if all devices of the pool are usable and no earlier job has reserved one of them.
 static bool pool_may_be_had(const struct core *core, const struct pass *pass,
                             const struct pool *pool)
 {
@@ -100,13 +101,13 @@ static bool pool_may_be_had(const struct core *core, const struct pass *pass,
            !devices_meet(&pass->reserved, &pool->place);
 }
 
-// The same, and its devices are free.
+// True if the same holds and the pool's devices are free.
 static bool pool_is_free(const struct core *core, const struct pass *pass, const struct pool *pool)
 {
     return !devices_meet(&core->devices_leased, &pool->place) && pool_may_be_had(core, pass, pool);
 }
 
-// The same for a pool that is up: devices that its killed twin yields are free.
+// The same for a pool that is up: devices that its killed twin still leases count as free.
 static bool pool_can_run(const struct core *core, const struct pass *pass, const struct pool *pool)
 {
     return (twin_hands_over(pool) || !devices_meet(&core->devices_leased, &pool->place)) &&
@@ -124,7 +125,7 @@ static struct pool *size_idle(const struct core *core, const struct pass *pass,
     return NULL;
 }
 
-// A pool that was started to stand by and has lost its twin.
+// Returns a starting pool that was started to stand by and has lost its twin, or NULL.
 static struct pool *size_awaited(const struct core *core, const struct pass *pass,
                                  const struct size *size)
 {
@@ -137,7 +138,7 @@ static struct pool *size_awaited(const struct core *core, const struct pass *pas
     return NULL;
 }
 
-// The pool with the fewest failed starts, so that a broken device does not block a job.
+// Returns the cold pool with the fewest failed starts, so that no broken device blocks a job.
 static struct pool *size_cold(const struct core *core, const struct pass *pass,
                               const struct size *size)
 {
@@ -150,8 +151,8 @@ static struct pool *size_cold(const struct core *core, const struct pass *pass,
     return best;
 }
 
-// The pool to wait for: the one with the fewest busy devices. Later jobs may not use its devices,
-// so the wait ends when the jobs that run now have ended.
+// Returns the pool to wait for: the one with the fewest busy devices. Later jobs may not use its
+// devices, so the wait ends when the jobs that run now have ended.
 static struct pool *size_nearest(const struct core *core, const struct pass *pass,
                                  const struct size *size)
 {
@@ -182,14 +183,15 @@ static struct room room_taken(const struct core *core)
                          .pools = bits_in(core->crews_used) - core->pools_stuck};
 }
 
-// A pool that is larger than the limit may run alone.
+// True if the pool fits beside the ranks and pools in use. A pool that is larger than the limit may
+// run alone.
 static bool room_for(const struct core *core, const struct room *taken, const struct pool *pool)
 {
     return taken->pools + core->pools_stuck < POOLS_MAX &&
            (taken->pools == 0 || taken->ranks + pool->world_size <= core->config.ranks_max);
 }
 
-// The same, after the killed ranks are reaped.
+// room_taken() after the killed ranks are reaped.
 static struct room room_after_reaping(struct core *core)
 {
     struct room taken = room_taken(core);
@@ -257,7 +259,7 @@ static struct room room_after_starts(const struct core *core)
 
 // ---- dispatch -------------------------------------------------------------------------------
 
-// Starts the pool for the job if there is room; otherwise later jobs may not use the room.
+// Starts the pool if there is room. Otherwise later jobs may start no pool in this pass.
 static bool dispatch_start(struct core *core, struct pass *pass, struct pool *pool)
 {
     if (!pass->room)
@@ -268,7 +270,7 @@ static bool dispatch_start(struct core *core, struct pass *pass, struct pool *po
     return pass->room;
 }
 
-// True if the memory fits beside the running jobs. Without running jobs every admitted job fits.
+// True if the job's memory fits beside the running jobs. A job always fits if none is running.
 static bool memory_fits(const struct core *core, const struct pass *pass, const struct job *job)
 {
     uint64_t most = core->config.memory_max;
@@ -317,7 +319,7 @@ static void dispatch(struct core *core, struct pass *pass, struct job *job)
 
 // ---- spares ---------------------------------------------------------------------------------
 
-// Starts the twins of the pools that are in this mode, while there is room that no job needs.
+// Starts the twins of the pools that are in this mode, as long as there is room beyond `taken`.
 static void start_spares(struct core *core, struct room *taken, enum pool_mode mode)
 {
     LIST_FOREACH (node, &core->modes[mode]) {
@@ -332,7 +334,7 @@ static void start_spares(struct core *core, struct room *taken, enum pool_mode m
     }
 }
 
-// True if some device is free and not reserved.
+// True if some usable device is free, or leased by a killed pool for its twin, and not reserved.
 static bool pass_goes_on(const struct core *core, const struct pass *pass)
 {
     for (int host = 0; host < core->config.host_count; host++) {
@@ -344,7 +346,7 @@ static bool pass_goes_on(const struct core *core, const struct pass *pass)
     return false;
 }
 
-// Sets the timer for jobs that wait only for the limit of their user's device time.
+// Sets the timer for the next time at which a waiting user falls below the limit of device time.
 static void wake_for_users(struct core *core)
 {
     uint64_t next_ns = TIMERS_NEVER;

@@ -34,7 +34,7 @@ static void expire(struct core *core)
 {
     for (int id; (id = timers_take_due(&core->timers, core->now_ns)) >= 0;) {
         if (id == timer_of_users(core))
-            continue; // the pass that follows handles it
+            continue; // the schedule_pass() that follows is enough
         if (id < core->config.queue_max)
             pool_end_job(core, &core->jobs[id], JOB_EXPIRE);
         else
@@ -67,7 +67,7 @@ static void wind_down(struct core *core)
     actions_push(&core->actions, &action);
 }
 
-// Stops idle pools on devices that were taken out of use.
+// Stops pools in this mode on devices that were taken out of use.
 static void leave_devices(struct core *core, enum pool_mode mode)
 {
     LIST_FOREACH (node, &core->modes[mode])
@@ -77,7 +77,8 @@ static void leave_devices(struct core *core, enum pool_mode mode)
                             .kind = POOL_STOP, .rank = -1, .why = "a device was taken out of use"});
 }
 
-// Moves waiting jobs without a possible pool to pools on other hosts, if they named no hosts.
+// Moves waiting jobs without a possible pool to another number of hosts, if the request left that
+// open.
 static void move_waiting(struct core *core)
 {
     if (!core->unusable_changed)

@@ -10,7 +10,7 @@ struct core;
 // Sets the time, and charges running jobs for the time since the last event.
 void settle_begin(struct core *core, uint64_t now_ns);
 
-// Handles passed deadlines, devices and hosts that are out of use, and jobs that can run.
+// Handles passed deadlines, stops pools on devices out of use, and dispatches jobs.
 void settle_end(struct core *core);
 
 #endif

@@ -37,17 +37,17 @@ struct job {
     enum job_state state;
     int slot;
     uint64_t number;   // order of admission over all jobs, from 1
-    bool abandoned;    // its answer is not stored
-    bool clients_gone; // it is cancelled because its clients have disconnected
+    bool abandoned;    // the answer is not stored, and the id is forgotten
+    bool clients_gone; // the job is cancelled because its clients have disconnected
     bool cancel_on_disconnect;
-    bool any_nodes; // it may move to other hosts
+    bool any_nodes; // the job may move to a size with another number of hosts
     struct size *size;
     struct account *account; // of its user
     uint64_t case_hash, cost_ns, memory;
     uint64_t admitted_ns, deadline_ns, run_ns; // run_ns: start of the run
     uint64_t run_timeout_ns;                   // 0: none
-    uint64_t patience_ns;                      // how long it waits while all pools are DOWN
-    uint64_t start_ns;                         // duration of the start of its pool
+    uint64_t patience_ns;                      // how long the job waits while all pools are DOWN
+    uint64_t start_ns;                         // part of the wait in which its pool was starting
     struct pool *pool;                         // RUNNING
 };
 
@@ -56,8 +56,8 @@ struct line {
     struct list node; // on size->lines, or core->lines_free
     struct account *account;
     struct list jobs;  // by job->mate; never empty on size->lines
-    uint64_t pass;     // last pass of the scheduler that examined it
-    struct list *next; // in that pass: the next job to examine; the head: none
+    uint64_t pass;     // last pass of the scheduler that examined the line
+    struct list *next; // in that pass: the next job to examine; the list head: none
 };
 
 // ---- pools ----------------------------------------------------------------------------------
@@ -72,7 +72,7 @@ struct failures {
 enum pool_mode {
     MODE_COLD, // no ranks; may be started
     MODE_STARTING,
-    MODE_IDLE, // its list is in order of last use
+    MODE_IDLE, // ready, without a job; core->modes[MODE_IDLE] is in order of last use
     MODE_RUNNING,
     MODE_SUSPECT,  // running; a rank has lost another, and the core waits for the cause
     MODE_STOPPING, // killed; waits for the last exit
@@ -109,31 +109,31 @@ struct pool {
     struct size *size;
     int world_size, instance;
     struct place place; // may change while a pool of several hosts has no ranks: hosts.h
-    bool leased;        // it holds its devices
-    bool yields;        // STOPPING: its twin has taken over its lease
+    bool leased;        // the pool leases its devices: pool.h
+    bool yields;        // STOPPING: the twin has taken over the lease
     struct pool *twin;  // or NULL: see twin.h
 
-    // Of the ranks, from START until the last is reaped:
-    int crew; // index in core->crews, by which the service knows the ranks; else -1
+    // Of the ranks, from START until the last rank is reaped:
+    int crew; // index in core->crews, the pool's number for the service; -1: no ranks
     uint32_t generation;
     uint64_t alive, ready, reported; // bit masks of ranks; alive: on hosts that are not lost
     uint64_t victims;                // ranks that reported the loss of a peer
-    int suspect;                     // the rank that they lost
+    int suspect;                     // SUSPECT: the rank that the victims lost
     struct job *job;                 // RUNNING, SUSPECT
-    bool as_spare;                   // it was started to stand by
-    bool used;                       // it has had a job
-    bool start_failed;               // STOPPING, STUCK: it never became ready
-    bool must_wait;                  // STOPPING, STUCK: it was lost before its first job
+    bool as_spare;                   // the pool was started to stand by
+    bool used;                       // has run a job since its START
+    bool start_failed;               // STOPPING, STUCK: the start failed (failures.h)
+    bool must_wait;                  // STOPPING, STUCK: a spare that was lost before its first job
     uint64_t started_ns, ready_ns;
 
     // Failed starts for a job, and to stand by.
     struct failures failures, spare_failures;
     uint32_t starts;
     uint64_t jobs, deaths;
-    struct loss loss; // the last
-    uint64_t lost_ns; // its time
+    struct loss loss; // the last loss
+    uint64_t lost_ns; // time of the last loss
 
-    uint64_t pass; // last pass of the scheduler in which a waiting job reserved it
+    uint64_t pass; // last pass of the scheduler in which a waiting job reserved the pool
 };
 
 // A world size of an implementation on a number of hosts: its waiting jobs and its pools.
@@ -142,15 +142,15 @@ struct size {
     int implementation, world_size, nodes;
     struct list queue;  // of struct job, in order of admission
     struct list lines;  // of struct line: the same jobs, by user
-    uint64_t cost_ns;   // sum of their lower bounds
+    uint64_t cost_ns;   // sum of the lower bounds of these jobs
     struct pool *pools; // [pool_count]; twins are adjacent
     int pool_count;
     int side_by_side;      // how many of the pools can work at the same time
-    bool shared;           // too few hosts have enough devices: its ranks share them
+    bool shared;           // ranks share devices, because too few hosts have enough
     int modes[MODE_COUNT]; // number of pools in each mode
     // Of a pass of the scheduler, while the queue is not empty:
-    bool closed;  // none of its jobs can run
-    int starting; // starting pools with a lease that no earlier job waits for
+    bool closed;  // no further job of the size can run or reserve a pool
+    int starting; // number of starting pools with a lease that no earlier job waits for
 };
 
 struct core {
@@ -161,14 +161,14 @@ struct core {
     struct list jobs_free, jobs_running;
     struct line *lines; // [config.queue_max]
     struct list lines_free;
-    uint64_t memory;    // of running jobs
-    struct job *pinned; // the queued job that is next until it runs, or NULL: line.h
+    uint64_t memory;    // sum over running jobs
+    struct job *pinned; // the queued job that stays first until it runs, or NULL: line.h
     int job_counts[JOB_STATES];
-    // [size_count], by implementation, world size and nodes; each world size has one of one host.
+    // [size_count], by implementation, world size and nodes. Each world size has one for one host.
     struct size *sizes;
-    int *sizes_first; // [(1 + guest_count) * WORLD_SIZE_MAX] indices of these: core_size()
+    int *sizes_first; // [(1 + guest_count) * WORLD_SIZE_MAX]: indices of the sizes for one host
     int size_count;
-    struct list sizes_waiting; // with queues that are not empty
+    struct list sizes_waiting; // sizes with queued jobs
 
     // [pool_count], all possible pools, by implementation, world size and instance.
     struct pool *pools;
@@ -177,10 +177,10 @@ struct core {
     struct pool *crews[POOLS_MAX]; // the pools with ranks; NULL: free
     uint64_t crews_used;           // bit mask
     struct devices devices_all, devices_leased;
-    struct devices devices_stuck; // of stuck ranks, on hosts that are not lost
+    struct devices devices_stuck; // devices of stuck ranks, on hosts that are not lost
     struct devices devices_out;   // taken out of use by an administrator
-    struct devices unusable;      // stuck, out of use, or of a lost host
-    bool unusable_changed;        // since the waiting jobs were last examined
+    struct devices unusable;      // stuck, out of use, or on a lost host
+    bool unusable_changed;        // `unusable` has changed since move_waiting() (settle.c)
     int device_count;             // of all hosts
     uint64_t hosts_lost;          // bit mask
     int ranks_alive, ranks_stuck, pools_stuck;
@@ -188,12 +188,12 @@ struct core {
 
     struct ids ids;
     struct users users;
-    struct timers timers; // of jobs by slot, of pools by index, and that of users: timer_of_users()
+    struct timers timers; // ids: job slots, then queue_max + pool index, then timer_of_users()
     struct poison poison;
     struct actions actions;
 
-    uint64_t number;     // of the last job admitted
-    uint32_t generation; // of the last START
+    uint64_t number;     // number of the last admitted job
+    uint32_t generation; // generation of the last START
     bool draining, exited;
     uint64_t refused, errors;
 };
@@ -204,13 +204,13 @@ static inline uint64_t time_after(uint64_t now_ns, uint64_t delay_ns)
     return __builtin_add_overflow(now_ns, delay_ns, &at_ns) ? TIMERS_NEVER : at_ns;
 }
 
-// The timer for the time when a user at the limit of device time may run the next job.
+// Id of the timer for the time when a user at the limit of device time may run the next job.
 static inline int timer_of_users(const struct core *core)
 {
     return core->config.queue_max + core->pool_count;
 }
 
-// The size with one host; the sizes with several hosts follow it.
+// Returns the size for one host; the sizes for several hosts follow it in core->sizes.
 static inline struct size *core_size(const struct core *core, int implementation, int world_size)
 {
     return &core->sizes[core->sizes_first[implementation * WORLD_SIZE_MAX + world_size - 1]];

@@ -32,7 +32,7 @@ void stuck_count(struct core *core)
     hosts_count_unusable(core);
 }
 
-// If all crews belong to stuck pools, no pool can start, and no other pool is up.
+// False if stuck pools have all crew numbers: then no other pool is up, and none can start.
 bool stuck_leaves(const struct core *core, const struct size *size)
 {
     if (core->pools_stuck == POOLS_MAX)
@@ -43,6 +43,7 @@ bool stuck_leaves(const struct core *core, const struct size *size)
     return false;
 }
 
+// True if the device is in the place of a pool of the size.
 static bool size_wants(const struct size *size, struct core_seat seat)
 {
     for (const struct pool *pool = size->pools; pool < size->pools + size->pool_count; pool++)
@@ -51,7 +52,8 @@ static bool size_wants(const struct size *size, struct core_seat seat)
     return false;
 }
 
-// A stuck rank of the pool that blocks pools of the size, or all pools if no crew is free; else -1.
+// Returns a stuck rank of the pool that blocks a pool of the size, or any stuck rank if stuck pools
+// have all crew numbers; -1: none.
 static int stuck_rank_in_way(const struct core *core, const struct pool *pool,
                              const struct size *size)
 {

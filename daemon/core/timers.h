@@ -22,13 +22,13 @@ void timers_fini(struct timers *t);
 
 // Sets or moves the timer of an id; TIMERS_NEVER clears it.
 void timers_set(struct timers *t, int id, uint64_t at_ns);
-// Has no effect if it is not set.
+// Clears the timer of an id; no effect if it is not set.
 void timers_clear(struct timers *t, int id);
 bool timers_is_set(const struct timers *t, int id);
 
 // Time of the earliest timer; TIMERS_NEVER: none is set.
 uint64_t timers_next_ns(const struct timers *t);
-// Takes the earliest timer that is due and returns its id; -1 when none is.
+// Clears the earliest timer if it is due, and returns its id; -1: none is due.
 int timers_take_due(struct timers *t, uint64_t now_ns);
 
 // Aborts when the heap is out of order.

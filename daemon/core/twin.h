@@ -13,21 +13,21 @@
 
 struct pool;
 
-// The pool starts, is idle or works.
+// True if the pool is starting, idle or working.
 bool twin_is_up(const struct pool *pool);
 
-// Both are up, and the other is older.
+// True if the pool and its twin are up and the twin is older.
 bool twin_stands_by(const struct pool *pool);
 
-// Jobs may use the pool: it is up and does not stand by, or neither it nor its twin is up.
+// True if jobs may use the pool: it is up and does not stand by, or neither it nor its twin is up.
 bool twin_leads(const struct pool *pool);
 
-// The pool may not be started for a job yet, because its own last start for a job, or that of its
-// twin, has failed.
+// True if the pool may not be started for a job yet: it is in BACKOFF, or its twin is in BACKOFF
+// and was not started to stand by.
 bool twin_rests(const struct pool *pool);
 
-// The twin was killed and still holds their devices, because the driver needs time to release them.
-// Only this pool may use them meanwhile.
+// True if the twin was killed and still leases the devices, because the driver needs time to
+// release them. Only this pool may use the devices meanwhile.
 bool twin_hands_over(const struct pool *pool);
 
 #endif

@@ -74,8 +74,8 @@ static void account_close(struct users *u, struct account *account)
     u->open--;
 }
 
-// Evicts the account without jobs that has used least. The level rises to it; otherwise its user
-// would start again from a lower level.
+// Evicts the account without jobs that has used least. Raises the level to its used time, so that
+// its user does not start again from a lower level.
 static void users_forget_one(struct users *u)
 {
     struct account *least = NULL;
@@ -126,13 +126,13 @@ void users_leave(struct users *u, struct account *account, uint64_t now_ns, bool
     int *count = running ? &account->running : &account->queued;
     assert(*count > 0);
     (*count)--;
-    // An account at or below the level can be dropped, because a new one begins at the level.
+    // An account at or below the level can be closed, because a new one begins at the level.
     if (account->queued + account->running == 0 && account->used_ns <= u->level_ns &&
         account->lapsed_ns <= now_ns)
         account_close(u, account);
 }
 
-// The time until so much used time has lapsed.
+// The time in which this much used device time lapses.
 static uint64_t lapse_ns(const struct user_limits *limits, uint64_t device_ns)
 {
     __uint128_t lapse = (__uint128_t)device_ns * limits->window_ns / limits->time_ns;

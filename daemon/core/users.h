@@ -29,20 +29,20 @@ struct account {
     uint32_t user;
     int queued, running; // jobs
     uint64_t used_ns;    // device time
-    uint64_t lapsed_ns;  // when all of the limited device time that it has used will have lapsed
-    uint64_t pass;       // last pass of the scheduler that examined its jobs
-    int taken;           // in that pass: jobs that run or have a pool reserved
-    int next;            // in the chain of its bucket or the list of free ones: 1 + index; 0: end
+    uint64_t lapsed_ns;  // when all used device time will have lapsed (user_limits.time_ns)
+    uint64_t pass;       // last pass of the scheduler that examined the user's jobs
+    int taken;           // in that pass: jobs that run or have reserved a pool
+    int next;            // in the chain of a bucket, or in the free list: 1 + index; 0: end
     bool open;
 };
 
 struct users {
     struct account *accounts; // [capacity]; an open account does not move
     int capacity;
-    int *buckets; // 1 + index of the first; 0: empty
+    int *buckets; // 1 + index of the first account; 0: empty
     uint32_t mask;
-    int free, open; // open: the number of open accounts
-    uint64_t level_ns, window_ns;
+    int free, open; // free: 1 + index of the first free account; open: number of open accounts
+    uint64_t level_ns, window_ns; // used device time: the level, and the largest distance from it
     struct user_limits limits;
 };
 
@@ -51,18 +51,19 @@ struct users {
 bool users_init(struct users *u, int jobs, uint64_t window_ns);
 void users_fini(struct users *u);
 
-// NULL: the user has no account.
+// Returns the account of the user; NULL: there is none.
 struct account *users_find(const struct users *u, uint32_t user);
 // Jobs of the user, queued and running.
 int users_jobs(const struct users *u, uint32_t user);
 
-// Counts a queued job. The account is valid while it has jobs.
+// Counts a queued job of the user, and opens an account if necessary. The returned pointer is valid
+// while the account has jobs.
 struct account *users_queue(struct users *u, uint32_t user);
-// A queued job starts to run.
+// Counts a queued job as running.
 void users_run(struct users *u, struct account *account);
-// A queued or running job has ended.
+// Uncounts a queued or running job, which has ended.
 void users_leave(struct users *u, struct account *account, uint64_t now_ns, bool running);
-// Adds device time that running jobs have used until now.
+// Adds device time that a running job has used until now_ns.
 void users_charge(struct users *u, struct account *account, uint64_t now_ns, uint64_t device_ns);
 // Time until the limit of device time lets another job of the user run; 0: now. The account may be
 // NULL.

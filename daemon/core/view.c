@@ -47,7 +47,8 @@ static void core_describe(const struct core *core, const struct pool *pool, stru
     memcpy(wire->last_failure, loss.text, sizeof(wire->last_failure));
 }
 
-// All pools that were ever started; if there are too many, without cold ones.
+// Describes the pools that were ever started, at most POOLS_MAX. Omits cold pools if there are
+// more.
 static int core_describe_pools(const struct core *core, struct wire_pool *pools)
 {
     int cold_max = POOLS_MAX - core->pool_count + (int)list_length(&core->modes[MODE_COLD]);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// cpattn-submit attend: attention of the numbers in a file. cpattn-submit dump: the tensors of a
-// case in a file.
+// cpattn-submit attend: attention on the tensors of a file. cpattn-submit dump: all tensors of a
+// case to a file.
 #include <stdlib.h>
 #include <string.h>
 
@@ -230,7 +230,8 @@ static int attend(struct attend_options *o)
     return exit_status;
 }
 
-// --verify by itself is --verify auto; without it nothing is verified.
+// Replaces --verify without a value by --verify=auto. Returns true if --verify is given; otherwise
+// nothing is verified.
 static bool verify_complete(int argc, char **argv)
 {
     static char automatic[] = "--verify=auto";

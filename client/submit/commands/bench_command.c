@@ -26,7 +26,7 @@ struct bench_options {
         struct options_case about; // of attention
         struct options_job job;    // of any other kind
     };
-    const struct options_asking *asking; // of that
+    const struct options_asking *asking; // of `about` or `job`
     struct sweep *sweep;
     const char *save, *compare, *trace;
     int repeat, warmup, slower;
@@ -101,12 +101,13 @@ struct session {
     struct job_spec spec; // as it is timed
     struct bench bench;
     struct outcome verified;      // of the first run
-    struct outcome_digest digest; // of those without verification
+    struct outcome_digest digest; // of the runs without verification
     struct progress progress;     // of all runs
 };
 
 // Runs a case once. Returns the exit status, after a message if it is not 0. The caller owns
-// *outcome and *result. `digest`: that of the runs before, with which this one must agree, or NULL.
+// *outcome and *result. `digest`: of the runs before, whose bits this run must reproduce if the job
+// is deterministic; NULL: not compared.
 static int run(struct session *s, const struct job_spec *spec, struct outcome_digest *digest,
                struct outcome *outcome, struct cpattn_result **result)
 {
@@ -153,8 +154,8 @@ static int run_timed(struct session *s, bool counts)
     return exit_status;
 }
 
-// Timed runs are not verified: a case has the value "off" for this, another kind of job the value
-// "false" if it has such a field.
+// Turns verification off for the timed runs: `verify` is "off" for attention and "false" for other
+// kinds of job that have the field.
 static void verify_not(struct job_spec *spec)
 {
     if (spec->kind == &job_kind_attention)
@@ -211,7 +212,7 @@ struct series {
     int slower;                   // cases that have become too slow
 };
 
-// Bytes that the rank that sends most sends in forward and backward; 0 if unknown.
+// Creates the plan of a rank. UNIMPLEMENTED: this kind of job has none.
 static enum status plan_of(const struct job_spec *spec, int rank, struct plan **plan)
 {
     struct error ignored;
@@ -221,6 +222,7 @@ static enum status plan_of(const struct job_spec *spec, int rank, struct plan **
                             : STATUS_UNIMPLEMENTED;
 }
 
+// The most bytes that any rank sends in forward and backward; 0: unknown.
 static int64_t bytes_sent(const struct job_spec *spec)
 {
     int64_t most = 0;
@@ -388,7 +390,7 @@ static int open_files(struct series *series)
 
 static int close_files(struct series *series, int exit_status)
 {
-    bool told = series->save && ferror(series->save); // when a case was not taken
+    bool told = series->save && ferror(series->save); // when the write of a case failed
     bench_record_destroy(series->earlier);
     if (!series->save || fclose(series->save) == 0 || told)
         return exit_status;
@@ -423,8 +425,9 @@ static int bench(const struct bench_options *o)
     return close_files(&series, exit_status);
 }
 
-// The kind of job that argv[1] names, which is removed from the command line; attention if it names
-// none.
+// Returns the kind of job that argv[1] names, and replaces argv[1] by `name`, the new name of the
+// command, at which the command line then begins. Attention, with nothing replaced, if argv[1]
+// names no kind.
 static const struct job_kind *kind_take(int *argc, char **argv, char name[64])
 {
     const struct job_kind *kind = *argc > 1 ? job_kind_find(argv[1]) : NULL;

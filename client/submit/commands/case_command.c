@@ -112,7 +112,7 @@ static void fail_dump(const struct runs *runs)
                     name);
 }
 
-// The result of the last run replaces that of the run before.
+// Writes the trace of this run in place of that of the run before.
 static int write_trace(const struct runs *runs, const struct cpattn_result *result)
 {
     struct timeline_rates rates;
@@ -120,7 +120,7 @@ static int write_trace(const struct runs *runs, const struct cpattn_result *resu
     return trace_file_write(runs->options->trace, runs->c, &rates, result);
 }
 
-// Shows the smallest case that fails as this one.
+// Searches for the smallest case that fails in the same way, and shows it.
 static void minimize(const struct runs *runs, const struct outcome *outcome)
 {
     struct smaller search;

@@ -266,8 +266,8 @@ static void print_hosts(const struct cpattn_daemon_status *s)
     table_destroy(table);
 }
 
-// True if an administrator has taken every device out of use. Status counts the devices of hosts;
-// the number of a single host's is in the description.
+// True if an administrator has taken every device out of use. The status has the number of devices
+// of each of several hosts; that of a single host is in the description.
 static bool devices_are_out(struct cpattn_client *client, const struct cpattn_daemon_status *s)
 {
     struct cpattn_description *description;
@@ -284,7 +284,7 @@ static bool devices_are_out(struct cpattn_client *client, const struct cpattn_da
     return out;
 }
 
-// The state for monitors: the daemon takes no new cases, or cannot run some.
+// True if monitors should report the daemon: it accepts no new cases, or cannot run some.
 static bool status_is_bad(struct cpattn_client *client, const struct cpattn_daemon_status *s)
 {
     bool bad = s->draining || devices_are_out(client, s);

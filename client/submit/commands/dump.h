@@ -16,7 +16,7 @@ enum cpattn_status dump_run(struct cpattn_client *client, const struct cp_case *
                             const struct tensors *t, uint64_t timeout_ns,
                             struct cpattn_result **result, struct cpattn_error *error);
 
-// Help of the option for this.
+// Help of --dump-fails.
 #define DUMP_FAILS_HELP                                                                            \
     "run a case that fails once more and write its tensors and a picture of the errors here"
 

@@ -123,7 +123,7 @@ static enum status draw(const struct explain_options *o, FILE *svg, struct plan 
     return STATUS_OK;
 }
 
-// What the rank exchanges within its node and with other nodes, if the case places ranks on nodes.
+// Prints how much the rank sends within its node and to other nodes, if the case has several nodes.
 static void show_nodes(const struct plan *plan)
 {
     const struct cp_case *c = &plan->c;

@@ -26,7 +26,8 @@ enum status explain_make_plans(const struct cp_case *c, int shown, struct plan *
     return status ? status : plan_check_exchanges(plans, c->world_size, error);
 }
 
-// The next word, or NULL. A word longer than the longest value is cut.
+// Copies the first word to `word`; returns the words after its comma, or NULL. A word is cut after
+// 64 characters, which are more than any value of comm has.
 static const char *word_take(const char *at, char word[CASE_VALUE_MAX])
 {
     size_t length = strcspn(at, ",");
@@ -55,7 +56,7 @@ bool explain_check_words(const char *words)
     return true;
 }
 
-// The plan of one way to communicate.
+// A value of comm, with the plans and the timeline of the case for it.
 struct variant {
     char comm[CASE_VALUE_MAX];
     struct plan *plans[WORLD_SIZE_MAX];

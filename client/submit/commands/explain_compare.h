@@ -17,8 +17,9 @@ enum status explain_make_plans(const struct cp_case *c, int shown, struct plan *
 // Checks that `words` ("p2p,a2a") are values of comm and not too many; complains if not.
 bool explain_check_words(const char *words);
 
-// The case with each value of comm in `words` ("p2p,a2a"): a table on stdout, or a picture in
-// `svg`. What case_check() says of the case with one of the values.
+// Compares the case with each value of comm in `words` ("p2p,a2a"): prints a table, unless `svg` is
+// stdout, and draws a picture, unless `svg` is NULL. Returns the first failure of case_check(), the
+// plans or their timeline.
 enum status explain_compare(const struct cp_case *c, const char *words,
                             const struct timeline_rates *rates, FILE *svg,
                             struct error *error) MUST_CHECK;

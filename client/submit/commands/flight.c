@@ -14,9 +14,10 @@
 // How long a daemon may take to say whether it accepts cases, and how often it is asked.
 #define ASK_NS         (UINT64_C(1) * 1000000000)
 #define ASKS_NS        (UINT64_C(250) * 1000000)
-// How long one that has just refused a case may take to say which time limit it grants.
+// How long a daemon that has just refused a case may take to tell its largest time limit.
 #define ASK_LIMIT_NS   (UINT64_C(10) * 1000000000)
-// The same while other daemons accept cases, which also wait for this answer.
+// How often a daemon is asked whether it accepts cases while other daemons accept them. Rarely,
+// because the cases of the others wait for its answer.
 #define ASKS_BESIDE_NS (UINT64_C(5) * 1000000000)
 // With several daemons: how long to wait for one before asking the next.
 #define TURN_NS        (UINT64_C(2) * 1000000)
@@ -32,10 +33,10 @@ enum slot_state {
 struct slot {
     enum slot_state state;
     int daemon;
-    struct cpattn_request *request; // of one that flies
+    struct cpattn_request *request; // SLOT_FLIES
     int number, tries;
-    uint64_t limit_ns; // of its last request: with the wait, what the daemon granted
-    int64_t served;    // number of answers when it was refused for a full queue; -1: it was not
+    uint64_t limit_ns; // of its last request, from arrival: the daemon's timeout_max_ns then
+    int64_t served;    // daemon.served when a full queue refused the case; -1: none did
 };
 
 // A daemon.
@@ -43,20 +44,20 @@ struct daemon {
     struct cpattn_client *client;
     int flying;
     int64_t served;           // answers other than RESOURCE_EXHAUSTED
-    bool room;                // for cases refused for a full queue
-    bool patient;             // it was reachable since the last time-out
-    struct cpattn_error lost; // of the last case that was held
+    bool room;                // an answer has made room for cases that a full queue refused
+    bool patient;             // it has answered a case since the last time-out, or there was none
+    struct cpattn_error lost; // error of the last case that was held
     uint64_t lost_ns;         // start of the wait for it; 0: it is reachable
     uint64_t asked_ns;
-    uint64_t timeout_max_ns; // that it grants, or that all grant if it has not said it yet
+    uint64_t timeout_max_ns; // that it grants; TIMEOUT_MAX_NS until it has told its limit
 };
 
 struct air {
     const struct flight *flight;
-    struct slot *slots;     // [slot_count]: as many of each daemon
+    struct slot *slots;     // [slot_count], equally many for each daemon
     struct daemon *daemons; // [flight->client_count]
     int slot_count, flying, held, crowded;
-    int turn; // the daemon whose answers are waited for
+    int turn; // counts up; modulo the number of daemons: the one to wait for next
     bool more, stopping;
     uint64_t ticked_ns;
 };
@@ -100,8 +101,9 @@ static bool hold(struct air *air, struct slot *slot, const struct cpattn_error *
     return true;
 }
 
-// If the queue of this user or of the daemon is full, answers to our own cases make room. A case
-// that is refused again without any answer in between lacks something else, such as memory.
+// Keeps a case that was refused because the queue of this user or of the daemon is full; answers to
+// our own cases make room. False if the answer is final. A case that is refused again without any
+// answer in between lacks something else, such as memory.
 static bool crowd(struct air *air, struct slot *slot, const struct cpattn_error *error)
 {
     struct daemon *daemon = daemon_of(air, slot);
@@ -141,7 +143,7 @@ static void tell_limit(const struct air *air, const struct daemon *daemon)
     air->flight->note(air->flight->context, text);
 }
 
-// The same once more, during the run. Says so if a case now has less time than before.
+// Asks again during the run, and notes if cases have less time than before.
 static void take_limit_again(const struct air *air, struct daemon *daemon, uint64_t wait_ns)
 {
     uint64_t before_ns = daemon->timeout_max_ns;
@@ -232,8 +234,8 @@ static void fill_slot(struct air *air, struct slot *slot, bool room)
     }
 }
 
-// Cases that lost their daemon go before new ones. If a case cannot be submitted, the slot goes to
-// the next case. The daemons get cases in turn.
+// Fills the slots of reachable daemons, one daemon after the other in turn. Cases that lost their
+// daemon go before new ones. If a case cannot be submitted, the slot goes to the next case.
 static void fill(struct air *air)
 {
     int daemons = air->flight->client_count;
@@ -271,7 +273,8 @@ static void land(struct air *air, struct slot *slot)
 
 // ---- a daemon that went away ------------------------------------------------------------------
 
-// A daemon that refuses even this request is reachable, and tells each case why it refuses.
+// True if cases can be submitted: the daemon answers and does not drain. Also true if it refuses
+// this user: it then tells each case why.
 static bool takes_cases(struct cpattn_client *client)
 {
     struct cpattn_daemon_status *status;
@@ -285,7 +288,8 @@ static bool takes_cases(struct cpattn_client *client)
     return takes;
 }
 
-// Answers all waiting cases of a daemon, or of all daemons if it is NULL.
+// Answers all cases in a state, whose counter is *waiting, of a daemon, or of all daemons if it is
+// NULL.
 static void answer_waiting(struct air *air, const struct daemon *daemon, enum slot_state state,
                            const struct cpattn_error *error, int *waiting)
 {
@@ -372,8 +376,8 @@ static void tick(struct air *air)
 
 // ---- the run ----------------------------------------------------------------------------------
 
-// The next answer of any daemon; NULL: none yet. The library does not wait if no case is in flight.
-// All daemons are asked before one is waited for.
+// Returns the next answered request of any daemon; NULL: none after a short wait. Polls all daemons
+// before it waits for one. Sleeps if nothing is in flight, because the library does not wait then.
 static struct cpattn_request *next_answer(struct air *air)
 {
     static const struct timespec pause = {.tv_nsec = (long)TICK_NS};

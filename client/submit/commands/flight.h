@@ -16,26 +16,28 @@ struct flight {
     struct cpattn_client *const *clients; // [client_count], each of another daemon
     int client_count;                     // 1..FLIGHT_CLIENTS_MAX
     int jobs;                             // in flight at once at each daemon, 1..FLIGHT_JOBS_MAX
-    // Limit of each case from its start; 0: none given, TIMEOUT_DEFAULT_NS. With the wait a case
-    // has what its daemon grants. `note` tells if that is less than given, or falls during the run.
+    // Time limit of each case from its start; 0: none given, TIMEOUT_DEFAULT_NS. The limit that
+    // includes the wait is the largest that the daemon grants. `note` tells if this is less than
+    // timeout_ns, or falls during the run.
     uint64_t timeout_ns;
-    // How long to wait for a daemon that takes cases when one was answered UNAVAILABLE. That case
-    // is submitted a second time then, and not a third time, for it may be what the daemon died of.
+    // How long to wait for a daemon that accepts cases after a case was answered UNAVAILABLE. The
+    // case is then submitted a second time, but not a third time: it may be what killed the daemon.
     uint64_t patience_ns;
     void *context;
 
-    // The number of the next case; false when there are no more. Asked again after each answer,
-    // which may bring a number back.
+    // The number of the next case; false when there are no more. Called again after each answer, as
+    // an answer may lead to another try.
     bool (*next)(void *context, int *number);
     // The case of a number; it is read before the next call.
     const struct job_spec *(*load)(void *context, int number);
     // An answer; `result` (or NULL) is the callee's to destroy.
     void (*answered)(void *context, int number, enum cpattn_status status,
                      struct cpattn_result *result, const char *text);
-    // Ten times a second. `lost` is NULL, or why a daemon cannot be submitted to now; `others`:
-    // another can. True: submit nothing more, cancel the submitted cases.
+    // Called ten times a second. `lost`: why one of the daemons accepts no cases now, or NULL;
+    // `others`: some daemon accepts cases. Returns true to submit nothing more and cancel the
+    // submitted cases.
     bool (*tick)(void *context, const char *lost, bool others);
-    // A change that the user should know of: one sentence.
+    // Tells the user of a change, in one sentence.
     void (*note)(void *context, const char *text);
 };
 

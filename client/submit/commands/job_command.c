@@ -90,7 +90,7 @@ static int explain(const struct job_options *o)
     return COMMAND_PASS;
 }
 
-// ---- with one ---------------------------------------------------------------------------------
+// ---- with a daemon ----------------------------------------------------------------------------
 
 static int show(const struct job_options *o, const struct outcome *outcome,
                 const struct cpattn_result *result, bool last)
@@ -145,7 +145,7 @@ static int submit(const struct job_options *o)
     return exit_status;
 }
 
-// For a trace. False after a complaint.
+// Sets operation_times, which a trace needs. False after a complaint.
 static bool ask_times(struct job_spec *spec)
 {
     struct error error;

@@ -150,7 +150,7 @@ static int run_prepared(struct matrix_run *run, const struct matrix *matrix)
     return exit_status ? exit_status : closed;
 }
 
-// True if there is anything to run or to list.
+// True if there is nothing to run or to list.
 static bool is_empty(const struct matrix_options *o, const struct matrix_list *list)
 {
     for (int i = 0; i < list->count; i++)

@@ -7,7 +7,7 @@
 #include "client/submit/matrix/matrix_list.h"
 #include "client/submit/outcome/outcome.h"
 
-// Upper bound of the dumped cases, which could fill a disk.
+// Maximum number of dumped cases: more could fill a disk.
 #define MATRIX_DUMPS_MAX 20
 
 // Runs the failed cases again, one after the other, and writes their tensors and pictures under

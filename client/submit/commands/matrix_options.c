@@ -193,7 +193,7 @@ static error_t add_socket(struct matrix_options *o, const char *value)
     return add_choice("socket", o->sockets, &o->socket_count, FLIGHT_CLIENTS_MAX, value);
 }
 
-// What is written and read.
+// Parses the options that name files and sockets.
 static error_t parse_file(int key, char *value, struct matrix_options *o)
 {
     switch (key) {
@@ -222,7 +222,7 @@ static error_t parse_file(int key, char *value, struct matrix_options *o)
     }
 }
 
-// How cases are run.
+// Parses the options on how cases are run.
 static error_t parse_running(int key, char *value, struct matrix_options *o)
 {
     switch (key) {

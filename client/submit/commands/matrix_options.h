@@ -12,9 +12,9 @@
 struct matrix_options {
     const char *file, *junit, *dump_fails, *save, *resume, *last_failed, *markdown;
     const char *sets[MATRIX_CHOICES_MAX], *filters[MATRIX_CHOICES_MAX];
-    const char *sockets[FLIGHT_CLIENTS_MAX]; // of the daemons; a NULL alone is the usual one
+    const char *sockets[FLIGHT_CLIENTS_MAX]; // of the daemons; one NULL: the default
     int socket_count;                        // at least 1
-    struct matrix_choice choice; // borrows from here; without what the file of --last-failed says
+    struct matrix_choice choice;             // points into this struct; the caller sets last_failed
     uint64_t timeout_ns, patience_ns, shuffle_seed;
     int jobs, repeat, retry;
     int durations; // of how many cases; 0: none

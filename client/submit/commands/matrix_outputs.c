@@ -123,7 +123,7 @@ int matrix_outputs_write(struct matrix_outputs *outputs, const struct matrix_run
 int matrix_outputs_close(struct matrix_outputs *outputs, const struct matrix_options *o)
 {
     int exit_status = COMMAND_PASS;
-    bool told = outputs->save && ferror(outputs->save); // when an answer was not taken
+    bool told = outputs->save && ferror(outputs->save); // when the write of an answer failed
     if (outputs->save && fclose(outputs->save) != 0 && !told)
         exit_status = command_unwritten(o->save ? o->save : o->resume);
     told = outputs->markdown && ferror(outputs->markdown);

@@ -19,7 +19,7 @@ struct matrix_flight {
     bool flying; // in flight
     int tries;   // how often it was submitted
     struct outcome_digest digest;
-    struct outcome held; // see settle_held(), while the case is tried again; else not run
+    struct outcome held; // a try that did not pass, while the case is tried again; else not run
 };
 
 // ---- submitted cases --------------------------------------------------------------------------
@@ -72,7 +72,7 @@ static const struct job_spec *load_case(void *context, int number)
 
 // ---- answered cases ---------------------------------------------------------------------------
 
-// The text that the report shows of a case that did not pass.
+// Stores the text that the report shows for a case that did not pass.
 static void keep_detail(struct outcome *outcome, const struct job_spec *spec,
                         const struct cpattn_result *result)
 {
@@ -162,7 +162,7 @@ static void publish(struct matrix_run *run, int number, const struct cpattn_resu
     write_answer(run, number, &spec, result);
 }
 
-// Completes an outcome with the parts that only the case and the run know.
+// Completes an outcome with the facts that follow from the case and the run.
 static void finish(const struct matrix_run *run, int number, const struct cpattn_result *result)
 {
     struct outcome *outcome = &run->outcomes[number];
@@ -209,7 +209,8 @@ static bool run_again(struct matrix_run *run, int number)
     return true;
 }
 
-// What the held try says, with its diagnosis; the caller frees it. NULL: out of memory.
+// Returns the sentence and the diagnosis of the held try; the caller frees the text. NULL: out of
+// memory.
 static char *message_of(const struct outcome *held)
 {
     char text[2 * OUTCOME_SENTENCE_MAX + 32];
@@ -219,9 +220,10 @@ static char *message_of(const struct outcome *held)
     return strdup(text);
 }
 
-// The first wrong result, or without one the first error. It is kept beside a later pass. It stands
-// alone if the next try is cancelled, and if it was wrong and the last try has no result; returns
-// true then.
+// Merges the held try into the final outcome. `held` is the first wrong result, or without one the
+// first error. If the last try passed, the message of `held` is kept beside the pass. If the last
+// try did not run, or ended without a result after a wrong one, `held` replaces it; returns true
+// then.
 static bool settle_held(struct outcome *outcome, struct outcome *held)
 {
     bool alone = tells_more(held, outcome);
@@ -343,7 +345,7 @@ enum status matrix_run_fate(const struct matrix_case *made, struct outcome *outc
     return outcome->sentence ? STATUS_OK : STATUS_RESOURCE_EXHAUSTED;
 }
 
-// A recorded verdict is final; a case that could not run is tried again.
+// Returns the record of a case if it has a verdict, which is final; else NULL, and the case is run.
 static const struct record_entry *verdict_of(const struct matrix_run *run, int number)
 {
     const struct matrix_case *made = &run->list->cases[number];
@@ -404,7 +406,7 @@ static void take_known(struct matrix_run *run)
     }
 }
 
-// Cases that waited for another try when the run was stopped.
+// Publishes the held tries of cases that waited for another try when the run was stopped.
 static void settle_all(struct matrix_run *run)
 {
     for (int number; take_again(run, &number);) {

@@ -10,12 +10,12 @@ struct matrix_run {
     const struct matrix_options *options;
     const struct matrix_list *list;
     const struct record *resumed; // cases with a verdict there are not run; NULL: none
-    int recorded;                 // how many these are
+    int recorded;                 // number of these cases
     FILE *save;                   // gets each answer, too; NULL: none
     uint64_t timeout_ns;          // of each case; 0: none given
     struct outcome *outcomes;     // [list->count]
     struct progress progress;
-    bool failed_io; // memory or an output failed
+    bool failed_io; // memory ran out, or an output other than `save` failed
     int save_exit;  // the exit status, after a complaint, if writing to `save` has failed
 
     // Private.
@@ -23,10 +23,10 @@ struct matrix_run {
     int *order;                    // [list->count]: the order of submission
     int *again;                    // [list->count]: a ring of cases to submit again
     int again_first, again_count;
-    int next; // in `order`
+    int next; // index in `order` of the next case to submit
     struct job_spec submitted;
     bool stopped; // nothing more is submitted
-    bool lost;    // there is no daemon at present
+    bool lost;    // one of the daemons accepts no cases now
 };
 
 // Prepares a run; borrows `options` and `list`. RESOURCE_EXHAUSTED: out of memory. Call

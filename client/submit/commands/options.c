@@ -57,8 +57,9 @@ static void add_default(const struct case_field *field, const char *value,
         snprintf(help + used, OPTIONS_HELP_MAX - used, " [%s]", value);
 }
 
-// An option with a hyphen in its name where the field has an underscore, and the field's name
-// itself as an alias that the help does not show. argp sorts by group, so each field has its own.
+// Adds an option named after a field, with hyphens for underscores, and the field's own name as a
+// hidden alias. argp sorts options within a group; a group for each field keeps their order.
+// Returns the position after them.
 static struct argp_option *add_option(struct options_fields *fields, struct argp_option *option,
                                       int index, const char *name, const char *word)
 {
@@ -216,7 +217,7 @@ struct cpattn_client *options_connect(const struct options_asking *asking, int *
     return command_connect(asking->socket, &requests, exit_status);
 }
 
-// The children of the parser, and their inputs.
+// Indices of the parser's children and of their inputs.
 enum { CHILD_FIELDS, CHILD_OWN, CHILD_ASKING, CHILD_ACCESS, CHILDREN };
 
 static error_t parse_case(int key, char *value, struct argp_state *state)

@@ -14,13 +14,13 @@
 #define OPTIONS_FIELDS_MAX 64
 #define OPTIONS_HELP_MAX   256
 
-// Options for fields: "--world-size=N" and "--world_size=N". A child parser that sets fields of
-// `c`, or of `spec`.
+// Options for fields: "--world-size=N" and "--world_size=N". A child parser that sets fields of `c`
+// or `spec`.
 struct options_fields {
     struct argp argp;
-    struct cp_case *c;     // borrowed; NULL: of another kind of job
-    struct job_spec *spec; // borrowed; of that
-    bool sweeps;           // a value with commas is several
+    struct cp_case *c;     // borrowed; NULL: `spec` is set
+    struct job_spec *spec; // borrowed; a job of another kind
+    bool sweeps;           // commas separate several values
     struct sweep sweep;    // sweep_fini()
     struct argp_option options[2 * OPTIONS_FIELDS_MAX + 2];
     char names[OPTIONS_FIELDS_MAX][64];
@@ -37,7 +37,7 @@ void options_spec_init(struct options_fields *fields, struct job_spec *spec);
 struct options_asking {
     const char *socket;
     uint64_t timeout_ns;
-    uint64_t patience_ns; // with ranks that cannot be started
+    uint64_t patience_ns; // how long a case waits for ranks that cannot be started
     bool json;
 };
 
@@ -45,53 +45,52 @@ struct options_asking {
 // command_connect().
 struct cpattn_client *options_connect(const struct options_asking *asking, int *exit_status);
 
-// A command about one case, or about the several of a sweep.
+// A command about one case, or about the cases of a sweep.
 struct options_case {
-    struct cp_case c; // of a sweep: without the fields of the sweep, see options_point()
-    bool sweeps;      // whether options of the case may have several values; the caller's
+    struct cp_case c; // without the fields of a sweep: options_point()
+    bool sweeps;      // set by the caller: options of the case may have several values
     struct options_asking asking;
     struct options_fields fields;
-    // Of options_parse_case().
+    // Set by options_parse_case().
     void *own;
     bool asks;
 };
 
-// Parses a command line of the options in `own` (its help text, and a parser with `input` for its
-// input), those of the fields and, where it `asks`, those of struct options_asking; then checks the
-// case, or each of a sweep. The exit status; after a complaint where that is not COMMAND_PASS.
+// Parses a command line with the options of `own` (whose parser gets `input`, and whose help text
+// is used), of the fields of a case and, if `asks`, of struct options_asking. Then checks the case,
+// or each case of a sweep. Returns the exit status, after a complaint if it is not COMMAND_PASS.
 int options_parse_case(struct options_case *o, const struct argp *own, void *input, bool asks,
                        int argc, char **argv);
 
 // A command about one job of another kind than attention.
 struct options_job {
-    struct job_spec spec; // of the caller's kind; of a sweep: as in struct options_case
-    bool sweeps;          // the caller's
+    struct job_spec spec; // without the fields of a sweep: options_job_point()
+    bool sweeps;          // set by the caller, as in struct options_case
     struct options_asking asking;
     struct options_fields fields;
-    void *own; // of options_parse_job()
+    void *own; // set by options_parse_job()
 };
 
-// The same for a job. An argument without a name sets the field that the kind declares for it;
-// further ones are refused.
+// The same for a job, with struct options_asking. The first argument that is no option sets the
+// field that the kind declares for it (kind->argument); further arguments are refused.
 int options_parse_job(struct options_job *o, const struct job_kind *kind, const struct argp *own,
                       void *input, int argc, char **argv);
 
-// The job of a point of the sweep, below sweep_points(&o->fields.sweep).
+// Writes the job of a point of the sweep, 0..sweep_points(&o->fields.sweep)-1.
 void options_point(const struct options_case *o, int point, struct job_spec *spec);
 void options_job_point(const struct options_job *o, int point, struct job_spec *spec);
 
-// Parses a command line. Without an option of that name, with a value that is refused, or with an
-// argument too many or too few: complains and returns COMMAND_USAGE. --help and --usage print and
-// end the process.
+// Parses a command line. Complains and returns COMMAND_USAGE for an unknown option, a refused
+// value, or a missing or superfluous argument. --help and --usage print and end the process.
 int options_parse(const struct argp *argp, int argc, char **argv, void *input);
 
-// The same, then connects for requests without a case to *socket, which the parser may set. NULL
-// after an error message, with the exit status in *exit_status.
+// Parses likewise, then connects to *socket, which the parser may set, for requests without a case.
+// NULL after an error message, with the exit status in *exit_status.
 struct cpattn_client *options_query(const struct argp *argp, int argc, char **argv, void *input,
                                     const char *const *socket, int *exit_status);
 
-// For parsers: a time within [1 ns, TIMEOUT_MAX_NS], or a count; complain and return EINVAL
-// otherwise.
+// For parsers: read a time of 1 ns to TIMEOUT_MAX_NS, or a count of `min` to `max`; complain and
+// return EINVAL for another value.
 error_t options_duration(const char *name, const char *value, uint64_t *ns);
 error_t options_count(const char *name, const char *value, int min, int max, int *count);
 

@@ -24,7 +24,7 @@ struct order_options {
     int host_bytes;   // 0: the daemon's own host
 };
 
-// "3", or "node2:3" of another host.
+// Reads a device: "3", or "node2:3" for a device of another host.
 static error_t device_take(struct order_options *o, const char *text)
 {
     char *end;
@@ -44,7 +44,7 @@ static error_t device_take(struct order_options *o, const char *text)
     return 0;
 }
 
-// The place of the named host among those of the daemon.
+// Finds the index of the named host. NOT_FOUND: the daemon has no such host.
 static enum cpattn_status host_find(struct cpattn_client *client, const struct order_options *o,
                                     int *host, struct cpattn_error *error)
 {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// cpattn-submit report: a page of a run that was recorded. Needs no daemon.
+// cpattn-submit report: a recorded run as an HTML page or as text. Needs no daemon.
 #include <string.h>
 
 #include "client/submit/commands/command.h"

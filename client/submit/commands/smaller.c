@@ -36,7 +36,8 @@ static bool say_the_same(const char *a, const char *b)
     return *a == *b;
 }
 
-// UNKNOWN is the status of every mistake of a guest's function; the sentence tells which.
+// Every mistake of a guest's function has the status UNKNOWN; the sentence tells the mistakes
+// apart.
 static bool fails_alike(const struct outcome *given, const struct outcome *outcome)
 {
     if (outcome->kind != given->kind || outcome->kind == OUTCOME_FAIL)
@@ -45,7 +46,8 @@ static bool fails_alike(const struct outcome *given, const struct outcome *outco
            (outcome->status != STATUS_UNKNOWN || say_the_same(given->sentence, outcome->sentence));
 }
 
-// Without a daemon every case ends alike.
+// Checks after UNAVAILABLE whether the daemon still answers. Without a daemon every case would fail
+// alike.
 static bool daemon_is_lost(struct smaller *search, enum status status)
 {
     struct cpattn_description *description;

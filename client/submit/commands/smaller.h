@@ -10,22 +10,22 @@
 #include "client/submit/outcome/outcome.h"
 #include "plan/case.h"
 
-// The search, and what the smallest case was answered.
+// The search, and the answer of the smallest case.
 struct smaller {
     struct cpattn_client *client; // borrowed
     uint64_t timeout_ns;          // of each run
 
     struct cp_case c;             // the smallest that fails
-    struct outcome outcome;       // of it
-    struct cpattn_result *result; // of it, or NULL
+    struct outcome outcome;       // of `c`, if `found`
+    struct cpattn_result *result; // of `c`, or NULL
     int tried;                    // cases that were run
-    bool found;                   // a smaller one than the given fails
+    bool found;                   // a smaller case than the given one fails
     bool lost;                    // the daemon does not answer, which ended the search
 };
 
 // Runs smaller cases, up to SMALLER_TRIES, an interrupt, or the loss of the daemon. A case fails as
-// the given one does if its verdict is a fail, too, or if it ends with the same status; with
-// UNKNOWN also with the same sentence, apart from numbers. Call smaller_fini() in any case.
+// the given one does if both verdicts are a fail, or if both end with the same status; with UNKNOWN
+// their sentences must also be the same, apart from numbers. Call smaller_fini() in any case.
 #define SMALLER_TRIES 500
 void smaller_find(struct smaller *search, struct cpattn_client *client, const struct cp_case *c,
                   const struct outcome *given, uint64_t timeout_ns);

@@ -16,7 +16,7 @@
 
 struct sweep_field {
     const char *name; // of a field or a pair; borrowed
-    char *text;       // owned; the values, a NUL behind each
+    char *text;       // owned; the values, each ended by a NUL
     const char *values[SWEEP_VALUES_MAX];
     int count;
 };

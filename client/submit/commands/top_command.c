@@ -14,9 +14,9 @@
 #define RECENT       1024
 #define INTERVAL_NS  UINT64_C(1000000000)
 #define COLUMNS_MIN  40
-// Interval between looks at the keyboard: keys are answered at once, and interrupts soon.
+// Longest wait for a key. Interrupts are noticed, and the picture is updated, between two waits.
 #define KEY_WAIT_MS  100
-// Without a screen there is no limit of lines.
+// Maximum number of rows that --once prints.
 #define ROWS_OF_ONCE 200
 // How long the daemon may take to answer.
 #define ANSWER_NS    UINT64_C(2000000000)

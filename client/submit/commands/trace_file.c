@@ -42,7 +42,8 @@ static void prediction_fini(struct prediction *p)
         plan_destroy(p->plans[r]);
 }
 
-// Writes the trace if `status` is that of plans that were made; frees the prediction.
+// Writes the trace, unless `status` says that making the plans has failed; complains then. Frees
+// the prediction. Returns the exit status.
 static int prediction_write(struct prediction *p, const char *path, enum status status,
                             const struct timeline_rates *rates, const struct cpattn_result *result,
                             struct error *error)

@@ -7,20 +7,20 @@
 #include "plan/kind.h"
 #include "plan/timeline.h"
 
-// Asks for the times of operations where the case can have them.
+// Sets operation_times in a case that can have them: one without a guest and without a graph.
 void trace_file_ask(struct cp_case *c);
 
 // Writes the prediction of a case that case_check() admits and, with a `result`, what was measured.
-// The exit status, after a complaint where it is not 0.
+// Returns the exit status, after a complaint if it is not 0.
 int trace_file_write(const char *path, const struct cp_case *c, const struct timeline_rates *rates,
                      const struct cpattn_result *result);
 
-// The same of a job of another kind, which has plans.
+// The same for a job of another kind, which must have plans.
 int trace_file_write_job(const char *path, const struct job_spec *spec,
                          const struct cpattn_result *result);
 
-// Draws the timeline of such a job of all ranks as SVG; "-" is standard output. Checks the plans
-// first. The exit status, likewise.
+// Checks the plans of such a job and draws the timeline of all its ranks as SVG; the path "-" is
+// standard output. Returns the exit status likewise.
 int picture_file_write_job(const char *path, const struct job_spec *spec);
 
 #endif

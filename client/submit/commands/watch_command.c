@@ -25,7 +25,7 @@ struct watch_options {
     bool json, follow;
     int last; // -1: not given
     uint64_t kinds;
-    const char *user; // part of what an event says of its user, or NULL
+    const char *user; // as given; NULL: events of all users
     char uid[32];     // "uid=1000", or ""
 };
 
@@ -75,7 +75,8 @@ static error_t kinds_take(struct watch_options *o, const char *words)
     }
 }
 
-// A user name of this machine stands for its number.
+// Stores the user to show. A number, or the name of a user of this machine, selects the events of
+// that uid; another text selects events whose user contains it.
 static void user_take(struct watch_options *o, const char *user)
 {
     char *end;

@@ -193,7 +193,7 @@ enum status condition_aim(struct condition *condition, const char *key,
                      key, nearest_hint(&nearest, hint, sizeof(hint)));
 }
 
-// A condition on a label that no case has would never be true.
+// Refuses a pattern that matches no label: its condition would never be true.
 static enum status label_check(const struct condition_names *names, const char *pattern,
                                struct error *error)
 {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One condition of a filter: what it compares, and tests, one of which must hold. Pure.
+// One condition of a filter: a value of a case, and tests, one of which must hold for it. Pure.
 #ifndef CPATTN_CLIENT_SUBMIT_MATRIX_CONDITION_H
 #define CPATTN_CLIENT_SUBMIT_MATRIX_CONDITION_H
 
@@ -17,14 +17,15 @@ struct condition_names {
     int label_count;
 };
 
-// What a condition is asked about.
+// The case for which a condition is evaluated.
 struct condition_subject {
     const struct job_spec *spec;
-    const char *const *labels; // the case's label in each of the names the condition was made with
+    const char *const *labels; // the case's label for each of the names given to condition_aim()
     const char *id;
 };
 
-// A field's value as a number: both members of integers, flags and choices; `real` of reals.
+// A field's value as a number. Integers, flags and choices set both members; reals set `real` and
+// leave `integer` 0.
 struct condition_number {
     int64_t integer;
     double real;
@@ -55,12 +56,12 @@ enum condition_target { TARGET_FIELD, TARGET_PAIR, TARGET_PRODUCT, TARGET_LABEL,
 struct condition {
     const struct job_kind *kind;
     enum condition_target target;
-    bool joined;                     // by "or" to the condition before it
-    const struct case_field *field;  // TARGET_FIELD; of TARGET_PAIR the first
-    const struct case_field *second; // TARGET_PAIR
+    bool joined;                                             // by "or" to the condition before it
+    const struct case_field *field;                          // TARGET_FIELD; TARGET_PAIR: the first
+    const struct case_field *second;                         // TARGET_PAIR: the second
     const struct case_field *factors[CONDITION_FACTORS_MAX]; // TARGET_PRODUCT
     int factor_count;
-    int label; // TARGET_LABEL: which of the names
+    int label; // TARGET_LABEL: index in the names
     const struct condition_names *names;
     bool negated;
     struct condition_test *tests; // any of them has to hold
@@ -69,13 +70,13 @@ struct condition {
 
 void condition_fini(struct condition *condition);
 
-// Sets what `key` stands for: a name with labels, a field of the job, a pair of fields, or a
+// Sets the target that `key` names: a name with labels, a field of the job, a pair of fields, or a
 // product of fields. INVALID_ARGUMENT if it is none of these.
 enum status condition_aim(struct condition *condition, const char *key,
                           const struct condition_names *names, int name_count,
                           struct error *error) MUST_CHECK;
 
-// Adds an empty test and returns it; NULL without memory.
+// Adds an empty test and returns it; NULL: out of memory.
 struct condition_test *condition_add_test(struct condition *condition,
                                           struct error *error) MUST_CHECK;
 
@@ -91,7 +92,7 @@ enum status condition_add_pattern(struct condition *condition, const char *patte
 // True if minimum, maximum and multiple have a meaning.
 bool condition_is_numeric(const struct condition *condition);
 
-// Texts, and lists as text, are compared with shell patterns.
+// True for texts and lists, whose text is compared with shell patterns.
 bool condition_is_text(const struct case_field *field);
 
 bool condition_holds(const struct condition *condition, const struct condition_subject *subject);

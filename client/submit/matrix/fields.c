@@ -68,7 +68,7 @@ const char *fields_first(const struct job_kind *kind, uint64_t mask)
     return job_kind_fields(kind)[__builtin_ctzll(mask)].name;
 }
 
-// "64k" for 65536, as fields of tokens and bytes are written.
+// Writes a multiple of 1024 with a suffix, as options accept it: "64k" for 65536.
 static void shorten(char *value, size_t size)
 {
     static const char units[] = " kmg";

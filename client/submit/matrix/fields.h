@@ -5,7 +5,8 @@
 
 #include "plan/kind.h"
 
-// kv_heads of a case that is being set up, while it has no value of its own: it then equals heads.
+// Value of kv_heads while a case is set up and kv_heads is not set: fields_finish() makes it equal
+// to heads.
 #define FIELDS_FOLLOW 0
 
 // Initializes a spec like job_spec_init(), but with kv_heads equal to heads until it is set.
@@ -18,8 +19,8 @@ void fields_finish(struct job_spec *spec);
 void fields_case_init(struct cp_case *c);
 void fields_case_finish(struct cp_case *c);
 
-// Bits of the fields that `name`, a field or a pair, stands for, by their index among the fields of
-// the kind; 0: unknown.
+// Returns the bit mask of the fields that `name`, a field or a pair, sets: bit i is the kind's
+// field i. 0: unknown name.
 uint64_t fields_mask(const struct job_kind *kind, const char *name);
 
 // Name of the field with the lowest bit of a mask, which is not 0.

@@ -60,7 +60,8 @@ static enum status text_add_id(struct condition *condition, const char *text, st
     return status;
 }
 
-// Values with commas between them, but a list, which has commas itself, is one value.
+// Adds the values between commas. For a list field, whose value has commas itself, all is one
+// value.
 static enum status text_add_values(struct condition *condition, char *values, struct error *error)
 {
     bool list = condition->target == TARGET_FIELD && condition->field->kind == FIELD_LIST;
@@ -87,7 +88,8 @@ static bool parse_bound(const char *text, double *bound)
     return true;
 }
 
-// `sign` begins with < or >, perhaps followed by '='; `value` is the text after these.
+// Adds a bound. `sign` is '<' or '>', `inclusive` if '=' follows it; `value` is the text after
+// that.
 static enum status text_add_bound(struct condition *condition, const char *key, char sign,
                                   bool inclusive, const char *value, struct error *error)
 {
@@ -112,7 +114,7 @@ static enum status text_add_bound(struct condition *condition, const char *key, 
     return STATUS_OK;
 }
 
-// KEY, a sign, VALUE; `sign` is the first of "!=<>" in `text`, which is written to.
+// Adds KEY, a sign, VALUE. `sign` is find_sign() of `text`. Overwrites the sign in `text` with NUL.
 static enum status text_add_relation(struct condition *condition, char *text, char *sign,
                                      const struct condition_names *names, int name_count,
                                      struct error *error)
@@ -130,7 +132,7 @@ static enum status text_add_relation(struct condition *condition, char *text, ch
     return text_add_values(condition, value, error);
 }
 
-// A '!' stands for itself unless '=' follows: "[!a]*" is a pattern.
+// Finds the sign of a relation; NULL: none. '!' is a sign only before '=': "[!a]*" is a pattern.
 static char *find_sign(char *text)
 {
     char *sign = strpbrk(text, "=<>");

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// A filter: conditions on a case, or another job, all of which must hold. The `when:` of a matrix
-// file (filter_yaml.h) and the --filter of the command line. Pure.
+// A filter: conditions on a case or another job. All must hold. The `when:` of a matrix file
+// (filter_yaml.h) and the --filter of the command line. Pure.
 //
 // On the command line it is KEY=VALUE[,VALUE...], KEY!=VALUE[,VALUE...], KEY<NUMBER, KEY<=NUMBER,
 // KEY>NUMBER, KEY>=NUMBER or a shell pattern on the id of a case, or several of these with " or "
-// between them, one of which must hold. A key may be a product of fields that are whole numbers, as
-// "batch*heads", or a pair, as "seqlen", of which both members have to match. Of a text or a list
-// (as "2794,3301") a value is a shell pattern; a list on the command line is one value with its
+// between them, one of which must hold. A key may be a product of integer fields, such as
+// "batch*heads", or a pair, such as "seqlen", both members of which must match. The value of a text
+// or list field is a shell pattern; on the command line a list ("2794,3301") is one value with its
 // commas.
 #ifndef CPATTN_CLIENT_SUBMIT_MATRIX_FILTER_H
 #define CPATTN_CLIENT_SUBMIT_MATRIX_FILTER_H
@@ -28,7 +28,7 @@ enum status filter_add_text(struct filter *filter, const struct job_kind *kind, 
                             const struct condition_names *names, int name_count,
                             struct error *error) MUST_CHECK;
 
-// Adds a condition without tests and returns it, to be filled in; NULL without memory.
+// Adds a condition without tests and returns it, to be filled in; NULL: out of memory.
 struct condition *filter_add_condition(struct filter *filter, struct error *error) MUST_CHECK;
 
 // True if all conditions hold, and for a filter without conditions.

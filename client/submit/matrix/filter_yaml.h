@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A filter from a matrix file. It is a map of field to condition, a condition being a value, a list
-// of values (any of them), a map of tests (min, max, multiple_of, field; all of them), a list of
-// such maps and values, or {not: any of these}. Pure.
+// A filter from a matrix file. It is a map of field to condition. A condition is a value, a list of
+// values (any of them), a map of tests (min, max, multiple_of, field; all of them), a list of such
+// maps and values, or {not: any of these}. Pure.
 #ifndef CPATTN_CLIENT_SUBMIT_MATRIX_FILTER_YAML_H
 #define CPATTN_CLIENT_SUBMIT_MATRIX_FILTER_YAML_H
 

@@ -172,7 +172,8 @@ static enum status read_axis(struct matrix *m, const struct yaml_node *models,
 }
 
 // Refuses a field that two axes set, and a default that every value of an axis replaces: one of the
-// two settings would have no effect. Values of a bundle may set fields that have no default.
+// two settings would have no effect. Named values (bundles) may set fields that have a default: not
+// every bundle of an axis need set them.
 static enum status check_overlap(const struct matrix *m, const struct yaml_node *axes,
                                  uint64_t defaults, struct error *error)
 {
@@ -233,7 +234,8 @@ static enum status read_axes(struct matrix *m, const struct yaml_node *root, uin
 
 // ---- names for filters ------------------------------------------------------------------------
 
-// A rule may name a model that the axes leave out.
+// Collects the labels of named values for filters, also those of models that the axes leave out: a
+// rule may name them.
 static enum status names_create(struct matrix *m, struct error *error)
 {
     for (int i = 0; i < m->axis_count; i++) {

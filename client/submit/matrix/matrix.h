@@ -15,10 +15,10 @@
 // One value of an axis: its name in ids, and the fields it sets.
 struct matrix_value {
     char label[MATRIX_LABEL_MAX];
-    const struct yaml_node *fields; // a map of field to value; or NULL:
-    const char *field;              // this field has this value
-    const struct yaml_node *node;   // in the file; or NULL:
-    const char *text;               // from elsewhere
+    const struct yaml_node *fields; // map of field to value; NULL: only `field` is set
+    const char *field;
+    const struct yaml_node *node; // value of `field` in the file; NULL: `text`
+    const char *text;             // value of `field` from --set
 };
 
 struct matrix_axis {
@@ -29,7 +29,7 @@ struct matrix_axis {
     int count;
 };
 
-// Texts belong to the tree.
+// The YAML tree owns all texts.
 struct matrix {
     struct yaml *yaml;
     const char *title;           // NULL: none given

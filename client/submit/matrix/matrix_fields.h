@@ -8,7 +8,8 @@
 
 #define MATRIX_LABEL_MAX 64 // with its NUL
 
-// INVALID_ARGUMENT if the key of a node is no field of the kind; suggests the nearest one.
+// Returns INVALID_ARGUMENT with the message that `name`, the key of a node, is no field of the
+// kind; suggests the nearest field.
 enum status matrix_unknown_field(const struct yaml_node *node, const struct job_kind *kind,
                                  const char *name, struct error *error) MUST_CHECK;
 

@@ -19,7 +19,7 @@ struct maker {
     const struct matrix_choice *choice;
     const struct matrix_subset *subset; // NULL: everything
     struct filter filter;
-    int dealt[MATRIX_FATES]; // cases of each fate, to parts
+    int dealt[MATRIX_FATES]; // number of cases of each fate that were dealt to shards
     struct error *error;
 };
 
@@ -143,13 +143,13 @@ static const struct matrix_rule *exclusion(const struct maker *maker,
     return NULL;
 }
 
-// Decides whether the case runs, and gives it its final lengths.
+// Decides whether the case runs, and applies --seqlen-scale.
 static enum status decide_fate(struct maker *maker, struct matrix_case *made, struct job_spec *spec,
                                const struct condition_subject *subject)
 {
     struct error why;
     const struct matrix_rule *rule = exclusion(maker, subject);
-    // The rules decide on the lengths of the file.
+    // Only now, because the rules see the lengths of the file.
     if (maker->choice->seqlen_scale > 1 && spec->kind == &job_kind_attention)
         shrink_case(&spec->attention, maker->choice->seqlen_scale);
     if (rule) {
@@ -185,7 +185,7 @@ static void apply_sets(const struct matrix_list *list, struct job_spec *spec)
         (void)!job_spec_set(spec, list->sets[i], set_value(list->sets[i]), NULL);
 }
 
-// True if a condition holds for the case with its present kv_heads.
+// True if the conditions of a change hold for the case, with kv_heads equal to heads if not set.
 static bool change_applies(const struct matrix_change *change, const struct job_spec *spec,
                            const char *const *labels)
 {
@@ -195,8 +195,8 @@ static bool change_applies(const struct matrix_change *change, const struct job_
     return filter_matches(&change->when, &subject);
 }
 
-// Applies `set` of the file and --set, which the conditions of the file see and which has the last
-// word.
+// Applies the changes of the file (`set`) and --set. --set is applied before them, so that their
+// conditions see it, and again after them, because it overrides them.
 static void case_change(const struct maker *maker, struct job_spec *spec, const char *const *labels)
 {
     struct error none;
@@ -211,7 +211,8 @@ static void case_change(const struct maker *maker, struct job_spec *spec, const 
     fields_finish(spec);
 }
 
-// Fills the case whose values are given; `labels` are those of the matrix' names.
+// Writes the job, the id and the labels (one for each of matrix->names) of a case with given
+// values.
 static void case_fill(const struct maker *maker, const struct matrix_case *made,
                       struct job_spec *spec, char *id, const char **labels)
 {
@@ -241,7 +242,7 @@ static bool had_failed(const struct matrix_choice *choice, const char *id)
                       entry->outcome.was_wrong));
 }
 
-// Deals the cases of each outcome in turn, so that all parts have the same number to run.
+// Deals the cases of each fate to the shards in turn, so that all shards run equally many.
 static bool in_shard(struct maker *maker, enum matrix_fate fate)
 {
     const struct matrix_choice *choice = maker->choice;

@@ -26,16 +26,16 @@ struct matrix_choice {
 enum matrix_fate {
     MATRIX_RUNS,
     MATRIX_EXCLUDED, // by a rule of the file
-    MATRIX_REFUSED,  // the check of its kind does not admit it
+    MATRIX_REFUSED,  // by the check of its kind
     MATRIX_FATES,
 };
 
 struct matrix_case {
     const struct job_kind *kind_of_job;
-    void *packed; // the spec without its empty end: matrix_case_load()
+    void *packed; // the spec without the unused bytes at its end: matrix_case_load()
     size_t packed_bytes;
-    char *id; // "cp_1_0/bf16/w2": its value of each axis in the order of the axes
-    int16_t value[MATRIX_AXES_MAX]; // their numbers
+    char *id; // "cp_1_0/bf16/w2": the labels of its values, in the order of the axes
+    int16_t value[MATRIX_AXES_MAX]; // index of its value on each axis
     enum matrix_fate fate;
     enum matrix_kind kind; // MATRIX_EXCLUDED
     enum status status;    // MATRIX_REFUSED: why; else STATUS_OK

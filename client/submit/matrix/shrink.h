@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shorter sequences for slow machines. Pure.
+// Shortens the sequences of a case, for slow machines. Pure.
 #ifndef CPATTN_CLIENT_SUBMIT_MATRIX_SHRINK_H
 #define CPATTN_CLIENT_SUBMIT_MATRIX_SHRINK_H
 

@@ -19,8 +19,8 @@ enum bench_series {
     BENCH_EXPOSED,
     BENCH_LAUNCH, // of the host
     BENCH_WALL,   // from admission to answer
-    // FLOP per second and rank, which is one device: the mean over the ranks, each by its own time;
-    // of attention alone.
+    // FLOP per second of a rank, which is one device: the mean of the ranks' own rates. Of
+    // attention only.
     BENCH_FORWARD_RATE,
     BENCH_BACKWARD_RATE,
     BENCH_RATE,
@@ -30,14 +30,14 @@ enum bench_series {
 struct bench {
     int runs_max, runs;
     double *values[BENCH_SERIES]; // [runs_max], of the runs in their order
-    int operations;               // of a rank's plan, the most of all ranks
+    int operations;               // number of operations in a rank's plan, the largest of all ranks
 };
 
 // Allocates the arrays. RESOURCE_EXHAUSTED: out of memory; bench_fini() accepts that state, too.
 enum status bench_init(struct bench *bench, int runs_max, struct error *error) MUST_CHECK;
 void bench_fini(struct bench *bench);
 
-// Adds a run; at most runs_max.
+// Adds a run. Ignores runs beyond runs_max.
 void bench_add(struct bench *bench, const struct job_spec *spec,
                const struct cpattn_result *result);
 
@@ -54,8 +54,8 @@ struct bench_summary {
 enum status bench_sum(const struct bench *bench, enum bench_series series,
                       struct bench_summary *summary, struct error *error) MUST_CHECK;
 
-// The rates of a job of another kind by the median time of a run: their names and values. Returns
-// their number; 0 when memory is short.
+// Computes the rates of a job of another kind from the median time of its runs. Returns the number
+// of rates; 0: the kind has none, or memory is short.
 int bench_rates(const struct bench *bench, const struct job_spec *spec,
                 struct job_rate rates[JOB_RATES_MAX], double values[JOB_RATES_MAX]);
 

@@ -91,7 +91,7 @@ enum status bench_record_load(const char *path, struct bench_record **record, st
     return STATUS_OK;
 }
 
-// Removes who computes from a command line: the option with this name and its value.
+// Removes an option, given as " --NAME ", and its value from a command line.
 static void option_remove(char *command, const char *option)
 {
     char *at = strstr(command, option);
@@ -101,6 +101,7 @@ static void option_remove(char *command, const char *option)
     memmove(at, behind, strlen(behind) + 1);
 }
 
+// The command line without the options that say who computes. The caller frees it; NULL: no memory.
 static char *work_of(const char *command)
 {
     char *work = strdup(command);

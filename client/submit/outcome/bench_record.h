@@ -8,7 +8,7 @@
 
 struct bench_entry {
     char *command;    // the case as it was timed, as a command line
-    double device_ns; // medians of forward and backward, of the slowest rank
+    double device_ns; // median time of forward and backward of the slowest rank
 };
 
 struct bench_record {

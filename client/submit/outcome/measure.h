@@ -6,8 +6,8 @@
 #include "client/cpattn.h"
 #include "plan/case.h"
 
-// Parts of the time from request to verdict, in order. Of the work of the ranks each part is that
-// of its slowest rank.
+// Parts of the time from request to verdict, in order. A part of the ranks' work is the time of the
+// rank that takes longest for this part.
 enum measure_part {
     PART_QUEUE, // waited for its turn
     PART_START, // waited for processes to start

@@ -88,8 +88,7 @@ const struct outcome_rule outcome_rules[] = {{CPATTN_RULE_NONFINITE, "nonfinite"
 
 static const uint32_t exact_rules = CPATTN_RULE_NONFINITE | CPATTN_RULE_ZERO | CPATTN_RULE_PADDING;
 
-// An error as a fraction of its rule's limit. There is no limit if the rule does not apply to the
-// tensor.
+// An error as a fraction of its rule's limit; 0 if the rule does not apply to the tensor.
 static double rule_part(const struct cpattn_figures *f, uint32_t rule)
 {
     switch (rule) {
@@ -378,8 +377,8 @@ static void take_figures(struct outcome *outcome, const struct cpattn_result *re
         text_append(text, size, " (and %d more)", broken - 1);
 }
 
-// The diagnosis of the tensor shown as the worst, if it has one, else of any; of several the one
-// that explains most.
+// Stores a diagnosis of the tensor shown as the worst, if there is one, else of any tensor; of
+// several the one that explains most.
 static enum status take_diagnosis(struct outcome *outcome, const struct cpattn_result *result)
 {
     char text[OUTCOME_SENTENCE_MAX];

@@ -31,15 +31,15 @@ struct outcome {
     char tensor[OUTCOME_WORD_MAX];    // its tensor; "" if there are no figures
     char rule[OUTCOME_WORD_MAX];      // its rule; "" if there are no figures
     uint64_t forward_ns, backward_ns; // of the slowest rank
-    uint64_t wait_ns, run_ns;         // for its turn and for processes; at work
+    uint64_t wait_ns, run_ns;         // waiting for a turn and for processes; ranks at work
     int64_t te_mismatches;            // elements outside TransformerEngine's own rule
-    bool sampled;                     // not every element was judged
+    bool sampled;                     // not every element was compared
     bool remarked;                    // a tensor has a remark
     bool was_wrong;                   // a pass: the result of an earlier try was wrong
-    bool blind;          // case_blind(): the case asks for what cannot show; the caller's
+    bool blind;          // case_blind(): a feature cannot show in the verdict. Set by the caller
     uint64_t timeout_ns; // of the request, for a retry; 0: the default. Set by the caller
     char *sentence;      // owned; why it failed, was excluded or could not run; NULL for a pass
-    char *first;         // owned; what an earlier try said, if a later one passed; or NULL
+    char *first;         // owned; message of an earlier try, if a later one passed; or NULL
     char *diagnosis;     // owned; of a fail, the diagnosis that explains most; or NULL
     char *detail;        // owned; the cause in words, or NULL
 };
@@ -61,8 +61,8 @@ struct outcome_digest {
     uint64_t first;
 };
 
-// Makes the outcome of a cancelled case that of one that was not run. RESOURCE_EXHAUSTED: out of
-// memory.
+// Turns the outcome of a cancelled case into OUTCOME_NOT_RUN, with `why` as its sentence.
+// RESOURCE_EXHAUSTED: out of memory.
 enum status outcome_not_run(struct outcome *outcome, const char *why) MUST_CHECK;
 
 // Compares a run with the first one: if it completed with other bits, its outcome becomes a fail,
@@ -110,7 +110,7 @@ const struct cpattn_figures *outcome_worst_of(const struct cpattn_result *result
 // NULL if there are no figures.
 const struct cpattn_figures *outcome_worst(const struct cpattn_result *result, int *rank);
 
-// The remarks, and what people read of each after the name of a tensor. Ends with a name of NULL.
+// The remarks, each with the text that follows the name of a tensor. A NULL name ends the table.
 struct outcome_remark {
     enum cpattn_remark remark;
     const char *name, *text;
@@ -121,14 +121,13 @@ extern const struct outcome_remark outcome_remarks[];
 bool outcome_remarked(const struct cpattn_result *result, const char *tensor,
                       enum cpattn_remark remark);
 
-// Describes the broken rules: "dq of rank 1, chunk 0: error 21 times the twin's, allowed
-// 1.50".
+// Describes the broken rules: "dq of rank 1, chunk 0: RMS error 21 times the twin's, allowed 1.50".
 void outcome_explain(const struct cpattn_figures *figures, int rank, char *text, size_t size);
 
 // Describes place and value of the first bad element; "" if there is none.
 void outcome_first_bad(const struct cpattn_figures *figures, char *text, size_t size);
 
-// "the scale is missing; it explains 97 % of the error of dq on rank 1"; "" if no rank has one.
+// "the scale is missing; it explains 97 % of the error of dq on rank 1"; "" if the rank has none.
 void outcome_diagnosis(const struct cpattn_rank *rank, char *text, size_t size);
 
 #endif

@@ -167,7 +167,7 @@ static enum status read_lines(FILE *in, const char *path, struct record *record,
     return STATUS_OK;
 }
 
-// qsort() is not stable: equal ids keep the order of the lines by their place in memory.
+// qsort() is not stable: `line` keeps entries with the same id in the order of the file.
 struct sorted {
     struct record_entry entry;
     int line;

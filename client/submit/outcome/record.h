@@ -18,7 +18,7 @@ struct record_entry {
 struct record {
     struct record_entry *entries; // sorted by id, one for each
     int count;
-    int64_t bytes; // of the lines that are complete; a run that was killed may leave half a line
+    int64_t bytes; // of the complete lines; a killed run may leave half a line
 };
 
 // A file with more lines is refused: no matrix has so many cases.

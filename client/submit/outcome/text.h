@@ -9,7 +9,7 @@
 void text_append(char *text, size_t size, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-// The name of a file without its folder and what follows the last dot. Returns `name`.
+// Writes the name of a file without its folder and without its extension. Returns `name`.
 const char *text_base_name(const char *path, char *name, size_t size);
 
 #endif

@@ -9,14 +9,14 @@
 
 struct totals {
     int kinds[OUTCOME_KINDS];
-    int flaky; // passes after another try
-    int wrong; // those whose first result was wrong
+    int flaky; // passed after another try
+    int wrong; // flaky cases with a wrong result before the pass
 };
 
 void totals_add(struct totals *totals, const struct outcome *outcome);
 
-// "3 passed, 1 failed, 1 of them flaky (1 with a wrong result first)"; "" without cases. A kind
-// that is to be left out has a count of 0. Gives `text`, which has room for TOTALS_TEXT_MAX bytes.
+// "3 passed, 1 failed, 1 of them flaky (1 with a wrong result first)"; "" without cases. Kinds with
+// a count of 0 are left out. Returns `text`, which has TOTALS_TEXT_MAX bytes.
 const char *totals_format(const struct totals *totals, char *text);
 
 #endif

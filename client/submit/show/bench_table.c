@@ -105,7 +105,7 @@ static enum status print_launch(FILE *out, const struct bench_shown *shown, stru
     return status;
 }
 
-// "21.3 ALGORITHM_GB/s" with spaces.
+// Prints rates as "21.3 ALGORITHM GB/s": underscores in names become spaces.
 static void print_rates(FILE *out, const struct bench_shown *shown)
 {
     struct job_rate rates[JOB_RATES_MAX];

@@ -22,7 +22,7 @@ const char *event_line(const struct cpattn_event *event, char text[EVENT_LINE_MA
 #define DEVICES_TEXT_MAX 256
 const char *devices_text(uint64_t devices, char text[DEVICES_TEXT_MAX]);
 
-// "node0,node1": the hosts of a pool; "" where there is one host alone. Returns `text`.
+// "node0,node1": the hosts of a pool; "" if the daemon has only its own host. Returns `text`.
 #define HOSTS_TEXT_MAX 256
 const char *hosts_text(const struct cpattn_daemon_status *status, uint64_t hosts,
                        char text[HOSTS_TEXT_MAX]);

@@ -80,7 +80,7 @@ static void part_cell(struct table *table, const struct cpattn_figures *f)
     table_cell(table, paint, "%s%s", broken ? "!" : "", part);
 }
 
-// Checks without a tolerance.
+// Fills the cell of the rules without a tolerance.
 static void exact_cell(struct table *table, const struct cpattn_figures *f)
 {
     char text[32] = "";
@@ -107,7 +107,7 @@ static bool any_inexact(const struct cpattn_result *result)
 }
 
 struct layout {
-    bool exact;   // a column for what has to hold exactly
+    bool exact;   // a column for the rules without a tolerance
     bool numbers; // columns for the largest error and for counts
 };
 

@@ -14,7 +14,7 @@ void frame_begin(struct frame *f, int columns, int rows_max)
 bool frame_row(struct frame *f)
 {
     if (f->rows >= f->rows_max) {
-        f->rows = f->rows_max + 1; // whatever comes is lost
+        f->rows = f->rows_max + 1; // further text is dropped
         return false;
     }
     f->list[f->rows].length = 0;

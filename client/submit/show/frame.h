@@ -13,7 +13,7 @@
 
 struct frame {
     int columns, rows_max; // up to the bounds above
-    int rows;              // in use; the last is written to
+    int rows;              // rows in use; text is appended to the last
     struct frame_row {
         int length;
         char text[FRAME_COLUMNS_MAX + 1];

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which ranks of a timeline are drawn (of ranks that do the same at the same times, one), which
-// operations are critical, and what a timeline loses by waiting. Pure.
+// The rows of a drawn timeline (ranks that do the same at the same times can share one), its
+// critical operations, and the time it loses by waiting. Pure.
 #ifndef CPATTN_CLIENT_SUBMIT_SHOW_LANES_H
 #define CPATTN_CLIENT_SUBMIT_SHOW_LANES_H
 
@@ -14,9 +14,9 @@
 struct lanes {
     int row[WORLD_SIZE_MAX];   // of each rank
     int first[WORLD_SIZE_MAX]; // of each row: the first of its ranks
-    int count[WORLD_SIZE_MAX]; // of each row: its ranks
+    int count[WORLD_SIZE_MAX]; // of each row: number of its ranks
     int rows;
-    // Critical operations of each row, one bit each from the lowest; of the first LANES_OPS_MAX.
+    // Bit mask of the critical operations of each row, among the first LANES_OPS_MAX.
     uint64_t critical[WORLD_SIZE_MAX][LANES_OPS_MAX / 64];
 };
 
@@ -24,9 +24,9 @@ struct lanes {
 void lanes_init(struct lanes *lanes, struct plan *const *plans, const struct timeline *timeline,
                 bool joined);
 
-// True if the operation of one of the row's ranks is on the critical path: the chain of operations,
-// each of which ends when the next can start, that leads to the end of the timeline. It passes to
-// another rank where an exchange waits for that rank.
+// True if this operation of one of the row's ranks is on the critical path: the chain of operations
+// to the end of the timeline in which each operation starts when the one before it ends. The path
+// goes to another rank where an exchange waits for that rank.
 bool lanes_is_critical(const struct lanes *lanes, int row, int32_t op);
 
 // The ranks of a row: "0", "0-63", "1, 3, 4 ...".

@@ -123,7 +123,7 @@ static void print_sums(FILE *out, const struct matrix_report *report)
     table_destroy(table);
 }
 
-// True if some values of an axis have more failures than others.
+// True if the rate of failures of one value of an axis is more than twice that of another.
 static bool axis_tells(const struct matrix_report *report, int axis)
 {
     double least = 1, most = 0;
@@ -211,7 +211,7 @@ void matrix_report_sum(const struct matrix_report *report, char *text, size_t si
         snprintf(text + used, size - used, "; %d of them recorded before", report->recorded);
 }
 
-// ---- what took another try, what took long ----------------------------------------------------
+// ---- flaky cases, longest cases, notes --------------------------------------------------------
 
 static void print_flaky(FILE *out, const struct matrix_report *report)
 {
@@ -264,7 +264,7 @@ static void print_durations(FILE *out, const struct matrix_report *report)
     table_destroy(table);
 }
 
-// Facts about the run that are in no verdict.
+// Prints facts about the run that no verdict contains.
 static void print_notes(FILE *out, const struct matrix_report *report)
 {
     int sampled = 0, remarked = 0, blind = 0, te = 0;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The verdicts of a matrix for people: every case where they fit a screen, else one row for each
-// value of the first axis and where the failures gather; failures in full; the sum.
+// The verdicts of a matrix for people: a row for each case or, if there are many, for each value of
+// the first axis, and the axes whose values separate failures from passes; failures in full; the
+// sum.
 #ifndef CPATTN_CLIENT_SUBMIT_SHOW_MATRIX_REPORT_H
 #define CPATTN_CLIENT_SUBMIT_SHOW_MATRIX_REPORT_H
 
@@ -18,9 +19,9 @@ struct matrix_report {
     const struct matrix_list *list;
     const struct outcome *outcomes; // [list->count]
     uint64_t elapsed_ns;
-    int recorded;  // cases whose verdict is of an earlier run that this one continues
+    int recorded;  // cases with a verdict of the earlier run that this one resumes
     int durations; // how many of the longest cases are named; 0: none
-    bool verbose;  // no bounds
+    bool verbose;  // without the bounds above
 };
 
 void matrix_report_print(FILE *out, const struct matrix_report *report);

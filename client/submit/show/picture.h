@@ -28,10 +28,10 @@ struct picture {
     struct lanes lanes;
     double end;     // of the axis of time, in seconds
     double second;  // pixels of one second
-    double fastest; // end of the fastest of several; 0: there is one
+    double fastest; // end of the fastest of several timelines; 0: there is only one
 };
 
-// The place of a time, in seconds.
+// The x coordinate of a time in seconds.
 double picture_x(const struct picture *p, double seconds);
 
 // The upper edge of a lane of a row, and of the row of a rank.

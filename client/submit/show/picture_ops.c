@@ -100,7 +100,7 @@ static void put_op(const struct picture *p, const struct plan *plan, int32_t ind
     fputs("</g>\n", p->out);
 }
 
-// A stream waits before an operation: draws a bar, or the label on it.
+// Draws the time in which a stream waits before an operation: a bar, or the label on it.
 static void put_idle(const struct picture *p, const struct plan *plan, const struct op *op,
                      double from, bool label)
 {
@@ -167,8 +167,8 @@ void picture_ops(const struct picture *p, const struct plan *plan)
 
 // ---- messages ---------------------------------------------------------------------------------
 
-// From the exchange that sends, when the bytes begin to move, to the one that receives, when it has
-// them.
+// Draws an arrow from the sender's exchange, at the time when its bytes begin to move, to the end
+// of the receiver's exchange.
 static void put_message(const struct picture *p, const struct plan *plan, int32_t index,
                         const struct transfer *t, int32_t number)
 {

@@ -12,7 +12,8 @@
 // The totals in one line.
 void report_text_totals(FILE *out, const struct record *run);
 
-// The cases whose verdict or bits changed, those that are new or gone in numbers, and the times.
+// Prints the cases whose verdict or bits changed, the numbers of new and gone cases, and the times
+// relative to those of the earlier run.
 void report_text_changes(FILE *out, const struct record *run, const struct record *earlier,
                          const char *earlier_name, const struct changes *changes);
 

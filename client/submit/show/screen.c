@@ -40,7 +40,7 @@ void screen_size(int *columns, int *rows)
     getmaxyx(stdscr, *rows, *columns);
 }
 
-// Without colour, errors are bold and warnings underlined.
+// Without colours, errors are bold and reversed, and warnings underlined.
 static attr_t attributes(enum terminal_paint paint)
 {
     bool colours = terminal_colours(stdout) && has_colors();

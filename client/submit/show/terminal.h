@@ -14,7 +14,7 @@ bool terminal_is(FILE *stream);
 // True if lines can be redrawn: a terminal with a TERM that is not "dumb".
 bool terminal_redraws(FILE *stream);
 
-// True if colours are used: lines can be redrawn, and NO_COLOR is not set.
+// True if colours are used: lines can be redrawn, and NO_COLOR is unset or empty.
 bool terminal_colours(FILE *stream);
 
 // Columns of the terminal; 80 if unknown.

@@ -12,7 +12,7 @@
 #include "common/plural.h"
 
 #define MINUTE_NS    UINT64_C(60000000000)
-#define NOW_NS       UINT64_C(3000000000) // what "now" is of rates
+#define NOW_NS       UINT64_C(3000000000) // averaging time of the rate "now"
 #define COLUMN_RANKS 10
 
 // Where the columns of a case's line begin.

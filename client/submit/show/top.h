@@ -25,7 +25,7 @@ struct top_user {
 };
 
 struct top {
-    bool local; // user numbers are those of this machine
+    bool local; // the daemon is on this machine: uids can be shown as names
     char address[128];
     enum top_sort sort;
     bool paused;
@@ -34,13 +34,13 @@ struct top {
         uint64_t time_ns, total_ns;
         char outcome[32], user[TOP_USER_MAX], what[160];
         enum terminal_paint paint;
-    } recent[TOP_RECENT_MAX]; // the last at recent_count % TOP_RECENT_MAX - 1
+    } recent[TOP_RECENT_MAX]; // ring; the last one at (recent_count - 1) % TOP_RECENT_MAX
     uint64_t recent_count;
     int user_count;
     struct top_user users[TOP_USERS_MAX];
     struct {
         uint64_t at_ns, done;
-    } rates[TOP_RATES_MAX]; // likewise
+    } rates[TOP_RATES_MAX]; // ring; the last one at (rate_count - 1) % TOP_RATES_MAX
     uint64_t rate_count;
     char trouble[CPATTN_ERROR_TEXT_MAX]; // why the picture is not up to date, or ""
 };

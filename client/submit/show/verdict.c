@@ -116,7 +116,8 @@ static void print_summary(FILE *out, const struct cpattn_result *result)
     fprintf(out, "      digest %016" PRIx64 "\n", result->digest);
 }
 
-// Which provider computed the attention, if the case names one: operations of all ranks.
+// If the case names a provider, prints how many attention operations of all ranks it and the own
+// kernels computed.
 static void print_use(FILE *out, const struct cp_case *c, const struct cpattn_result *result)
 {
     char line[CPATTN_ERROR_TEXT_MAX + 160];

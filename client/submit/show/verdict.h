@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// An answer for people: the verdict, the figures, the times; or the states of the ranks.
+// An answer for people: verdict, figures and times; or the states of the ranks after a failure.
 #ifndef CPATTN_CLIENT_SUBMIT_SHOW_VERDICT_H
 #define CPATTN_CLIENT_SUBMIT_SHOW_VERDICT_H
 
@@ -23,8 +23,9 @@ enum terminal_paint verdict_paint(enum outcome_kind kind);
 // Prints only the first line: "pass  cp_1_0 bf16 ...".
 void verdict_print_line(FILE *out, const char *what, const struct outcome *outcome);
 
-// A broken rule, its first bad element, the command that reproduces it and the diagnosis, or the
-// sentence and the states of the ranks, each line after `indent`.
+// Prints, each line after `indent`: for a fail the broken rules, the first bad element, the command
+// that reproduces it and the diagnosis; for an error the sentence, the states of the ranks and the
+// command.
 void verdict_print_cause(FILE *out, const char *indent, const struct cp_case *c,
                          const struct outcome *outcome, const struct cpattn_result *result);
 

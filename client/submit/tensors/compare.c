@@ -40,7 +40,7 @@ bool compare_agrees(const struct comparison *comparison)
     return comparison->nonfinite == 0 && near;
 }
 
-// The largest of any chunk.
+// The largest error of the twin in any chunk; 0: unknown.
 static double twin_of(const struct cpattn_result *result, const char *tensor)
 {
     double twin = 0;

@@ -12,23 +12,24 @@
 #define COMPARE_TWINS_MAX 3.0
 
 struct comparison {
-    int64_t elements, differing; // of different bits, or of different values where both are numbers
-    int64_t nonfinite;           // finite in one of the two only
+    int64_t elements, differing; // differing: of different values; two NaNs do not differ
+    int64_t nonfinite;           // differing elements of which one or both are not finite
     double rms_rel;              // RMS of the difference / RMS of ours
     double max_abs;
     double twin_rel; // RMS of the twin's error / RMS of the reference; 0: not known
 };
 
-// Compares `count` elements of a tensor of the case.
+// Compares all elements of a tensor of the case. Keeps result->twin_rel, sets the other members.
 void compare_elements(const struct cp_case *c, enum whole_tensor tensor, const void *ours,
                       const void *theirs, struct comparison *result);
 
-// True if two honest results can differ this much: no element is finite in only one of them, and
-// the difference is at most COMPARE_TWINS_MAX times the twin's error, if that is known.
+// True if two honest results can differ this much: `nonfinite` is 0, and the difference is at most
+// COMPARE_TWINS_MAX times the twin's error. If that is unknown, every difference is accepted.
 bool compare_agrees(const struct comparison *comparison);
 
-// Compares all results that both have and prints a line on each. `result` may be NULL. *agree: all
-// do. INVALID_ARGUMENT: the file has none of the results, or one of another shape.
+// Compares all results that both the file and `t` have, and prints a line on each. `result`, which
+// has the twin's errors, may be NULL. *agree: compare_agrees() for all. INVALID_ARGUMENT: the file
+// has none of the results, or one of another shape.
 enum status compare_file(const struct safetensors *file, const struct cp_case *c,
                          const struct tensors *t, const struct cpattn_result *result, FILE *out,
                          bool *agree, struct error *error) MUST_CHECK;

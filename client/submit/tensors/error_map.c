@@ -27,7 +27,7 @@ static double unit_of(enum case_dtype dtype)
 struct sums {
     double squares, expected_squares; // of errors, and of what is expected
     int64_t count;
-    bool broken; // something is not finite that should be
+    bool broken; // finite in one of the two only, or NaN in one only
 };
 
 static void element_add(const struct cp_case *c, enum whole_tensor tensor, const void *got,
@@ -44,7 +44,7 @@ static void element_add(const struct cp_case *c, enum whole_tensor tensor, const
     s->expected_squares += b * b;
 }
 
-// One chunk of all sequences, one head.
+// Sums over one chunk of all sequences, for one head.
 static struct sums cell_sum(const struct error_map *map, const struct cp_case *c, int chunk,
                             int head, const void *got, const void *expected)
 {

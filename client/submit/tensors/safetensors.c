@@ -26,7 +26,7 @@ static const struct {
               {"I8", 1},   {"U16", 2}, {"I16", 2},  {"U32", 4},     {"I32", 4},    {"U64", 8},
               {"I64", 8},  {"C64", 8}, {"E8M0", 1}, {"F8_E4M3", 1}, {"F8_E5M2", 1}};
 
-// The table's own text, which outlives the file; NULL: no such dtype.
+// Returns the table's own text, which outlives the file; NULL: no such dtype.
 static const char *dtype_find(const char *name, int *bytes)
 {
     for (size_t i = 0; i < sizeof(dtypes) / sizeof(*dtypes); i++) {
@@ -274,7 +274,7 @@ enum status safetensors_open(const char *path, struct safetensors *s, struct err
 {
     struct safetensors opened = {.fd = -1};
     struct stat stat;
-    // open() would wait for the writer of a pipe.
+    // O_NONBLOCK: open() of a pipe would wait for its writer.
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     enum status status = STATUS_OK;
     if (fd < 0 || fstat(fd, &stat) != 0)

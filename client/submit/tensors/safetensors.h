@@ -16,20 +16,20 @@
 
 struct safetensors_tensor {
     char *name; // as the file has it, any UTF-8
-    // Of the format, as "BF16", "F32", with the bytes of an element.
+    // Name of the dtype in the format, such as "BF16" or "F32"; bytes of an element.
     const char *dtype;
     int element_bytes;
     int dims;
     int64_t shape[SAFETENSORS_DIMS_MAX];
-    const void *data; // to be written; NULL of a file that was read
-    uint64_t begin, bytes;
+    const void *data;      // elements to be written; NULL in a file that was read
+    uint64_t begin, bytes; // place of the elements after data_begin
 };
 
 struct safetensors {
     struct safetensors_tensor *tensors; // in the order of their bytes
     int count;
-    int fd; // -1: none
-    uint64_t data_begin;
+    int fd;              // -1: none
+    uint64_t data_begin; // offset of the elements in the file
 };
 
 // Reads a header (without the 8 bytes before it) that `data_bytes` bytes of elements follow.

@@ -157,7 +157,7 @@ static json_t *diagnosis_object(struct json_writer *w, const struct cpattn_rank 
     return object;
 }
 
-// Which provider computed the attention, in numbers of operations.
+// Numbers of attention operations that the own kernels and the provider computed.
 static json_t *use_object(struct json_writer *w, const struct cpattn_rank *rank)
 {
     json_t *object = json_object();

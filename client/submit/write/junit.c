@@ -3,7 +3,7 @@
 
 #include <mxml.h>
 
-// The document is built in memory and then written. It fails where memory does not suffice.
+// The document is built in memory and then written. `failed`: memory was short.
 struct report {
     mxml_node_t *at; // the element that is open
     bool failed;
@@ -59,7 +59,7 @@ static void cause(struct report *r, const char *name, const char *type, const st
     element_end(r);
 }
 
-// As Surefire writes it: a case that passed after another try.
+// Marks a case that passed after another try, with the elements that Maven Surefire uses.
 static void flaky(struct report *r, const struct outcome *o)
 {
     element_start(r, o->was_wrong ? "flakyFailure" : "flakyError");

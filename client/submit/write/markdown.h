@@ -8,7 +8,7 @@
 #include "client/submit/matrix/matrix_list.h"
 #include "client/submit/outcome/outcome.h"
 
-// Upper bound of the listed cases, which did not pass or are flaky.
+// Maximum number of listed cases.
 #define MARKDOWN_ROWS_MAX 200
 
 struct markdown_summary {

@@ -22,7 +22,7 @@ bool plain_file_is_same(const char *a, const char *b)
             of_a.st_dev == of_b.st_dev && of_a.st_ino == of_b.st_ino);
 }
 
-// With the mode that a new file gets from open().
+// The mode of the existing file, or that which open() gives a new one.
 static mode_t usual_mode(const char *path)
 {
     struct stat found;

@@ -58,7 +58,7 @@ static void put_used(FILE *out, const struct outcome *o)
         fputs("beyond", out);
 }
 
-// The class of a cell and of a word.
+// CSS class of an outcome's cell and word.
 static const char *class_of(const struct outcome *o)
 {
     static const char *const classes[OUTCOME_KINDS] = {
@@ -111,7 +111,8 @@ static bool same_group(const char *a, const char *b)
     return length == group_length(b) && strncmp(a, b, length) == 0;
 }
 
-// A row of cells for each first part of the ids. The script names a cell by its number.
+// Writes a row of cells for each group of ids with the same first part. The script finds the case
+// of a cell by the cell's number.
 static void put_verdicts(FILE *out, const struct report_page *page)
 {
     const struct record *run = page->run;
@@ -247,7 +248,7 @@ static void put_times(FILE *out, const struct report_page *page)
     put_bars(out, &bars, "cases by the time they ran");
 }
 
-// ---- the largest by time or memory ------------------------------------------------------------
+// ---- cases nearest to their limits, and longest cases -----------------------------------------
 
 typedef double rank_fn(const struct outcome *o);
 
@@ -261,7 +262,8 @@ static double by_time(const struct outcome *o)
     return o->run_ns ? (double)o->run_ns : -1;
 }
 
-// The entry after `than` in order, or the first; -1: no further entry has a value.
+// Returns the entry after `than` in descending order of `rank`, or the first for -1. -1: there are
+// no more. Entries with a negative `rank` are left out.
 static int next_of(const struct record *run, rank_fn *rank, int than)
 {
     int best = -1;
@@ -375,7 +377,8 @@ static bool put_earlier(FILE *out, const struct report_page *page)
 
 // ---- all cases --------------------------------------------------------------------------------
 
-// A row of the script's table: id, class, word, part of the limit, rule, tensor, times in ns.
+// Writes the script's table. A row has id, class, word, part of the limit, rule, tensor, times in
+// ns.
 static void put_data(FILE *out, const struct report_page *page)
 {
     fputs("<script>const cases=[\n", out);

@@ -45,7 +45,7 @@ static void name_process(struct trace *t, int pid, int rank, const char *what)
             pid, pid);
 }
 
-// Times are in microseconds.
+// Begins a slice; the caller adds members and closes its object. Times are in microseconds.
 static void put_slice(struct trace *t, const char *name, const char *category, int pid, int tid,
                       double start_us, double length_us)
 {
@@ -63,7 +63,7 @@ static const char *phase_name(const struct op *op)
     return op->phase == PHASE_FORWARD ? "forward" : "backward";
 }
 
-// What an operation is, as the first of its arguments.
+// Begins the arguments of a slice with those that describe the operation; the caller closes them.
 static void put_arguments(struct trace *t, const struct plan *plan, int32_t index)
 {
     const struct op *op = &plan->ops[index];
@@ -130,7 +130,8 @@ static void put_flow(struct trace *t, const char *phase, int64_t id, int rank, d
             phase, id, pid_predicted(rank), (int)STREAM_COMM, at_s * 1e6);
 }
 
-// The arrows of one exchange of a rank: from the middle of it to the middle of each peer's.
+// Writes the arrows of one exchange of a rank: from the middle of its transfer to that of each
+// peer.
 static void put_messages_of(struct trace *t, struct plan *const *plans,
                             const struct timeline *timeline, int rank, int32_t index,
                             int32_t number, int64_t *id)

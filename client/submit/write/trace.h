@@ -15,7 +15,7 @@
 
 struct trace {
     FILE *out;
-    bool any; // events so far
+    bool any; // an event was written, so that the next one needs a comma
 };
 
 void trace_begin(struct trace *trace, FILE *out);
