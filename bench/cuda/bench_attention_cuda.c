@@ -272,10 +272,14 @@ static int document_slices(const struct request *r, int64_t row, int parts, stru
 static int request_slices(const struct request *r, struct slice slices[SLICES_MOST])
 {
     int ranks = 0, window = 0, parts = 0, count = 0;
-    if (sscanf(r->mask, "dealt%d", &ranks) == 1 && (ranks < 1 || ranks > RANKS_MOST))
+    bool dealt = sscanf(r->mask, "dealt%d", &ranks) == 1;
+    bool packed = sscanf(r->mask, "packed%d", &parts) == 1;
+    if ((dealt && (ranks < 1 || ranks > RANKS_MOST)) ||
+        (packed && (parts < 1 || parts > RANKS_MOST || r->seqlen < 4 * parts))) {
+        fprintf(stderr, "mask %s: accepted are 1 to %d, and for packedN at least 4 N tokens\n",
+                r->mask, RANKS_MOST);
         exit(1);
-    if (sscanf(r->mask, "packed%d", &parts) == 1 && (parts < 1 || parts > RANKS_MOST))
-        exit(1);
+    }
     sscanf(r->mask, "window%d", &window);
     for (int i = 0; i < r->batch; i++) {
         int64_t row = (int64_t)i * r->seqlen;
