@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// JUDGE_CLONES before a function compiles it for several instruction sets; the program selects the
-// best one of the machine at its start. For loops that compilers vectorize; sums may differ in the
-// last bit between machines.
+// JUDGE_CLONES before a function compiles it for several instruction sets. The best one that the
+// machine supports is selected at program start. It is meant for loops that compilers vectorize;
+// sums may differ in the last bit between machines.
 #ifndef CPATTN_JUDGE_CLONES_H
 #define CPATTN_JUDGE_CLONES_H
 

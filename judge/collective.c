@@ -16,7 +16,7 @@ static void block_add(struct collective_view *v, int source, int64_t at, int64_t
     v->blocks++;
 }
 
-// The blocks of an all_to_all(v): messages, one of each rank.
+// Adds the blocks of an all_to_all(v): one message from each rank.
 static void messages_add(struct collective_view *v, const struct collective *c, int rank)
 {
     for (int from = 0; from < c->world_size; from++) {
@@ -56,8 +56,8 @@ static void blocks_set(struct collective_view *v, const struct collective *c, in
     }
 }
 
-// The limit of an element's error, as a fraction of the sum of the absolute terms. 1e-12 is the
-// error of fp64.
+// Limit of an element's error, relative to the sum of the absolute terms: one rounding for each
+// addition and one for the division of an average. 1e-12 covers the reference's own fp64 error.
 static double bound_of(const struct collective_view *v)
 {
     int roundings = v->world_size - 1 + (v->reduction == REDUCTION_AVG && v->world_size > 1);
@@ -99,7 +99,7 @@ union view_number collective_element(const struct collective_view *v, const void
     return number;
 }
 
-// True if an element of a real dtype has the bits of the NaN that inputs contain.
+// True if element `index`, of a real dtype, has the bits of the NaN that inputs contain.
 static bool is_drawn_nan(const struct collective_view *v, const void *data, int64_t index)
 {
     uint32_t bits = v->element == ELEMENT_FP32 ? ((const uint32_t *)data)[index]
@@ -110,7 +110,8 @@ static bool is_drawn_nan(const struct collective_view *v, const void *data, int6
 // Number of elements that are drawn, read or written at a time.
 #define PIECE 256
 
-// Elements [first, first + count) of the send of a rank, in their memory format.
+// Writes elements [first, first + count) of the rank's send, in their memory format. At most PIECE
+// elements.
 static void drawn_write(const struct collective_view *v, int64_t first, int64_t count, void *data)
 {
     float values[PIECE];
@@ -143,7 +144,7 @@ void collective_fill(const struct collective *c, int rank, void *send)
 
 // ---- the verdict --------------------------------------------------------------------------------
 
-// With fewer errors than this, the RMS of the twin is not a reliable limit.
+// With fewer elements than this, the twin's RMS error is not a reliable limit.
 #define TWIN_ELEMENTS_MIN 64
 
 double collective_expected(const struct collective_view *v, int64_t index)
@@ -158,13 +159,15 @@ double collective_sent(const struct collective_view *v, int64_t index)
     return view_is_real(v) ? number.real : (double)number.whole;
 }
 
+// Number of standard deviations in the limit of the slope.
 #define SLOPE_DEVIATIONS 4
 
-// Products of a few numbers near 1 are rounded alike, and the twin's slope shows it.
+// Rounding errors of products of a few numbers near 1 are correlated. The twin's slope shows this
+// correlation; the limit includes the slope times this factor.
 #define SLOPE_TWIN 2
 
-// The limit of the slope for averages that are multiplied by 1/P before or after the sum, as NCCL
-// does: 1/P is rounded to the dtype.
+// Slope of averages that are computed like NCCL's: it multiplies by 1/P, rounded to the dtype,
+// before or after the sum over P ranks. 0 for other reductions.
 static double slope_average(const struct collective_view *v)
 {
     double ranks = v->world_size;
@@ -249,7 +252,7 @@ void collective_judge_send(const struct collective *c, int rank, const void *sen
     struct collective_view v;
     int bytes = collective_element_bytes(c->dtype);
     const char *begin = receive, *end = begin;
-    _Alignas(8) char right[PIECE * 8]; // the original elements
+    _Alignas(8) char right[PIECE * 8]; // the elements as they were drawn
     collective_view_set(&v, c, rank);
     if (receive)
         end += collective_receive_count(c, rank) * bytes;

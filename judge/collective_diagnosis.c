@@ -9,7 +9,8 @@
 #include "common/plural.h"
 #include "judge/collective_numbers.h"
 
-// A mistake must explain this fraction of the examined wrong elements, and at least this number.
+// A mistake must explain at least the fraction EXPLAINED_MIN of the examined wrong elements, and it
+// must predict at least BAD_MIN of them. Shifts of up to SHIFT_MAX elements are tried.
 #define EXPLAINED_MIN 0.9
 #define BAD_MIN       2
 #define SHIFT_MAX     8
@@ -18,13 +19,14 @@ struct search {
     const struct collective *c;
     struct collective_view v;
     const struct collective_sample *sample;
-    bool bad[COLLECTIVE_SAMPLES];
+    bool bad[COLLECTIVE_SAMPLES]; // sampled elements that are wrong
     int bad_count;
-    int memory;
+    int memory; // the byte that filled the receive before the run
     const struct figures *figures;
 };
 
-// A mistake with its number: a rank, a shift, a reduction, a divisor, two blocks.
+// A mistake with its parameters. number: a rank, shift, reduction, divisor or block, depending on
+// the mistake. other: the second one of two swapped blocks.
 struct hypothesis {
     enum collective_mistake mistake;
     int number, other;
@@ -48,7 +50,7 @@ void collective_sample_choose(const struct collective_view *v, int64_t first_bad
         if (first_bad + i < count)
             all[chosen++] = first_bad + i;
     int spread = COLLECTIVE_SAMPLES - chosen;
-    for (int i = 0; i < spread; i++) // the odd step meets blocks at different places
+    for (int i = 0; i < spread; i++) // this step hits different places of blocks
         all[chosen++] = (int64_t)((double)i / spread * (double)count);
     qsort(all, (size_t)chosen, sizeof(*all), by_value);
     sample->count = 0;
@@ -57,7 +59,7 @@ void collective_sample_choose(const struct collective_view *v, int64_t first_bad
             sample->index[sample->count++] = all[i];
 }
 
-// ---- what a mistake gives -----------------------------------------------------------------------
+// ---- elements with a mistake --------------------------------------------------------------------
 
 static bool equal(const struct search *s, union view_number got, union view_number is, double bound)
 {
@@ -68,7 +70,7 @@ static bool equal(const struct search *s, union view_number got, union view_numb
     return fabs(got.real - is.real) <= bound;
 }
 
-// The reduction with `times` parts of each rank, divided.
+// Reduces element `index` of all sends, that of each rank times[rank] times, and divides it.
 static union view_number reduced(const struct search *s, int64_t index, int reduction,
                                  const int *times, int divisor)
 {
@@ -87,6 +89,7 @@ static union view_number reduced(const struct search *s, int64_t index, int redu
     return sum;
 }
 
+// An element of memory that is filled with a byte.
 static union view_number filled(const struct search *s, int byte)
 {
     unsigned char memory[8];
@@ -167,7 +170,7 @@ static bool of_other_place(const struct search *s, const struct hypothesis *h, i
     return n > 0;
 }
 
-// The element that a hypothesis predicts at a place of the sample; false: it predicts none.
+// Predicts element number `sampled` of the sample. False: the hypothesis predicts none there.
 static bool element_of(const struct search *s, const struct hypothesis *h, int sampled,
                        union view_number *is)
 {
@@ -231,7 +234,8 @@ static bool element_of(const struct search *s, const struct hypothesis *h, int s
     }
 }
 
-// The fraction of the wrong elements that a hypothesis predicts.
+// Returns the fraction of right predictions for the wrong elements of the sample. 0 if the
+// hypothesis predicts fewer than BAD_MIN or fewer than 90 % of them.
 static double explained(const struct search *s, const struct hypothesis *h)
 {
     int hits = 0, spoken = 0;
@@ -245,7 +249,7 @@ static double explained(const struct search *s, const struct hypothesis *h)
         spoken++;
         hits += equal(s, s->sample->got[i], is, 2 * s->v.bound * size + 1e-12 * fabs(is.real));
     }
-    // A shift predicts no elements at the edge.
+    // A shift predicts no elements at the ends of the receive.
     return spoken >= BAD_MIN && 10 * spoken >= 9 * s->bad_count ? (double)hits / spoken : 0;
 }
 
@@ -261,12 +265,13 @@ static const char *reduction_name(int reduction)
     return names[reduction];
 }
 
-// Cutting off the last bits makes results smaller by 0.64 units of rounding, as the RMS of the
-// mantissas of these inputs has it; an addition before the last one loses less.
+// Truncation instead of rounding makes results smaller by 0.64 units of rounding (2^-precision), a
+// value that follows from the RMS of the mantissas of these inputs. Truncations before the last
+// addition lose less.
 #define CUT_LEAST 0.5
 #define CUT_MOST  0.8
 
-// A smaller factor says no more than that the elements are almost zero.
+// The sentence does not give a factor smaller than this: the elements are almost zero.
 #define FACTOR_ZERO 1e-6
 
 static void factor_sentence(const struct search *s, char *text, size_t size)
@@ -355,7 +360,8 @@ static void sentence(const struct search *s, const struct hypothesis *h, char *t
 
 // ---- the search ---------------------------------------------------------------------------------
 
-// True if the mistake is possible and differs from those before; numbers ascend.
+// True if the mistake is possible, and differs from the mistakes before it. Sets the range of its
+// number.
 static bool range_of(const struct search *s, enum collective_mistake mistake, int *low, int *high)
 {
     int world = s->c->world_size, reduction = s->v.reduction;
@@ -417,6 +423,7 @@ static bool range_of(const struct search *s, enum collective_mistake mistake, in
     }
 }
 
+// True if these parameters describe the right result.
 static bool is_right(const struct search *s, const struct hypothesis *h)
 {
     return (h->mistake == MISTAKE_SHIFTED && h->number == 0) ||
@@ -471,8 +478,8 @@ static void bad_find(struct search *s)
     }
 }
 
-// A small factor shows in the slope alone. What it leaves is as small as the error of right
-// results, or next to nothing.
+// A small common factor breaks only the rule slope. It is reported if the error without it is as
+// small as that of right results, or if it explains nearly the whole error.
 static void try_factor(const struct search *s, struct hypothesis *best, double *most)
 {
     const struct figures *f = s->figures;

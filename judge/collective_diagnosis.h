@@ -7,7 +7,7 @@
 #include "judge/collective.h"
 #include "judge/collective_mistake.h"
 
-// The examined elements of the receive, and their indices.
+// Number of elements of the receive that a diagnosis examines.
 #define COLLECTIVE_SAMPLES 256
 
 struct collective_sample {
@@ -21,8 +21,9 @@ struct collective_sample {
 void collective_sample_choose(const struct collective_view *v, int64_t first_bad,
                               struct collective_sample *sample);
 
-// Finds the mistake and fills the diagnosis of the tensor `receive`, unless there is none. `memory`
-// is the byte with which the memory was filled before; `figures` those of the receive.
+// Returns the mistake that explains the sample, and fills the diagnosis of the tensor `receive`
+// unless no known mistake does. `memory`: the byte that filled the receive before the run.
+// `figures`: the figures of the receive.
 enum collective_mistake collective_diagnose(const struct collective *c, int rank,
                                             const struct collective_sample *sample, int memory,
                                             const struct figures *figures,

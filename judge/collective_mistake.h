@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The mistakes that a diagnosis of collectives knows.
+// The mistakes that the diagnosis of collectives recognizes. P: the number of ranks.
 #ifndef CPATTN_JUDGE_COLLECTIVE_MISTAKE_H
 #define CPATTN_JUDGE_COLLECTIVE_MISTAKE_H
 
@@ -8,32 +8,32 @@ enum collective_mistake {
     MISTAKE_NONE,
     MISTAKE_UNTOUCHED,      // the memory was never written
     MISTAKE_ZERO_SIGN,      // zeros with the wrong sign
-    MISTAKE_DENORMAL,       // denormals are zero
+    MISTAKE_DENORMAL,       // denormals are flushed to zero
     MISTAKE_ZERO,           // all zeros
-    MISTAKE_NOT_DIVIDED,    // an average is the sum
-    MISTAKE_WORLD_FACTOR,   // P times too large, or too small
-    MISTAKE_DIVISOR,        // an average is divided by another number of ranks
+    MISTAKE_NOT_DIVIDED,    // the sum instead of the average
+    MISTAKE_WORLD_FACTOR,   // results are P times too large, or too small
+    MISTAKE_DIVISOR,        // the average has another divisor than P
     MISTAKE_RANK_MISSING,   // one rank is missing from the reduction
     MISTAKE_RANK_TWICE,     // one rank is reduced twice
-    MISTAKE_RANK_ALONE,     // only one rank's elements
+    MISTAKE_RANK_ALONE,     // the reduction has only one rank's elements
     MISTAKE_REDUCTION,      // reduced by another operation
-    MISTAKE_WRONG_RANK,     // elements of a wrong rank, such as a wrong root
+    MISTAKE_WRONG_RANK,     // elements are from a wrong rank, such as a wrong root
     MISTAKE_BLOCKS_SWAPPED, // two blocks are exchanged
-    MISTAKE_WRONG_BLOCK,    // the elements of another rank's result
+    MISTAKE_WRONG_BLOCK,    // elements are those of another rank's result
     MISTAKE_SHIFTED,        // the right elements, shifted
     MISTAKE_UNREDUCED,      // one rank's elements instead of an average
-    MISTAKE_ROTATED,        // each block is that of a rank some places further
+    MISTAKE_ROTATED,        // the blocks are rotated
     MISTAKE_REVERSED,       // the blocks are in reverse order
     MISTAKE_OWN_SEND,       // all blocks are from the rank itself
-    MISTAKE_INTERLEAVED,    // elements, not blocks, of the ranks by turns
+    MISTAKE_INTERLEAVED,    // elements of the ranks alternate instead of blocks
     MISTAKE_NARROW_INPUT,   // elements are rounded to 16 bits before they are reduced or sent
-    MISTAKE_NARROW_SUM,     // results with the precision of 16 bits
+    MISTAKE_NARROW_SUM,     // results have only the precision of a 16-bit dtype
     MISTAKE_LOWER_HALF,     // 64-bit integers computed in 32 bits
-    MISTAKE_SATURATED,      // integers that stop at the end of the range
-    MISTAKE_FLOATING,       // integers computed as real numbers
-    MISTAKE_SIGNED,         // uint8 compared as int8
-    MISTAKE_AVERAGE_ROUNDS, // an average of integers is rounded in another way
-    MISTAKE_FACTOR,         // all elements have a factor that the limits of elements admit
+    MISTAKE_SATURATED,      // integers saturate instead of wrapping around
+    MISTAKE_FLOATING,       // integers are computed in floating point
+    MISTAKE_SIGNED,         // uint8 is compared as int8
+    MISTAKE_AVERAGE_ROUNDS, // averages of integers are rounded in another way
+    MISTAKE_FACTOR,         // all elements have the same wrong factor, maybe within their limits
     COLLECTIVE_MISTAKES
 };
 

@@ -6,8 +6,8 @@
 
 #include "plan/collective.h"
 
-// Numbers of MISTAKE_NARROW_INPUT and MISTAKE_NARROW_SUM: the narrowest dtype first. Odd: the
-// rank's own elements are exact.
+// Values of `number` for MISTAKE_NARROW_INPUT and MISTAKE_NARROW_SUM, the narrowest dtype first.
+// With an odd value the rank's own elements are exact.
 enum { NARROW_BF16, NARROW_BF16_OTHERS, NARROW_FP16, NARROW_FP16_OTHERS };
 
 static int narrow_element(int number)
@@ -66,7 +66,8 @@ static double narrow_inputs(const struct collective_view *v, int number, int64_t
     return v->reduction == REDUCTION_AVG ? sum.real / v->world_size : sum.real;
 }
 
-// A result with few bits, near the right one.
+// True if a delivered value has the precision of the narrow dtype and is as near to the right one
+// as a reduction in that dtype.
 static bool is_narrow_sum(const struct collective_view *v, int number, struct view_origin origin,
                           double got, double right)
 {
@@ -119,7 +120,7 @@ static int64_t saturated(const struct collective_view *v, long double x)
     return x <= (long double)least_of(v) ? least_of(v) : (int64_t)x;
 }
 
-// A sum or a product that stops at the ends of the range.
+// A sum or product that saturates at the ends of the integer range after each operation.
 static int64_t saturating(const struct collective_view *v, int64_t index)
 {
     int64_t result = view_drawn(v, 0, index).whole;
@@ -130,7 +131,7 @@ static int64_t saturating(const struct collective_view *v, int64_t index)
     return result;
 }
 
-// The same as real numbers: fp32, or fp64 of 64-bit integers.
+// The sum or product computed in floating point: fp32, or fp64 for 64-bit integers.
 static double floating(const struct collective_view *v, int64_t index)
 {
     bool wide = v->element == ELEMENT_INT64;
@@ -144,7 +145,8 @@ static double floating(const struct collective_view *v, int64_t index)
     return result;
 }
 
-// A number that does not fit becomes the least or the largest one.
+// Converts the floating-point result to the integer dtype. If it overflows, either end of the range
+// is accepted.
 static int64_t from_floating(const struct collective_view *v, int64_t index, int64_t got)
 {
     double x = floating(v, index);
@@ -164,7 +166,7 @@ static int64_t most_signed(const struct collective_view *v, int64_t index)
     return (uint8_t)result;
 }
 
-// `number` 0: rounded down, 1: to nearest.
+// The average rounded down (`number` 0) or to nearest (1).
 static int64_t average(const struct collective_view *v, int number, int64_t index)
 {
     int64_t sum = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A collective from the view of one rank's judge: the origin and the right value of each element of
-// the receive. Plain data in C that also compiles as CUDA, with the same bits.
+// A collective as the judge of one rank sees it: the origin and the right value of each element of
+// the receive. Compiles as C and as CUDA, with bit-identical results.
 #ifndef CPATTN_JUDGE_COLLECTIVE_VIEW_H
 #define CPATTN_JUDGE_COLLECTIVE_VIEW_H
 
@@ -28,8 +28,8 @@ struct collective_view {
     bool specials;     // some real elements are zeros, infinities, NaN or denormals
     uint64_t seed;
     double bound; // the limit of a sum's error, as a fraction of the sum of absolute values
-    // The receive in blocks: block b is elements [first[b], first[b + 1]), and begins with element
-    // at[b] of the send of rank source[b], or of all ranks where that is -1.
+    // The receive in blocks. Block b is elements [first[b], first[b + 1]). It begins with element
+    // at[b] of the send of rank source[b]; source[b] == -1: of the reduction of all sends.
     int32_t blocks;
     int64_t first[WORLD_SIZE_MAX + 1];
     int32_t source[WORLD_SIZE_MAX];
@@ -51,7 +51,7 @@ struct view_origin {
 // The right value of a real element, the limit of its error, and the twin's value.
 struct view_right {
     double value, bound, twin;
-    int32_t rules; // enum view_rule, added up
+    int32_t rules; // bit mask of enum view_rule
 };
 
 enum view_rule {
@@ -71,8 +71,8 @@ VIEW_INLINE int view_precision(const struct collective_view *v)
     return v->element == ELEMENT_FP16 ? 11 : v->element == ELEMENT_BF16 ? 8 : 24;
 }
 
-// Rounds to nearest even in the dtype. Sums and products of two of its numbers are exact in fp32,
-// so there is no double rounding.
+// Rounds to nearest even in the dtype. Rounding to fp32 first does no harm to a sum, product or
+// quotient of two numbers of a 16-bit dtype, because 24 bits are at least 2 * 11 + 2.
 VIEW_INLINE double view_rounded(const struct collective_view *v, double value)
 {
     float narrow = (float)value;
@@ -107,8 +107,9 @@ VIEW_INLINE int64_t view_truncated(const struct collective_view *v, uint64_t val
                                          : (int64_t)value;
 }
 
-// Random numbers with all bits of the dtype, from [-1, 1) down to an eighth of that range. Factors
-// of products are near 1, so that products of 64 numbers neither underflow nor overflow in fp16.
+// Random numbers that use all significant bits of the dtype, in [-1, 1) or in a half, quarter or
+// eighth of that range. Factors of products lie within 1/8 of 1 or -1, so that products of 64
+// numbers neither underflow nor overflow in fp16.
 VIEW_INLINE double view_drawn_real(const struct collective_view *v, uint64_t bits)
 {
     int p = view_precision(v);
@@ -120,9 +121,10 @@ VIEW_INLINE double view_drawn_real(const struct collective_view *v, uint64_t bit
     return spread / (double)(1 << (bits & 3));
 }
 
-// Special values of some indices. All ranks use the same row of this table, each with its own
-// entry, so that special values meet. Sums and products have +0 and -0 in place of denormals,
-// because rounding of denormals has no relative bound.
+// Special values of some indices. At such an index all ranks use the same row of the table below,
+// and each rank one of its four entries, so that special values meet in a reduction. Sums and
+// products have +0 and -0 in place of denormals, because rounding of denormals has no relative
+// bound.
 enum {
     VIEW_DRAWN,
     VIEW_ZERO,
@@ -204,7 +206,7 @@ VIEW_INLINE int64_t view_drawn_whole(const struct collective_view *v, uint64_t b
     return view_truncated(v, bits);
 }
 
-// One index in four is special. `bits` are the rank's.
+// One index in four is special. `bits`: random bits of the rank, which select its entry of the row.
 VIEW_INLINE double view_drawn_special(const struct collective_view *v, int64_t index, uint32_t bits,
                                       double drawn)
 {
@@ -330,11 +332,11 @@ VIEW_INLINE int64_t view_right_whole(const struct collective_view *v, struct vie
 // Counts and sums over some elements of a receive.
 struct view_tally {
     double error2, twin2, bound2, right2, along; // sums of squares, and of error * right
-    double twin_along;                           // of twin's error * right
-    double chance2, chance4;                     // of squares of that, and of their squares
-    double max_abs, worst;                       // worst: the largest part of a bound
+    double twin_along;                           // sum of twin's error * right
+    double chance2, chance4;                     // sums of view_chance(), and of its squares
+    double max_abs, worst;                       // worst: the largest view_used()
     int64_t mismatches, nonfinite;
-    int64_t first_bad; // its index; INT64_MAX: none
+    int64_t first_bad; // index of the first wrong element; INT64_MAX: none
 };
 
 VIEW_INLINE void view_bad(struct view_tally *t, int64_t index)
@@ -343,8 +345,8 @@ VIEW_INLINE void view_bad(struct view_tally *t, int64_t index)
     t->first_bad = index < t->first_bad ? index : t->first_bad;
 }
 
-// The error as a fraction of the bound: more than 1 if the element is wrong, infinite if it must be
-// exact. `drawn_nan`: it has the bits of the NaN that inputs contain.
+// Returns the error as a fraction of its bound: more than 1 if the element is wrong, infinite if it
+// is wrong and must be exact. `drawn_nan`: the element has the bits of the NaN that inputs contain.
 VIEW_INLINE double view_used(struct view_right right, double got, bool drawn_nan)
 {
     if (got != got && (right.rules & VIEW_MOVED))
@@ -358,7 +360,8 @@ VIEW_INLINE double view_used(struct view_right right, double got, bool drawn_nan
     return fabs(got - right.value) / right.bound;
 }
 
-// The square of the twin's error * right; the twin may by chance have no rounding error.
+// Returns (twin's error * right)^2. An error of 0.3 * 2^-precision is the minimum, because by
+// chance the twin may have no rounding error.
 VIEW_INLINE double view_chance(const struct collective_view *v, struct view_right right)
 {
     double twin = right.twin - right.value, rounding = ldexp(0.3, -view_precision(v)) * right.value;
@@ -399,7 +402,7 @@ VIEW_INLINE void view_tally_whole(struct view_tally *t, int64_t index, int64_t g
     view_bad(t, index);
 }
 
-// Adds the counts of other elements.
+// Adds the tally of other elements.
 VIEW_INLINE void view_tally_join(struct view_tally *t, const struct view_tally *more)
 {
     t->error2 += more->error2;

@@ -6,10 +6,10 @@
 #include "judge/tiles.h"
 #include "plan/bias.h"
 
-// Chunks of a rank, and its padding as one more.
+// Parts of a tensor on a rank: its chunks, then its padding.
 #define PARTS (CHUNK_PADDING + 1)
 
-// Number of tokens of a side on a rank by part, and of judged ones.
+// Numbers of all tokens and of judged tokens of one side of a rank, by part.
 struct tokens {
     int64_t all[PARTS], judged[PARTS];
 };
@@ -59,13 +59,15 @@ static enum status tokens_of(const struct cp_case *c, enum shard_side side, int 
                  : error_set(error, STATUS_RESOURCE_EXHAUSTED, "no memory to check a sample");
 }
 
-// The rows and elements of a tensor in one part.
+// The expected numbers of elements of a tensor in one part.
 struct extent {
     enum report_tensor tensor;
     int part;
     int64_t elements, judged;
 };
 
+// Checks that the report has one set of figures for the part, or none if the part is empty, and
+// that its numbers are the expected ones. Adds the number of sets to *found.
 static enum status extent_check(const struct rank_report *report, struct extent extent, int *found,
                                 struct error *error)
 {
@@ -91,7 +93,7 @@ static enum status extent_check(const struct rank_report *report, struct extent 
                      (long long)extent.elements, (long long)extent.judged);
 }
 
-// A tensor with rows of `width` elements; width 0: the case has no such tensor.
+// Checks a tensor with rows of `width` elements; width 0: the case has no such tensor.
 static enum status rows_check(const struct rank_report *report, enum report_tensor tensor,
                               const struct tokens *t, int64_t width, int *found,
                               struct error *error)
@@ -100,7 +102,7 @@ static enum status rows_check(const struct rank_report *report, enum report_tens
     for (int part = 0; part < PARTS && status == STATUS_OK; part++) {
         struct extent extent = {tensor, part, t->all[part] * width, t->judged[part] * width};
         if (tensor == TENSOR_LSE && part == CHUNK_PADDING)
-            extent.elements = extent.judged = 0; // not used
+            extent.elements = extent.judged = 0; // LSE of padding is not used
         status = extent_check(report, extent, found, error);
     }
     return status;

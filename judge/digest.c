@@ -21,7 +21,8 @@ uint64_t digest_sum(const void *data, size_t bytes)
     return sum + digest_word(word, words);
 }
 
-// Both halves of a 128-bit product: every bit of the operands reaches every bit of the result.
+// XOR of the halves of a 128-bit product. Every bit of the operands affects every bit of the
+// result.
 static uint64_t fold(uint64_t a, uint64_t b)
 {
     unsigned __int128 product = (unsigned __int128)a * b;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A 64-bit word's share of a digest (judge/digest.h): the word is mixed with its place, and the
-// shares are summed, so that words can be processed in any order and in parallel. Plain C that also
-// compiles as CUDA.
+// The contribution of a 64-bit word to a digest (judge/digest.h). Each word is mixed with its
+// index, and the contributions are added, so words can be processed in any order and in parallel.
+// Plain C that also compiles as CUDA.
 #ifndef CPATTN_JUDGE_DIGEST_WORD_H
 #define CPATTN_JUDGE_DIGEST_WORD_H
 
@@ -13,8 +13,8 @@
 #define DIGEST_INLINE static inline
 #endif
 
-// The share of word number `index`. Different words at one place have different shares, so a single
-// different word always changes the digest.
+// The contribution of word number `index`. Different words at one index have different
+// contributions, so a single different word always changes digest_sum().
 DIGEST_INLINE uint64_t digest_word(uint64_t word, uint64_t index)
 {
     // The finaliser of SplitMix64 (Steele, Lea, Flood, 2014).

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The drawing of inputs, compiled once for each instruction set and chosen when the program runs.
-// All variants draw the same bits.
+// Draws inputs. Compiled once for each instruction set; the variant is chosen at run time. All
+// variants draw the same bits.
 #ifndef CPATTN_JUDGE_DRAW_H
 #define CPATTN_JUDGE_DRAW_H
 
@@ -8,15 +8,15 @@
 
 struct draw_ops {
     const char *name;
-    // values[i] is element first + i of a tensor of inputs, before it is rounded to the dtype. Any
-    // alignment, any count from 0 up.
+    // Fills values[i] with element first + i of an input, before it is rounded to the dtype. Any
+    // alignment of `values`, any count >= 0.
     void (*draw)(const struct input_draw *draw, uint64_t first, int64_t count, float *values);
 };
 
-// The fastest variant that this machine runs.
+// The fastest variant that this machine supports.
 const struct draw_ops *draw_best(void);
 
-// All variants that this machine runs, best first; NULL ends the list. For tests.
+// All variants that this machine supports, fastest first; NULL ends the list. For tests.
 #define DRAW_VARIANTS_MAX 4
 void draw_list(const struct draw_ops *variants[DRAW_VARIANTS_MAX]);
 

@@ -23,7 +23,7 @@ struct evidence {
     void *read_context;
     diagnosis_statistics *statistics; // or NULL
     void *statistics_context;
-    bool unfilled;        // the results did not hold NaN before the run
+    bool unfilled;        // the memory of results was not filled with NaN before the run
     uint64_t deadline_ns; // end of the search by the monotonic clock; 0: none
 };
 
@@ -34,15 +34,16 @@ struct evidence_host {
 };
 evidence_read evidence_host_read;
 
-// The parts of this reader, for other memory: the address of elements (NULL: no such tensor), and
-// the values in a host copy of them.
+// The two steps of this reader, for results in other memory. evidence_place(): the address and
+// bytes of elements; NULL: no such tensor. evidence_convert(): converts a host copy of them to
+// fp32.
 const void *evidence_place(const struct evidence_host *host, enum report_tensor tensor,
                            int64_t first, int64_t count, size_t *bytes);
 void evidence_convert(const struct cp_case *c, enum report_tensor tensor, const void *data,
                       int64_t count, float *values);
 
-// Searches for a sentence for the failed tensors of the report, first for tensors from which others
-// are computed. Returns the first sentence found.
+// Diagnoses the failed tensors of the report, a tensor before those that are computed from it.
+// Stops at the first finding, and at the deadline.
 void evidence_diagnose(const struct evidence *e, const struct rank_report *report,
                        struct finding *result);
 

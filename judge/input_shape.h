@@ -8,9 +8,9 @@
 
 enum input_tensor { INPUT_Q = 1, INPUT_K, INPUT_V, INPUT_DO, INPUT_BIAS, INPUT_SINK };
 
-// An element before it is rounded to the dtype, where `sum` is that of the halves of its block
-// (judge/philox.h): clamp((float)(sum - INPUT_SUM_MEAN) * INPUT_SUM_UNIT, -limit, limit) * factor,
-// each product rounded to fp32.
+// An element, before it is rounded to the dtype, is
+//     clamp((float)(sum - INPUT_SUM_MEAN) * INPUT_SUM_UNIT, -limit, limit) * factor
+// with each product rounded to fp32. `sum` is philox_half_sum() of the element's block.
 #define INPUT_SUM_MEAN (4 * 65535)
 #define INPUT_SUM_UNIT 0x1.3988e2p-16f // 1 / sqrt(8 * (2^32 - 1) / 12)
 
@@ -19,7 +19,7 @@ struct input_draw {
     uint32_t tensor; // the third word of its counter
     float limit;     // infinity: not clamped
     float factor;    // 1: not scaled
-    uint32_t period; // elements with an index divisible by it are `constant`; 0: none
+    uint32_t period; // elements whose index is a multiple of it are `constant`; 0: none
     float constant;
 };
 

@@ -7,9 +7,10 @@
 // variance: exact integer arithmetic and one fp32 product, then (TE setting) a clamp to [-1, 1] or
 // (SHARP, Q only) one more fp32 product, then rounding to the case's dtype.
 //
-// The features of a case must have weight: with an off-by-one softmax, dimension 0 of sharp inputs
-// has one value for all queries and one for all keys, whose product lowers every logit by
-// weight_shift(). Sharp sinks are drawn around weight_sink() (plan/weight.h).
+// The inputs must give each feature of a case enough weight in the results (plan/weight.h). With an
+// off-by-one softmax, dimension 0 of sharp inputs is one constant for all queries and one for all
+// keys; their product lowers every logit by weight_shift(). Sharp sinks are drawn around
+// weight_sink().
 //
 // If a case has a source (judge/source.h), the same functions return the given inputs.
 #ifndef CPATTN_JUDGE_INPUTS_H
@@ -24,7 +25,7 @@ struct input_draw input_draw_of(const struct cp_case *c, enum input_tensor tenso
 // given tensor.
 double input_rms(const struct cp_case *c, enum input_tensor tensor);
 
-// Elements [head][0..head_dim) of one token, in fp32 holding exactly the rounded value.
+// Elements [head][0..head_dim) of one token: fp32 numbers with exactly the rounded values.
 void input_token_head(const struct cp_case *c, enum input_tensor tensor, int sequence,
                       int64_t position, int head, float *values);
 
@@ -39,9 +40,9 @@ void input_bias(const struct cp_case *c, int sequence, int head, int64_t positio
 void input_bias_row(const struct cp_case *c, int sequence, int head, int64_t position,
                     int64_t first, int64_t count, void *row);
 
-// The logit of a head's sink: -inf without a sink, 0 with softmax off_by_one. A learnable sink is
-// weight_sink() plus twice a unit normal, not rounded, with sharp inputs; 0 with
-// TransformerEngine's.
+// The logit of a head's sink: -inf without a sink, 0 with softmax off_by_one. A learnable sink is 0
+// with TransformerEngine's inputs; with sharp inputs it is weight_sink() plus twice a unit normal,
+// not rounded.
 float input_sink(const struct cp_case *c, int head);
 
 #endif

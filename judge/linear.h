@@ -13,12 +13,14 @@
 //            2^-24 sqrt(terms) of the RMS of the tensor, and with an activation by 2^-22. With
 //            fewer than 64 roundings the limit is the RMS of the elements' limits.
 //   slope    |<error, reference>| / <reference, reference> is at most 3e-4 with bf16, 1e-4 with
-//            fp16, 3e-6 and the additions of rmse with fp32, + 4 deviations; it shows a wrong
-//            factor. A deviation of a single layer is the limit of the rmse / sqrt(n). Of an mlp it
-//            is the root of the sum of squares of <twin's error, reference> of groups, times 1 + 6
-//            / sqrt(groups); a group is a token, of gradients of weights a feature. Of a GELU also:
-//            the error is not the difference to the other definition of GELU.
-// Of large layers some tokens and features are judged, spread evenly, each over its whole length.
+//            fp16, and 3e-6 plus the additions of rmse with fp32, plus 4 standard deviations. It
+//            shows a wrong factor. For a single layer the deviation is the limit of rmse / sqrt(n).
+//            For an mlp it is the root of the sum over groups of <twin's error, reference>^2,
+//            divided by <reference, reference>, times 1 + 6 / sqrt(groups). A group is a token; for
+//            gradients of weights it is a feature.
+//            With GELU, the error must also not be the difference to the other definition of GELU.
+// In large layers only some tokens and features are judged, evenly spread, each over its whole
+// length.
 #ifndef CPATTN_JUDGE_LINEAR_H
 #define CPATTN_JUDGE_LINEAR_H
 
@@ -28,14 +30,15 @@
 // Fills an input of a rank.
 void linear_fill(const struct linear *l, int rank, enum linear_tensor tensor, void *data);
 
-// Compares the results of a rank: `tensors` has the memory of each that is not empty. Of each,
-// figures[tensor] is filled but for its name; first_bad has the row as its position and the column
-// as its dim. RESOURCE_EXHAUSTED when memory is short.
+// Judges the results of a rank. tensors[t] is the memory of result t, if it is not empty. Fills
+// figures[t] of each of these results, except for its name. In first_bad, the position is the row
+// and the dim is the column. RESOURCE_EXHAUSTED when memory is short.
 enum status linear_judge(const struct linear *l, int rank,
                          const void *const tensors[LINEAR_TENSORS],
                          struct figures figures[LINEAR_TENSORS], struct error *error) MUST_CHECK;
 
-// The same where the tensors are; the judge of a device leaves nothing on the queue.
+// The same for tensors in host or device memory (judge/linear_view.h). On return no work of the
+// judge is left on the queue.
 struct linear_tools;
 enum status linear_judge_where(const struct linear_tools *tools, void *queue,
                                const struct linear *l, int rank,
@@ -43,12 +46,12 @@ enum status linear_judge_where(const struct linear_tools *tools, void *queue,
                                struct figures figures[LINEAR_TENSORS],
                                struct error *error) MUST_CHECK;
 
-// The result whose mistake is looked for: the first broken one; LINEAR_TENSORS: none is.
+// The first result that breaks a rule, which linear_diagnose() examines. LINEAR_TENSORS: none.
 enum linear_tensor linear_broken(const struct figures figures[LINEAR_TENSORS]);
 
-// What went wrong, after linear_judge(): one sentence, or "" where no mistake that is known
-// explains the error. *explained: the share of the squared error of *tensor, 0..1. Of `tensors`
-// only that of linear_broken() is read.
+// Finds the mistake, after linear_judge(). text: one sentence, or "" if no known mistake explains
+// the error. *explained: the share of the squared error of *tensor that it explains, 0..1. Reads
+// only the tensor linear_broken().
 enum status linear_diagnose(const struct linear *l, int rank,
                             const void *const tensors[LINEAR_TENSORS],
                             const struct figures figures[LINEAR_TENSORS],

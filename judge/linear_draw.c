@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The inputs of linear layers: Philox blocks by seed, tensor and element of the whole layer.
+// The inputs of linear layers. A Philox block has four elements. Its key is the seed; its counter
+// consists of the tensor and the index of these elements in the whole layer.
 #include "judge/linear_draw.h"
 
 #include "judge/dtype.h"
@@ -24,7 +25,8 @@ int64_t linear_row_length(const struct linear *l, enum linear_tensor tensor)
     }
 }
 
-// Uniform with variance 1. Weights are scaled so that products have about that variance, too.
+// Factor of a signed 32-bit random number. It makes elements uniform with variance 1, and weights
+// so much smaller that products with them have about this variance, too.
 float linear_scale(const struct linear *l, enum linear_tensor tensor)
 {
     float scale = 1.75f * 0x1p-31f;

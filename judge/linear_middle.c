@@ -8,7 +8,7 @@
 
 // ---- products -----------------------------------------------------------------------------------
 
-// Returns at least `count` doubles; NULL after a memory error.
+// Returns scratch of at least `count` doubles. NULL: memory is short.
 static double *terms_room(struct reference *r, int64_t count)
 {
     if (count > r->terms_count) {
@@ -51,7 +51,7 @@ void product_add(struct reference *r, const struct factors *f, int64_t b_count, 
     multiply(f, sizes, sizes + a_count, to, to->bound);
 }
 
-// ---- what is between the layers -----------------------------------------------------------------
+// ---- between the layers -------------------------------------------------------------------------
 
 void middle_free(struct middle *m)
 {
@@ -96,7 +96,7 @@ struct owned owned_by(const struct reference *r, int rank, const struct linear_s
     return (struct owned){share_first(r->sizes.middle, rank, r->l->world_size), some};
 }
 
-// Elements [features] of a row, for features that may have gaps.
+// Draws the elements of a row at the given features, which may have gaps.
 static void draw_features(const struct linear *l, enum linear_tensor tensor, int64_t row,
                           int64_t first, const struct linear_some *some, double *values)
 {
@@ -142,7 +142,8 @@ static void put(struct triple *t, int64_t i, struct point p)
     t->twin[i] = p.twin;
 }
 
-// a and dh of one token and feature. With SwiGLU h and dh have g and u, `half` apart.
+// Computes a[i] and dh of one token and feature. g and u: indices in h and dh of the two gates of
+// SwiGLU; equal without SwiGLU.
 static void activate_one(const struct reference *r, struct middle *m, int64_t i, int64_t g,
                          int64_t u)
 {
@@ -172,9 +173,9 @@ static void activate(const struct reference *r, struct middle *m)
     triple_round(r->l, &m->dh);
 }
 
-// ---- all of it ----
+// ---- from the inputs on ----
 
-// Inputs without a change.
+// Completes a triple whose values are inputs: they have no error.
 static void exact(struct triple *t)
 {
     int64_t count = t->rows * t->columns;

@@ -14,8 +14,9 @@
 
 // ---- sums over ranks ----------------------------------------------------------------------------
 
-// Adds the part of a rank to the sum of all. As in a collective of the dtype, the parts are
-// rounded, and the sum after each addition. A single part is rounded, too, if a bias follows.
+// Adds the part of a rank to the sum over ranks. As in a collective of the dtype, each part is
+// rounded, and the sum is rounded after each addition. A single part is rounded only if a bias
+// follows.
 static void part_add(const struct reference *r, bool biased, struct triple *part,
                      struct triple *sum)
 {
@@ -46,7 +47,7 @@ static void bias_add(const struct reference *r, struct triple *y)
     }
 }
 
-// The part of a rank, in blocks of features.
+// Computes the part of a rank in y and dx, in blocks of features.
 static void part_compute(struct reference *r, int rank, struct middle *m, const int64_t *tokens,
                          struct triple *y, struct triple *dx)
 {
@@ -123,8 +124,7 @@ enum status linear_sums(const struct linear *l, struct linear_some tokens, bool 
     return reference_end(&r, out, error);
 }
 
-// ---- what a rank makes of its own features
-// --------------------------------------------------------
+// ---- results of a rank's own features -----------------------------------------------------------
 
 // Adds the sum over tokens of d to a bias gradient.
 static void columns_add(const struct reference *r, const struct triple *d, struct triple *to)
@@ -157,7 +157,7 @@ static void gradients_add(struct reference *r, const struct middle *m, struct tr
     free(zeros);
 }
 
-// Adds rows of a block to the whole.
+// Copies the rows of a block to rows `first`... of a result.
 static void rows_copy(const struct triple *from, int64_t first, struct triple *to)
 {
     size_t bytes = (size_t)(from->rows * from->columns) * sizeof(double);

@@ -9,15 +9,15 @@
 #include "judge/dtype.h"
 #include "judge/linear_view.h"
 
-// Of how many tokens, features of a rank, and other columns elements are looked at; fewer of a
-// large layer. Drawing an element takes the time of DRAW_WORK FLOPs.
-#define SOME_MAX    16 // tokens, and features
+// Maximum numbers of sampled tokens, of features of a rank, and of other columns. In large layers
+// there are fewer, to limit work and memory.
+#define SOME_MAX    16 // tokens; features
 #define COLUMNS_MAX 128
 #define COLUMNS_MIN 8
-#define WORK_MAX    1e11
-#define DRAW_WORK   30
-#define BLOCK       128 // features and tokens of a product
-#define BLOCK_DRAWN (1 << 22)
+#define WORK_MAX    1e11      // FLOPs
+#define DRAW_WORK   30        // FLOPs that take as long as drawing an element
+#define BLOCK       128       // maximum number of features and of tokens in a product
+#define BLOCK_DRAWN (1 << 22) // elements of the inputs of a product
 
 // ---- sizes --------------------------------------------------------------------------------------
 
@@ -31,7 +31,8 @@ int64_t linear_sample_features(const struct linear_sample *m, int rank)
     return share_count(m->sizes.middle, rank, m->l->world_size);
 }
 
-// Columns of what is not divided: of x and w1, or of y, dy and w2; 0: the result has only features.
+// Size of the dimension that is not divided among ranks: columns of x and w1, or of y and dy. 0:
+// the result has only features.
 static int64_t wide_of(const struct linear_sample *m)
 {
     bool in = m->tensor == LINEAR_DX || m->tensor == LINEAR_DW1;
@@ -56,6 +57,7 @@ static void sizes_set(struct linear_sample *m, int64_t tokens, int64_t features,
     m->known_features = m->is_sum ? m->sizes.middle : m->features * least(ranks, SAMPLE_OTHERS + 1);
 }
 
+// Number of doubles that the sample stores.
 static int64_t elements_of(const struct linear_sample *m)
 {
     int64_t gates = m->gates, known = m->known_tokens * m->known_features;
@@ -66,6 +68,7 @@ static int64_t elements_of(const struct linear_sample *m)
            gates * m->known_features + m->columns;
 }
 
+// FLOPs to compute the sample.
 static double work_of(const struct linear_sample *m)
 {
     double h = m->needs_h ? (double)(m->gates * m->sizes.in) : 0;
@@ -75,7 +78,7 @@ static double work_of(const struct linear_sample *m)
            DRAW_WORK * (double)elements_of(m);
 }
 
-// As many of each as the limits allow. False: none.
+// Chooses the largest sizes within the limits. False: even the smallest exceed them.
 static bool sizes_choose(struct linear_sample *m)
 {
     int64_t some = SOME_MAX, columns = COLUMNS_MAX;
@@ -101,7 +104,7 @@ int linear_sample_owner(const struct linear_sample *m, int64_t token)
     return (int)(more + (token - more * (each + 1)) / each);
 }
 
-// The tokens, and those of other ranks in their place.
+// Lists the sampled tokens, then the tokens at the same places in other ranks.
 static void tokens_list(struct linear_sample *m)
 {
     int ranks = m->l->world_size;
@@ -152,14 +155,14 @@ static void lists_fill(struct linear_sample *m)
         m->column[i] = i * wide_of(m) / m->columns;
 }
 
-// ---- what all mistakes have in common -----------------------------------------------------------
+// ---- data that all mistakes use -----------------------------------------------------------------
 
 int64_t linear_sample_token(const struct linear_sample *m, int64_t i)
 {
     return m->of_all_tokens ? i : m->token[i];
 }
 
-// Elements of a row, neighbours together.
+// Draws the listed elements of a row, consecutive ones together.
 static void draw_list(const struct linear_sample *m, enum linear_tensor tensor, int64_t row,
                       int64_t first, const int64_t *list, int64_t count, double *values)
 {
@@ -172,7 +175,8 @@ static void draw_list(const struct linear_sample *m, enum linear_tensor tensor, 
     }
 }
 
-// x w1', or dy w2, for a block of tokens and a block of features.
+// Computes x w1', or dy w2, for a block of tokens and a block of features; at and count: first
+// [token, feature] and numbers of both.
 static void block_multiply(const struct linear_sample *m, bool of_d, const double *rows,
                            const double *weights, const int64_t at[2], const int64_t count[2])
 {
@@ -229,7 +233,7 @@ static bool product_fill(struct linear_sample *m, bool of_d)
     return fine;
 }
 
-// h or d, a product or an input.
+// Fills h or d: a product, or an input of the layer.
 static bool known_fill(struct linear_sample *m, bool of_d)
 {
     if ((of_d ? m->sizes.out : m->sizes.in) > 0)
@@ -360,7 +364,7 @@ int64_t linear_sample_count(const struct linear_sample *m)
     }
 }
 
-// A feature of the rank, or of one of its gates, counted from the rank's first.
+// Index in the rank's tensor of sampled feature i, counted over the features of all gates.
 static int64_t own_at(const struct linear_sample *m, int64_t i)
 {
     int64_t own = linear_sample_features(m, m->rank), first = m->feature[m->slot[m->rank]];

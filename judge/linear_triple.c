@@ -48,7 +48,6 @@ static void round_doubles(enum case_dtype dtype, double *values, int64_t count)
     }
 }
 
-// Rounds a value that is written to memory.
 void triple_round(const struct linear *l, struct triple *t)
 {
     int64_t count = t->rows * t->columns;

@@ -6,7 +6,8 @@
 
 #include "judge/linear_point.h"
 
-// The token that is read in place of another, as an index.
+// Index of the token that is read in place of token i. `one`: MISTAKE_TOKENS_X when x is read,
+// MISTAKE_TOKENS_DY when dy is read.
 static int64_t token_read(const struct linear_sample *m, struct linear_variant t,
                           enum linear_mistake one, int64_t i)
 {
@@ -25,6 +26,7 @@ static int64_t token_read(const struct linear_sample *m, struct linear_variant t
                : i;
 }
 
+// True if the sum over tokens includes the token.
 static bool token_counts(const struct linear_sample *m, struct linear_variant t, int64_t i)
 {
     if (t.mistake != MISTAKE_TOKENS_MISSING && t.mistake != MISTAKE_TOKENS_OF_ONE)
@@ -41,7 +43,8 @@ static enum activation activation_of(const struct linear_sample *m, struct linea
     return it;
 }
 
-// One token and one feature: as the first layer has the feature, and as the second one has it.
+// Indices of one token in x and in dy, and of one feature in the weights of the first and of the
+// second layer.
 struct spot {
     int64_t x, dy, first, second;
 };
@@ -74,7 +77,7 @@ static struct values between(const struct linear_sample *m, struct linear_varian
     return v;
 }
 
-// How often the part of a rank is in a sum.
+// Factor of the part of a rank in the sum over ranks.
 static double times_of(struct linear_variant t, int rank, int ranks)
 {
     bool mine = rank == t.a;
@@ -86,7 +89,7 @@ static double times_of(struct linear_variant t, int rank, int ranks)
                                                       : 1;
 }
 
-// What is multiplied with the last weights, for one token and the features of a rank.
+// Fills m->between, the left factor of m->w, for one token and the features of a rank.
 static void part_fill(struct linear_sample *m, struct linear_variant t, int rank, int64_t i)
 {
     int64_t known = m->known_features, own = linear_sample_features(m, rank);
@@ -143,7 +146,7 @@ static void activity_compute(const struct linear_sample *m, struct linear_varian
     }
 }
 
-// The sums over tokens: of the gates or of a, times x or dy.
+// Computes a sum over tokens: dw1 = dh' x, dw2 = dy' a, db1 = sum of dh, db2 = sum of dy.
 static void gradient_compute(struct linear_sample *m, struct linear_variant t, double *values)
 {
     bool of_x = m->tensor == LINEAR_DW1, of_a = m->tensor == LINEAR_DW2;

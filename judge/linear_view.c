@@ -11,7 +11,7 @@ bool linear_view_is_sum(const struct linear *l, enum linear_tensor tensor)
            (tensor == LINEAR_DX && l->layer != LINEAR_ROW);
 }
 
-// The first and the number of the rank's items, by the definition.
+// The share of a rank in `count` items: that of plan/linear.h, computed without its code.
 static struct linear_share dealt(int64_t count, int rank, int ranks)
 {
     int64_t each = count / ranks, more = count % ranks;
@@ -63,7 +63,7 @@ void linear_view_axes(const struct linear_view *v, int64_t columns_count, struct
     }
 }
 
-// The index of a feature, or of one of its gates, counted from the rank's first.
+// Index in the rank's tensor of judged feature i, counted over the features of all gates.
 static int64_t feature_at(const struct linear_view *v, int64_t i)
 {
     int64_t own = dealt(linear_sizes(v->l).middle, v->rank, v->l->world_size).count;
@@ -88,7 +88,7 @@ void linear_view_read(const struct linear_view *v, int64_t row, int64_t columns,
     float some[PIECE];
     for (int64_t i = 0; i < columns;) {
         struct linear_place first = linear_view_place(v, row, i);
-        int64_t n = 1; // neighbours
+        int64_t n = 1; // consecutive elements
         while (n < PIECE && i + n < columns &&
                linear_view_place(v, row, i + n).column == first.column + n)
             n++;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "judge/mask.h"
 
-// Larger than every position, and far below the maximum of the type.
+// Larger than every position, but sums with positions do not overflow.
 #define FAR (INT64_C(1) << 60)
 
 struct mask mask_of(const struct cp_case *c, int32_t sequence)

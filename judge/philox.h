@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Philox4x32-10: a counter-based generator (Salmon, Moraes, Dror, Shaw, "Parallel random numbers:
-// as easy as 1, 2, 3", 2011). Ten rounds of two 32 x 32 -> 64 bit products; any block of the
-// sequence costs the same, no state is kept. Plain C that also compiles as CUDA.
+// as easy as 1, 2, 3", 2011). Ten rounds of two 32 x 32 -> 64 bit products. Every block is computed
+// directly from its counter, without state. Plain C that also compiles as CUDA.
 #ifndef CPATTN_JUDGE_PHILOX_H
 #define CPATTN_JUDGE_PHILOX_H
 

@@ -15,8 +15,8 @@
 // has the errors of larger sums.
 #define LOGIT_SHIFT 8.0
 
-// Logits that deviate by less than this differ by few steps of 16 bits; with more than this many
-// softcaps nearly all of them are at the ends of the cap.
+// Logits with a standard deviation below ALIKE differ by few steps of a 16-bit dtype. If it is
+// above CAPPED softcaps, nearly all logits are at one of the two ends of the cap.
 #define ALIKE  0x1p-4
 #define CAPPED 16
 
@@ -32,11 +32,11 @@
 // Deviation of the logits from which an error of fp64 in the largest of them may exceed 1e-6.
 #define HUGE_LOGITS 1e6
 
-// The largest of many products of vectors, in their RMS.
+// The largest of many dot products, as a multiple of their RMS.
 #define PRODUCT_LARGEST 16
 
-// Number of deviations in the limit of a slope; and the unit, as a fraction of the reference, above
-// which the limit of the RMS is used instead.
+// Number of standard deviations in the limit of a slope. If the unit is above SLOPE_UNIT_MAX times
+// the RMS of the reference, the limit of the RMS is used instead of deviations.
 #define SLOPE_DEVIATIONS 3
 #define SLOPE_UNIT_MAX   0.1
 
@@ -47,14 +47,16 @@
 // Limit of the error of a sink's gradient, in units.
 #define SINK_UNITS 5
 
-// Noise of a term of a sink's gradient in fp32, in half steps of it, with logits of the usual size.
+// Noise in fp32 of a term of a sink's gradient, as a multiple of 2^-24 of the term, with logits of
+// the usual size.
 #define SINK_NOISE 16
 
-// In so short a row all elements may cancel; in fp32 the remainder is noise of terms around 1.
+// In rows of up to DIM_FEW elements all elements may cancel. In fp32 the remainder is the noise of
+// terms around 1: NOISE_ONE.
 #define DIM_FEW   2
 #define NOISE_ONE 0x1p-22
 
-// With more rows than this, the RMS limit has the smaller factor.
+// The factor of the RMS limit for n rows is at most 1 + RMS_ROWS / n.
 #define RMS_ROWS 100
 
 static bool is_absolute(enum report_tensor tensor)
@@ -191,7 +193,7 @@ double rules_product_squares(const struct cp_case *c)
     return (c->head_dim_v - 1) * product * product;
 }
 
-// About the largest dS of a case: the fast reference rounds it to the dtype.
+// Estimate of the largest dS of a case, which the fast reference rounds to the dtype.
 static double gradient_largest(const struct cp_case *c)
 {
     return c->training ? PRODUCT_LARGEST * sqrt(rules_product_squares(c)) : 0;
@@ -228,9 +230,10 @@ static void finish_absolute(const struct rules_sums *s, const struct rules_worst
     f->remark = s->long_sums > 0 ? REMARK_LONG_SUM : REMARK_NONE;
 }
 
-// If everything in a tensor cancels, the remainder is noise, and so is its slope, so the limit of
-// the RMS applies to the slope, too. Otherwise rows contribute to the slope with random signs and
-// different sizes; equal rows contribute with the same sign, which shows in the twin's slope.
+// The slope that noise may have. If everything in a tensor cancels, the remainder and its slope are
+// noise, and the limit of the RMS is also that of the slope. Otherwise rows contribute to the slope
+// with random signs and different sizes. Equal rows contribute with the same sign, as the twin's
+// slope shows.
 static double slope_noise(const struct rules *r, const struct rules_sums *s, double unit,
                           double rms_limit)
 {

@@ -22,8 +22,8 @@ void tally_init(struct tally *t, struct rules rules, enum report_tensor tensor, 
 // The unit of error of a row that must be zero.
 #define UNIT_ZERO (-1)
 
-// Counts an element that is not finite where it should be finite. The expected value of the first
-// one is kept.
+// Handles an element whose result or reference is not finite. Returns the error to store: 0 if the
+// element is right; else NAN, and the element is counted. Keeps the reference of the first one.
 static float element_odd(struct tally *t, double got, double reference)
 {
     if (rules_infinite(&t->rules, got, reference))
@@ -45,7 +45,7 @@ static double element_add(struct tally *t, double got, double reference)
     return error;
 }
 
-// The limit of a logarithm's error.
+// Adds an LSE or a largest logit with this |error| to the sums. Returns the limit of its error.
 static double logarithm_add(struct tally *t, double error, double reference, int64_t keys)
 {
     double admitted = rules_logarithm(&t->rules, reference);
@@ -55,7 +55,7 @@ static double logarithm_add(struct tally *t, double error, double reference, int
     return all;
 }
 
-// ---- rows without anything odd ------------------------------------------------------------------
+// ---- rows with only finite numbers --------------------------------------------------------------
 
 // Vector sums over a row with only finite numbers. They are discarded if a number is not finite.
 #define LANES  8
@@ -116,7 +116,7 @@ struct row_twin {
     double squares, product;
 };
 
-// False if the row needs the check element by element.
+// The first pass over a row. False: the row needs row_add_odd(), and is not in the sums.
 JUDGE_CLONES static bool row_add(struct tally *t, const float *got, const struct tally_expected *e,
                                  int count, struct row_twin *row)
 {
@@ -162,7 +162,8 @@ JUDGE_CLONES static bool row_add(struct tally *t, const float *got, const struct
 
 // ---- the first pass -----------------------------------------------------------------------------
 
-// Checks element by element. Returns the limit of an element of a logarithm.
+// The first pass over a row, element by element. For LSE and largest logits it returns the limit of
+// the error.
 static double row_add_odd(struct tally *t, const float *got, const struct tally_expected *e,
                           int count, struct row_twin *row)
 {
@@ -238,7 +239,7 @@ static void row_worst(struct tally *t, double value, struct element where)
     t->figures.worst_row = where;
 }
 
-// An error as a fraction of its limit; infinite if the limit is 0.
+// An error as a fraction of its limit. In a row that must be zero: infinite if the element is not.
 static double element_part(struct tally *t, double error, double unit, double got)
 {
     if (unit == UNIT_ZERO)

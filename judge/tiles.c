@@ -6,12 +6,12 @@
 #include "judge/mask.h"
 #include "judge/philox.h"
 
-// The middle of a span is cut into slots of two tiles, in one of which lies at most one tile of the
-// sample. They begin in the middle between multiples of their length.
+// The middle of a span is divided into slots of the length of two tiles. Each slot has at most one
+// tile of the sample. Slots begin halfway between multiples of their length.
 #define SLOT_TOKENS (2 * TILE_TOKENS)
 
-// With more spans than this, only a sample of the edges of spans is judged: this many times the
-// share of other tiles.
+// With more than SPANS_MANY spans, the edges of only some spans are judged. Their share is
+// EDGES_PART times that of other tiles.
 #define SPANS_MANY 256
 #define EDGES_PART 16
 
@@ -36,7 +36,7 @@ double tiles_fraction(const struct cp_case *c, double work)
     return all <= work ? 1 : work / all;
 }
 
-// Draws whether an event of this probability happens, and a number of 0..2^16 - 1.
+// Returns true with this probability. *number: a random number, 0..2^16 - 1.
 static bool drawn(const struct cp_case *c, enum shard_side side, const struct span *span,
                   int64_t token, double probability, uint32_t *number)
 {
@@ -60,14 +60,14 @@ static void list_add(struct list *l, int32_t span, int64_t first, int64_t count)
     l->count++;
 }
 
-// Tiles without a gap.
+// Adds tiles that cover tokens [first, end) without a gap.
 static void list_all(struct list *l, int32_t span, int64_t first, int64_t end)
 {
     for (; first < end; first += TILE_TOKENS)
         list_add(l, span, first, end - first < TILE_TOKENS ? end - first : TILE_TOKENS);
 }
 
-// The tokens between the first and the last tile.
+// Adds the sampled tiles after the first tile of the span, up to token `end`.
 static void list_middle(const struct cp_case *c, enum shard_side side, double fraction,
                         const struct span *s, int32_t span, int64_t end, struct list *l)
 {

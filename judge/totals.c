@@ -38,7 +38,7 @@ static int64_t layout_elements(const struct totals_layout *l)
     return l->heads * l->rows * l->columns;
 }
 
-// The line in which the first query of a span stands, all heads counted.
+// The line [head][row] of dbias to which the first query of a span belongs, counted over all heads.
 static int64_t bias_line(const struct totals *t, const struct totals_layout *l,
                          const struct span *span, int head)
 {
@@ -46,7 +46,7 @@ static int64_t bias_line(const struct totals *t, const struct totals_layout *l,
     return (l->heads > 1 ? head : 0) * l->rows + row;
 }
 
-// Lines with elements that this rank delivers.
+// The lines that contain elements that this rank delivers.
 struct lines {
     int64_t begin, end;
 };
@@ -211,7 +211,7 @@ struct figures totals_judge_max_logit(const struct cp_case *c, double *const hea
     return tally.figures;
 }
 
-// Queries of a sequence that see a key.
+// Number of queries of a sequence that see a key.
 static int64_t queries_seeing(const struct cp_case *c, int32_t sequence)
 {
     struct case_band band = case_band(c, sequence);
@@ -316,8 +316,8 @@ double totals_bias_terms(const struct cp_case *c, int rank, double *const heads[
     return sqrt(squares / (elements > 1 ? elements : 1));
 }
 
-// Calls the first or the second pass for each line of a range of elements; the first and last line
-// may be incomplete.
+// Runs the first pass, or the second one (`again`), over the lines of the rank's share of dbias.
+// The first and the last line may be incomplete.
 static void bias_pass(const struct totals *t, const void *dbias, double terms, bool again,
                       struct tally *tally)
 {

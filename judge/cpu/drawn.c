@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// A head of a tensor in a sequence.
+// The cached rows of one head of a tensor in one sequence.
 struct drawn_head {
     enum input_tensor tensor;
     int sequence, head, d;
@@ -13,17 +13,17 @@ struct drawn_head {
     float *rows;      // [capacity][d]
     double *squares;  // [capacity]: sums over d; negative: the row is not drawn yet
     size_t bytes;
-    uint64_t call; // the last that used it
+    uint64_t call; // number of the last call that used it
 };
 
 #define HEADS_KEPT_MAX 1024
 
 struct drawn {
-    struct cp_case c; // of all heads
+    struct cp_case c; // the case of all heads
     struct drawn_head heads[HEADS_KEPT_MAX];
     int count;
     size_t bytes;
-    uint64_t call;
+    uint64_t call; // number of the current call
 };
 
 struct drawn *drawn_create(void)
@@ -61,7 +61,7 @@ void drawn_begin(struct drawn *all, const struct cp_case *c)
     if (!all)
         return;
     all->call++;
-    // If only padding bytes differ, the inputs are drawn again.
+    // Cases that differ only in padding bytes of the struct count as different.
     // NOLINTNEXTLINE(bugprone-suspicious-memory-comparison)
     if (memcmp(&all->c, c, sizeof(*c)) == 0)
         return;
@@ -69,8 +69,8 @@ void drawn_begin(struct drawn *all, const struct cp_case *c)
     memcpy(&all->c, c, sizeof(*c));
 }
 
-// Frees the heads that were not used for the longest time, but none of this call. False: there is
-// still no room for one more.
+// Frees the least recently used heads, but none of the current call, until there is room for a head
+// of `bytes` bytes. False: there is none.
 static bool heads_shrink(struct drawn *all, size_t bytes)
 {
     while (all->count == HEADS_KEPT_MAX || all->bytes + bytes > DRAWN_BYTES_MAX) {
@@ -85,7 +85,7 @@ static bool heads_shrink(struct drawn *all, size_t bytes)
     return true;
 }
 
-// A head of which nothing is drawn; NULL: it cannot be kept.
+// Adds a head without drawn rows. NULL: it cannot be cached.
 static struct drawn_head *head_add(struct drawn *all, const struct drawn_head *wanted)
 {
     struct drawn_head h = *wanted;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Inputs that the twin has drawn and may need again: those of the other side are the same for all
-// query heads of a KV head, for the chunks of a rank, and for queries and keys.
+// A cache of the inputs that the twin has drawn. All query heads of a KV head, all chunks of a
+// rank, and the passes over queries and over keys use the same inputs of the other side.
 #ifndef CPATTN_JUDGE_CPU_DRAWN_H
 #define CPATTN_JUDGE_CPU_DRAWN_H
 
@@ -10,12 +10,12 @@
 #include "judge/inputs.h"
 #include "judge/mask.h"
 
-// Upper bound of the kept memory, and of that of one tensor's head in one sequence: rows of a
-// longer one are drawn whenever they are needed, which takes little beside their products.
+// Upper bounds in bytes: of the whole cache, and of one head of a tensor in one sequence. Rows of a
+// longer sequence are drawn at each use, which takes little time compared with their products.
 #define DRAWN_BYTES_MAX     ((size_t)32 << 20)
 #define DRAWN_ROW_BYTES_MAX ((size_t)4 << 20)
 
-// For one thread.
+// Used by one thread.
 struct drawn;
 
 // NULL: memory is short; drawn_rows() then keeps nothing.
@@ -23,12 +23,12 @@ struct drawn *drawn_create(void);
 void drawn_destroy(struct drawn *all); // accepts NULL
 size_t drawn_bytes(const struct drawn *all);
 
-// Begins a call for a case: rows of drawn_rows() are valid until the next one. Forgets the inputs
-// of another case. Accepts NULL.
+// Begins a call of the twin for a case. Rows returned by drawn_rows() are valid until the next
+// drawn_begin(). Frees the inputs of any other case. Accepts NULL.
 void drawn_begin(struct drawn *all, const struct cp_case *c);
 
-// Returns rows [positions][d] of an input, rounded to the case's dtype, from what is kept or in
-// `scratch` of that size, and the RMS of their elements. `all` may be NULL.
+// Returns rows [positions][d] of an input, rounded to the case's dtype, in the cache or in
+// `scratch` [positions][d]. Sets *rms to the RMS of their elements. `all` may be NULL.
 const float *drawn_rows(struct drawn *all, const struct cp_case *c, enum input_tensor tensor,
                         int sequence, int head, struct range positions, float *scratch, float *rms);
 

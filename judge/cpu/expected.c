@@ -13,7 +13,8 @@ enum precision expected_precision(const struct cp_case *c)
     return c->dtype == DTYPE_FP32 || rules_want_fp64(c) ? PRECISION_FP64 : PRECISION_FAST;
 }
 
-// The twin's terms of the sink, with the twin's delta.
+// Adds the squares of the differences between the twin's terms of the sink's gradient, which use
+// the twin's delta, and those of the reference.
 static void add_sink_twin(const struct cp_case *c, int head, int64_t rows,
                           const struct expected_queries *e)
 {

@@ -33,8 +33,9 @@ float loop_max(const float *x, int64_t begin, int64_t end)
     return max;
 }
 
-// 2^n e^r with n an integer and |r| <= ln 2 / 2. Adding 1.5 * 2^23 rounds to an integer and leaves
-// it in the low bits; the parts of ln 2 make n ln 2 exact enough for n up to 2^8.
+// exp(x) = 2^n e^r with n an integer and |r| <= ln 2 / 2. Adding 1.5 * 2^23 rounds to an integer
+// and leaves it in the low bits. ln 2 is split in two parts to make n ln 2 exact enough for |n| <
+// 2^8.
 INLINE float exp_of(float x)
 {
     const float round = 0x1.8p23f;
@@ -76,8 +77,8 @@ INLINE double sum_of(const float *x, int64_t count)
     return sum;
 }
 
-// Blocks that overlap the range are computed as a whole; elements outside of the range are replaced
-// first, because they are undefined.
+// Blocks that overlap the range are computed as a whole. Their elements outside of the range are
+// undefined, so they are set to -inf first and to 0 afterwards.
 double loop_exp(float *x, int64_t begin, int64_t end, int64_t padded, float shift, float base)
 {
     int64_t first = begin / LOOP_BLOCK * LOOP_BLOCK, behind = loop_padded(end);

@@ -15,7 +15,7 @@ int64_t loop_padded(int64_t count);
 float loop_max(const float *x, int64_t begin, int64_t end);
 
 // x = exp((x - shift) * base) in [begin, end), within 2 units in the last place and 0 below 2^-126;
-// exactly 0 elsewhere in [0, padded). Returns the sum: fp64 sums of short ones in fp32.
+// exactly 0 elsewhere in [0, padded). Returns the sum of x: short sums in fp32, added up in fp64.
 double loop_exp(float *x, int64_t begin, int64_t end, int64_t padded, float shift, float base);
 
 // Splits x into its value rounded to the dtype and the rest: head + rest == x. rest may be NULL.
@@ -23,7 +23,7 @@ void loop_split(enum case_dtype dtype, const float *x, float *head, float *rest,
 
 void loop_scale(float *x, float factor, int64_t padded);
 
-// The inputs of dS of a row.
+// The inputs for dS of one row.
 struct loop_gradient {
     enum case_dtype dtype;
     const float *p;          // probabilities, not rounded
@@ -33,10 +33,10 @@ struct loop_gradient {
     float products;          // rules_product_squares()
 };
 
-// head: the twin's dS = p (dp - delta_twin) slope, its slope that of rules_cap_slope(), rounded to
-// the dtype. rest, unless it is NULL: the reference's, with its delta and not rounded, less head.
-// Returns the sum of the terms (p slope)^2 (dp^2 + delta^2 + products) with the twin's slope, and
-// adds them to `terms` [padded] unless that is NULL.
+// head = the twin's dS: p (dp - delta_twin) slope, rounded to the dtype, with the slope of
+// rules_cap_slope(). rest = the reference's dS minus head: p (dp - delta) slope - head, not
+// rounded; NULL: not computed. Returns the sum of the terms (p slope)^2 (dp^2 + delta^2 + products)
+// with the twin's slope. Adds each term to `terms` [padded] unless that is NULL.
 double loop_gradient(const struct loop_gradient *g, const float *dp, float *head, float *rest,
                      float *terms, int64_t padded);
 

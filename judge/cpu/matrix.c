@@ -20,8 +20,8 @@ bool matrix_fits(const struct cp_case *c)
 
 #ifdef __x86_64__
 
-// Maximum number of rows per block, and of scores in memory, which reduces the rows if there are
-// many columns.
+// Maximum number of rows per block, and of scores in memory. With many columns the second limit
+// reduces the rows of a block.
 #define ROWS_MAX     64
 #define SCORES_MAX   (INT64_C(1) << 22)
 // Number of columns of P and dS in memory.
@@ -30,31 +30,33 @@ bool matrix_fits(const struct cp_case *c)
 #define PART_STRIDE  (PART + 16)
 #define PIECE_STRIDE (PART + 32)
 
-// The memory of a call. `a` is Q or K, `b` dO or V of the rows.
+// The memory of a call. On queries: a and b are Q and dO of the rows; columns are keys. On keys: a
+// and b are K and V of the rows; columns are queries. A head is a matrix rounded to bf16, a rest is
+// what rounding removed (amx_split()).
 struct work {
     const struct cp_case *c;
     int sequence;
     struct mask mask;
-    bool rest; // also compute the products of the rests
+    bool rest; // also multiply the rests, for the reference
     float scale;
-    double key_rms; // of the keys of a call on queries
+    double key_rms; // calls on queries: RMS of K
     float products; // rules_product_squares()
     int d_qk, d_v;
-    int64_t d_a, d_b;  // elements between rows of a and b
-    int64_t rows;      // of a call, padded, as far as they are computed together
-    int64_t block;     // rows of a block
-    int64_t stride;    // of scores
-    uint16_t *a, *b;   // [block or keys][d_a], [d_b]
-    float *d_out;      // [block][d_v], of queries
-    float *s;          // [block][stride]: scores, then probabilities
-    float *slope;      // the same, with a softcap only
-    float *dp;         // [block][PART_STRIDE]
-    uint16_t *pieces;  // [2 * rows][PIECE_STRIDE]: of P, then of dS; the rests behind the heads
-    float *sums;       // [2 * rows][the larger d]: products with these
-    float *sums_other; // the same, of keys
-    float *twin, *residual;            // [keys][d_v + d_qk]: sums of the keys
-    float *lse, *delta, *delta_twin;   // [columns], of keys
-    const struct operand *key, *value; // K, V of queries; Q, dO of keys
+    int64_t d_a, d_b;       // elements between rows of a and b
+    int64_t rows;           // rows of the call, padded, at most ROWS_MAX
+    int64_t block;          // rows per block, at most `rows`
+    int64_t stride;         // elements between rows of s and slope
+    uint16_t *a, *b;        // [block, or all keys][d_a], [d_b]
+    float *d_out;           // [block][d_v]: dO of queries
+    float *s;               // [block][stride]: scores, then probabilities
+    float *slope;           // [block][stride], with a softcap only
+    float *dp;              // [block][PART_STRIDE]
+    uint16_t *pieces;       // [2 * rows][PIECE_STRIDE]: heads, then rests, of P, later of dS
+    float *sums;            // [2 * rows][the larger d]: products of the pieces
+    float *sums_other;      // the same for dV, calls on keys
+    float *twin, *residual; // calls on keys: dV [keys][d_v], then dK [keys][d_qk]
+    float *lse, *delta, *delta_twin;   // calls on keys: [columns]
+    const struct operand *key, *value; // of the columns: K and V, or Q and dO
 };
 
 static int64_t length(struct range r)
@@ -69,7 +71,7 @@ static struct range clipped(struct range r, struct range to)
     return r.begin < r.end ? r : (struct range){to.begin, to.begin};
 }
 
-// The range from a multiple of AMX_DEPTH on.
+// Lowers the begin to a multiple of AMX_DEPTH.
 static struct range aligned(struct range r)
 {
     r.begin = r.begin / AMX_DEPTH * AMX_DEPTH;
@@ -81,8 +83,8 @@ static struct range part_of(struct range columns, int64_t first)
     return clipped((struct range){first, first + PART}, columns);
 }
 
-// Sets the addresses of the arrays and returns their bytes; for a call on keys, `keys` are its keys
-// and `columns` their queries.
+// Sets the addresses of the arrays in the memory at `base` (NULL: none), and returns their total
+// bytes. keys, columns: numbers of keys and queries of a call on keys, else 0.
 static size_t work_lay_out(struct work *w, char *base, int64_t keys, int64_t columns)
 {
     int64_t scores = w->block * w->stride, d = w->d_qk > w->d_v ? w->d_qk : w->d_v;
@@ -113,7 +115,7 @@ static size_t work_lay_out(struct work *w, char *base, int64_t keys, int64_t col
     return used;
 }
 
-// For so many queries, or keys; the other count is 0.
+// Prepares a call on queries or on keys; the other count is 0.
 static enum status work_init(struct work *w, const struct cp_case *c, int sequence, bool rest,
                              int64_t stride, int64_t queries, int64_t keys, struct room *room,
                              struct error *error)
@@ -143,7 +145,7 @@ static enum status work_init(struct work *w, const struct cp_case *c, int sequen
     return STATUS_OK;
 }
 
-// Loads rows of a left factor; also as fp32 if `wide` is not NULL.
+// Loads rows of an input in bf16 as a left factor, and in fp32 if `wide` is not NULL.
 static void load(const struct work *w, enum input_tensor tensor, int head, struct range positions,
                  uint16_t *rows, int64_t stride, float *wide)
 {
@@ -158,13 +160,13 @@ static void load(const struct work *w, enum input_tensor tensor, int head, struc
 
 // ---- logits -------------------------------------------------------------------------------------
 
-// True if the conversion of products to logits is more than a factor.
+// True if logits are not simply products times a factor.
 static bool logits_are_made(const struct work *w)
 {
     return w->c->softcap != 0 || w->c->bias != BIAS_NONE;
 }
 
-// 1 - tanh^2 without its cancellation.
+// Caps a row. The slope 1 - tanh^2 is computed as 1 / cosh^2, which has no cancellation.
 static void cap_row(const struct work *w, float *s, float *slope, int64_t count)
 {
     float cap = (float)w->c->softcap;
@@ -196,7 +198,7 @@ static void bias_add(const struct work *w, int head, int64_t query, struct range
     }
 }
 
-// Turns the products in w->s into logits, up to the factor that is returned.
+// Converts the products in w->s to logits, except for a factor, which it returns.
 static float queries_logits(const struct work *w, int head, struct range queries, struct range keys)
 {
     if (!logits_are_made(w))
@@ -224,7 +226,7 @@ static const float *slope_of(const struct work *w, int64_t at)
 
 // ---- products -----------------------------------------------------------------------------------
 
-// The place of a row's pieces.
+// The head and the rest of a row's pieces.
 static uint16_t *head_of(const struct work *w, int64_t row)
 {
     return w->pieces + row * PIECE_STRIDE;
@@ -235,7 +237,8 @@ static uint16_t *rest_of(const struct work *w, int64_t row)
     return w->rest ? w->pieces + (w->rows + row) * PIECE_STRIDE : NULL;
 }
 
-// sums = pieces * columns of a part, or sums +=. Rests are w->rows rows behind the heads.
+// sums = pieces * positions `part` of the operand; with `add` +=. The rests begin at row w->rows of
+// pieces and sums.
 static void pieces_multiply(const struct work *w, int64_t rows, const struct operand *o,
                             struct range part, float *sums, bool add)
 {
@@ -272,7 +275,7 @@ struct block {
     int head;
     struct range queries, keys;
     float max[ROWS_MAX];
-    double sum[ROWS_MAX], factor[ROWS_MAX];
+    double sum[ROWS_MAX], factor[ROWS_MAX]; // factor: 1 / (sum with the sink)
 };
 
 static struct range seen_of(const struct work *w, const struct block *b, int64_t row)
@@ -296,7 +299,7 @@ static void block_exponentials(const struct work *w, struct block *b)
     }
 }
 
-// One row of results from its products.
+// Computes one row of results from its products (rows_finish()).
 static void row_finish(const struct work *w, const float *sums, int64_t row, int d, double factor,
                        double *reference, float *twin)
 {
@@ -335,7 +338,7 @@ static void row_bias(const struct work *w, bool reference, int64_t row, struct r
         loop_add_gradient(p, dp, delta, e->sums.dbias + at, length(part));
 }
 
-// Returns the sum of the squares of the terms.
+// Computes the pieces of dS of a row. Returns the sum of the squares of the terms.
 static double row_gradient(const struct work *w, bool reference, int64_t row, struct range part,
                            const struct block *b, const struct expected_queries *e)
 {
@@ -400,7 +403,7 @@ static void queries_block(const struct work *w, bool reference, int head, struct
         block_gradient(w, reference, &b, e);
 }
 
-// Rows of scores of so many columns, which may begin up to AMX_DEPTH before the first.
+// Stride of scores of `columns` columns, with room for up to AMX_DEPTH before them (aligned()).
 static int64_t stride_of(int64_t columns)
 {
     return loop_padded(columns + AMX_DEPTH) + 16;
@@ -472,7 +475,8 @@ static void keys_gradient(const struct work *w, struct range keys, struct range 
     }
 }
 
-// Adds products of a block of keys, `skipped` keys behind the first of the call.
+// Adds the products of a block to dV or dK of the call, which begins at `first` in twin and
+// residual. The block begins `skipped` keys after the first key of the call.
 static void keys_add(const struct work *w, int64_t rows, int64_t skipped, int d, const float *sums,
                      int64_t first)
 {

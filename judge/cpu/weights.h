@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The inner loops of the twin for processors with AMX (judge/cpu/matrix.h), which have AVX-512: as
-// judge/cpu/loops.h, with results in bf16 pieces as in amx_split(). Row lengths are multiples of 32
-// elements. Call only if amx_usable().
+// The inner loops of the twin for processors with AMX (judge/cpu/matrix.h), which also have
+// AVX-512. Like judge/cpu/loops.h, but results are split in bf16 pieces as by amx_split(). Row
+// lengths are multiples of 32 elements. Call only if amx_usable().
 #ifndef CPATTN_JUDGE_CPU_WEIGHTS_H
 #define CPATTN_JUDGE_CPU_WEIGHTS_H
 
@@ -18,11 +18,11 @@ struct weights_exp {
     uint16_t *head, *rest; // the exponentials in pieces; rest may be NULL
 };
 
-// Returns the sum of the exponentials: fp64 sums of short ones in fp32.
+// Computes the exponentials. Returns their sum: short sums in fp32, added up in fp64.
 double weights_exp(const struct weights_exp *w, int64_t padded);
 
 struct weights_gradient {
-    const float *p; // times factor: probabilities, not rounded
+    const float *p; // p * factor: probabilities, not rounded
     float factor;
     const float *slope; // d logit / d scaled score; NULL: 1
     float cap_error;    // rules_cap_error()
@@ -33,9 +33,9 @@ struct weights_gradient {
     uint16_t *head, *rest;             // of dS; rest may be NULL
 };
 
-// head: the twin's dS = p (dp - delta_twin) slope in bf16, its slope that of rules_cap_slope().
-// rest: the reference's, with its delta and not rounded, less head. Returns the sum of the terms (p
-// slope)^2 (dp^2 + delta^2 + products), with the twin's slope.
+// head = the twin's dS: p (dp - delta_twin) slope in bf16, with the slope of rules_cap_slope().
+// rest = the reference's dS minus head: p (dp - delta) slope - head. Returns the sum of the terms
+// (p slope)^2 (dp^2 + delta^2 + products), with the twin's slope.
 double weights_gradient(const struct weights_gradient *g, int64_t padded);
 
 #endif

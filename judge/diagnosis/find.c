@@ -37,7 +37,7 @@ static const char *source_of_nonfinite(const struct trial *t, bool padded)
                   : "memory contains NaN before a run";
 }
 
-// With NaN or infinity no hypothesis can be compared; the message tells where they are.
+// No hypothesis can be compared with NaN or infinity. The sentence says where they are.
 static void find_nonfinite(const struct trial *t, struct finding *result)
 {
     int bad = 0, first = 0;
@@ -62,7 +62,7 @@ static void find_nonfinite(const struct trial *t, struct finding *result)
 
 // ---- rows that must be zero ---------------------------------------------------------------------
 
-// Called if no other rule is broken.
+// Finds rows that must be zero and are not. Called if no other rule is broken.
 static void find_filled(struct trial *t, struct finding *result)
 {
     const struct hypothesis *found = &t->best[DIAGNOSIS_EMPTY_ROW];
@@ -76,6 +76,7 @@ static void find_filled(struct trial *t, struct finding *result)
 
 // ---- the sentence -------------------------------------------------------------------------------
 
+// Tries hypotheses by subject until one explains the whole error.
 static void search(struct trial *t)
 {
     static void (*const subjects[])(struct trial *) = {try_plain,    try_parts,  try_owners,
@@ -86,10 +87,10 @@ static void search(struct trial *t)
             subjects[i](t);
 }
 
-// Least energy of an error that is described, as a multiple of that of rounding.
+// Errors with less than this multiple of the energy of rounding are not described.
 #define DESCRIBED 4
 
-// Says what the error looks like.
+// Describes the error in general terms, without a known mistake.
 static void describe(struct trial *t, struct finding *result)
 {
     if (t->error < DESCRIBED * t->noise)

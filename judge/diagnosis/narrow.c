@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gradients that are summed in 16 bits, and LSE of weights that are rounded before they are summed.
+// Finds gradients with a 16-bit accumulator, and LSE whose weights are rounded before their sum.
 //
-// Gradients: Each addition rounds to a step of the current sum. The
-// error depends on the last bits of every part, so it cannot be computed again. But the variance of
-// each element's error can be computed without a fit, and differs from that of an error in
-// proportion to the element or its row. The diagnosis needs two conditions: with this variance,
-// added to that of an honest result, the errors are much more likely than with honest errors of any
-// size; and the sums cause most of the error.
+// Gradients: Each addition rounds to a step of the current sum. The error depends on the last bits
+// of every part, so it cannot be recomputed. But the variance of each element's error can be
+// computed without a fit, and it differs from the variance of an error that is proportional to the
+// element or its row. The diagnosis has two conditions. With this variance, added to that of an
+// honest result, the errors are much more likely than with honest errors of any size. And the
+// roundings of the sums cause most of the error.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,25 +14,26 @@
 
 #include "judge/diagnosis/trial.h"
 
-// Bounds of the share of the error's energy that the sums cause.
+// Bounds of the share of the error's energy that the roundings of the sums cause.
 #define SHARE_LEAST 0.6
 #define SHARE_MOST  1.4
 // Minimum energy of the error, as a multiple of that of an honest result's error.
 #define EXCESS      1.8
-// Minimum excess of the logarithm of the likelihood over that without sums.
+// Minimum excess of the log-likelihood over the log-likelihood without roundings of the sums.
 #define CERTAIN     30
 
 struct narrow {
     struct trial *t;
-    int64_t count;           // rows * dim
+    int64_t count;           // rows * dim; number of elements of the arrays
     double *last;            // variance of the last rounding
-    double *honest[3];       // see likelihood()
-    double *sum, *part;      // so far, and of one addition
-    double *variance, *kept; // of the roundings of the sums; that of the best order
-    double likelihood;       // of the best
+    double *honest[3];       // factors of the fitted shares of the variance: see HONEST
+    double *sum, *part;      // the sum so far; the part that is added next
+    double *variance, *kept; // of the roundings of the sums: in this order; in the best order
+    double likelihood;       // log-likelihood of the best order
     char text[DIAGNOSIS_TEXT_MAX];
 };
 
+// Distance of neighbouring numbers of the dtype at x.
 static double step_of(enum case_dtype dtype, double x)
 {
     int exponent;
@@ -41,7 +42,7 @@ static double step_of(enum case_dtype dtype, double x)
     return ldexp(1, (exponent > least ? exponent : least) - (dtype == DTYPE_FP16 ? 11 : 8));
 }
 
-// ---- what roundings make ------------------------------------------------------------------------
+// ---- variances of rounded sums ------------------------------------------------------------------
 
 // Adds columns [begin, end) of a panel to the part.
 static void part_add(const struct narrow *x, struct panel *p, int64_t begin, int64_t end,
@@ -53,7 +54,8 @@ static void part_add(const struct narrow *x, struct panel *p, int64_t begin, int
         panel_add_qk(p, p->ds, begin, end, part);
 }
 
-// Adds the part to the sum and rounds the sum. A part of less than a step may be lost.
+// Adds the part to the sum, and the variance of rounding the sum to x->variance. A part smaller
+// than a step may be lost, which limits the variance. `first`: the rounding is not counted.
 static void part_round(struct narrow *x, int panel, bool first)
 {
     const struct trial *t = x->t;
@@ -70,7 +72,7 @@ static void part_round(struct narrow *x, int panel, bool first)
     }
 }
 
-// The chunks of a rank, of all heads of the group.
+// Adds the chunks of a rank, for all heads of the group, to the part.
 static void part_of_rank(const struct narrow *x, struct panel *p, int rank, double *part)
 {
     const struct chunks *chunks = p->setup.side == SIDE_Q ? &p->k_chunks : &p->q_chunks;
@@ -83,7 +85,7 @@ static void part_of_rank(const struct narrow *x, struct panel *p, int rank, doub
                          head * other + chunks->begin[chunk + 1], part);
 }
 
-// One addition for each rank, the rank itself last.
+// Sums with one addition for each rank, the rank itself last.
 static void sum_by_ranks(struct narrow *x, int panel)
 {
     struct trial *t = x->t;
@@ -95,6 +97,7 @@ static void sum_by_ranks(struct narrow *x, int panel)
     }
 }
 
+// Sums with one addition for each `block` columns.
 static void sum_by_blocks(struct narrow *x, int panel, int64_t block)
 {
     struct trial *t = x->t;
@@ -110,9 +113,9 @@ static void sum_by_blocks(struct narrow *x, int panel, int64_t block)
 
 // ---- likelihoods --------------------------------------------------------------------------------
 
-// Variance of an honest result's error: that of the last rounding, and shares of the squares of the
-// element, of its row and of all rows. The shares are fitted, with the variance of the sums and
-// without it.
+// The variance of an honest result's error is that of the last rounding, plus a share of each of
+// the square of the element, the mean square of its row and the mean square of all rows. The shares
+// are fitted, once with the variance of the sums and once without it.
 enum { OF_ELEMENT, OF_ROW, OF_ALL, HONEST };
 #define ROUNDS_OF_FITTING 40
 
@@ -145,7 +148,7 @@ static void parts_fit(const struct narrow *x, const double *of_sums, double *par
         parts[k] *= down[k] > 0 ? up[k] / down[k] : 0;
 }
 
-// The logarithm of the largest likelihood.
+// The log-likelihood of the errors with fitted shares. of_sums: variance of the sums; NULL: 0.
 static double likelihood(const struct narrow *x, const double *of_sums)
 {
     double parts[HONEST] = {1e-5, 1e-5, 1e-5}, sum = 0;
@@ -158,7 +161,8 @@ static double likelihood(const struct narrow *x, const double *of_sums)
     return sum;
 }
 
-// The share of the sums in the error, without that of the last rounding.
+// The share of the error's energy that the sums cause. The energy of the last rounding is
+// subtracted.
 static double share_of_sums(const struct narrow *x)
 {
     double error = 0, sums = 0;
@@ -174,7 +178,7 @@ static double share_of_sums(const struct narrow *x)
 static void order_try(struct narrow *x, int64_t block)
 {
     struct trial *t = x->t;
-    memset(x->sum, 0, (size_t)(3 * x->count) * sizeof(double)); // and the part, and the variance
+    memset(x->sum, 0, (size_t)(3 * x->count) * sizeof(double)); // clears part and variance, too
     for (int panel = 0; panel < t->panel_count; panel++)
         block ? sum_by_blocks(x, panel, block) : sum_by_ranks(x, panel);
     double found = likelihood(x, x->variance);
@@ -265,16 +269,16 @@ void narrow_find(struct trial *t, struct finding *result)
 
 // ---- LSE ----------------------------------------------------------------------------------------
 
-// Kernels round a weight against the maximum of a row so far, so the error of their sum cannot be
-// computed again unless the first keys have the maximum. Its size in each row follows from the
-// weights. Errors have both signs, which those of missing keys have not.
-#define LSE_ROWS 8
+// Kernels round a weight relative to the running maximum of a row, so the error of their sum cannot
+// be recomputed unless the first keys have the maximum. The size of the error in each row follows
+// from the weights. These errors have both signs, unlike those of missing keys.
+#define LSE_ROWS 8 // minimum number of rows
 #define LSE_LEAST                                                                                  \
-    0.1                   // of the mean of squared errors, in variances without the largest weight,
-                          // which is exact if it is the maximum against which weights are rounded
-#define LSE_MOST      2.0 // the same with it
-#define LSE_LARGEST   5.0 // error, in deviations
-#define LSE_ONE_SIDED 3.5 // sum of errors, in deviations
+    0.1                   // minimum of the mean square error, in variances without the largest
+                          // weight, which has no error if it is the running maximum itself
+#define LSE_MOST      2.0 // maximum of the mean square error, in variances of all weights
+#define LSE_LARGEST   5.0 // maximum error, in deviations
+#define LSE_ONE_SIDED 3.5 // maximum |sum of errors|, in deviations
 
 // The RMS rounding error of a number, as a fraction of it.
 static double rounding_of(enum case_dtype dtype)
@@ -282,7 +286,8 @@ static double rounding_of(enum case_dtype dtype)
     return 0.204 * (dtype == DTYPE_FP16 ? 0x1p-10 : 0x1p-7);
 }
 
-// Squares of the weights of a row, whose sum is 1, and of the largest one.
+// Returns the sum of the squares of a row's weights, which add up to 1. *largest: the largest
+// square.
 static double weights_squares(const struct panel *p, int row, double *largest)
 {
     double squares = 0;

@@ -54,7 +54,7 @@ int64_t chunks_place(const struct chunks *x, const struct cp_case *c, int64_t po
 
 // ---- memory -------------------------------------------------------------------------------------
 
-// True if the columns are the same as those of the other panel.
+// True if the columns have the same inputs as those of setup.like.
 static bool same_columns(const struct panel *p)
 {
     const struct panel_setup *s = &p->setup;
@@ -102,7 +102,7 @@ static bool lay_out(struct panel *p)
     return true;
 }
 
-// True if the panel keeps the bounds of judge/diagnosis.h.
+// True if the panel is within the bounds of judge/diagnosis.h.
 static bool affordable(const struct panel *p)
 {
     int64_t d = p->c->head_dim_qk + p->c->head_dim_v;
@@ -154,8 +154,8 @@ int panel_column_head(const struct panel *p, int64_t column)
     return p->setup.modulo ? i * p->c->kv_heads + p->setup.head : p->setup.head * p->group + i;
 }
 
-// The key in front of the first key of the sequence in the memory of a rank. There is one if
-// sequences are packed without padding.
+// Loads the extra keys: the last key of the previous sequence in the memory of each rank. It lies
+// in front of the sequence's first key if sequences are packed without padding.
 static void extra_load(struct panel *p)
 {
     const struct cp_case *c = p->c;
@@ -188,15 +188,15 @@ static void extra_count(struct panel *p)
     }
 }
 
-// True if a key is read from the wrong place.
+// True if the key is among those that setup.misread_own selects.
 static bool is_misread(const struct panel *p, int64_t key)
 {
     int rank = p->k_chunks.ranks[chunks_find(&p->k_chunks, key)], own = p->setup.misread_own;
     return own >= 0 ? rank == own : rank != ~own;
 }
 
-// The token and head that are read in place of a key if heads and rows are exchanged in the memory
-// of its rank. They are the key's own unless its memory holds whole sequences without gaps.
+// Replaces the token and head of a key by those that are read if the memory of its rank is read
+// with heads and rows exchanged. Leaves them as they are unless the format is BSHD without padding.
 static void transposed(const struct panel *p, int64_t key, int32_t *sequence, int64_t *position,
                        int *head)
 {

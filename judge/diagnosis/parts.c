@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Hypotheses about query rows: contributions of single chunks of keys are missing, count twice, or
-// are merged in another way than by their LSE, such as without one of the two weights; or the LSE
-// lacks one of its two terms.
+// Hypotheses about query rows: the contribution of some keys is missing or counted twice; partial
+// results are merged with wrong weights instead of by their LSE; or the LSE lacks one of its two
+// terms.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,15 +10,15 @@
 #include "judge/diagnosis/trial.h"
 #include "plan/bias.h"
 
-// Some keys of each sequence: a chunk, a rank's chunks, those of adjacent ranks, one key of a
-// chunk, or those at the end that do not fill a tile.
+// A subset of the keys of each sequence: one chunk, the chunks of one rank or of adjacent ranks,
+// one key of a chunk, or the keys at the end that do not fill a tile.
 struct part {
-    int chunk; // or -1
-    int rank;  // where there is no chunk: the first one's
-    int more;  // ranks that follow it
+    int chunk; // -1: the chunks of ranks
+    int rank;  // if chunk is -1: the first rank
+    int more;  // number of ranks after `rank`
     int half;  // of these ranks' chunks: 0 all, 1 the first of each, 2 the second
-    int edge;  // 0 all of it, 1 its first key, 2 its last one
-    int tile;  // 0: not of a tile
+    int edge;  // of a chunk: 0 all keys, 1 the first key, 2 the last key
+    int tile;  // tile size; 0: not the end of the sequence
 };
 
 static bool part_has(const struct chunks *x, const struct part *part, int chunk)
@@ -74,14 +74,15 @@ static void part_evaluate(struct trial *t, const struct part *part, double *valu
         values[i] *= case_scale(t->c);
 }
 
-// The right attention, of which parts are taken.
+// The attention without a mistake.
 static struct variant right_one(const struct panel *p, const void *with)
 {
     (void)with;
     return variant_none(p);
 }
 
-// Fills t->tried and t->lse_tried with the rows if a part is counted `times` times instead of once.
+// Fills t->tried and t->lse_tried with the rows that result if a part is counted `times` times
+// instead of once.
 static void part_apply(struct trial *t, const double *values, const double *weights, double times)
 {
     for (int row = 0; row < t->rows; row++) {
@@ -170,7 +171,7 @@ static void try_part(struct trial *t, const struct part *part, double *values, d
                 part->edge ? "s" : "", doubly);
 }
 
-// All keys except those of the query's rank.
+// Tries rows that lack all keys except those of the query's own rank.
 static void try_remote(struct trial *t, double *values, double *weights)
 {
     int own = t->in->rank;
@@ -183,7 +184,7 @@ static void try_remote(struct trial *t, double *values, double *weights)
     for (int row = 0; row < t->rows; row++)
         weights[row] = 1 - weights[row];
     if (t->c->softmax != SOFTMAX_VANILLA && t->in->tensor != TENSOR_DQ)
-        return; // the sink is in the rest
+        return; // the rest also contains the sink
     part_apply(t, values, weights, 0);
     trial_offer(t, DIAGNOSIS_MISSING_KEYS, t->tried,
                 "only the keys of rank %d itself are in %s, none of another rank", own,
@@ -194,8 +195,8 @@ static void try_remote(struct trial *t, double *values, double *weights)
 
 #define MERGE_PARTS_MAX 16
 
-// Partial results as kernels deliver them: one for each rank, one for each chunk, or one for each
-// other rank and two for the query's rank.
+// Lists partial results as kernels deliver them. way 0: one for each rank; 1: one for each chunk;
+// 2: one for each other rank and two for the query's rank. Returns their number; 0: too many.
 static int merge_parts(const struct trial *t, int way, struct part *parts)
 {
     int count = 0, chunks = t->panels[0].k_chunks.count;
@@ -212,8 +213,8 @@ static int merge_parts(const struct trial *t, int way, struct part *parts)
     return count;
 }
 
-// The same for teams, whose chunks of one half are adjacent: one for each team, one for each half
-// of a team, or one for each other team and two for the query's team.
+// The same for teams, whose chunks of one half are adjacent. way 0: one for each team; 1: one for
+// each half of a team; 2: one for each other team and two for the query's team.
 static int merge_team_parts(const struct trial *t, int way, struct part *parts)
 {
     int count = 0, members = team_size(t->c);
@@ -230,6 +231,7 @@ static int merge_team_parts(const struct trial *t, int way, struct part *parts)
     return count;
 }
 
+// Fits fixed weights of the partial results, each of which is normalized by its own softmax.
 static void try_merge(struct trial *t, const struct part *parts, int parts_count, double *values,
                       double *weights)
 {
@@ -274,12 +276,12 @@ static void try_merges(struct trial *t, double *values, double *weights)
 
 // ---- merged without a weight --------------------------------------------------------------------
 
-// A ring adds a partial result `part` by out = a * out + b * part, where a and b are the shares of
-// what was there and of the new keys in the sum of their weights.
+// A ring step merges a partial result `part`: out = a * out + b * part. a and b are the shares of
+// the earlier keys and of the new keys in the sum of their softmax weights.
 struct merged {
-    double *unscaled;   // [rows][dim] with a = 1
-    double *unweighted; // [rows][dim] with b = 1
-    double *sums;       // [rows] weights so far
+    double *unscaled;   // [rows][dim]: out with a = 1
+    double *unweighted; // [rows][dim]: out with b = 1
+    double *sums;       // [rows]: sum of the weights so far
 };
 
 static void merged_add(const struct trial *t, const struct merged *m, const double *values,
@@ -349,8 +351,7 @@ static void try_terms(struct trial *t)
 
 #define FIT_PARTS_MAX 32
 
-// Writes the ranks that are counted `times` times in dq, such as "0, 2"; *most is the largest such
-// number.
+// Writes the ranks that are counted `times` times in dq, such as "0, 2".
 static void ranks_list(const double *factors, int world, double times, char *text, size_t size)
 {
     size_t length = 0;
@@ -421,7 +422,7 @@ void try_parts(struct trial *t)
         try_remote(t, values, weights);
     if (t->in->tensor == TENSOR_OUT)
         try_merges(t, values, weights);
-    bool ring = world > team_size(t->c) && t->c->softmax == SOFTMAX_VANILLA; // else with a sink
+    bool ring = world > team_size(t->c) && t->c->softmax == SOFTMAX_VANILLA; // without a sink
     for (int way = -1; way <= 1 && ring && t->in->tensor == TENSOR_OUT && t->in->rank >= 0;
          way += 2)
         try_unscaled(t, way, values, weights);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Hypotheses that a number on the way was rounded more than every kernel must round it. Rounding of
-// a number that the inputs determine can be repeated, so the rows can be computed again.
+// Hypotheses that an intermediate value was rounded to fewer bits than any kernel has to. The
+// inputs determine the value before its rounding, so the rows can be recomputed with this rounding.
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,7 +37,7 @@ static void try_logits(struct trial *t, enum case_dtype to)
 {
     static const struct {
         enum variant_rounding what;
-        bool forward; // only there
+        bool forward; // only in the forward pass
         const char *text, *before;
     } tries[] = {{VARIANT_ROUND_PRODUCTS, false, "the products of Q and K are", ""},
                  {VARIANT_ROUND_LOGITS, false, "the logits are", ""},
@@ -65,7 +65,7 @@ static void try_fp8(struct trial *t)
 
 // ---- other products -----------------------------------------------------------------------------
 
-// Changes the rows' Q before their products with K.
+// Changes the rows' Q before it is multiplied with K. `with`: a factor, or a number of dims.
 typedef void change_query(const struct trial *t, double with, enum case_dtype to, double *query);
 
 static void query_rounded(const struct trial *t, double factor, enum case_dtype to, double *query)
@@ -81,7 +81,8 @@ static void query_shortened(const struct trial *t, double dims, enum case_dtype 
         query[k] = 0;
 }
 
-// Rows of out, lse or dq with changed products. False if memory is short.
+// Fills t->tried with rows of out, lse or dq from products with changed Q. False if memory is
+// short.
 static bool evaluate_query(struct trial *t, change_query *change, double with, enum case_dtype to)
 {
     int d = t->c->head_dim_qk;
@@ -113,7 +114,7 @@ static void try_query(struct trial *t, enum case_dtype to)
                         dtype_name(to), base ? " and log2(e)" : "");
 }
 
-// The last dims of the heads do not take part.
+// Tries products of Q and K without the last dims, those behind a multiple of a tile.
 static void try_dims(struct trial *t)
 {
     static const int tiles[] = {8, 16, 32, 64, 128};
@@ -137,7 +138,8 @@ static void values_round(double *values, int64_t count, bool cut)
         values[i] = variant_round_tf32(values[i], cut);
 }
 
-// Rows of out or lse with products of rounded Q, K, weights and V.
+// Fills t->tried with rows of out or lse of panel i, with Q, K, V and weights rounded to TF32. Room
+// for rounded inputs: queries [rows][d_qk], columns [columns][d_qk + d_v].
 static void evaluate_panel_tf32(struct trial *t, int i, const struct variant *with, double *queries,
                                 double *columns)
 {
@@ -226,12 +228,12 @@ static void try_statistics(struct trial *t, enum case_dtype to)
 
 // ---- results ------------------------------------------------------------------------------------
 
-// True if all values are numbers of the dtype.
+// True if the dtype represents all finite values exactly, and at least 4 of them are not zero.
 static bool are_all(const struct trial *t, enum case_dtype dtype)
 {
     int numbers = 0;
     for (int row = 0; row < t->rows; row++) {
-        bool bias = t->in->tensor == TENSOR_DBIAS; // its rows are those of the input
+        bool bias = t->in->tensor == TENSOR_DBIAS; // its rows are in the order of the input
         const struct diagnosis_row *x = &t->in->rows[bias ? row : t->row_of[row]];
         int64_t count = bias ? x->count : t->dim;
         for (int64_t k = 0; k < count; k++) {

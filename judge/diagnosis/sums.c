@@ -14,9 +14,9 @@
 // Maximum number of pairs of a query and a key that are computed, over all sequences and heads.
 #define SUMS_PAIRS_MAX (INT64_C(1) << 24)
 
-// Parts of a sum by the rank that computes them, [part][rows][dim] each. Of dbias there are more:
-// the sum over queries and keys of the same rank, and the parts of the last query, sequence and
-// head.
+// Parts of a sum, each [rows][dim]: one for each rank, which computes it, and PARTS_MORE others.
+// local: from pairs whose query and key are held by the same team of ranks. Only of dbias: the
+// parts of the last query, of the last sequence and of the last head.
 #define PARTS_MORE 4
 struct parts {
     int count;
@@ -50,7 +50,8 @@ static double combine(bool largest, double a, double b)
     return largest ? fmax(a, b) : a + b;
 }
 
-// Fills `values` with the sum of all parts but one (-1: of all), or with one part.
+// Fills `values` with the sum of all ranks' parts except one (-1: of all), or with this part alone.
+// Largest logits have a maximum instead of a sum.
 static void parts_but(const struct trial *t, const struct parts *x, int left_out, bool alone,
                       double *values)
 {
@@ -102,7 +103,7 @@ static void try_base(struct trial *t)
     }
 }
 
-// Share of the elements above the noise that are zero.
+// Tries elements of dbias that are zero although their right values are above the noise.
 static void try_zeros(struct trial *t)
 {
     int n = t->rows * t->dim, zeros = 0, first = -1;
@@ -121,7 +122,7 @@ static void try_zeros(struct trial *t)
                     (long long)t->in->rows[first / t->dim].position, first % t->dim);
 }
 
-// Values are stored where they should be added.
+// Tries values that are overwritten instead of accumulated.
 static void try_last(struct trial *t, const struct parts *x)
 {
     const struct cp_case *c = t->c;
@@ -144,7 +145,8 @@ static void try_all_zero(struct trial *t)
     trial_offer(t, DIAGNOSIS_ZERO, t->got, "%s is zero", report_tensor_name(t->in->tensor));
 }
 
-// Numbers of one row, those of the next heads or of the heads before.
+// Tries dsink of the neighbouring head for every head. Values are in units of their heads
+// (t->moved).
 static void try_sink_heads(struct trial *t)
 {
     int heads = t->dim;
@@ -181,7 +183,7 @@ static void sums_try(struct trial *t, const struct parts *x, struct finding *res
     trial_decide(t, result);
 }
 
-// ---- one number a head --------------------------------------------------------------------------
+// ---- results with one number for each head ------------------------------------------------------
 
 // The rank that computes a query with a head: the query's rank, or the member of its team that has
 // the head.
@@ -197,7 +199,8 @@ static int computed_by(const struct trial *t, const struct chunks *x, int64_t po
     return rank;
 }
 
-// dsink in units of the root of the sum of the squares of its terms; t->moved has the units.
+// Fills in dsink of a head, delivered and by part, in units of the root of the sum of the squares
+// of its terms. t->moved has the units. False: LSE and delta are not available.
 static bool head_dsink(struct trial *t, struct parts *x, int head, double *lse, double *delta)
 {
     const struct cp_case *c = t->c;
@@ -221,7 +224,8 @@ static bool head_dsink(struct trial *t, struct parts *x, int head, double *lse, 
     return true;
 }
 
-// Raises the largest logit of a part, and that over keys of the team's own ranks.
+// Raises part[head] to the largest logit of a row, and local[head] to the largest one over keys of
+// the query's own team.
 static void row_max_logit(const struct panel *p, int row, int head, int rank, int team,
                           double *part, double *local)
 {
@@ -267,9 +271,9 @@ static bool heads_fill(struct trial *t, struct parts *x)
     return known;
 }
 
-// ---- the bias
-// -----------------------------------------------------------------------------------
+// ---- the bias -----------------------------------------------------------------------------------
 
+// Adds dS of row i of a panel to the parts of row `row` of dbias.
 static void bias_row_add(struct trial *t, struct parts *x, int row, const struct panel *p, int i)
 {
     int64_t at = (int64_t)row * t->dim;
@@ -288,7 +292,8 @@ static void bias_row_add(struct trial *t, struct parts *x, int row, const struct
     }
 }
 
-// Contribution of one sequence and head to a row, of one query or of all.
+// Adds the contribution of one sequence and head to a row of dbias: that of the row's query, or of
+// all queries if the bias has no dimension of queries.
 static bool bias_row_head(struct trial *t, struct parts *x, int row, int32_t sequence, int head)
 {
     const struct cp_case *c = t->c;
@@ -344,10 +349,10 @@ static bool bias_fill(struct trial *t, struct parts *x)
     return true;
 }
 
-// ---- both
-// ---------------------------------------------------------------------------------------
+// ---- both ---------------------------------------------------------------------------------------
 
-// Number of rows of the bias within the bounds; 0 or 1 of results with one number for each head.
+// Number of rows of dbias, at most 16, that SUMS_PAIRS_MAX permits. For results with one number for
+// each head: 1, or 0 if they are too much work.
 static int rows_affordable(const struct diagnosis_input *in)
 {
     const struct cp_case *c = in->c;
@@ -367,6 +372,8 @@ static int rows_affordable(const struct diagnosis_input *in)
     return rows < 16 ? (int)rows : 16;
 }
 
+// RMS error of an honest result: relative for dbias, in units of the heads for dsink, absolute for
+// the largest logits.
 static double honest(const struct diagnosis_input *in)
 {
     const double of_dtype[] = {[DTYPE_BF16] = 5e-3, [DTYPE_FP16] = 6e-4, [DTYPE_FP32] = 1e-5};

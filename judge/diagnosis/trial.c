@@ -29,7 +29,8 @@ static bool same_panel(const struct diagnosis_row *a, const struct diagnosis_row
     return a->sequence == b->sequence && a->head == b->head;
 }
 
-// Rows of one sequence and head form a panel, if there is room for them.
+// Groups rows of the same sequence and head in panels of at most rows_max rows. Rows that do not
+// fit in TRIAL_PANELS_MAX panels are left out.
 static void rows_group(struct trial *t, int rows_max)
 {
     const struct diagnosis_row *rows = t->in->rows;
@@ -57,7 +58,8 @@ static int64_t columns_of(const struct trial *t, int32_t sequence)
     return case_length(c, SIDE_Q, sequence) * (c->heads / c->kv_heads);
 }
 
-// Reduces rows and panels until all of them keep the bounds.
+// Returns the maximum number of rows per panel, and sets that of panels, so that all panels
+// together are within the bounds of judge/diagnosis.h. 0: not even one row is.
 static int rows_affordable(const struct trial *t, int *panels)
 {
     const struct cp_case *c = t->c;
@@ -111,7 +113,7 @@ static struct variant nothing_varianted(const struct panel *p, const void *with)
     return variant_none(p);
 }
 
-// The right LSE and delta of a panel's queries.
+// Fills the right LSE and delta of a panel's queries.
 static bool panel_statistics(struct trial *t, struct panel *p)
 {
     if (p->setup.side == SIDE_KV)
@@ -193,7 +195,7 @@ void trial_evaluate(struct trial *t, trial_variant *variant, const void *with)
     }
 }
 
-// The difference of two LSE if one is infinite, as it is in a row that sees nothing.
+// Maximum difference of two LSE, used if one is that of a row that sees nothing and is infinite.
 #define LSE_FAR 1e3
 
 // ---- energies -----------------------------------------------------------------------------------
@@ -223,6 +225,7 @@ static double usual_noise(enum case_dtype dtype)
     return dtype == DTYPE_BF16 ? 3e-3 : dtype == DTYPE_FP16 ? 4e-4 : 1e-6;
 }
 
+// Unit of the rounding error of an LSE.
 static double lse_unit(double lse)
 {
     return isfinite(lse) ? 0x1p-22 * (64 + 8 * fabs(lse)) : 1;
@@ -339,7 +342,7 @@ void trial_keep_lse(struct trial *t)
     memcpy(t->lse_tried, t->lse_right, sizeof(t->lse_right));
 }
 
-// Square of the difference of two LSE in units of the rounding error.
+// Square of the difference of two LSE in units of lse_unit().
 static double lse_difference(double a, double b)
 {
     if (a == b)
@@ -366,8 +369,9 @@ static double lse_left(const struct trial *t)
     return most > 4 * rows && left > rows ? (left - rows) / most : 0;
 }
 
-// A hypothesis must explain the error above rounding. If the delivered values are much smaller than
-// the right ones, it must also explain the values themselves.
+// Share of the error that a hypothesis leaves; `after` is the energy that remains. A hypothesis
+// must explain the error beyond rounding. If the delivered values are much smaller than the right
+// ones, it must also explain the values themselves.
 static double share_left(const struct trial *t, double after)
 {
     double excess = t->error - t->noise;
@@ -387,8 +391,8 @@ static double row_error(const struct trial *t, const double *values, int row)
     return isfinite(sum) ? sum : DBL_MAX;
 }
 
-// The average of this share over the wrong rows, in which each row has the same weight. Without it
-// one row with a huge error would decide.
+// The share of a row's error that remains, averaged over the wrong rows with equal weights. Without
+// this average one row with a huge error would decide.
 static double rows_left(const struct trial *t, const double *values)
 {
     double sum = 0, count = 0;
@@ -485,26 +489,27 @@ bool trial_over(struct trial *t)
 
 // ---- the decision -------------------------------------------------------------------------------
 
-#define ENOUGH      0.1   // most that the best hypothesis may leave
-#define NOTHING     0.005 // counts as nothing left; kinds that leave no more are alike here
-#define SOLVED      0.002
-// Least energy to explain if the error is hardly above rounding: so many times the remaining energy
-// of a row. By chance a hypothesis explains about one.
+#define ENOUGH      0.1   // maximum share that the best hypothesis may leave
+#define NOTHING     0.005 // a smaller share is as good as 0 in the comparison of kinds
+#define SOLVED      0.002 // a smaller share ends the search
+// If the error is hardly above rounding, a hypothesis must explain at least this many times the
+// remaining energy per row. By chance it explains about once that energy.
 #define SIGNIFICANT 30
-#define SENSIBLE    0.05 // and at least this share of the energy of rounding
+#define SENSIBLE    0.05 // then also at least this share of the energy of rounding
 
-// True if only rounding is left.
+// True if the hypothesis leaves only rounding.
 static bool fits(const struct trial *t, const struct hypothesis *s)
 {
     return s->left < NOTHING || (s->left < ENOUGH && s->after < 2 * t->noise);
 }
 
+// The share that a hypothesis leaves, for comparison with other kinds.
 static double left_of(const struct trial *t, const struct hypothesis *s)
 {
     return fits(t, s) ? NOTHING : s->left;
 }
 
-// True if the second best hypothesis explains nearly as much.
+// True if the other hypothesis explains nearly as much as the best one, so that neither is certain.
 static bool rivals(const struct trial *t, int best_kind, int other_kind)
 {
     const struct hypothesis *best = &t->best[best_kind], *other = &t->best[other_kind];
@@ -517,6 +522,7 @@ static bool rivals(const struct trial *t, int best_kind, int other_kind)
     return other->left < 2 * best->left + 0.02;
 }
 
+// True if the hypothesis explains more than chance does.
 static bool significant(const struct trial *t, const struct hypothesis *s)
 {
     double of_one = s->after / t->rows; // rounding of P moves a row as a whole

@@ -38,7 +38,7 @@ double variant_round_tf32(double x, bool cut)
     return value;
 }
 
-// The nearest number of e4m3, which has 3 bits behind the point and ends at 448.
+// Rounds to e4m3, which has 3 mantissa bits; larger numbers become 448, its largest.
 static double round_fp8(double x)
 {
     int exponent;
@@ -47,8 +47,9 @@ static double round_fp8(double x)
     return fmin(448, nearbyint(x / step) * step);
 }
 
-// ---- who sees what ------------------------------------------------------------------------------
+// ---- visibility ---------------------------------------------------------------------------------
 
+// True if `where` includes the pair.
 static bool concerns(const struct panel *p, enum variant_where where, int64_t query, int64_t key)
 {
     int q, k, size = team_size(p->c);
@@ -107,7 +108,7 @@ static double bias_of(const struct panel *p, const struct variant *t, int head, 
         return 0;
     case VARIANT_BIAS_SCALED:
         return right * case_scale(p->c);
-    case VARIANT_BIAS_COLUMN: // a chunk at the edge may stay where it is
+    case VARIANT_BIAS_COLUMN: // the first chunk has no column before it
         return edge + t->bias_shift < 0 ? right : one_bias(p, head, query, key + t->bias_shift);
     case VARIANT_BIAS_ROW:
         return one_bias(p, head, query + t->bias_shift, key);
@@ -155,7 +156,8 @@ static struct logit logit_of(const struct panel *p, const struct variant *t, int
 
 // ---- query rows ---------------------------------------------------------------------------------
 
-// The logits of row i by position of the key, -inf if the key is not visible, and their slopes.
+// Fills the logits of a row and the slopes of their softcap by position of the key; -inf: the key
+// is not visible. Returns the largest logit.
 static double row_logits(const struct panel *p, const struct variant *t, int row, double *logits,
                          double *slopes)
 {
@@ -184,7 +186,7 @@ static double sink_of(const struct panel *p, const struct variant *t)
     return input_sink(p->c, head) * t->sink_factor + log(t->sinks);
 }
 
-// Replaces the logits of a row by their weights, relative to `top`. Returns their sum.
+// Replaces the logits of a row by weights exp(logit - top). Returns the sum of the weights.
 static double row_weights(const struct panel *p, const struct variant *t, double top,
                           double *weights)
 {
@@ -202,7 +204,7 @@ static double row_weights(const struct panel *p, const struct variant *t, double
     return sum;
 }
 
-// Probabilities by position of the key.
+// Fills the probabilities of a row by position of the key. Returns the LSE.
 static double row_softmax(const struct panel *p, const struct variant *t, int row, double *weights)
 {
     double most = row_logits(p, t, row, weights, p->slope + row * p->columns);
@@ -221,8 +223,9 @@ static double row_softmax(const struct panel *p, const struct variant *t, int ro
     return top + log(sum);
 }
 
-// Moves values by position of the key to the columns of their inputs (`source` NULL: they are
-// there).
+// Moves values from the positions of keys to the columns of the inputs that the keys use;
+// source[key] is the column, -1: none. NULL: the values stay, and the extra columns become 0.
+// `place`: scratch.
 static void gather(const struct panel *p, const int64_t *source, double *place, double *values)
 {
     if (!source) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Hypotheses of another scale, mask, window, sink, bias or softcap. Rows of a gradient have the
-// right LSE and delta, so that these hypotheses are about the backward pass.
+// Hypotheses of a wrong scale, mask, window, sink, bias or softcap. For rows of a gradient, LSE and
+// delta are right, so the hypotheses are about the backward pass only.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,22 +10,22 @@
 #include "plan/bias.h"
 #include "plan/slice.h"
 
-// A factor that is the scale of the softmax.
+// Value of sink_factor for the scale of the softmax.
 #define OF_SCALE (-1)
 
 // Changes of a band, sink, bias or softcap.
 struct change {
     enum diagnosis_kind kind;
-    const char *text;
-    int64_t left, right; // added to the bounds of the mask
-    bool no_left, no_right;
-    bool of_window;    // on the right
-    bool exchanged;    // left and right
-    bool counted_on;   // from the sequences before
-    bool other_corner; // top left for bottom right and the other way round
-    bool made_causal;  // a case without a mask
+    const char *text;       // NULL: depends on the mask (try_changes())
+    int64_t left, right;    // added to the bounds of the mask
+    bool no_left, no_right; // without these bounds
+    bool of_window;         // for windows that are bounded on the right
+    bool exchanged;         // left and right bound
+    bool counted_on;        // positions continue those of the sequences before
+    bool other_corner;      // top left instead of bottom right, or vice versa
+    bool made_causal;       // a causal mask in a case without one
     enum variant_where where;
-    double sinks, ghosts; // are added
+    double sinks, ghosts; // added to those of the variant
     double sink_factor;   // 0: 1
     int sink_shift;
     enum variant_bias bias;
@@ -133,7 +133,7 @@ static bool applies(const struct trial *t, const struct change *x)
         if (x->counted_on && c->format != FORMAT_THD)
             return false;
         return band.left < SLICE_UNBOUNDED || band.right < SLICE_UNBOUNDED;
-    case DIAGNOSIS_SINK: // in the backward pass it is in the LSE
+    case DIAGNOSIS_SINK: // in the backward pass the LSE contains the sink
         if (c->softmax == SOFTMAX_OFF_BY_ONE && (x->sink_factor != 0 || x->sink_shift != 0))
             return false; // its sink is 0 in all heads
         return c->softmax != SOFTMAX_VANILLA && !backward(t);
@@ -178,7 +178,7 @@ static struct variant changed(const struct panel *p, const void *with)
     return t;
 }
 
-// "dq, only in the backward pass: "
+// Beginning of the sentence about a gradient.
 static const char *where_text(const struct trial *t)
 {
     return backward(t) ? "in the backward pass " : "";
@@ -208,7 +208,7 @@ static void try_changes(struct trial *t)
     }
 }
 
-// The sink in the partial result of every ring step.
+// Tries a sink that is counted in the partial result of every ring step.
 static void try_repeated_sink(struct trial *t)
 {
     int steps = t->c->world_size / team_size(t->c);
@@ -220,7 +220,7 @@ static void try_repeated_sink(struct trial *t)
                 "the sink is in the denominator %d times: once for each ring step", steps);
 }
 
-// Visible keys that are zero: those that fill a tile, or padding.
+// Tries additional visible keys of zeros: those that fill up a tile, or a single one.
 static void try_ghosts(struct trial *t)
 {
     static const int tiles[] = {0, 16, 32, 64, 128, 256};
@@ -264,7 +264,7 @@ static double scale_energy(struct trial *t, double factor, enum variant_where wh
     return trial_energy(t, t->tried);
 }
 
-// One step of Gauss and Newton from `factor`.
+// One Gauss-Newton step. Returns the next factor, between half and twice `factor`.
 static double scale_step(struct trial *t, double factor, enum variant_where where)
 {
     double moved = factor * (1 + 1e-4), up = 0, down = 0;
@@ -282,6 +282,7 @@ static double scale_step(struct trial *t, double factor, enum variant_where wher
     return factor + fmax(-0.5 * factor, fmin(factor, step));
 }
 
+// Names a wrong scale if the factor is that of a common mistake.
 static void scale_name(const struct cp_case *c, double factor, char *text, size_t size)
 {
     double scale = case_scale(c), d = c->head_dim_qk;
@@ -342,7 +343,7 @@ static void try_scale(struct trial *t, enum variant_where where)
     scale_name(t->c, best, name, sizeof(name));
     scale_energy(t, best, where);
     if (fabs(best - M_LN2) < 5e-3 && where == WHERE_ALL && t->in->tensor == TENSOR_OUT) {
-        double lse[DIAGNOSIS_ROWS_MAX]; // its base is another question
+        double lse[DIAGNOSIS_ROWS_MAX]; // the LSE, whose base may be right, is not compared
         memcpy(lse, t->lse_tried, sizeof(lse));
         memcpy(t->lse_tried, t->lse_got, sizeof(lse));
         trial_offer(t, DIAGNOSIS_SCALE, t->tried,
@@ -354,10 +355,9 @@ static void try_scale(struct trial *t, enum variant_where where)
                 where == WHERE_REMOTE ? " of keys of other ranks" : "", best, name);
 }
 
-// ---- LSE and delta that the backward pass starts from
-// --------------------------------------------
+// ---- LSE and delta of the backward pass ---------------------------------------------------------
 
-// Query rows of dQ, with LSE and delta of the caller's choice for each panel.
+// Fills t->tried with dQ for the given LSE [rows] and delta [rows] (NULL: the right one).
 static void evaluate_dq(struct trial *t, const double *lse, const double *delta)
 {
     for (int i = 0; i < t->panel_count; i++) {
@@ -369,7 +369,7 @@ static void evaluate_dq(struct trial *t, const double *lse, const double *delta)
     }
 }
 
-// LSE over only the keys of the query's own team.
+// LSE of a row over only the keys of a team of `size` ranks, and the sink.
 static double partial_lse(const struct panel *p, int row, int team, int size)
 {
     double sink_share = 1, sum = 0;
@@ -383,6 +383,7 @@ static double partial_lse(const struct panel *p, int row, int team, int size)
     return sum > 0 ? p->lse[row] + log(sum) : -INFINITY;
 }
 
+// Tries the LSE over the team `distance` after the query's own one: 0: its own; 1: the next one.
 static void try_partial_lse(struct trial *t, int distance)
 {
     double lse[DIAGNOSIS_ROWS_MAX];
@@ -403,7 +404,7 @@ static void try_partial_lse(struct trial *t, int distance)
                 distance == 0 ? "the first ring step" : "the last ring step");
 }
 
-// delta of an O without the keys of a rank; false if the rows are not query rows.
+// Tries a delta from an O without the keys of a rank.
 static void try_early_delta(struct trial *t, int rank)
 {
     double lse[DIAGNOSIS_ROWS_MAX], delta[DIAGNOSIS_ROWS_MAX];
@@ -431,7 +432,7 @@ static void try_early_delta(struct trial *t, int rank)
                 rank);
 }
 
-// P = 2^(logit - LSE).
+// Tries P = 2^(logit - LSE).
 static void try_base(struct trial *t)
 {
     for (int i = 0; i < t->panel_count; i++) {
@@ -472,7 +473,7 @@ static void try_statistics(struct trial *t)
     }
 }
 
-// Rows of dq or dk with the right delta times a factor.
+// Fills t->tried with rows of dq or dk from the right delta times a factor.
 static void evaluate_delta(struct trial *t, double factor)
 {
     for (int i = 0; i < t->panel_count; i++) {
@@ -491,7 +492,7 @@ static void evaluate_delta(struct trial *t, double factor)
     }
 }
 
-// delta is missing, or has another factor, which is found by least squares.
+// Tries a missing delta, and a delta with a factor that is found by least squares.
 static void try_delta(struct trial *t)
 {
     double factor;
