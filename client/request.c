@@ -345,7 +345,7 @@ enum cpattn_status cpattn_run(struct cpattn_client *client, const struct cpattn_
     struct error inner = {.status = STATUS_OK};
     struct cpattn_request *request = NULL;
     *result = NULL;
-    const struct limits limits = {.timeout_ns = timeout_ns};
+    const struct limits limits = {.timeout_ns = timeout_ns, .wishes = client->wishes};
     enum status status = request_create(client, c, &limits, RPC_COUNTED, NULL, &request, &inner);
     if (!request)
         return client_status(status, &inner, error);

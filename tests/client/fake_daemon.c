@@ -133,6 +133,11 @@ static void reply_run(struct wire_reply *reply, const struct wire_request *reque
         snprintf(text, sizeof text, "%" PRIu64 " ns, %" PRIu64 " ns of them at work",
                  request->timeout_ns, request->run_timeout_ns);
         reply_refusal(reply, STATUS_DEADLINE_EXCEEDED, text);
+    } else if (strcmp(c->model, "wishes") == 0) {
+        char text[64];
+        snprintf(text, sizeof text, "patience %" PRIu64 " ns%s", request->patience_ns,
+                 request->cancel_on_disconnect ? ", cancel on disconnect" : "");
+        reply_refusal(reply, STATUS_DEADLINE_EXCEEDED, text);
     } else if (strcmp(c->model, "other-method") == 0) {
         reply->method = METHOD_DESCRIBE;
     } else if (strcmp(c->model, "other-id") == 0) {

@@ -164,6 +164,32 @@ START_TEST(time_limits_reach_the_daemon)
 }
 END_TEST
 
+// However a case is submitted, the daemon gets the client's patience and its wish to cancel.
+static void assert_wishes(const struct cpattn_options *options, const char *text)
+{
+    struct cpattn_client *wishing = fake_client(&fake, options);
+    struct cpattn_case *c = fake_case("wishes");
+    struct cpattn_request *request;
+    ck_assert_int_eq(cpattn_run(wishing, c, 0, &result, &error), CPATTN_DEADLINE_EXCEEDED);
+    ck_assert_str_eq(error.text, text);
+    ck_assert_int_eq(cpattn_submit(wishing, c, 0, &request, &error), CPATTN_OK);
+    ck_assert(cpattn_wait(request, UINT64_MAX));
+    ck_assert_int_eq(collect(request), CPATTN_DEADLINE_EXCEEDED);
+    ck_assert_str_eq(error.text, text);
+    cpattn_case_destroy(c);
+    cpattn_client_destroy(wishing);
+}
+
+START_TEST(wishes_reach_the_daemon)
+{
+    struct cpattn_options options = CPATTN_OPTIONS_INIT;
+    assert_wishes(NULL, "patience 18446744073709551615 ns"); // without end
+    options.patience_ns = 7 * SECOND;
+    options.cancel_on_disconnect = true;
+    assert_wishes(&options, "patience 7000000000 ns, cancel on disconnect");
+}
+END_TEST
+
 static void assert_lost(const char *label, enum cpattn_status expected, const char *part)
 {
     ck_assert_int_eq(run(label), expected);
@@ -493,6 +519,7 @@ int main(void)
     tcase_add_test(answers, a_failure_comes_with_the_states_of_the_ranks);
     tcase_add_test(answers, refusals_are_returned);
     tcase_add_test(answers, time_limits_reach_the_daemon);
+    tcase_add_test(answers, wishes_reach_the_daemon);
     tcase_add_test(answers, invalid_answers_are_data_loss);
     tcase_add_test(answers, describe_and_status_are_answered);
     suite_add_tcase(suite, answers);
