@@ -45,7 +45,10 @@ for tensor in out lse dq dk dv; do
     tap_has "attend --compare: $tensor has the same bits" "$(echo "$out" | grep "^$tensor .*the same")" "the same in all"
 done
 run attend --in "$scratch/all" --mask none --compare "$scratch/again"
-tap_is "attend without --verify: exit status" "$status" 0
+tap_is "attend --compare with another mask, without --verify: exit status" "$status" 1
+tap_has "attend --compare with another mask: LSE is judged without a twin" "$(echo "$out" | grep ^lse)" \
+    "differ by more than 0.001 + 1e-05 of the value  DIFFERS"
+tap_is "attend --compare without --verify: the others are only shown" "$(echo "$out" | grep -c DIFFERS)" 1
 tap_has "attend without --verify: shown as unverified" "$out" "unverified"
 tap_has "attend --compare with another mask: elements differ" "$out" "differs in"
 run attend --in "$scratch/all" --mask none --compare "$scratch/again" --verify

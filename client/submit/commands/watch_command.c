@@ -139,14 +139,27 @@ static void print_event(const struct cpattn_event *event)
            event_line(event, line), terminal_unpaint(colours));
 }
 
-// Prints an event. False after an error of stdout, which ends the command.
-static bool show(const struct watch_options *o, const struct cpattn_event *event)
+// What the next shown event has to tell of the events before it.
+struct notices {
+    uint64_t lost;
+    bool restarted;
+};
+
+// Prints an event, unless it is of another user; its notices are then kept for the next one. False
+// after an error of stdout, which ends the command.
+static bool show(const struct watch_options *o, const struct cpattn_event *event,
+                 struct notices *notices)
 {
+    struct cpattn_event shown = *event;
+    shown.lost += notices->lost;
+    shown.restarted |= notices->restarted;
+    *notices = (struct notices){shown.lost, shown.restarted};
     if (!is_of_user(o, event))
         return true;
+    *notices = (struct notices){0, false};
     if (o->json)
-        return json_event(stdout, event);
-    print_event(event);
+        return json_event(stdout, &shown);
+    print_event(&shown);
     return fflush(stdout) == 0;
 }
 
@@ -154,10 +167,11 @@ static int watch_run(const struct watch_options *o, struct cpattn_watch *watch)
 {
     const struct cpattn_event *event;
     struct cpattn_error error;
+    struct notices notices = {0, false};
     while (!command_interrupted()) {
         if (cpattn_watch_next(watch, o->follow ? WAIT_NS : 0, &event, &error) != CPATTN_OK)
             return command_failed(&error);
-        if (event && !show(o, event))
+        if (event && !show(o, event, &notices))
             return command_show_failed("the events");
         if (!event && !o->follow)
             break;

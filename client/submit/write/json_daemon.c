@@ -218,6 +218,8 @@ bool json_event(FILE *out, const struct cpattn_event *e)
     json_put_text(&w, object, "event", cpattn_event_kind_name(e->kind));
     json_put_int(&w, object, "number", (int64_t)e->number);
     json_put_int(&w, object, "lost", (int64_t)e->lost);
+    if (e->restarted)
+        json_put(&w, object, "restarted", json_true());
     json_put_int(&w, object, "time_ns", (int64_t)e->time_ns);
     if (e->world_size > 0)
         json_put_int(&w, object, "world_size", e->world_size);
