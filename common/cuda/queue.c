@@ -75,22 +75,21 @@ static void block_destroy(struct memory_block *block)
     free(block);
 }
 
-static struct memory_block *block_create(struct cuda_queue *q, bool pinned, size_t bytes)
+static cudaError_t block_create(bool pinned, size_t bytes, struct memory_block **created)
 {
     struct memory_block *block = calloc(1, sizeof(*block));
-    if (!block) {
-        queue_note(q, cudaErrorMemoryAllocation, "scratch");
-        return NULL;
-    }
+    if (!block)
+        return cudaErrorMemoryAllocation;
     cudaError_t error = cudaMalloc((void **)&block->device, bytes);
     if (error == cudaSuccess && pinned)
         error = cudaMallocHost((void **)&block->host, bytes);
-    if (queue_note(q, error, pinned ? "staging" : "scratch")) {
-        block->bytes = bytes;
-        return block;
+    if (error != cudaSuccess) {
+        block_destroy(block);
+        return error;
     }
-    block_destroy(block);
-    return NULL;
+    block->bytes = bytes;
+    *created = block;
+    return cudaSuccess;
 }
 
 static void memory_pool_fini(struct memory_pool *pool)
@@ -111,18 +110,35 @@ static size_t pool_bytes(const struct memory_pool *pool)
 }
 
 // Frees all pieces. Replaces several blocks by one of their total size; frees all blocks if the
-// total exceeds POOL_BYTES_MAX.
-static void pool_recycle(struct cuda_queue *q, struct memory_pool *pool)
+// total exceeds POOL_BYTES_MAX. If the one block cannot be allocated, the pool has no blocks.
+static void pool_recycle(struct memory_pool *pool)
 {
     size_t bytes = pool_bytes(pool);
     pool->stale = false;
     if (pool->blocks && (pool->blocks->next || bytes > POOL_BYTES_MAX)) {
         memory_pool_fini(pool);
         if (bytes <= POOL_BYTES_MAX)
-            pool->blocks = block_create(q, pool->pinned, bytes);
+            (void)block_create(pool->pinned, bytes, &pool->blocks);
     }
     if (pool->blocks)
         pool->blocks->used = 0;
+}
+
+// Adds a block for a piece of this size. A failure is noted.
+static bool pool_grow(struct cuda_queue *q, struct memory_pool *pool, size_t bytes)
+{
+    struct memory_block *block;
+    size_t wanted = pool_bytes(pool);
+    if (wanted > POOL_BYTES_MAX)
+        wanted = POOL_BYTES_MAX;
+    if (wanted < BLOCK_BYTES_MIN)
+        wanted = BLOCK_BYTES_MIN;
+    if (!queue_note(q, block_create(pool->pinned, bytes > wanted ? bytes : wanted, &block),
+                    pool->pinned ? "staging" : "scratch"))
+        return false;
+    block->next = pool->blocks;
+    pool->blocks = block;
+    return true;
 }
 
 // Takes a piece. Returns its block, and in *offset where the piece begins; NULL: out of memory.
@@ -130,28 +146,18 @@ static struct memory_block *pool_take(struct cuda_queue *q, struct memory_pool *
                                       size_t *offset)
 {
     if (pool->stale)
-        pool_recycle(q, pool);
+        pool_recycle(pool);
     if (bytes > SIZE_MAX / 4) {
         queue_note(q, cudaErrorMemoryAllocation, "scratch of an absurd size");
         return NULL;
     }
     bytes = (bytes + ALIGNMENT) / ALIGNMENT * ALIGNMENT; // > 0: pieces of 0 bytes differ, too
-    struct memory_block *block = pool->blocks;
-    if (!block || block->bytes - block->used < bytes) {
-        size_t wanted = pool_bytes(pool);
-        if (wanted > POOL_BYTES_MAX)
-            wanted = POOL_BYTES_MAX;
-        if (wanted < BLOCK_BYTES_MIN)
-            wanted = BLOCK_BYTES_MIN;
-        block = block_create(q, pool->pinned, bytes > wanted ? bytes : wanted);
-        if (!block)
-            return NULL;
-        block->next = pool->blocks;
-        pool->blocks = block;
-    }
-    *offset = block->used;
-    block->used += bytes;
-    return block;
+    if ((!pool->blocks || pool->blocks->bytes - pool->blocks->used < bytes) &&
+        !pool_grow(q, pool, bytes))
+        return NULL;
+    *offset = pool->blocks->used;
+    pool->blocks->used += bytes;
+    return pool->blocks;
 }
 
 void *queue_stage(struct cuda_queue *q, size_t bytes, void **device)

@@ -19,7 +19,7 @@ extern "C" {
 #include "common/status.h"
 
 // Memory grows in blocks. When all pieces are free, several blocks are merged into one, so that
-// later calls need no allocation.
+// later calls need no allocation. A failure to merge them is no error.
 struct memory_block {
     struct memory_block *next;
     char *host;   // pinned; NULL in a pool of only device memory

@@ -155,6 +155,9 @@ tests_cuda_test_device_CPPFLAGS = $(cuda_test_cppflags)
 tests_cuda_test_device_arena_SOURCES = tests/cuda/test_device_arena.c common/cuda/device_arena.c
 tests_cuda_test_device_arena_CPPFLAGS = $(cuda_test_cppflags)
 
+tests_cuda_test_queue_SOURCES = tests/cuda/test_queue.c common/cuda/queue.c
+tests_cuda_test_queue_CPPFLAGS = $(cuda_test_cppflags)
+
 tests_cuda_test_given_SOURCES = tests/cuda/test_given.c rank/cuda/given.c
 tests_cuda_test_given_CPPFLAGS = $(cuda_test_cppflags)
 
@@ -170,6 +173,7 @@ test_programs += tests/cuda/test_given
 test_programs += tests/cuda/test_swap_staged
 test_programs += tests/cuda/test_device
 test_programs += tests/cuda/test_device_arena
+test_programs += tests/cuda/test_queue
 check_PROGRAMS += tests/cuda/faulty_rank $(cuda_test_programs)
 TESTS += $(cuda_test_programs)
 endif
