@@ -525,6 +525,26 @@ START_TEST(the_product_is_bounded)
 }
 END_TEST
 
+// The file would take long to read: each value is compared with all before it.
+START_TEST(an_axis_may_have_more_values_than_fit_in_16_bits)
+{
+    enum { LAST = 32768 };
+    struct matrix *matrix = read_matrix("axes: {seqlen: [17]}");
+    struct matrix_axis *axis = &matrix->axes[0];
+    axis->values = reallocarray(axis->values, LAST + 1, sizeof(*axis->values));
+    ck_assert_ptr_nonnull(axis->values);
+    for (axis->count = 1; axis->count <= LAST; axis->count++)
+        axis->values[axis->count] = axis->values[0];
+    strcpy(axis->values[LAST].label, "last");
+    struct matrix_list *list = expand(matrix, NULL);
+    ck_assert_int_eq(list->count, LAST + 1);
+    ck_assert_int_eq(list->cases[LAST].value[0], LAST);
+    ck_assert_str_eq(list->cases[LAST].id, "last");
+    matrix_list_destroy(list);
+    matrix_destroy(matrix);
+}
+END_TEST
+
 START_TEST(axes_are_bounded)
 {
     char text[2048];
@@ -557,6 +577,7 @@ int main(void)
     tcase_add_test(product, lists_are_texts_or_lists);
     tcase_add_test(product, lists_are_filtered_as_texts);
     tcase_add_test(product, the_product_is_bounded);
+    tcase_add_test(product, an_axis_may_have_more_values_than_fit_in_16_bits);
     tcase_add_test(product, axes_are_bounded);
     LOOP(choice, conditions_exclude_matching_cases, conditions);
     tcase_add_test(choice, the_first_rule_that_matches_gives_the_reason);

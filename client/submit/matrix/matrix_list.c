@@ -249,7 +249,7 @@ static bool in_shard(struct maker *maker, enum matrix_fate fate)
     return choice->shards == 0 || maker->dealt[fate]++ % choice->shards == choice->shard - 1;
 }
 
-static enum status case_make(struct maker *maker, const int16_t value[MATRIX_AXES_MAX])
+static enum status case_make(struct maker *maker, const int32_t value[MATRIX_AXES_MAX])
 {
     struct matrix_list *list = maker->list;
     struct matrix_case made = {.fate = MATRIX_RUNS};
@@ -294,7 +294,7 @@ static enum status count_product(const struct maker *maker, int *total)
 }
 
 // Advances to the next combination of values; the last axis changes fastest.
-static void next_values(const struct matrix_list *list, int16_t value[MATRIX_AXES_MAX])
+static void next_values(const struct matrix_list *list, int32_t value[MATRIX_AXES_MAX])
 {
     for (int i = list->axis_count - 1; i >= 0; i--) {
         if (++value[i] < list->axes[i].count)
@@ -310,7 +310,7 @@ static enum status make_all(struct maker *maker)
     if (status)
         return status;
     struct matrix_list *list = maker->list;
-    int16_t value[MATRIX_AXES_MAX] = {0};
+    int32_t value[MATRIX_AXES_MAX] = {0};
     list->cases = calloc((size_t)total, sizeof(*list->cases));
     if (!list->cases)
         return no_memory(maker);

@@ -35,7 +35,7 @@ struct matrix_case {
     void *packed; // the spec without the unused bytes at its end: matrix_case_load()
     size_t packed_bytes;
     char *id; // "cp_1_0/bf16/w2": the labels of its values, in the order of the axes
-    int16_t value[MATRIX_AXES_MAX]; // index of its value on each axis
+    int32_t value[MATRIX_AXES_MAX]; // index of its value on each axis
     enum matrix_fate fate;
     enum matrix_kind kind; // MATRIX_EXCLUDED
     enum status status;    // MATRIX_REFUSED: why; else STATUS_OK
