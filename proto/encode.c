@@ -438,8 +438,13 @@ static void build_answer(struct build *b, const struct wire_reply *r, Cpattn__V1
         error_set(b->error, STATUS_INTERNAL, "a good reply has the method %d", (int)r->method);
 }
 
-// Checks the lengths of lists, so that no loop runs past an array. The caller has checked the
-// counts of operation times.
+static bool report_counts_fit(const struct rank_report *report)
+{
+    return report->figures_count >= 0 && report->figures_count <= REPORT_FIGURES_MAX &&
+           report->op_times.count >= 0 && report->op_times.count <= OP_TIMES_MAX;
+}
+
+// Checks the lengths of lists, so that no loop runs past an array.
 static enum status check_counts(const struct wire_reply *r, struct error *error)
 {
     bool good = r->failure.world_size >= 0 && r->failure.world_size <= WORLD_SIZE_MAX &&
@@ -455,8 +460,7 @@ static enum status check_counts(const struct wire_reply *r, struct error *error)
     for (int i = 0; good && i < r->pools.open_count; i++)
         good = r->pools.open[i].rank_count >= 0 && r->pools.open[i].rank_count <= WORLD_SIZE_MAX;
     for (int rank = 0; good && rank < r->result.world_size; rank++)
-        good = r->result.ranks[rank].figures_count >= 0 &&
-               r->result.ranks[rank].figures_count <= REPORT_FIGURES_MAX;
+        good = report_counts_fit(&r->result.ranks[rank]);
     return good ? STATUS_OK
                 : error_set(error, STATUS_INTERNAL, "a reply has a list longer than allowed");
 }

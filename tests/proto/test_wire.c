@@ -359,6 +359,26 @@ START_TEST(invalid_values_are_not_encoded)
 }
 END_TEST
 
+START_TEST(lists_of_a_report_are_not_encoded_past_their_end)
+{
+    static struct rank_report report;
+    static const int32_t outside[] = {-1, OP_TIMES_MAX + 1};
+    struct wire_reply reply = {.version = WIRE_VERSION, .method = METHOD_RUN};
+    void *data;
+    size_t size;
+    reply.result.world_size = 1;
+    reply.result.ranks = &report;
+    for (size_t i = 0; i < sizeof outside / sizeof *outside; i++) {
+        report = (struct rank_report){.op_times.count = outside[i]};
+        ck_assert_int_eq(wire_encode_reply(&reply, &data, &size, &error), STATUS_INTERNAL);
+        ck_assert_str_eq(error.text, "a reply has a list longer than allowed");
+        report = (struct rank_report){.figures_count = outside[i]};
+        ck_assert_int_eq(wire_encode_reply(&reply, &data, &size, &error), STATUS_INTERNAL);
+        ck_assert_str_eq(error.text, "a reply has a list longer than allowed");
+    }
+}
+END_TEST
+
 // ---- memory -------------------------------------------------------------------------------------
 
 // Runs `step` with its first, second, ... allocation failing, until none fails. Each failure is
@@ -526,6 +546,7 @@ int main(void)
     tcase_add_test(trips, the_largest_replies_fit);
     tcase_add_test(trips, unprintable_texts_go_out_printable);
     tcase_add_test(trips, invalid_values_are_not_encoded);
+    tcase_add_test(trips, lists_of_a_report_are_not_encoded_past_their_end);
     suite_add_tcase(suite, trips);
 
     TCase *memory = tcase_create("memory");
