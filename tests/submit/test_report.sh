@@ -51,6 +51,16 @@ tap_lacks "hostile text: no tag of it" "$(page)" "<img"
 tap_is "hostile text: one script" "$(grep -o '</script>' "$scratch/out" | wc -l)" 1
 tap_has "hostile text: in the data" "$(page)" '"\u003c/script\u003e\u003cscript\u003ex"'
 
+cat >"$scratch/numbers.jsonl" <<'END'
+{"id":"a","outcome":"pass","of_limit":1.7e308,"tensor":"out","times_ns":{"run":9223372036854775807,"queue":9223372036854775807,"start":9223372036854775807}}
+{"id":"b","outcome":"pass","of_limit":"nan","tensor":"out","times_ns":{"run":-9223372036854775807}}
+{"id":"c","outcome":"pass","of_limit":0,"tensor":"out","times_ns":{"run":1e300},"ranks":[{"times_ns":{"forward":-1}}]}
+END
+report "$scratch/numbers.jsonl"
+tap_is "huge and negative numbers: exit status" "$status $err" "0 "
+tap_has "huge numbers: a part of a limit" "$(page)" "<tr><td>a</td><td class=p>pass</td><td>beyond</td>"
+tap_lacks "huge and negative numbers: each is finite" "$(page)" "inf %"
+
 sed 's/"outcome":"pass"/"outcome":"fail"/; s/"digest":"0123/"digest":"9123/' "$scratch/run.jsonl" |
     grep -v killed2/fp16 >"$scratch/old.jsonl"
 report "$scratch/run.jsonl" --compare "$scratch/old.jsonl"
@@ -90,7 +100,12 @@ refuses() { # STATUS SENTENCE ARGUMENTS...
 }
 refuses 64 "the record is missing; see cpattn-submit report --help"
 refuses 64 "$scratch/none: cannot be read: No such file or directory" "$scratch/none"
-refuses 64 "$scratch/m.yaml:1: no answer of a matrix; accepted are lines as --save writes them" "$scratch/m.yaml"
+no_answer=": no answer of a matrix; accepted are lines as --save writes them"
+refuses 64 "$scratch/m.yaml:1$no_answer" "$scratch/m.yaml"
+for part in -9 -1e9 -1e308; do
+    printf '{"id":"a","outcome":"pass","of_limit":%s,"tensor":"out"}\n' "$part" >"$scratch/part.jsonl"
+    refuses 64 "$scratch/part.jsonl:1$no_answer" "$scratch/part.jsonl"
+done
 refuses 64 "$scratch/none/x cannot be written: No such file or directory" "$scratch/run.jsonl" -o "$scratch/none/x"
 cp "$scratch/run.jsonl" "$scratch/copy.jsonl"
 refuses 64 "--output is $scratch/copy.jsonl, a record that would be lost" "$scratch/copy.jsonl" -o "$scratch/copy.jsonl"

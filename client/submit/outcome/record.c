@@ -88,10 +88,11 @@ static enum status take_entry(const json_t *object, struct record_entry *entry)
 {
     struct outcome *o = &entry->outcome;
     *entry = (struct record_entry){0};
-    if (!text_of(object, "id")[0] || !find_kind(text_of(object, "outcome"), &o->kind))
+    o->used = real_of(object, "of_limit");
+    if (!text_of(object, "id")[0] || !find_kind(text_of(object, "outcome"), &o->kind) ||
+        o->used < 0)
         return STATUS_INVALID_ARGUMENT;
     o->status = find_status(text_of(object, "status"));
-    o->used = real_of(object, "of_limit");
     snprintf(o->tensor, sizeof(o->tensor), "%s", text_of(object, "tensor"));
     snprintf(o->rule, sizeof(o->rule), "%s", text_of(object, "rule"));
     o->forward_ns = slowest_of(object, "forward");

@@ -52,7 +52,7 @@ static void put_used(FILE *out, const struct outcome *o)
 {
     if (!o->tensor[0])
         fputs("-", out);
-    else if (isfinite(o->used))
+    else if (o->used <= 99)
         fprintf(out, "%.0f %%", 100 * o->used);
     else
         fputs("beyond", out);
