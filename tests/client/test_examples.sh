@@ -96,6 +96,13 @@ tap_is "kernel: a wrong scale" "$status $(printf '%s\n' "$told" | head -n 1)" "1
 tap_has "kernel: its diagnosis" "$told" "diagnosis: the softmax scale is 1.05 times what it should be"
 kernel mask=none
 tap_is "kernel: an unsupported field" "$status $told" "2 kernel: mask is none; only causal is supported"
+for field in format=sbhd world_size=2 training=false window_left=16 scale=0.5 softcap=30 softmax=off_by_one bias=11ss \
+    max_logit=true lengths_q=200,100 lengths_kv=200,100; do
+    kernel "$field"
+    tap_has "kernel: ${field%=*} is unsupported" "$status $told" "2 kernel: ${field%=*} is ${field#*=}; only "
+done
+kernel inputs=te seed=3 scale=0 window_right=0 deterministic=true
+tap_is "kernel: fields that do not change the attention" "$status" 0
 kernel mask=diagonal
 tap_has "kernel: a wrong value" "$status $told" "2 kernel: mask is 'diagonal'"
 kernel wrong=x
