@@ -44,6 +44,8 @@ tap_has "attend --verify: verdict" "$out" "pass  bf16 bshd p2p w2 b2 h4/2 s40 d1
 for tensor in out lse dq dk dv; do
     tap_has "attend --compare: $tensor has the same bits" "$(echo "$out" | grep "^$tensor .*the same")" "the same in all"
 done
+run attend --in "$scratch/all" --verif full
+tap_is "attend with an abbreviated --verify: exit status and verdict" "$status $(grep -o '^pass ' "$scratch/out")" "0 pass "
 run attend --in "$scratch/all" --mask none --compare "$scratch/again"
 tap_is "attend --compare with another mask, without --verify: exit status" "$status" 1
 tap_has "attend --compare with another mask: LSE is judged without a twin" "$(echo "$out" | grep ^lse)" \

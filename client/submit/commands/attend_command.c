@@ -230,28 +230,23 @@ static int attend(struct attend_options *o)
     return exit_status;
 }
 
-// Replaces --verify without a value by --verify=auto. Returns true if --verify is given; otherwise
-// nothing is verified.
-static bool verify_complete(int argc, char **argv)
+// Replaces --verify without a value by --verify=auto.
+static void verify_complete(int argc, char **argv)
 {
     static char automatic[] = "--verify=auto";
-    bool asked = false;
-    for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++) {
-        asked |= strncmp(argv[i], "--verify", 8) == 0;
+    for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++)
         if (strcmp(argv[i], "--verify") == 0 && (i + 1 == argc || argv[i + 1][0] == '-'))
             argv[i] = automatic;
-    }
-    return asked;
 }
 
 int command_attend(int argc, char **argv)
 {
     struct attend_options options = {.in = NULL};
-    bool verify = verify_complete(argc, argv);
+    verify_complete(argc, argv);
     int exit_status = options_parse_case(&options.about, &attend_argp, &options, true, argc, argv);
     if (exit_status)
         return exit_status;
-    if (!verify)
+    if (!options_given(&options.about.fields, "verify"))
         options.about.c.verify = VERIFY_OFF;
     if (!options.in) {
         command_complain("--in is missing: the file with q, k and v");

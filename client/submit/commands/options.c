@@ -99,10 +99,19 @@ static error_t parse_field(int key, char *value, struct argp_state *state)
     bool sweeps = fields->sweeps && sweep_is_meant(&fields->sweep, fields->names[index], value);
     enum status status = sweeps ? sweep_add(&fields->sweep, fields->names[index], value, &error)
                                 : field_set(fields, fields->names[index], value, &error);
+    fields->given |= UINT64_C(1) << index;
     if (status == STATUS_OK)
         return 0;
     command_complain("%s", error.text);
     return EINVAL;
+}
+
+bool options_given(const struct options_fields *fields, const char *name)
+{
+    for (int i = 0; i < OPTIONS_FIELDS_MAX; i++)
+        if (strcmp(fields->names[i], name) == 0)
+            return fields->given >> i & 1;
+    return false;
 }
 
 // Writes one option for each field; `usual` has the defaults. Returns the position after the last.

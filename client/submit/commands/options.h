@@ -22,6 +22,7 @@ struct options_fields {
     struct job_spec *spec; // borrowed; a job of another kind
     bool sweeps;           // commas separate several values
     struct sweep sweep;    // sweep_fini()
+    uint64_t given;        // bits by index in `names`: the fields that the command line sets
     struct argp_option options[2 * OPTIONS_FIELDS_MAX + 2];
     char names[OPTIONS_FIELDS_MAX][64];
     char help[OPTIONS_FIELDS_MAX][OPTIONS_HELP_MAX];
@@ -32,6 +33,9 @@ void options_fields_init(struct options_fields *fields, struct cp_case *c);
 
 // The same for a job of another kind, with the defaults in its spec.
 void options_spec_init(struct options_fields *fields, struct job_spec *spec);
+
+// True if the command line that was parsed has the option of a field: its name with hyphens.
+bool options_given(const struct options_fields *fields, const char *name);
 
 // Options of requests to the daemon.
 struct options_asking {
