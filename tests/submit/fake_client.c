@@ -5,7 +5,8 @@
 // zeros, too), "nothing..." (the reference of dq is zero), "killed...", "busy...", "unsent..." (not
 // even submitted), "slow..." (50 ms), "stuck..." (until it is cancelled), "drift..." (another
 // digest each time), "slower..." (1 ms more each time), "flaky..." (the first fails; more of
-// "flaky_killed" are killed), "shaky..." and "flaky_shaky..." (the first is killed); others pass.
+// "flaky_killed" are killed), "shaky..." and "flaky_shaky..." (the first is killed), "limits..." and,
+// with tensors, "fail_limits..." (the message has the time limits); others pass.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,7 +33,7 @@ struct cpattn_request {
     struct cp_case c;
     void *tag;
     uint64_t timeout_ns, run_timeout_ns;
-    bool cancelled;
+    bool cancelled, attends;
 };
 
 #define FAKE_RANKS_MAX   64
@@ -350,6 +351,8 @@ enum status request_attend(struct cpattn_client *client, const struct cpattn_cas
     struct cpattn_error told = {.text = ""};
     (void)memory;
     enum cpattn_status status = cpattn_submit(client, c, timeout_ns, request, &told);
+    if (status == CPATTN_OK)
+        (*request)->attends = true;
     return status == CPATTN_OK ? STATUS_OK : error_set(error, (enum status)status, "%s", told.text);
 }
 
@@ -464,7 +467,7 @@ enum cpattn_status cpattn_collect(struct cpattn_request *request, struct cpattn_
         return fake_error(error, CPATTN_CANCELLED, "cancelled while it waited for its turn");
     if (request->timeout_ns > fake_timeout_max_ns())
         return fake_error(error, CPATTN_INVALID_ARGUMENT, "the time limit is too long");
-    if (model_is(&request->c, "limits"))
+    if (model_is(&request->c, request->attends ? "fail_limits" : "limits"))
         return fake_limits(request, error);
     if (model_is(&request->c, "busy"))
         return fake_error(error, CPATTN_RESOURCE_EXHAUSTED, "the queue is full");

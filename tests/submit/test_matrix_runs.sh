@@ -216,6 +216,17 @@ FAKE_DESCRIBES=1 run "$scratch/unsent.yaml"
 tap_is "the limit that a daemon has said stays" "$(summary)" "6 cases: 3 passed, 3 could not be run"
 unset FAKE_TIMEOUT_MAX_S
 
+# ---- time limits of dumps ----
+
+printf 'models: {fail_limits: {}}\ntimeout: 7s\n' >"$scratch/dumped.yaml"
+not_written="cpattn-submit: the tensors of a failed case are not written: "
+run "$scratch/dumped.yaml" --dump-fails "$scratch/dumps"
+tap_is "--dump-fails: the time limit of the matrix" "$err" "${not_written}limits of 7 s and 0 s"
+run "$scratch/dumped.yaml" --dump-fails "$scratch/dumps" --timeout 11s
+tap_is "--dump-fails: --timeout" "$err" "${not_written}limits of 11 s and 0 s"
+FAKE_TIMEOUT_MAX_S=10 run "$scratch/dumped.yaml" --dump-fails "$scratch/dumps" --timeout 11s
+tap_is "--dump-fails: no more than the daemon grants" "$(tail -n 1 "$scratch/err")" "${not_written}limits of 10 s and 0 s"
+
 for option in "--junit x" "--save x" "--resume x" "--markdown x"; do
     # shellcheck disable=SC2086
     run "$scratch/m.yaml" --list $option

@@ -104,7 +104,7 @@ static int run_connected(struct matrix_run *run, struct cpattn_client *const *cl
     int exit_status = matrix_run_all(run, clients, o->socket_count);
     int written = matrix_outputs_write(outputs, run, matrix);
     if (o->dump_fails)
-        matrix_dump_fails(clients[0], run->list, run->outcomes, o->dump_fails);
+        matrix_dump_fails(clients[0], run->list, run->outcomes, run->timeout_ns, o->dump_fails);
     return exit_status ? exit_status : written;
 }
 
