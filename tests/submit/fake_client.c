@@ -5,8 +5,8 @@
 // zeros, too), "nothing..." (the reference of dq is zero), "killed...", "busy...", "unsent..." (not
 // even submitted), "slow..." (50 ms), "stuck..." (until it is cancelled), "drift..." (another
 // digest each time), "slower..." (1 ms more each time), "flaky..." (the first fails; more of
-// "flaky_killed" are killed), "shaky..." and "flaky_shaky..." (the first is killed), "limits..." and,
-// with tensors, "fail_limits..." (the message has the time limits); others pass.
+// "flaky_killed" are killed), "shaky..." and "flaky_shaky..." (the first is killed), "limits..."
+// and, with tensors, "fail_limits..." (the message has the time limits); others pass.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -11,8 +11,8 @@
 #define MATRIX_DUMPS_MAX 20
 
 // Runs the failed cases again, one after the other, and writes their tensors and pictures under
-// their ids (dump_fail()). An interrupt ends this. `timeout_ns` is the time limit of each case, with
-// its wait; the daemon's longest limit if it grants less; 0: the default.
+// their ids (dump_fail()). An interrupt ends this. `timeout_ns` is the time limit of each case,
+// with its wait; the daemon's longest limit if it grants less; 0: the default.
 void matrix_dump_fails(struct cpattn_client *client, const struct matrix_list *list,
                        const struct outcome *outcomes, uint64_t timeout_ns, const char *directory);
 
