@@ -47,16 +47,23 @@ static void core_describe(const struct core *core, const struct pool *pool, stru
     memcpy(wire->last_failure, loss.text, sizeof(wire->last_failure));
 }
 
-// Describes the pools that were ever started, at most POOLS_MAX. Omits cold pools if there are
-// more.
+// Describes the pools that were ever started, at most POOLS_MAX. If there are more, omits cold
+// pools and then pools in BACKOFF. At most POOLS_MAX pools are in other modes, since these have a
+// crew.
 static int core_describe_pools(const struct core *core, struct wire_pool *pools)
 {
-    int cold_max = POOLS_MAX - core->pool_count + (int)list_length(&core->modes[MODE_COLD]);
+    int cold = (int)list_length(&core->modes[MODE_COLD]);
+    int paused = (int)list_length(&core->modes[MODE_BACKOFF]);
+    int paused_max = POOLS_MAX - (core->pool_count - cold - paused);
+    int cold_max = paused_max - paused;
     int count = 0;
     for (int i = 0; i < core->pool_count && count < POOLS_MAX; i++) {
         const struct pool *pool = &core->pools[i];
-        if (pool->mode != MODE_COLD || (pool->starts > 0 && cold_max-- > 0))
-            core_describe(core, pool, &pools[count++]);
+        if (pool->mode == MODE_COLD && (pool->starts == 0 || cold_max-- <= 0))
+            continue;
+        if (pool->mode == MODE_BACKOFF && paused_max-- <= 0)
+            continue;
+        core_describe(core, pool, &pools[count++]);
     }
     return count;
 }

@@ -425,6 +425,40 @@ START_TEST(status_has_pools_and_counts)
 }
 END_TEST
 
+START_TEST(status_omits_pools_that_pause_rather_than_pools_with_ranks)
+{
+    struct core_config config = fixture_config();
+    config.hosts[0].device_count = DEVICES_MAX;
+    config.ranks_max = RANKS_MAX;
+    config.queue_max = JOBS_MAX;
+    fixture_again(&config);
+    struct ranks large = pool_up(WORLD_SIZE_MAX);
+    struct wire_status status = {0};
+    struct wire_pool pools[POOLS_MAX];
+    submit(1);
+    for (int i = 0; i <= POOLS_MAX; i++) { // each pool of one rank once, the first one twice
+        struct ranks one = expect_start(1, i % POOLS_MAX);
+        core_start_failed(f.core, f.now_ns, one.pool, one.generation);
+    }
+    core_status(f.core, &status, pools);
+    ck_assert_int_eq(status.pool_count, POOLS_MAX);
+    ck_assert_int_eq(pools[0].state, POOL_BACKOFF);
+
+    for (int i = 1; i < POOLS_MAX; i++) {
+        start_ready(1, i);
+        expect(ACTION_RUN);
+        if (i < POOLS_MAX - 1)
+            submit(1);
+    }
+    core_status(f.core, &status, pools);
+    ck_assert_int_eq(status.pool_count, POOLS_MAX);
+    for (int i = 0; i < POOLS_MAX - 1; i++)
+        ck_assert_int_eq(pools[i].state, POOL_RUNNING);
+    ck_assert_int_eq(pools[POOLS_MAX - 1].state, POOL_IDLE);
+    ck_assert_int_eq(pools[POOLS_MAX - 1].world_size, large.world_size);
+}
+END_TEST
+
 START_TEST(destroy_accepts_null)
 {
     core_destroy(NULL);
@@ -461,6 +495,7 @@ int main(void)
     tcase_add_test(c, an_idle_pool_is_stopped_after_its_time);
     tcase_add_test(c, a_short_idle_timeout_does_not_keep_the_daemon_awake);
     tcase_add_test(c, status_has_pools_and_counts);
+    tcase_add_test(c, status_omits_pools_that_pause_rather_than_pools_with_ranks);
     tcase_add_test(c, destroy_accepts_null);
     return runner_run(suite);
 }
