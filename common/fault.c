@@ -119,9 +119,11 @@ static size_t hoard_limit(void)
     if (getrlimit(RLIMIT_DATA, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)
         return limit.rlim_cur;
     FILE *file = fopen("/proc/self/statm", "re");
-    if (!file || fscanf(file, "%lu", &pages) != 1)
+    bool known = file && fscanf(file, "%lu", &pages) == 1;
+    if (file)
+        fclose(file);
+    if (!known)
         return 0;
-    fclose(file);
     limit.rlim_cur = limit.rlim_max = pages * (unsigned long)getpagesize() + HOARD_BYTES;
     setrlimit(RLIMIT_AS, &limit);
     return 2 * HOARD_BYTES;
