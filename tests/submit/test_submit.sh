@@ -501,6 +501,16 @@ model fail3 20 - 20
 dtype bf16 20 - 60"
 tap_has "many cases: the first failures in full, the rest counted" "$out" \
     "and 10 more; --verbose, --json or --junit has all of them"
+cat >"$scratch/no_fp32.yaml" <<'END'
+models: {good1: {}, fail3: {}}
+axes: {batch: [1, 2, 3, 4, 5, 6, 7, 8, 9, 10], dtype: [fp32, bf16, fp16], world_size: [2, 4]}
+exclude: [{when: {dtype: fp32}, reason: none}]
+END
+run matrix "$scratch/no_fp32.yaml"
+tap_is "many cases: an axis with a value of which no case ran tells nothing by that" \
+    "$(sed -n '/^Where the failures are/,/^$/p' "$scratch/out" | tr -s ' ')" "Where the failures are:
+AXIS VALUE FAIL ERROR OF
+model fail3 40 - 40"
 run matrix "$scratch/many.yaml" --verbose
 tap_is "many cases, --verbose: all failures" "$(grep -c 'again: ' "$scratch/out")" 20
 

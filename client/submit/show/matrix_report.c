@@ -123,7 +123,8 @@ static void print_sums(FILE *out, const struct matrix_report *report)
     table_destroy(table);
 }
 
-// True if the rate of failures of one value of an axis is more than twice that of another.
+// True if the rate of failures of one value of an axis is more than twice that of another. Values
+// of which no case ran have no rate.
 static bool axis_tells(const struct matrix_report *report, int axis)
 {
     double least = 1, most = 0;
@@ -131,7 +132,9 @@ static bool axis_tells(const struct matrix_report *report, int axis)
         struct sum sum = sum_of(report, axis, value);
         int bad = sum.kinds[OUTCOME_FAIL] + sum.kinds[OUTCOME_ERROR];
         int all = bad + sum.kinds[OUTCOME_PASS];
-        double rate = all ? (double)bad / all : most;
+        if (all == 0)
+            continue;
+        double rate = (double)bad / all;
         least = rate < least ? rate : least;
         most = rate > most ? rate : most;
     }
