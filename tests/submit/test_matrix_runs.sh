@@ -81,6 +81,16 @@ run "$scratch/m.yaml" --resume "$scratch/all.jsonl" --set seed=9
 tap_is "--resume with other cases is refused" "$status $err" \
     "64 cpattn-submit: $scratch/all.jsonl: good/bf16/w2 was another case in that run; --resume takes the \
 matrix and the options of the run that it goes on with"
+cat >"$scratch/kinds.yaml" <<'END'
+models: {good: {}, flaky: {}, fail1: {}, plain: {verify: off}, killed1: {}, zzz: {}}
+axes: {batch: [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]}
+END
+run "$scratch/kinds.yaml" --save "$scratch/kinds.jsonl" -j 1 --retry 1
+grep -v killed1 "$scratch/kinds.jsonl" | grep -v zzz >"$scratch/started.jsonl"
+run "$scratch/kinds.yaml" --resume "$scratch/started.jsonl" -j 1 --fail-fast
+tap_is "a long sum is complete" "$(tail -n 1 "$scratch/out" | sed 's/ in [0-9.]* [mun]*s;/;/')" \
+    "72 cases: 24 passed, 12 failed, 1 could not be run, 12 run without verification, 23 not run, 1 of them flaky \
+(1 with a wrong result first); 48 of them recorded before"
 printf '{"id": 3}\n' >"$scratch/bad.jsonl"
 run "$scratch/m.yaml" --resume "$scratch/bad.jsonl"
 tap_is "--resume: not a record" "$status $err" \

@@ -92,7 +92,7 @@ int matrix_outputs_write(struct matrix_outputs *outputs, const struct matrix_run
                          const struct matrix *matrix)
 {
     const struct matrix_options *o = run->options;
-    char name[128], sum[256];
+    char name[128], sum[MATRIX_REPORT_SUM_MAX];
     text_base_name(o->file, name, sizeof(name));
     const char *title = matrix->title ? matrix->title : name;
     struct matrix_report report = {.list = run->list,
@@ -106,7 +106,7 @@ int matrix_outputs_write(struct matrix_outputs *outputs, const struct matrix_run
                                 .list = run->list,
                                 .outcomes = run->outcomes,
                                 .elapsed_ns = report.elapsed_ns};
-    matrix_report_sum(&report, sum, sizeof(sum));
+    matrix_report_sum(&report, sum);
     struct markdown_summary summary = {title, sum, run->list, run->outcomes};
     if (!o->json) {
         putchar('\n');

@@ -3,10 +3,8 @@
 
 #include <string.h>
 
-#include "client/submit/outcome/totals.h"
 #include "client/submit/show/table.h"
 #include "client/submit/show/verdict.h"
-#include "common/duration.h"
 #include "common/plural.h"
 
 static bool is_bad(const struct outcome *o)
@@ -196,8 +194,9 @@ static void print_failures(FILE *out, const struct matrix_report *report, int ba
     }
 }
 
-void matrix_report_sum(const struct matrix_report *report, char *text, size_t size)
+void matrix_report_sum(const struct matrix_report *report, char text[MATRIX_REPORT_SUM_MAX])
 {
+    const size_t size = MATRIX_REPORT_SUM_MAX;
     struct totals totals = {0};
     char elapsed[DURATION_TEXT_MAX], words[TOTALS_TEXT_MAX];
     for (int i = 0; i < report->list->count; i++)
@@ -207,10 +206,9 @@ void matrix_report_sum(const struct matrix_report *report, char *text, size_t si
     totals_format(&totals, words);
     size_t used = (size_t)snprintf(text, size, "%d case%s:%s%s", shown, plural(shown),
                                    words[0] ? " " : "", words);
-    if (used < size)
-        used += (size_t)snprintf(text + used, size - used, " in %s",
-                                 duration_format(report->elapsed_ns, elapsed, sizeof(elapsed)));
-    if (report->recorded && used < size)
+    used += (size_t)snprintf(text + used, size - used, " in %s",
+                             duration_format(report->elapsed_ns, elapsed, sizeof(elapsed)));
+    if (report->recorded)
         snprintf(text + used, size - used, "; %d of them recorded before", report->recorded);
 }
 
@@ -296,7 +294,7 @@ static void print_notes(FILE *out, const struct matrix_report *report)
 
 void matrix_report_print(FILE *out, const struct matrix_report *report)
 {
-    char sum[160];
+    char sum[MATRIX_REPORT_SUM_MAX];
     struct sum all = sum_of(report, -1, 0);
     int shown = report->list->count - all.kinds[OUTCOME_EXCLUDED];
     int bad = all.kinds[OUTCOME_FAIL] + all.kinds[OUTCOME_ERROR];
@@ -312,7 +310,7 @@ void matrix_report_print(FILE *out, const struct matrix_report *report)
     print_durations(out, report);
     print_notes(out, report);
     bool colours = terminal_colours(out);
-    matrix_report_sum(report, sum, sizeof(sum));
+    matrix_report_sum(report, sum);
     fprintf(out, "\n%s%s%s\n",
             terminal_paint(colours, bad                              ? PAINT_BAD
                                     : all.kinds[OUTCOME_NOT_RUN] > 0 ? PAINT_WARN

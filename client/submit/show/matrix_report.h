@@ -9,6 +9,8 @@
 
 #include "client/submit/matrix/matrix_list.h"
 #include "client/submit/outcome/outcome.h"
+#include "client/submit/outcome/totals.h"
+#include "common/duration.h"
 
 // Up to this many cases have a row each.
 #define MATRIX_REPORT_ROWS_MAX     40
@@ -26,7 +28,8 @@ struct matrix_report {
 
 void matrix_report_print(FILE *out, const struct matrix_report *report);
 
-// "16 cases: 16 passed in 3.4 s; 9 of them recorded before".
-void matrix_report_sum(const struct matrix_report *report, char *text, size_t size);
+// "16 cases: 16 passed in 3.4 s; 9 of them recorded before". No sum is longer than the text.
+#define MATRIX_REPORT_SUM_MAX (TOTALS_TEXT_MAX + DURATION_TEXT_MAX + 72)
+void matrix_report_sum(const struct matrix_report *report, char text[MATRIX_REPORT_SUM_MAX]);
 
 #endif
