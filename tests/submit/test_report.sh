@@ -68,6 +68,15 @@ tap_has "--compare: counts of changes" "$(page)" \
     "<h2>Beside old</h2> <p>4 verdicts changed, 3 the same, 1 new, 0 gone; the results of 6 have other bits.</p>"
 tap_has "--compare: row of a changed verdict" "$(page)" \
     "<tr><td>good/bf16</td><td class=f>fail</td><td class=p>pass</td>"
+i=0
+while [ $i -lt 203 ]; do
+    echo "{\"id\":\"c$i\",\"outcome\":\"pass\"}"
+    i=$((i + 1))
+done >"$scratch/now.jsonl"
+sed 's/pass/fail/' "$scratch/now.jsonl" >"$scratch/then.jsonl"
+report "$scratch/now.jsonl" --compare "$scratch/then.jsonl"
+tap_is "--compare: rows of many changed verdicts" "$(grep -c '^<tr><td>c[0-9]*</td><td class=f>' "$scratch/out")" 200
+tap_has "--compare: the rest of them is counted" "$(page)" "</table></div> <p class=dim>and 3 more</p>"
 report "$scratch/run.jsonl" --compare "$scratch/run.jsonl"
 tap_has "--compare with the same record: no changes" "$(page)" "0 verdicts changed, 8 the same, 0 new, 0 gone; the results of 0 have"
 tap_has "--compare with the same record: ratio of times" "$(page)" "cases that passed in both: median 1.00 times"

@@ -326,19 +326,21 @@ static void put_change(FILE *out, const struct record_entry *now, const struct r
 
 static void put_changed(FILE *out, const struct report_page *page)
 {
-    int named = 0;
+    int changed = 0;
     fputs("<div class=wide><table class=says><thead><tr><th>case<th>was<th>is<th>what it says"
           "</thead><tbody>\n",
           out);
-    for (int i = 0; i < page->run->count && named < REPORT_PAGE_NAMED_MAX; i++) {
+    for (int i = 0; i < page->run->count; i++) {
         const struct record_entry *now = &page->run->entries[i];
         const struct record_entry *then = record_find(page->earlier, now->id);
         if (!then || then->outcome.kind == now->outcome.kind)
             continue;
-        put_change(out, now, then);
-        named++;
+        if (changed++ < REPORT_PAGE_NAMED_MAX)
+            put_change(out, now, then);
     }
     fputs("</table></div>\n", out);
+    if (changed > REPORT_PAGE_NAMED_MAX)
+        fprintf(out, "<p class=dim>and %d more</p>\n", changed - REPORT_PAGE_NAMED_MAX);
 }
 
 static void put_changes_sum(FILE *out, const struct report_page *page, const struct changes *c)
