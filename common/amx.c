@@ -327,12 +327,11 @@ INLINE void block_at(const struct product *all, int64_t row, int64_t column, int
 }
 
 // Two tile rows of A, or two tile columns of B, stay in the L1 cache while the other factor streams
-// through it. A factor in two pieces stays, since streaming it moves more bytes.
+// through it. A factor in two pieces stays, since streaming it moves more bytes. If both factors
+// have as many pieces, B stays.
 TARGET static void product_make(const struct product *all, int64_t steps, bool add)
 {
-    int64_t left = all->rows * (all->a_rest != 0 ? 2 : 1);
-    int64_t right = all->columns * (all->b_rest != 0 ? 2 : 1);
-    if (left * all->columns > right * all->rows) {
+    if (all->a_rest != 0 && all->b_rest == 0) {
         for (int64_t row = 0; row < all->rows; row += 2 * AMX_ROWS)
             for (int64_t column = 0; column < all->columns; column += 2 * AMX_ROWS)
                 block_at(all, row, column, steps, add);
