@@ -61,9 +61,11 @@ struct shape {
     std::vector<int64_t> dims, strides;
 };
 
-// Stride between heads in elements. A single head may have any stride. It gets that of a layout
-// with heads outermost, because cuDNN 9.19 fails with an illegal instruction if the strides of
-// heads and rows are equal.
+// Stride between heads in elements. A single head may have any stride. With a single query head,
+// and so a single key head, every tensor gets the stride of a layout with heads outermost: the
+// backward algorithm of cuDNN 9.19 that is not deterministic ended with an illegal instruction if
+// the strides of heads and rows were equal. With several query heads and a single key head, the
+// strides of K, V, dK and dV may be equal; this algorithm never gets them (is_ordered()).
 int64_t head_step(const cpattn_attention *a, int64_t length, int64_t row, int64_t d)
 {
     return a->heads > 1 ? d : length * row;
