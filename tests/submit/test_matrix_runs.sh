@@ -108,6 +108,15 @@ tap_is "--save: the file of the matrix is refused" "$status $err" \
 run "$scratch/copy.yaml" --save "$scratch/twice" --junit "$scratch/twice"
 tap_is "--save and --junit: the same file is refused" "$status $err" \
     "64 cpattn-submit: --save and --junit are the same file, $scratch/twice"
+cp "$scratch/all.jsonl" "$scratch/failed.jsonl"
+ln -s failed.jsonl "$scratch/link.jsonl"
+for option in --save --junit --markdown; do
+    run "$scratch/m.yaml" --last-failed "$scratch/failed.jsonl" $option "$scratch/link.jsonl"
+    tap_is "--last-failed and $option: the same file is refused" "$status $err" \
+        "64 cpattn-submit: $option and --last-failed are the same file, $scratch/link.jsonl"
+done
+tap_is "--last-failed: a refused command does not change the record" \
+    "$(cmp "$scratch/all.jsonl" "$scratch/failed.jsonl" && echo yes)" yes
 tap_is "--save: a refused command does not change the matrix" "$(cmp "$scratch/m.yaml" "$scratch/copy.yaml" && echo yes)" yes
 "$fake" matrix "$scratch/good.yaml" --save "$scratch/closed.jsonl" >&- 2>"$scratch/err"
 tap_is "closed standard output: exit status and message" "$? $(cat "$scratch/err")" \

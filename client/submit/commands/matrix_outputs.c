@@ -30,9 +30,11 @@ static int paths_check(const struct matrix_options *o)
                  {"--junit", o->junit},
                  {"--markdown", o->markdown},
                  {"--resume", o->resume},
+                 {"--last-failed", o->last_failed},
                  {"the matrix", o->file}};
-    for (int i = 0; i < 3; i++)
-        for (int k = i + 1; k < 5; k++)
+    const int outputs = 3, count = (int)(sizeof(files) / sizeof(files[0]));
+    for (int i = 0; i < outputs; i++)
+        for (int k = i + 1; k < count; k++)
             if (files[i].path && files[k].path &&
                 plain_file_is_same(files[i].path, files[k].path)) {
                 command_complain("%s and %s are the same file, %s", files[i].option,
