@@ -29,18 +29,18 @@
 #define TICK_NS              (100 * NS_PER_MS)
 #define TICKS_SURVEY         10
 #define LAG_WARN_NS          (250 * NS_PER_MS)
-// With STOP_NS below 30 s, after which service managers kill.
+// Together with STOP_MAX_NS below 30 s, after which service managers kill.
 #define DRAIN_MAX_NS         (27 * NS_PER_S)
-// After a stop the ranks have got SIGKILL; the daemon exits even if some are not reaped.
+// Time limit of a stop. The ranks have got SIGKILL; the daemon exits even if some are not reaped.
 #define STOP_MAX_NS          (2 * NS_PER_S)
-// From the first process to the last READY. On the CPU a rank takes milliseconds, and many at once
-// on a loaded machine some seconds; the first contact with the driver of a large machine takes
-// seconds.
+// Default start timeout of a pool, from its first process to its last READY. On the CPU a rank
+// starts in milliseconds, many ranks on a loaded machine in some seconds. The first contact with
+// the GPU driver of a large machine takes seconds.
 #define START_TIMEOUT_CPU_NS (10 * NS_PER_S)
 #define START_TIMEOUT_GPU_NS (30 * NS_PER_S)
-// To load and open a provider, which may initialize a driver.
+// Time limit to load and open a provider, which may initialize a driver.
 #define PROVIDER_LIMIT_MS    30000
-// Requests that are not cases, in addition to the queue.
+// Open requests that are not queued cases, in addition to queue-max.
 #define REQUESTS_SPARE       (256 + ATTACHED_MAX + WATCHERS_MAX)
 // Descriptors in addition to those of clients and ranks: logs, epoll, the listening socket and its
 // lock.
@@ -52,7 +52,7 @@ struct app {
     struct backend backend;
     struct notify notify;
     struct port port;
-    struct app_hosts hosts; // others
+    struct app_hosts hosts; // the other hosts
     struct server *server;
     struct service *service;
     struct deposits *deposits;
@@ -62,7 +62,7 @@ struct app {
     struct loop_lag lag;
     uint64_t ticks, ticked_ns, ticked_cpu_ns;
     uint64_t fed_ns;            // last message to the watchdog
-    uint64_t drain_ns, stop_ns; // when these began; 0: not yet
+    uint64_t drain_ns, stop_ns; // when drain and stop began; 0: not yet
     bool drained;
     int exit_status;
     struct reload *reload;
@@ -128,7 +128,7 @@ static void on_signal(struct ev_loop *loop, ev_signal *watcher, int events)
 
 // ---- settings ----------------------------------------------------------------------------------
 
-// One user may not use all connections.
+// The default share of one user in a limit: half of it, rounded up.
 static int half(int limit)
 {
     return limit - limit / 2;
@@ -152,7 +152,8 @@ static struct service_limits limits_of(const struct app *s, const struct setting
     };
 }
 
-// More than there is may be set, and is granted; the kernel kills ranks when they use it.
+// Warns if cases on the CPU are granted more memory than the machine has. The setting applies
+// nevertheless; the kernel kills ranks when the memory is used up.
 static void memory_look(const struct app *s, int64_t granted)
 {
     int64_t most = host_memory_most();
@@ -214,7 +215,8 @@ static void on_read(void *context, const struct settings *settings, const struct
     notify_send(&s->notify, "READY=1");
 }
 
-// Sends the monotonic time, which the service manager needs to order this message.
+// Begins a reload. The notification contains the monotonic time, which the service manager needs to
+// order its messages.
 static enum status reload_ordered(void *context, bool *follows, struct error *error)
 {
     struct app *s = context;
@@ -251,7 +253,7 @@ static void ready_tell(const struct app *s)
     notify_send(&s->notify, "READY=1\nSTATUS=serving on %s", s->config.socket);
 }
 
-// The event loop feeds the watchdog, so a blocked loop is noticed.
+// The event loop feeds the watchdog of the service manager, which thus notices a blocked loop.
 static void watchdog_feed(struct app *s, uint64_t now_ns)
 {
     if (s->notify.watchdog_ns == 0 || now_ns < s->fed_ns + s->notify.watchdog_ns / 4)
@@ -345,7 +347,7 @@ static void watchers_start(struct app *s)
     loop_lag_start(&s->lag, s->loop);
     signal_watch(s, &s->term, SIGTERM, on_signal);
     signal_watch(s, &s->interrupt, SIGINT, on_signal);
-    // With nohup the daemon must survive the end of the terminal.
+    // If SIGHUP is ignored, as under nohup, it stays ignored: the daemon must survive its terminal.
     if (sigaction(SIGHUP, NULL, &hangup) == 0 && hangup.sa_handler != SIG_IGN)
         signal_watch(s, &s->hangup, SIGHUP, on_hangup);
 }

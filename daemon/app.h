@@ -8,13 +8,13 @@
 
 struct app;
 
-// Fills in the settings that depend on the machine, prepares the process, and listens. Call on the
-// main thread, before other threads are started.
+// Prepares the process, selects the backend and listens. Copies `config`. Call on the main thread,
+// before other threads are started.
 enum status app_create(const struct settings *config, struct app **app,
                        struct error *error) MUST_CHECK;
 
-// Serves until a signal has drained it. Returns the exit status of the process: 0 if all cases were
-// answered, 1 if some were cut off.
+// Runs the event loop until a signal has drained or stopped the daemon. Returns the exit status of
+// the process: 0 after a complete drain, 1 after a stop, which may cut off cases.
 int app_run(struct app *app);
 
 // Ends all rank processes and removes the socket file. Accepts NULL.

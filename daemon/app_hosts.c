@@ -47,7 +47,8 @@ static bool is_numeric(const char *host)
     return inet_pton(AF_INET, host, bytes) == 1 || inet_pton(AF_INET6, host, bytes) == 1;
 }
 
-// The port for agents: its own address and token, and the daemon's certificate.
+// Settings of the port for agents: its own address and token file, the daemon's certificate. The
+// caller frees them; NULL: memory is short.
 static struct listen_config *listen_of(const struct settings *settings)
 {
     struct listen_config *listen = calloc(1, sizeof(*listen));

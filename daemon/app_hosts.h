@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The other hosts of a daemon: its settings for them, and the connection of agents to the service.
+// The other hosts of a daemon: listens for their agents and connects the agents to the service.
 #ifndef CPATTN_DAEMON_APP_HOSTS_H
 #define CPATTN_DAEMON_APP_HOSTS_H
 
@@ -16,7 +16,7 @@ struct app_hosts {
     struct nodes *nodes; // NULL: there are no other hosts
 };
 
-// This host and the others, for the service.
+// Fills in the hosts of `service`: this host first, then the others of the settings.
 void app_hosts_list(const struct settings *settings, const struct backend *backend,
                     struct service_config *service);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Notifies systemd of the daemon's state: one datagram per message to $NOTIFY_SOCKET. Without that
+// Notifies systemd of the daemon's state: one datagram per message to $NOTIFY_SOCKET. Without the
 // variable these functions have no effect.
 #ifndef CPATTN_DAEMON_NOTIFY_H
 #define CPATTN_DAEMON_NOTIFY_H

@@ -10,12 +10,12 @@
 
 #include "common/log.h"
 
-// State of one reload, shared by thread and loop; the last of the two frees it.
+// State of one reload, shared by thread and loop; the last of the two to use it frees it.
 struct reading {
     struct settings old, read;
     enum status status;
     struct error error;
-    pthread_mutex_t lock;  // of what follows
+    pthread_mutex_t lock;  // protects the members below
     struct reload *reload; // NULL: detached
     bool done;
 };
@@ -26,7 +26,7 @@ struct reload {
     void (*finished)(void *context, const struct settings *settings, const struct error *error);
     void *context;
     struct reading *reading; // NULL: none is in progress
-    bool again;
+    bool again;              // another reload was requested meanwhile
 };
 
 static void reading_free(struct reading *r)
@@ -50,7 +50,7 @@ static void *read_settings(void *argument)
     return NULL;
 }
 
-// The thread has all signals blocked; the loop handles them.
+// Starts the thread, with all signals blocked; the loop handles signals.
 static int thread_start(struct reading *r)
 {
     pthread_t thread;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads the settings again in a thread, because looking up users or reading a slow file system may
-// take seconds. The loop continues meanwhile.
+// Reads the settings again in a thread, so that the loop continues: looking up users or reading a
+// slow file system may take seconds.
 #ifndef CPATTN_DAEMON_RELOAD_H
 #define CPATTN_DAEMON_RELOAD_H
 
@@ -19,11 +19,12 @@ enum status reload_create(struct ev_loop *loop,
                                            const struct error *error),
                           void *context, struct reload **reload, struct error *error) MUST_CHECK;
 
-// Detaches a reload in progress. Accepts NULL.
+// Detaches a reload in progress, whose result is dropped. Accepts NULL.
 void reload_destroy(struct reload *reload);
 
-// Begins to read the sources of `old`, which is copied. If a reload is in progress, another one
-// follows it; returns true then.
+// Begins to read the sources of `old` again; `old` is copied. Returns true if a reload is in
+// progress: then another one follows it. May call `finished` at once if the thread cannot be
+// started.
 bool reload_begin(struct reload *reload, const struct settings *old);
 
 #endif

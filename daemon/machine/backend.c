@@ -42,7 +42,7 @@ static void gpu_take(struct backend *b, const struct wire_device *gpu)
                gpu->arch, gpu->memory_bytes >> 20, log_quote(&(struct log_quoted){0}, gpu->name));
 }
 
-// The named devices, or the first ones.
+// Takes the GPUs that the choice names, or the first ones of the machine.
 static enum status gpus_take(const struct device_choice *choice, const struct wire_device *all,
                              int count, struct backend *b, struct error *error)
 {
@@ -68,8 +68,8 @@ static enum status gpus_take(const struct device_choice *choice, const struct wi
     return STATUS_OK;
 }
 
-// With spares two pools have contexts, communicators and kernels on each GPU; only one of them runs
-// a case.
+// Default of --spares: on if every GPU has SPARES_BYTES_MIN per rank. With spares two pools have
+// contexts, communicators and kernels on each GPU; only one of the two runs a case at a time.
 static bool spares_fit(const struct backend *b)
 {
     for (int i = 0; i < b->gpu_count; i++)
@@ -102,8 +102,8 @@ static enum status choose_cuda(const struct settings *config, const struct wire_
     return status;
 }
 
-// The filter would refuse calls of a sanitizer at the end of a process; the calls of a driver are
-// not known.
+// Default of --rank-filter: off for builds with a sanitizer, whose calls at the end of a process
+// the filter would refuse; off with GPUs, because the system calls of the driver are not known.
 static bool filters_fit(const struct confinement *c)
 {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -119,12 +119,13 @@ static enum status filters_choose(enum filter_choice choice, struct confinement 
 {
     if (choice == FILTER_OFF || (choice == FILTER_AUTO && !filters_fit(c)))
         return STATUS_OK;
-    // NCCL and frameworks use network sockets.
+    // Network sockets are permitted with GPUs, for NCCL, and in guests, for frameworks.
     enum status status = filter_create(c->uses_gpus, &c->filter, error);
     return status == STATUS_OK ? filter_create(true, &c->guest_filter, error) : status;
 }
 
-// The driver maps the memory of all devices, and memory shared with them, into each rank.
+// Refuses --rank-memory with GPUs: the driver maps the memory of all devices, and host memory
+// shared with them, into each rank.
 static enum status confinement_choose(const struct settings *config, struct backend *b,
                                       struct error *error)
 {

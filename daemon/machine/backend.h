@@ -11,19 +11,20 @@
 struct backend {
     char name[16];        // "cpu", "cuda"
     const char *program;  // of the ranks; borrowed from the configuration
-    int device_count;     // units that pools share: cores or GPUs, 1..DEVICES_MAX
-    int ranks_per_device; // of a pool; more than 1: where there are too few devices
+    int device_count;     // devices that pools share: cores or GPUs, 1..DEVICES_MAX
+    int ranks_per_device; // upper bound for one pool; > 1 is used only if devices are too few
     bool spares;          // each pool has a spare
-    int64_t memory_bytes; // default limit of the running cases together
+    int64_t memory_bytes; // default limit for all running cases together
     struct confinement confinement;
     int gpu_count; // device_count with GPUs, else 0
     struct wire_device gpus[DEVICES_MAX];
 };
 
-// "auto" uses the GPUs if there are any, and otherwise logs the reason. FAILED_PRECONDITION, with a
-// sentence about the remedy: no usable GPU with "cuda"; named GPUs that do not exist, with any
-// backend; a confinement that is not available. Call on the main thread, before other threads are
-// started.
+// "auto" uses the GPUs if there are any, and otherwise the CPU and logs the reason. Fails with a
+// sentence about the remedy. FAILED_PRECONDITION: no usable GPU with "cuda"; the machine has GPUs
+// but not those that --devices asks for. Also errors of the confinement: spawn_try(),
+// filter_create(), confine_check_rights(). On the CPU a list of n GPUs in --devices counts as n
+// cores. Call on the main thread, before other threads are started.
 enum status backend_choose(const struct settings *config, struct backend *backend,
                            struct error *error) MUST_CHECK;
 

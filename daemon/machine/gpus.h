@@ -10,9 +10,9 @@
 #include "proto/wire.h"
 
 // Runs `program --probe` with the environment and confinement of a rank, kills it after limit_ms,
-// and reads its list in order. *count is 1..DEVICES_MAX. UNAVAILABLE: there is no GPU, with the
-// program's reason; or the program cannot be run, is too slow, or prints invalid lines. Call on the
-// main thread.
+// and parses its output into `devices`, in the printed order. *count is 1..DEVICES_MAX.
+// UNAVAILABLE: there is no GPU, with the program's reason; or the program cannot be run, is too
+// slow, or prints invalid lines. Call on the main thread.
 enum status gpus_probe(const char *program, const struct confinement *confinement, int limit_ms,
                        struct wire_device devices[DEVICES_MAX], int *count,
                        struct error *error) MUST_CHECK;

@@ -21,21 +21,21 @@
 // A sandbox may hide /proc/meminfo.
 #define MEMORY_FALLBACK_BYTES (INT64_C(1) << 30)
 #define CGROUP_PATH_MAX       4096
-// The shortest time slice of the scheduler.
+// The shortest time slice that the scheduler grants.
 #define TURN_NS               UINT64_C(100000)
 #define CLOSE_CLOEXEC         4 // CLOSE_RANGE_CLOEXEC of newer headers
-#define RESET_ON_FORK         1 // SCHED_FLAG_RESET_ON_FORK of linux/sched.h, which clashes with sched.h
+#define RESET_ON_FORK         1 // SCHED_FLAG_RESET_ON_FORK; linux/sched.h clashes with sched.h
 
 int host_cores(void)
 {
     cpu_set_t set;
-    // The set is too small for the largest machines.
+    // Fails on machines with more cores than a cpu_set_t can hold.
     bool known = sched_getaffinity(0, sizeof(set), &set) == 0;
     long cores = known ? CPU_COUNT(&set) : sysconf(_SC_NPROCESSORS_ONLN);
     return cores < 1 ? 1 : cores > DEVICES_MAX ? DEVICES_MAX : (int)cores;
 }
 
-// The number behind `key` in a file of lines; -1: none.
+// Returns the number after `key` in the first line that begins with it; -1: there is none.
 static int64_t file_number(const char *path, const char *key)
 {
     char line[256];
@@ -52,13 +52,14 @@ static int64_t file_number(const char *path, const char *key)
     return number;
 }
 
+// The lower of two limits; -1 is no limit.
 static int64_t lower(int64_t a, int64_t b)
 {
     return a < 0 || (b >= 0 && b < a) ? b : a;
 }
 
-// The lowest limit of a control group and its parents, up to the root of the hierarchy; cuts the
-// path.
+// Returns the lowest limit of a control group and its parents, up to the root of the hierarchy,
+// whose path is the first `top` bytes. Shortens `path` to the root. -1: no limit.
 static int64_t cgroup_chain_limit(char *path, size_t top, const char *name)
 {
     int64_t limit = -1;
@@ -85,7 +86,8 @@ static bool controls_memory(const char *list, size_t size)
     return false;
 }
 
-// A line is "0::/path" for the second version, "4:cpu,memory:/path" for the first.
+// Returns the limit of a line of /proc/self/cgroup: "0::/path" for cgroup v2, "4:cpu,memory:/path"
+// for v1. -1: no limit, or a hierarchy without memory.
 static int64_t cgroup_line_limit(char *line, const char *root)
 {
     char path[CGROUP_PATH_MAX];

@@ -8,10 +8,10 @@
 #include "common/log.h"
 #include "daemon/process/probe.h"
 
-// The output of the program, by the words of rank/provider_probe.h.
+// The parsed output of the program; its keywords are those of rank/provider_probe.h.
 struct finding {
     bool loads, opens;
-    char text[ERROR_TEXT_MAX]; // behind the last word
+    char text[ERROR_TEXT_MAX]; // the rest of the last line that begins with a keyword
 };
 
 static bool word_take(const char *line, const char *word, const char **rest)
@@ -23,7 +23,8 @@ static bool word_take(const char *line, const char *word, const char **rest)
     return true;
 }
 
-// The loader's message begins with the file; the file is shown separately.
+// Parses the output. Removes the file name at the beginning of the loader's message, because the
+// file is shown separately.
 static void out_read(char *out, const char *file, struct finding *f)
 {
     char *rest;
@@ -40,7 +41,7 @@ static void out_read(char *out, const char *file, struct finding *f)
         memmove(f->text, f->text + length + 2, strlen(f->text + length + 2) + 1);
 }
 
-// Why the program ended early.
+// Writes why the program ended before open() was done.
 static void end_tell(struct probe *p, struct finding *f)
 {
     const char *at = f->loads ? "open()" : "loading it";

@@ -6,11 +6,11 @@
 #include "daemon/machine/backend.h"
 #include "daemon/settings/provider_list.h"
 
-// Fills the list for clients. `PROGRAM --probe-provider` loads and opens each provider once, with
-// the environment and confinement of ranks, within limit_ms. FAILED_PRECONDITION: a provider cannot
-// be loaded; the message is the loader's. If open() of a provider fails, which may be temporary,
-// the reason is in `trouble` and in the log. The list must be in the environment
-// (provider_list_export()). Call on the main thread.
+// Fills in the providers of the description for clients. `PROGRAM --probe-provider` loads and opens
+// each provider once, with the environment and confinement of ranks, within limit_ms.
+// FAILED_PRECONDITION: a provider cannot be loaded; the message is the loader's. A failed open(),
+// which may be temporary, is no error: its reason goes to `trouble` and the log. The list must be
+// in the environment (provider_list_export()). Call on the main thread.
 enum status providers_try(const struct provider_list *list, const struct backend *backend,
                           int limit_ms, struct wire_description *description,
                           struct error *error) MUST_CHECK;

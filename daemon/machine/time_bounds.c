@@ -9,12 +9,12 @@
 
 // ---- cores --------------------------------------------------------------------------------------
 
-// Upper bound of the clock of processors, in GHz: 6.2.
+// Upper bound of processor clocks; the fastest runs at 6.2 GHz.
 #define CORE_HZ 6.5e9
 
-// Operations of a core in a cycle. x86-64 has at most two units that multiply and add 512 bits at a
-// time: 64 in fp32, in which the kernels compute whatever the dtype, and 32 in fp64. Others may
-// have units for matrices: 16 x 16 products of fp32 in a cycle is the most there is.
+// Operations per second of a core. x86-64 has at most two FMA units of 512 bits: 64 operations per
+// cycle in fp32, in which the kernels compute whatever the dtype, and 32 in fp64. Other processors
+// may have matrix units: the largest computes 16 x 16 fp32 FMAs per cycle.
 #ifdef __x86_64__
 #define CORE_ATTENTION (64 * CORE_HZ)
 #define CORE_REFERENCE (32 * CORE_HZ)
@@ -23,11 +23,12 @@
 #define CORE_REFERENCE (256 * CORE_HZ)
 #endif
 
-// An element takes twenty products of 32 bits (judge/philox.h). 32 products per cycle are twice the
-// rate of two units of 512 bits.
+// Input elements that a core draws per second. An element takes twenty 32-bit products
+// (judge/philox.h). 32 products per cycle are twice the rate of two 512-bit units.
 #define CORE_DRAWN (32.0 / 20 * CORE_HZ)
 
-// AMX multiplies 16 x 32 by 32 x 16 numbers of 16 bits in 16 cycles, in kernels and reference.
+// AMX multiplies a 16 x 32 by a 32 x 16 tile of 16-bit numbers in 16 cycles: 1024 operations per
+// cycle. Kernels and reference use it.
 #define CORE_AMX (1024 * CORE_HZ)
 
 static struct device_rates rates_of_cores(int cores)
@@ -39,9 +40,9 @@ static struct device_rates rates_of_cores(int cores)
 
 // ---- GPUs ---------------------------------------------------------------------------------------
 
-// The largest figures of all products of an architecture, plus a tenth for higher clocks.
-// attention: 16-bit matrix units, dense; fp32 is slower everywhere. reference: fp64, on matrix
-// units where there are such.
+// Upper bounds in operations per second: the fastest product of each architecture plus a tenth for
+// higher clocks. attention: 16-bit dense matrix units; fp32 is slower everywhere. reference: fp64,
+// on matrix units if the architecture has them. The comments have the product figures in 1e12.
 static const struct arch {
     const char *name;
     double attention, reference;
@@ -59,8 +60,9 @@ static const struct arch {
 // For architectures that are not listed: larger than any.
 static const struct arch arch_unknown = {"", 20e15, 1e15};
 
-// An element takes twenty products of 32 bits. sm_90: 132 x 64 per cycle at 1.98 GHz, 0.8e12
-// elements per second; sm_120, the fastest: 188 x 128 at 2.6 GHz, 3.1e12.
+// Input elements that a GPU draws per second. An element takes twenty 32-bit products. sm_90:
+// 132 x 64 products per cycle at 1.98 GHz, 0.8e12 elements per second; sm_120, the fastest:
+// 188 x 128 at 2.6 GHz, 3.1e12.
 #define GPU_DRAWN 5e12
 
 static struct device_rates rates_of_gpu(const struct wire_device *gpu)

@@ -11,11 +11,11 @@
 
 #include "common/clock.h"
 
-// Initial buffer, for some dozens of small requests.
+// Initial size of the receive buffer: room for some dozens of small requests.
 #define READ_BYTES     4096
-// Encrypted bytes to read at a time: two records of the largest size.
+// Upper bound of the encrypted bytes read in a turn: two TLS records of the largest size.
 #define TLS_READ_BYTES (34 * 1024)
-// Upper bound of the unread bytes to discard when a socket is closed.
+// Upper bound of the reads that discard unread bytes when a socket is closed.
 #define DISCARD_READS  64
 
 struct output {
@@ -33,7 +33,8 @@ static void input_wipe(struct connection *c)
         explicit_bzero(c->in, c->in_end);
 }
 
-// Makes room for at least one more byte. An incomplete frame is shorter than FRAME_BYTES_MAX.
+// Makes room for at least one more byte; false: memory is short. The buffer never needs more than
+// FRAME_BYTES_MAX, because an incomplete frame is shorter.
 static bool input_grow(struct connection *c)
 {
     size_t here = c->in_end - c->in_begin;
@@ -48,7 +49,7 @@ static bool input_grow(struct connection *c)
     size_t room = c->in_room ? c->in_room * 2 : READ_BYTES;
     if (room > FRAME_BYTES_MAX)
         room = FRAME_BYTES_MAX;
-    uint8_t *in = malloc(room); // realloc() would leave a copy behind
+    uint8_t *in = malloc(room); // realloc() could leave an unwiped copy
     if (!in)
         return false;
     if (here > 0)
@@ -75,7 +76,8 @@ static void input_consume(struct connection *c, size_t bytes)
     c->in_ns = clock_now_ns();
 }
 
-// Reads bytes, plain or through TLS; 0 bytes if there are none.
+// Reads plain bytes, through TLS if the connection has it. Returns their number, 0 if there are
+// none; then `ended` or `fault` may be set.
 static size_t bytes_take(struct connection *c, void *data, size_t size)
 {
     size_t plain = 0;
@@ -90,7 +92,7 @@ static size_t bytes_take(struct connection *c, void *data, size_t size)
     return got > 0 ? (size_t)got : 0;
 }
 
-// Reads once; false if there is nothing.
+// Reads once into the buffer; false if nothing was read. Frees an empty buffer.
 static bool input_read(struct connection *c)
 {
     if (!input_grow(c)) {
@@ -193,7 +195,7 @@ static size_t bytes_send(struct connection *c, struct iovec *parts, size_t count
     return 0;
 }
 
-// Stores the bytes of the parts after the first `skip`.
+// Stores the bytes of the parts for a later write, without the first `skip` bytes.
 static void output_keep(struct connection *c, const struct iovec *parts, int count, size_t skip)
 {
     size_t size = 0;
@@ -221,7 +223,7 @@ static void output_keep(struct connection *c, const struct iovec *parts, int cou
     ev_io_start(c->loop, &c->writable);
 }
 
-// Sends bytes unchanged; stores what the socket does not take.
+// Sends bytes as they are, without TLS; stores the rest that the socket does not take.
 static void bytes_put(struct connection *c, struct iovec *parts, int count)
 {
     size_t size = 0, sent = 0;
@@ -266,7 +268,8 @@ void connection_flush(struct connection *c)
 
 // ---- TLS ---------------------------------------------------------------------------------------
 
-// TLS itself continues to read past messages without application data.
+// Reads encrypted bytes for TLS, at most tls_left in this turn. The bound is needed because TLS
+// continues to read while messages without application data arrive.
 static ssize_t pipe_read(void *context, void *data, size_t size)
 {
     struct connection *c = context;
@@ -296,7 +299,8 @@ static void greet(struct connection *c)
         c->fault = "it has not taken the greeting";
 }
 
-// False while the handshake is not over.
+// Continues the handshake and greets the client after it. False: the handshake is not over, or has
+// failed.
 static bool secure(struct connection *c)
 {
     enum tls_result result = c->secured ? TLS_DONE : tls_session_shake(c->tls, &c->fault);
@@ -326,7 +330,7 @@ enum connection_input connection_next(struct connection *c, struct frame *frame)
 
 // ---- life --------------------------------------------------------------------------------------
 
-// Over TCP a peer that is gone cannot be told from one that only stops sending.
+// Over TCP a peer that only stops sending counts as gone, too: the kernel reports both alike.
 bool connection_hung_up(const struct connection *c)
 {
     struct pollfd poll_fd = {.fd = c->fd};
@@ -374,8 +378,8 @@ struct connection *connection_create(struct ev_loop *loop, int fd, enum framing 
     return c;
 }
 
-// Closing a TCP socket with unread bytes resets the connection, and the client may lose a reply
-// that it has not read yet.
+// Discards received bytes before the close: closing a TCP socket with unread bytes resets the
+// connection, and the client may lose a reply that it has not read yet.
 static void unread_discard(struct connection *c)
 {
     uint8_t bytes[READ_BYTES];

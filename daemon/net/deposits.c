@@ -19,13 +19,14 @@
 #include "daemon/net/acceptor.h"
 #include "daemon/net/listener.h"
 
-// Time limits from the connection to its datagram, and from there to the request.
+// Time limit in seconds from the connection to its datagram, and again from the datagram to the
+// request.
 #define PATIENCE_S  10.
 #define SOCKET_MODE 0660
-// Upper bound of a segment; sums of a few stay far below 2^63.
+// Upper bound of a segment in bytes; a sum of a few segments stays far below 2^63.
 #define SEGMENT_MAX (INT64_C(1) << 46)
 
-// A connection; after `filled` a deposit.
+// A connection. Once `filled`, it is a deposit.
 struct deposit {
     struct list node;
     struct deposits *deposits;
@@ -45,9 +46,9 @@ struct deposits {
     int fd;
     struct acceptor acceptor;
     struct list list; // of struct deposit
-    int count;        // deposits on the list
-    int taken;        // segments that requests have taken over
-    int most;         // upper bound of count + taken
+    int count;        // connections on the list, filled or not
+    int taken;        // deposits that requests have taken over and not released
+    int most;         // upper bound of filled deposits + taken
 };
 
 static const struct segments no_segments = {.given_fd = -1, .wanted_fd = -1};
@@ -77,8 +78,8 @@ static void deposit_end(struct deposit *p)
 
 static const char *const kind_names[] = {"memory of inputs", "memory for what is wanted"};
 
-// Asks for seals first: for anything but a memfd the kernel refuses this without asking a file
-// system.
+// Checks the seals. This is the first check of a descriptor: for anything but a memfd the kernel
+// refuses F_GET_SEALS without asking a file system, which could block.
 static enum status seals_check(int fd, bool wanted, struct error *error)
 {
     const char *name = kind_names[wanted];
@@ -117,7 +118,7 @@ static enum status memory_check(int fd, bool wanted, int64_t *bytes, struct erro
     if (fstatfs(fd, &system) != 0 || fstat(fd, &stat) != 0)
         return error_set(error, STATUS_INVALID_ARGUMENT, "the %s cannot be looked at: %s", name,
                          strerror(errno));
-    // There may be too few huge pages, and a process that touches a missing one is killed.
+    // Huge pages may run out, and a process that touches a missing page is killed.
     if (system.f_type != TMPFS_MAGIC)
         return error_set(error, STATUS_INVALID_ARGUMENT,
                          "the %s is of huge pages; accepted is a memfd of usual ones", name);
@@ -141,7 +142,7 @@ struct datagram {
     ssize_t bytes;
     int fds[DEPOSIT_FDS_MAX + 1];
     int count;
-    bool cut; // more came than there is room for
+    bool cut; // the message or its descriptors did not fit and were truncated
 };
 
 static void fds_close(struct datagram *g)
@@ -168,7 +169,8 @@ static void fds_collect(struct msghdr *message, struct datagram *g)
     }
 }
 
-// Returns false if there is no datagram, or if the client is gone (`bytes` is then 0).
+// Receives a datagram with its descriptors, which the caller closes. False: there is none, or the
+// client is gone (`bytes` is then 0).
 static bool datagram_receive(int fd, struct datagram *g)
 {
     union {
@@ -213,7 +215,7 @@ static enum status datagram_check(const struct datagram *g, struct error *error)
     return STATUS_OK;
 }
 
-// Moves the descriptors to `segments`, or closes them.
+// Checks a datagram and moves its descriptors to `segments`; on failure closes them.
 static enum status segments_make(struct datagram *g, struct segments *segments, struct error *error)
 {
     *segments = no_segments;
@@ -252,7 +254,7 @@ static struct deposit *find(const struct deposits *d, const struct request_id *i
     return NULL;
 }
 
-// Counts the connections of a user, or only those with a deposit.
+// Counts the connections of a user; with `filled` only its deposits.
 static int count_of_user(const struct deposits *d, uid_t uid, bool filled)
 {
     int count = 0;
@@ -341,7 +343,8 @@ static void on_late(struct ev_loop *loop, ev_timer *watcher, int events)
 static void deposit_begin(struct deposits *d, int fd)
 {
     struct deposit *p = calloc(1, sizeof(*p));
-    // Every connection gets an answer to its datagram, unless there are far too many.
+    // Connections above the limit of deposits are kept so that their datagrams get an answer; only
+    // those above twice the limit, or the limit for one user, are closed without one.
     if (!p || !peer_local(fd, &p->peer) || d->count >= 2 * d->most ||
         count_of_user(d, p->peer.uid, false) >= d->most) {
         free(p);
@@ -374,7 +377,7 @@ static enum status listen_at(struct deposits *d, struct error *error)
     memcpy(name.sun_path, d->path, sizeof(d->path));
     enum status status = listener_leftover_remove(d->path, error);
     if (status != STATUS_OK) {
-        d->path[0] = '\0'; // it is not ours
+        d->path[0] = '\0'; // deposits_destroy() must not remove it
         return status;
     }
     d->fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -385,7 +388,7 @@ static enum status listen_at(struct deposits *d, struct error *error)
         return STATUS_OK;
     error_set(error, STATUS_UNAVAILABLE, "cannot listen on %s: %s", d->path, strerror(errno));
     if (!bound)
-        d->path[0] = '\0'; // it is not ours
+        d->path[0] = '\0'; // deposits_destroy() must not remove it
     return STATUS_UNAVAILABLE;
 }
 

@@ -26,7 +26,7 @@ enum frame_result frame_greeting_read(const uint8_t *data, size_t size, const ch
     return here < sizeof(expected) ? FRAME_PARTIAL : FRAME_WHOLE;
 }
 
-// Length of a header including its last word; 0 if it has no end.
+// Returns the length of a header including its last word; 0: the header does not end.
 static size_t header_measure(const uint8_t *data, size_t size)
 {
     for (size_t at = 0; at + WORD_BYTES <= size && at < FRAME_HEADER_MAX; at += WORD_BYTES) {

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The wire of SP request sockets (nng's REQ) on a byte stream, seen from the side that replies: a
-// greeting each way, then frames. Bytes in, views out; no input or output of its own.
+// The wire format of SP request sockets (nng's REQ) on a byte stream, seen from the replying side:
+// a greeting each way, then frames. Parses bytes in memory and returns views into them; does no
+// input or output.
 //
 // A frame is a type byte (not over TCP), the length of the rest as 8 bytes, a header of 4-byte
-// words, and the body; numbers are big-endian. The header is a list of hops that ends with the
-// number of the request, the first word with its top bit set; the reply repeats it.
+// words, and the body; numbers are big-endian. The header is a list of hops followed by the number
+// of the request. The number is the first word with its top bit set and ends the header. The reply
+// repeats the header.
 #ifndef CPATTN_DAEMON_NET_FRAME_H
 #define CPATTN_DAEMON_NET_FRAME_H
 
@@ -22,7 +24,7 @@
 #define FRAME_LEAD_MAX   9 // type and length
 #define FRAME_BYTES_MAX  (FRAME_LEAD_MAX + FRAME_HEADER_MAX + REQUEST_BYTES_MAX)
 
-// The beginning of a frame.
+// How a frame begins.
 enum framing {
     FRAMING_IPC, // a type byte, and the length
     FRAMING_TCP, // the length

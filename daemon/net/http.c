@@ -8,17 +8,17 @@
 #include <string.h>
 #include <unistd.h>
 
-// Monitors ask every few seconds.
+// Few connections are enough: monitors ask every few seconds.
 #define CONNECTIONS_MAX 8
-#define CONNECTION_S    5 // that a connection may be idle
-#define MEMORY_BYTES    (16 * 1024)
+#define CONNECTION_S    5           // time limit in seconds of an idle connection
+#define MEMORY_BYTES    (16 * 1024) // for each connection
 // Pause after each step; a step serves every connection once.
 #define REST_S          0.01
 
 #define LIBRARY "libmicrohttpd.so.12"
 
 // The library depends on others, a TLS library among them. It is loaded only if metrics are on, so
-// that other daemons do not have it in memory.
+// that a daemon without metrics does not have them in memory.
 #define FUNCTIONS(X)                                                                               \
     X(MHD_start_daemon)                                                                            \
     X(MHD_stop_daemon)                                                                             \
@@ -112,7 +112,8 @@ static void on_ready(struct ev_loop *loop, ev_io *watcher, int events)
     step(watcher->data);
 }
 
-// The descriptor does not tell whether the library has more work.
+// Ends the pause. Asks the library whether it has work left, because its epoll descriptor does not
+// report that.
 static void on_rest(struct ev_loop *loop, ev_timer *watcher, int events)
 {
     struct http *h = watcher->data;

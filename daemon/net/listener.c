@@ -41,7 +41,7 @@ static enum status lock_refused(const struct listener *l, int fd, struct error *
                      number, l->path);
 }
 
-// What to do if the file at a path cannot be made.
+// Advice for the user if the file at a path cannot be created.
 static const char *advice(int error, const char *path)
 {
     switch (error) {
@@ -97,7 +97,7 @@ static enum status lock_take(struct listener *l, struct error *error)
     return STATUS_OK;
 }
 
-// OK if nothing listens on the unix socket, whatever its type.
+// OK if no program listens on the unix socket, whether it is a stream socket or of another type.
 static enum status check_unserved(const char *path, struct error *error)
 {
     struct sockaddr_un name = {.sun_family = AF_UNIX};
@@ -159,7 +159,7 @@ enum status listener_open(struct listener *l, struct error *error)
     struct sockaddr_un name = {.sun_family = AF_UNIX};
     strcpy(name.sun_path, l->path);
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    // Created with its final mode, so that it is never open to others.
+    // The file is created with its final mode, so that other users can never open it.
     mode_t mask = umask(0777 & ~SOCKET_MODE);
     bool bound = fd >= 0 && bind(fd, (struct sockaddr *)&name, sizeof(name)) == 0;
     umask(mask);

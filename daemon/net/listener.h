@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The socket file of the daemon: one daemon per path; replaces the socket of a killed daemon.
+// The socket file of the daemon. A lock file permits one daemon per path. The socket file of a
+// killed daemon is replaced.
 #ifndef CPATTN_DAEMON_NET_LISTENER_H
 #define CPATTN_DAEMON_NET_LISTENER_H
 
@@ -16,14 +17,14 @@ struct listener {
     int fd; // listening; -1: none yet
 };
 
-// Takes the lock file beside the path, which no two daemons can hold, and removes the socket file
-// of a killed daemon. INVALID_ARGUMENT: the path is too long or no socket; FAILED_PRECONDITION:
+// Locks the file PATH.lock, which only one daemon can hold, and removes the socket file of a killed
+// daemon. INVALID_ARGUMENT: the path is empty, too long or not a socket; FAILED_PRECONDITION:
 // another daemon serves it; UNAVAILABLE: the system refused.
 enum status listener_init(struct listener *l, const char *path, struct error *error) MUST_CHECK;
 
 // Removes the socket file of a killed daemon; the caller holds the lock of the daemon's path. OK
-// also if there is no file. INVALID_ARGUMENT: it is no socket; FAILED_PRECONDITION: a program
-// listens on it, or cannot be asked; UNAVAILABLE: the system refused.
+// also if there is no file. INVALID_ARGUMENT: the file is no socket; FAILED_PRECONDITION: a program
+// listens on it, or this cannot be found out; UNAVAILABLE: the system refused.
 enum status listener_leftover_remove(const char *path, struct error *error) MUST_CHECK;
 
 // Starts listening, mode 0660. The descriptor does not block. UNAVAILABLE: the system refused.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Limits the log lines that clients can cause: writes some per second and counts the others.
+// Limits the log lines that clients can cause: permits some per second and counts the others.
 #ifndef CPATTN_DAEMON_NET_LOG_QUOTA_H
 #define CPATTN_DAEMON_NET_LOG_QUOTA_H
 
@@ -7,9 +7,9 @@
 #include <stdint.h>
 
 struct log_quota {
-    int lines_max; // per second
-    uint64_t second;
-    int lines; // requested in the current second
+    int lines_max;   // per second
+    uint64_t second; // the current second of CLOCK_MONOTONIC
+    int lines;       // requested in the current second
 };
 
 // True if one more line may be written. Logs the number of suppressed lines of an earlier second.

@@ -14,7 +14,7 @@
 // Size of the kernel's buffers of a connection; the largest request fits.
 #define BUFFER_BYTES (256 * 1024)
 
-// The daemon serves its unix socket also if its certificate has expired.
+// Only warns about an expired certificate, with which the daemon still serves its unix socket.
 static void certificate_look(const char *file, const struct tls *tls)
 {
     struct log_quoted path, text;
@@ -39,7 +39,7 @@ static enum status files_read(const struct listen_config *listen, struct port *p
     return status;
 }
 
-// Set before listen(), so that accepted connections inherit them.
+// Sets the options before listen(), so that accepted connections inherit them.
 static void options_set(int fd, int family)
 {
     const int on = 1, off = 0, bytes = BUFFER_BYTES;

@@ -14,18 +14,19 @@ struct port {
     struct token token; // "": not required
 };
 
-// Reads the files and listens. Without an address in the settings it succeeds with fd -1. A host
-// name is resolved, which may take a while, and its first address used. INVALID_ARGUMENT,
-// PERMISSION_DENIED, UNIMPLEMENTED: a file, see token_read() and tls_create(); FAILED_PRECONDITION:
-// the address is in use; UNAVAILABLE: the system refused.
+// Reads token and TLS files and listens. Without an address in the settings succeeds with fd -1. A
+// host name is resolved, which may block, and its first address is used. Errors of the files: see
+// token_read() and tls_create(). FAILED_PRECONDITION: the address is in use; UNAVAILABLE: the
+// system refused.
 enum status port_open(const struct listen_config *listen, struct port *port,
                       struct error *error) MUST_CHECK;
 
-// Reads the files again, for future connections and requests. A failure changes nothing.
+// Reads token and TLS files again, for future connections and requests. TLS files must be regular
+// files. A failure changes nothing.
 enum status port_reread(const struct listen_config *listen, struct port *port,
                         struct error *error) MUST_CHECK;
 
-// Closes the port; accepts one that was not opened.
+// Closes the port, releases TLS and wipes the token. Accepts a port that was not opened (fd -1).
 void port_fini(struct port *port);
 
 #endif

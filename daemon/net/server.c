@@ -19,24 +19,26 @@
 #include "daemon/net/subjects.h"
 #include "daemon/net/turns.h"
 
-// Upper bounds of the requests that are delivered in a round of the loop, and in a turn of one
-// connection. A request takes about ten microseconds.
+// Upper bounds of the requests delivered in a round of the loop and in a turn of one connection. A
+// request takes about ten microseconds. The third bounds the connections accepted in a round.
 #define ROUND_REQUESTS 64
 #define TURN_REQUESTS  8
 #define ROUND_ACCEPTS  64
-// Pause without free descriptors; new clients wait in the kernel's queue.
+// Pause of accepting when the system has no descriptor or memory left. New clients wait in the
+// kernel's queue.
 #define ACCEPT_PAUSE_S 0.25
-// After a longer pause between ticks clients are not judged, since the daemon itself has not run.
+// If the previous tick is longer ago, this tick closes no connection for a time limit: the daemon
+// itself has not run.
 #define TICK_LATE_NS   NS_PER_S
-// How long a connection stays after its last refusal.
+// How long a connection with CONNECTION_STRIKES_MAX refusals stays open after the last one.
 #define STRUCK_STAY_NS (200 * NS_PER_MS)
-// Upper bound of log lines about clients per second, so that hostile clients cannot flood the log.
+// Upper bound of log lines per second about clients, so that hostile clients cannot flood the log.
 #define LOG_LINES_MAX  10
 
 struct exchange {
-    struct list link; // on the connection
+    struct list link; // on the connection's or the server's list
     struct server *server;
-    struct connection *connection; // NULL: gone
+    struct connection *connection; // NULL: it is closed
     uint8_t header_bytes;
     uint8_t header[FRAME_HEADER_MAX];
 };
@@ -45,24 +47,24 @@ struct server {
     struct ev_loop *loop;
     struct server_handler handler;
     struct listener listener;
-    struct tls *tls; // of the connections over a network; NULL: none
+    struct tls *tls; // for future network connections; NULL: no TLS
     struct subjects subjects;
     int requests_max, clients_max, user_clients_max;
     uint64_t client_timeout_ns;
-    ev_io accepting, port_accepting; // the second with fd -1 where there is no port
+    ev_io accepting, port_accepting; // unix socket and network port; fd -1: no port
     ev_timer accept_again;
-    ev_check round; // after all other watchers of a round of the loop
+    ev_check round; // runs after all other watchers of a round of the loop
     ev_idle awake;  // keeps the loop running while a connection waits for a turn
     struct list connections;
     struct turns turns;
     struct shakes shakes;
-    struct list orphans; // exchanges whose connection is gone
+    struct list orphans; // exchanges whose connection is closed
     int connection_count;
     uint32_t last_client;
-    int held; // exchanges that are not ended
-    size_t out_total;
+    int held;         // exchanges that are not ended
+    size_t out_total; // memory of unwritten replies of all connections
     uint64_t ticked_ns;
-    struct log_quota lines;          // of the log, about connections
+    struct log_quota lines;          // log lines about connections
     void (*finished)(void *context); // NULL: not set, or already called
     void *finished_context;
     bool finishing;
@@ -79,13 +81,14 @@ static void turn_ask(struct server *s, struct connection *c)
         turns_ask(&s->turns, class, peer_key(&c->peer), &c->turn);
 }
 
-// True if the connection was refused too often; it is not read any more.
+// True if the connection has too many refusals for its token; it is not read any more.
 static bool connection_is_out(const struct connection *c)
 {
     return c->strikes >= CONNECTION_STRIKES_MAX;
 }
 
-// A connection that is ending is read even if it is at its limits, so that its end is noticed.
+// True if the connection may be read. A connection that is ending is read even at its limits, so
+// that its end is noticed.
 static bool connection_may_ask(const struct server *s, const struct connection *c)
 {
     bool within = s->held < s->requests_max && c->held < CONNECTION_REQUESTS_MAX &&
@@ -110,7 +113,7 @@ static void connection_resume(struct server *s, struct connection *c)
     ev_idle_start(s->loop, &s->awake);
 }
 
-// Resumes reading a paused connection if its limits allow it now.
+// Resumes reading a paused connection if its limits permit.
 static void connection_eased(struct server *s, struct connection *c)
 {
     if (c->paused && connection_may_ask(s, c))
@@ -142,7 +145,8 @@ void server_drop(struct exchange *x)
     exchange_end(x);
 }
 
-// Breaks a connection, which frees its memory at once; its next turn closes it.
+// Breaks a connection, which frees its unwritten replies at once. Its next turn closes it and logs
+// the fault.
 static void connection_condemn(struct server *s, struct connection *c, const char *fault)
 {
     connection_break(c);
@@ -220,7 +224,7 @@ static void finish_check(struct server *s)
     finished(s->finished_context);
 }
 
-// The handshake is over or given up: another may begin.
+// The handshake is over or given up. Resumes a connection whose handshake waits for the place.
 static void handshake_end(struct server *s, struct connection *c)
 {
     struct connection *next = shakes_end(&s->shakes, c);
@@ -247,7 +251,8 @@ static void connection_close(struct server *s, struct connection *c)
     finish_check(s);
 }
 
-// Counts the connections of a user; network clients without a subject count together.
+// Counts the connections of the peer's user. For a network client without a certificate subject, or
+// before its handshake, counts all network connections.
 static int user_connections(const struct server *s, const struct peer *peer)
 {
     int count = 0;
@@ -258,8 +263,8 @@ static int user_connections(const struct server *s, const struct peer *peer)
     return count;
 }
 
-// The handshake is over: a client with a certificate is from now on a user of its own, with half of
-// the share of all network clients.
+// Call when the handshake is over. The subject of a client's certificate becomes its user, which
+// may have half of the connections that all network clients may have together.
 static void connection_name(struct server *s, struct connection *c)
 {
     if (!c->peer.subject[0])
@@ -421,7 +426,7 @@ static void accept_pause(struct server *s)
     ev_timer_start(s->loop, &s->accept_again);
 }
 
-// Accepts one waiting connection; -1 with errno: none.
+// Accepts one waiting connection. 0: accepted, or closed at once; -1 with errno: none was accepted.
 static int connection_accept(struct server *s, bool remote)
 {
     struct sockaddr_storage address = {.ss_family = AF_UNSPEC};
@@ -468,8 +473,8 @@ static void on_accept_again(struct ev_loop *loop, ev_timer *watcher, int events)
 
 // ---- life --------------------------------------------------------------------------------------
 
-// True some time after the last refusal was sent: some clients lose a reply if the connection ends
-// right after it.
+// True if a connection with too many refusals can be closed: STRUCK_STAY_NS after the last one,
+// because some clients lose a reply if the connection ends right after it.
 static bool connection_is_done(const struct connection *c, uint64_t now_ns)
 {
     return connection_is_out(c) && list_empty(&c->out) && now_ns > c->struck_ns + STRUCK_STAY_NS;

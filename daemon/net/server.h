@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The sockets of the daemon, in the file system and optionally on a network. Delivers requests,
-// sends replies, reports closed connections. Does not interpret the bytes. Everything runs on the
-// loop's thread.
+// Serves the daemon's unix socket and optionally a network port. Delivers requests, sends replies,
+// reports closed connections. Does not interpret the bytes. Everything runs on the loop's thread.
 //
 // No client can block the loop or other clients: a round of the loop serves a limited number of
-// requests, in turns of the connections, after all other watchers of that round. No client can
-// occupy unlimited memory: requests without a reply are counted per connection and in total, and a
-// connection at its limit is not read; unread replies are bounded by size and time, and end the
-// connection.
+// requests, in turns of the connections (turns.h), after all other watchers of that round. No
+// client can occupy unlimited memory: requests without a reply are limited per connection and in
+// total, and a connection at its limit is not read. Unread replies are limited in size and time;
+// beyond the limit the connection is closed.
 #ifndef CPATTN_DAEMON_NET_SERVER_H
 #define CPATTN_DAEMON_NET_SERVER_H
 
@@ -18,14 +17,15 @@
 #include "common/status.h"
 #include "daemon/net/connection.h"
 
-// Upper bound of the requests of one connection that wait for their reply; no client needs as many.
+// Upper bound of the requests of one connection that wait for their reply; no client needs so many.
 // A connection at the bound is not read.
 #define CONNECTION_REQUESTS_MAX 1024
-// Bytes of unwritten replies of one connection: above the first bound it is not read; above the
-// second, which takes many requests that end at once, it is closed.
+// Bytes of unwritten replies of one connection. At the first bound the connection is not read;
+// above the second, which is reached only if many requests end at once, it is closed.
 #define CONNECTION_OUT_PAUSE    (256 * 1024)
 #define CONNECTION_OUT_MAX      (16 * REPLY_BYTES_MAX)
-// The same of all connections; above it, the connection with most bytes is closed.
+// Bytes of unwritten replies of all connections; above the bound, the connection with most bytes is
+// closed.
 #define SERVER_OUT_MAX          (64 * REPLY_BYTES_MAX)
 
 // A connection is closed at this number of refusals for a missing or wrong token.
@@ -42,11 +42,11 @@ struct server_port {
 
 struct server_config {
     const char *path;               // of the socket
-    int requests_max;               // waiting for their reply; at the bound no connection is read
+    int requests_max;               // requests without a reply; at the bound nothing is read
     int clients_max;                // connections, 1..CLIENTS_MAX; further ones are closed at once
-    int user_clients_max;           // of one user
-    uint64_t client_timeout_ns;     // as limit_ns of connection_overdue()
-    const struct server_port *port; // NULL: none
+    int user_clients_max;           // connections of one user
+    uint64_t client_timeout_ns;     // limit_ns of connection_overdue()
+    const struct server_port *port; // NULL: no network
 };
 
 struct server_handler {
@@ -55,8 +55,8 @@ struct server_handler {
     // the handler until it calls server_reply() or server_drop(), at once or later.
     void (*request)(void *context, struct exchange *exchange, const struct peer *peer,
                     const void *data, size_t size);
-    // A connection is gone; all its requests were delivered before. Its exchanges must still be
-    // ended.
+    // A connection is closed; all its requests were delivered before. The handler must still end
+    // its exchanges.
     void (*client_gone)(void *context, uint32_t client);
 };
 
@@ -70,8 +70,8 @@ enum status server_create(struct ev_loop *loop, const struct server_config *conf
 // NULL.
 void server_destroy(struct server *server);
 
-// Sends the reply (copied) and ends the exchange. A client that does not take it in time
-// loses its connection.
+// Sends the reply, which is copied, and ends the exchange. A client that does not read it in time
+// loses its connection. Without a connection the reply is dropped.
 void server_reply(struct exchange *x, const void *data, size_t size);
 
 // Ends the exchange without a reply.
@@ -87,8 +87,8 @@ void server_set_tls(struct server *server, struct tls *tls);
 // Call several times a second: closes connections that exceed a time limit.
 void server_tick(struct server *server, uint64_t now_ns);
 
-// Accepts no more connections and requests. Calls `done` once, now or later, when the last reply is
-// written or given up.
+// Accepts no more connections and reads no more requests. Calls `done` once, during this call or
+// later, when the last reply is written or given up.
 void server_finish(struct server *server, void (*done)(void *context), void *context);
 
 #endif

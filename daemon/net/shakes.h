@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Concurrent TLS handshakes, limited in total and per host, so that their memory and time are
-// bounded and every host gets through. Further ones wait unread.
+// Limits the concurrent TLS handshakes, in total and per host: bounds their memory and time, and
+// lets every host get through. A connection beyond the limits waits, and is not read.
 #ifndef CPATTN_DAEMON_NET_SHAKES_H
 #define CPATTN_DAEMON_NET_SHAKES_H
 
@@ -15,17 +15,18 @@
 struct connection;
 
 struct shakes {
-    struct list under_way, waiting; // connections, by `shake`
-    int count;                      // under way
+    struct list under_way, waiting; // connections, linked by connection.shake
+    int count;                      // length of under_way
 };
 
 void shakes_init(struct shakes *s);
 
-// True if the connection may continue its handshake; if not, it waits.
+// Call before each step of a handshake. True: the connection may continue. False: it waits until
+// shakes_end() returns it.
 bool shakes_begin(struct shakes *s, struct connection *c);
 
-// The handshake of the connection is over, or the connection is being closed, even if the handshake
-// had not begun. Returns the waiting connection that takes its place, or NULL.
+// Call when the handshake of the connection is over, and when a connection is closed, even one
+// whose handshake had not begun. Returns the waiting connection that takes its place, or NULL.
 struct connection *shakes_end(struct shakes *s, struct connection *c);
 
 #endif

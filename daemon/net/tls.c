@@ -14,23 +14,22 @@
 #include <string.h>
 #include <sys/stat.h>
 
-// Forward secrecy and authenticated encryption, which all ciphers of TLS 1.3 have.
+// TLS 1.2 ciphers with forward secrecy and authenticated encryption; all ciphers of TLS 1.3 have
+// both.
 #define SUITES_12 "ECDHE+AESGCM:ECDHE+CHACHA20"
 // Key exchanges offered to clients; each takes a fraction of a millisecond.
 #define GROUPS    "X25519:P-256:P-384"
 
-// Limits of a client's chain of certificates: intermediate certificates, and bytes. The library
-// looks up the issuers by name and then verifies from the trusted end, so that it never uses an
-// untrusted key.
+// Limits of a client's certificate chain: intermediate certificates, and bytes. The library looks
+// up the issuers by name and then verifies from the trusted end, so it never uses an untrusted key.
 #define CHAIN_BETWEEN_MAX 3
 #define CHAIN_BYTES_MAX   (16 * 1024)
-// Upper bound of the names of authorities that are sent to clients, who choose a certificate by
-// them.
+// Upper bound of the authority names sent to clients, which choose their certificate by them.
 #define SIGNERS_TOLD_MAX  32
 
 struct tls {
-    int holders;
-    bool connects; // the client's side
+    int holders;   // references
+    bool connects; // from tls_connect_create()
     enum tls_version version_min;
     SSL_CTX *context;
     BIO_METHOD *pipe;
@@ -40,8 +39,8 @@ struct tls_session {
     struct tls *tls;
     struct tls_pipe pipe;
     SSL *ssl;
-    bool ended; // the pipe has
-    char fault[160];
+    bool ended;      // the pipe has reported its end
+    char fault[160]; // text of server_fault()
 };
 
 const char *tls_library(void)
@@ -137,8 +136,8 @@ static enum status key_read(const char *key, const char *certificate, SSL_CTX *c
     return file_refused("tls-key", key, error);
 }
 
-// Loads authorities and revocation lists. If there is a list, every client's certificate must be
-// covered by one.
+// Loads authorities and revocation lists. If the file has any list, the issuer of each client
+// certificate must have one.
 static enum status clients_read(const char *path, SSL_CTX *context, struct error *error)
 {
     X509_STORE *store = SSL_CTX_get_cert_store(context);
@@ -193,7 +192,7 @@ static bool versions_set(SSL_CTX *context, enum tls_version version_min)
            SSL_CTX_set1_groups_list(context, GROUPS) == 1;
 }
 
-// Certificates in tls-clients are trusted even if they are no roots.
+// Requires client certificates. Certificates in tls-clients are trusted even if they are no roots.
 static void clients_ask(SSL_CTX *context)
 {
     X509_STORE_set_flags(SSL_CTX_get_cert_store(context), X509_V_FLAG_PARTIAL_CHAIN);
@@ -214,7 +213,7 @@ static bool context_set(SSL_CTX *context, enum tls_version version_min)
     return versions_set(context, version_min);
 }
 
-// NULL with the error: memory is short.
+// Returns a context with the settings that both sides share. NULL with the error: memory is short.
 static struct tls *tls_make(const SSL_METHOD *method, enum tls_version version_min,
                             struct error *error)
 {
@@ -386,7 +385,7 @@ static const char *certificate_fault(const struct tls_session *s)
     }
 }
 
-// For the connecting end, which checks the name of the other.
+// Describes the failure for the connecting side, which checks the server's certificate and name.
 static const char *server_fault(struct tls_session *s, unsigned long code)
 {
     long result = SSL_get_verify_result(s->ssl);
@@ -433,10 +432,10 @@ static const char *fault_of(struct tls_session *s, unsigned long code)
     }
 }
 
-// Converts the result of a call that returns bytes or nothing.
+// Converts a failed result of an OpenSSL call: more bytes are needed, the end, or a fault.
 static enum tls_result result_of(struct tls_session *s, int result, const char **fault)
 {
-    unsigned long code = ERR_peek_last_error(); // errors of lower layers come before it
+    unsigned long code = ERR_peek_last_error(); // lower layers queue theirs before it
     switch (SSL_get_error(s->ssl, result)) {
     case SSL_ERROR_WANT_READ:
     case SSL_ERROR_WANT_WRITE:
@@ -461,7 +460,7 @@ enum tls_result tls_session_shake(struct tls_session *s, const char **fault)
     return told;
 }
 
-// Escapes control characters and characters outside of ASCII as numbers.
+// XN_FLAG_RFC2253 escapes control characters and characters outside of ASCII as numbers.
 bool tls_session_subject(const struct tls_session *s, char *text, size_t size)
 {
     const X509 *certificate = SSL_get0_peer_certificate(s->ssl);

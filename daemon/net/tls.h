@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// TLS 1.2 and 1.3, the server's side, and that of an agent, which connects: converts between the
-// plain and the encrypted bytes of a connection. Never waits and opens no socket; reads and writes
-// through functions of the caller. Only tls.c uses the TLS library; a build without the library has
-// tls_none.c instead, in which tls_create() fails.
+// TLS 1.2 and 1.3 for the server's side and for an agent, which connects. Converts between the
+// plain and the encrypted bytes of a connection. Never blocks and opens no socket: reads and writes
+// encrypted bytes through functions of the caller. Only tls.c uses the TLS library; a build without
+// the library has tls_none.c instead, in which tls_create() fails.
 #ifndef CPATTN_DAEMON_NET_TLS_H
 #define CPATTN_DAEMON_NET_TLS_H
 
@@ -12,8 +12,8 @@
 
 #include "common/status.h"
 
-struct tls;         // shared by the sessions of a server
-struct tls_session; // of one connection; about 30 KiB, up to 200 KiB during the handshake
+struct tls;         // settings and certificates, shared by many sessions; counts references
+struct tls_session; // one connection; about 30 KiB, up to 200 KiB during the handshake
 
 // The library and its version; NULL: this build has none.
 const char *tls_library(void);
@@ -36,42 +36,43 @@ enum status tls_create(const struct tls_files *files, struct tls **tls,
                        struct error *error) MUST_CHECK;
 
 struct tls_connect_files {
-    const char *authorities; // PEM: who signs the other end's certificate
-    // PEM: an own certificate, for servers that ask for one, and its key as above; NULL or "":
+    const char *authorities; // PEM: authorities that may have signed the server's certificate
+    // PEM: the own certificate, for servers that require one, and its key as above; NULL or "":
     // none.
     const char *certificate, *key;
 };
 
-// The same for the end that connects. What is wrong is named "tls-ca", "tls-certificate" or
+// The same for the connecting side. Messages name the file as "tls-ca", "tls-certificate" or
 // "tls-key".
 enum status tls_connect_create(const struct tls_connect_files *files, struct tls **tls,
                                struct error *error) MUST_CHECK;
 
-// Adds and removes a reference; the last one frees it. Each session holds one. The second accepts
-// NULL.
+// tls_hold() adds a reference and returns `tls`. tls_release() removes one, frees `tls` with the
+// last, and accepts NULL. tls_create() returns one reference; each session holds one.
 struct tls *tls_hold(struct tls *tls);
 void tls_release(struct tls *tls);
 
-// Why others refuse the server's own certificate at this time: a phrase; NULL: its time is right.
+// Returns why peers refuse the own certificate at this time, as a phrase: it has expired or is not
+// valid yet. NULL: it is valid at this time.
 const char *tls_own_fault(const struct tls *tls);
 
 // Source and sink of the encrypted bytes.
 struct tls_pipe {
     void *context;
-    // As recv() on a non-blocking socket.
+    // Reads up to `size` bytes, like recv() on a non-blocking socket.
     ssize_t (*read)(void *context, void *data, size_t size);
     // Takes all bytes, now or later; false: nothing can be sent any more.
     bool (*write)(void *context, const void *data, size_t size);
 };
 
-// NULL: memory is short.
+// Creates a session of the server's side. NULL: memory is short.
 struct tls_session *tls_session_create(struct tls *tls, const struct tls_pipe *pipe);
 
-// The same of one of tls_connect_create(): the other end's certificate must be for `host`, a name
-// or an address.
+// Creates a session of the connecting side; `tls` is from tls_connect_create(). The server's
+// certificate must be for `host`, a name or an address.
 struct tls_session *tls_session_connect(struct tls *tls, const struct tls_pipe *pipe,
                                         const char *host);
-void tls_session_destroy(struct tls_session *session); // takes NULL
+void tls_session_destroy(struct tls_session *session); // accepts NULL
 
 enum tls_result {
     TLS_DONE,
@@ -80,22 +81,22 @@ enum tls_result {
     TLS_BROKEN,  // unusable
 };
 
-// Continues the handshake with the bytes that have arrived. With TLS_BROKEN `fault` is half a
-// sentence on the other end.
+// Continues the handshake with the bytes that have arrived. TLS_DONE: it is over. With TLS_BROKEN
+// *fault is half a sentence about the other end.
 enum tls_result tls_session_shake(struct tls_session *session, const char **fault);
 
-// Writes the subject of the client's certificate, after the handshake: in the form of RFC 2253,
-// printable ASCII; "" if no certificate was requested. False: it does not fit.
+// Writes the subject of the client's certificate in the form of RFC 2253, in printable ASCII; "" if
+// the client has shown none. Call after the handshake. False: it does not fit, or memory is short.
 bool tls_session_subject(const struct tls_session *session, char *text, size_t size);
 
-// Reads plain bytes: with TLS_DONE at least one, up to `size`.
+// Reads plain bytes. TLS_DONE: *got is 1..size. TLS_BROKEN: as of tls_session_shake().
 enum tls_result tls_session_read(struct tls_session *session, void *data, size_t size, size_t *got,
                                  const char **fault);
 
-// True if plain bytes of an earlier read are left.
+// True if decrypted bytes are buffered in the session, for which the socket reports no event.
 bool tls_session_has_more(const struct tls_session *session);
 
-// Encrypts all bytes into the pipe; false: failed.
+// Encrypts all bytes and writes them to the pipe; false: the session is unusable.
 bool tls_session_write(struct tls_session *session, const void *data, size_t size);
 
 #endif

@@ -25,7 +25,7 @@ static void group_free(struct turns *t, struct turn_group *group)
     list_push_front(&t->free, &group->node);
 }
 
-// A node that was removed by list_remove() may have left an empty group.
+// Frees the empty groups of a class: list_remove() of a waiting node may leave one.
 static void groups_sweep(struct turns *t, struct list *class)
 {
     LIST_FOREACH (node, class)
@@ -52,7 +52,8 @@ void turns_ask(struct turns *t, enum turn_class class, uint64_t user, struct lis
     list_push_back(&group_of(t, class, user)->queue, node);
 }
 
-// Moves the group behind the others of its class.
+// Removes and returns the next node of a class, or NULL. Moves its group behind the others of the
+// class.
 static struct list *class_next(struct turns *t, struct list *class)
 {
     for (struct list *node; (node = list_first(class));) {

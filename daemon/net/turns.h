@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Selects the next connection to read. Classes of connections take turns, inside a class its users,
-// and inside a user its connections. So the next request of a user waits for at most one turn of
-// each class and of each other user, however many connections these have.
+// Selects the next connection to read, round robin at three levels: among the classes of
+// connections, among the users of a class, and among the connections of a user. So before the next
+// turn of a waiting user, each other user of its class has at most one turn, and each other class
+// at most one per turn of this class, however many connections the others have.
 #ifndef CPATTN_DAEMON_NET_TURNS_H
 #define CPATTN_DAEMON_NET_TURNS_H
 

@@ -19,11 +19,12 @@
 #include "daemon/pool/rank_host.h"
 #include "daemon/pool/squad.h"
 
+// Time limit of agent_destroy() for processes that have got SIGKILL.
 #define REAP_MAX_NS     (2 * NS_PER_S)
-// Pause between attempts to connect to the daemon, and time limit of an attempt.
+// Pause between attempts to connect to the daemon, and time limit for each of its addresses.
 #define DIAL_AGAIN_S    .5
 #define DIAL_MAX_MS     3000
-// Period of the reports on ranks, and the fraction of them that include the states of processes.
+// Period of the reports on ranks; every LOOK_STATES-th also reads the states of the processes.
 #define LOOK_S          .1
 #define LOOK_STATES     10
 // Maximum number of pools with ranks on this host.
@@ -44,13 +45,13 @@ struct agent {
     struct rank_host host;
     struct guests no_guests;
     struct mesh_port *mesh;
-    struct node_link *link; // NULL: not connected to the daemon
-    bool welcome;
-    struct sockaddr_storage daemon; // of the link
+    struct node_link *link;         // NULL: not connected to the daemon
+    bool welcome;                   // the daemon has sent WELCOME
+    struct sockaddr_storage daemon; // address of the daemon on the link
     struct list pools;
     ev_timer dial, look;
     unsigned looks;
-    char told[ERROR_TEXT_MAX]; // last logged reason why it is not connected
+    char told[ERROR_TEXT_MAX]; // last logged reason for not being connected
 };
 
 // ---- to the daemon -----------------------------------------------------------------------------
@@ -186,7 +187,7 @@ static void on_gone(void *context, int rank, const struct rank_end *end)
         pool_drop(p, 0);
 }
 
-// Drops output if the daemon is slow to read, so that the rank does not block.
+// Forwards stderr output. Drops it if the daemon is slow to read, so that the rank never blocks.
 static void on_wrote(void *context, int rank, const void *data, size_t size)
 {
     struct agent_pool *p = context;
@@ -276,7 +277,7 @@ static enum status on_case(struct agent *a, const void *body, size_t size, struc
     enum status status =
         squad_send(p->squad, f.at.rank, CHANNEL_CASE, f.job, (const uint8_t *)body + sizeof(f),
                    (uint32_t)(size - sizeof(f)), NULL, 0, &reason);
-    // A failed send is followed by the exit of the rank.
+    // UNAVAILABLE is no fault of the rank: its channel is closed, and its exit is reported.
     if (status != STATUS_OK && status != STATUS_UNAVAILABLE) {
         error_prefix(&reason, "rank %d does not take the case", f.at.rank);
         rank_child_close(&p->squad->children[f.at.rank]);
@@ -352,7 +353,7 @@ static void parting_tell(struct agent *a, const struct error *error)
     absence_tell(a, text);
 }
 
-// All ranks end with the connection.
+// The connection has ended: kills all ranks. Connects again when the last one is reaped.
 static void on_ended(void *context, struct node_link *link, const struct error *error)
 {
     struct agent *a = context;
@@ -407,7 +408,7 @@ static int connect_wait(const struct addrinfo *address)
     return -1;
 }
 
-// Ranks of an earlier agent, which this one cannot reap.
+// True if ranks of an earlier agent are still alive; this agent cannot reap them.
 static bool leftovers_are(struct agent *a)
 {
     const struct confinement *c = &a->config.backend->confinement;
@@ -417,7 +418,7 @@ static bool leftovers_are(struct agent *a)
     return count > 0;
 }
 
-// Connects with a blocking wait; no rank is alive at this time.
+// Connects with a blocking wait, which delays nothing because this agent has no pools.
 static void on_dial(struct ev_loop *loop, ev_timer *watcher, int events)
 {
     (void)events;

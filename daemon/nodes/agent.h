@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The agent: starts ranks of a daemon that runs on another host and reports on them, over one
-// connection to the daemon. It makes no decisions. When the connection is closed, broken or silent
-// for 3 s, the agent kills its ranks. It connects again when all of them are reaped.
+// The agent: starts ranks for a daemon on another host and reports on them, over one connection to
+// the daemon. It makes no decisions. When the connection is closed, broken or silent for 3 s, the
+// agent kills its ranks. It connects again when all of them are reaped.
 #ifndef CPATTN_DAEMON_NODES_AGENT_H
 #define CPATTN_DAEMON_NODES_AGENT_H
 
@@ -26,11 +26,12 @@ struct agent_config {
 
 struct agent;
 
-// UNAVAILABLE, RESOURCE_EXHAUSTED. Call on the main thread, before other threads exist.
+// Begins to connect once the loop runs. UNAVAILABLE, RESOURCE_EXHAUSTED. Call on the main thread,
+// before other threads exist.
 enum status agent_create(struct ev_loop *loop, const struct agent_config *config,
                          struct agent **agent, struct error *error) MUST_CHECK;
 
-// Kills and reaps all ranks; logs and leaves those that cannot be reaped within 2 s. Takes NULL.
+// Kills and reaps all ranks; logs and leaves those that cannot be reaped within 2 s. Accepts NULL.
 void agent_destroy(struct agent *agent);
 
 #endif

@@ -21,8 +21,9 @@ struct agent_settings {
     struct settings host;  // the settings of a daemon for its own host: backend, devices, ranks
 };
 
-// Handles --help and --version. Like argp, ends the process with status 64 and a message if an
-// option is wrong. INVALID_ARGUMENT, FAILED_PRECONDITION: an option is missing or cannot be used.
+// Parses the command line. Handles --help and --version. Like argp, ends the process with status 64
+// and a message if an option is wrong. INVALID_ARGUMENT, FAILED_PRECONDITION: an option is missing
+// or cannot be used.
 enum status agent_settings_read(struct agent_settings *settings, int argc, char **argv,
                                 struct error *error) MUST_CHECK;
 

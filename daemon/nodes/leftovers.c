@@ -10,9 +10,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-// Length of a process name in the kernel.
+// Maximum length of a process name in the kernel.
 #define COMM_BYTES      15
-// PROGRAM RANK WORLD GENERATION PARENT (daemon/process/spawn.h).
+// Index in the command line PROGRAM RANK WORLD GENERATION PARENT (daemon/process/spawn.h).
 #define PARENT_ARGUMENT 4
 
 static ssize_t file_read(int folder, const char *pid, const char *name, char *text, size_t size)
@@ -27,7 +27,7 @@ static ssize_t file_read(int folder, const char *pid, const char *name, char *te
     return length;
 }
 
-// State and parent as in `stat`, behind the name.
+// Reads state and parent from /proc/PID/stat; false if the process does not have the name `comm`.
 static bool stat_read(int folder, const char *pid, const char *comm, char *state, long *parent)
 {
     char text[512];

@@ -6,8 +6,9 @@
 
 #include <sys/types.h>
 
-// Number of processes of the user with the name of the rank program whose parent is not the one in
-// their command line. Ending processes without a command line count, too. -1: /proc cannot be read.
+// Returns the number of processes of the user with the name of the rank program whose parent is not
+// the one in their command line. An ending process, which has no command line, counts, too; zombies
+// do not. -1: /proc cannot be read.
 int leftovers_count(const char *rank_program, uid_t user);
 
 #endif

@@ -17,12 +17,12 @@
 #include "daemon/net/log_quota.h"
 
 #define HELLO_MAGIC         UINT32_C(0x43504d53) // "CPMS"
-// The answer of the listening side to a valid hello.
+// Byte that the listening side answers to a valid hello.
 #define ACCEPTED            'y'
 // Log lines per second about connections that do not belong to a rank.
 #define STRANGERS_LINES_MAX 10
 
-// The hello of the connecting side.
+// First bytes of a connection, from the connecting side.
 struct hello {
     uint32_t magic, generation;
     uint16_t from, to; // ranks of the connecting side and of the listening side
@@ -33,10 +33,10 @@ struct hello {
 struct meeting {
     struct list node;
     struct node_start start;
-    int sockets_missing;
+    int sockets_missing; // pairs of a rank here and a rank elsewhere without a socket
 };
 
-// A connection without a completed hello.
+// A connection that is not handed to a rank yet: its hello or the answer is missing.
 struct call {
     struct mesh_port *port;
     struct list node;
@@ -54,7 +54,7 @@ struct mesh_port {
     struct mesh_handler handler;
     int fd, number;
     struct acceptor acceptor;
-    struct list meetings, dialled, strangers;
+    struct list meetings, dialled, strangers; // dialled, strangers: outgoing and incoming calls
     int stranger_count;
     struct log_quota lines; // about strangers
 };
@@ -84,7 +84,7 @@ static struct call *call_create(struct mesh_port *p, int fd, struct meeting *mee
     return c;
 }
 
-// Returns its descriptor.
+// Frees the call and returns its descriptor.
 static int call_take(struct call *c)
 {
     int fd = c->fd;
@@ -167,6 +167,7 @@ static bool keys_equal(const uint8_t *a, const uint8_t *b)
     return difference == 0;
 }
 
+// True if the hello has the key of the pool and names a rank here and a rank of a higher host.
 static bool hello_fits(const struct meeting *m, const struct hello *h)
 {
     const struct node_start *s = &m->start;
@@ -174,8 +175,8 @@ static bool hello_fits(const struct meeting *m, const struct hello *h)
            s->hosts[h->to] == s->host && s->hosts[h->from] > s->host;
 }
 
-// The hello is complete. If its pool is not known yet, the connection waits for it until the time
-// limit.
+// Handles a complete hello: hands the connection to its rank, or drops it. If the pool is not known
+// yet, the connection stays until the pool is, or until its time limit.
 static void stranger_look(struct call *c)
 {
     struct mesh_port *p = c->port;
@@ -309,7 +310,7 @@ static bool address_of(const struct node_start *s, int host, const struct sockad
     return true;
 }
 
-// False: no socket; `number` is the errno.
+// Begins to connect rank `from` to rank `to`. False: failed; *number is the errno.
 static bool dial(struct mesh_port *p, struct meeting *m, int from, int to,
                  const struct sockaddr_storage *daemon, int *number)
 {
@@ -341,8 +342,8 @@ static bool dial(struct mesh_port *p, struct meeting *m, int from, int to,
     return true;
 }
 
-// Connects each rank of this host to the ranks of lower hosts. False: the meeting has failed and is
-// freed.
+// Begins to connect each rank of this host to the ranks of lower hosts. False: the meeting has
+// failed and is freed.
 static bool all_dial(struct mesh_port *p, struct meeting *m, const struct sockaddr_storage *daemon)
 {
     const struct node_start *s = &m->start;

@@ -13,10 +13,11 @@
 #include "common/clock.h"
 
 #define TICK_S         .5
-#define BEAT_TICKS     2
-// After a delay of the loop this long, the silence is counted from now.
+#define BEAT_TICKS     2 // ticks from one BEAT to the next
+// If a tick is this late, the time of silence is counted anew: the loop itself was delayed, and
+// bytes may have arrived meanwhile.
 #define TICK_LATE_NS   NS_PER_S
-#define FINISH_TICKS   2
+#define FINISH_TICKS   2 // time limit of node_link_finish()
 // Maximum number of encrypted bytes read in a round of the loop.
 #define TLS_READ_BYTES (64 * 1024)
 
@@ -27,13 +28,13 @@ struct node_link {
     ev_io readable, writable;
     ev_timer tick, ending;
     unsigned ticks;
-    uint64_t ticked_ns, heard_ns;
-    bool broken;   // `ended` will be called
-    int finishing; // remaining ticks for writing; 0: not finishing
+    uint64_t ticked_ns, heard_ns; // last tick; last received bytes
+    bool broken;                  // `ended` will be called, or was
+    int finishing;                // remaining ticks for writing; 0: not finishing
     struct error error;
     struct tls_session *tls; // NULL: not encrypted
     bool secured;            // the handshake is over
-    size_t tls_left;         // bytes that may still be read in this round
+    size_t tls_left;         // encrypted bytes that may still be read in this round
     size_t early_size;
     uint8_t early[LINK_EARLY_MAX]; // messages that wait for the handshake
     uint8_t *out;
@@ -230,7 +231,7 @@ static bool pipe_write(void *context, const void *data, size_t size)
     return true;
 }
 
-// Ends the link if TLS has ended; first sends TLS's last message.
+// Ends the link if TLS has ended or failed; first sends the last message of TLS.
 static void tls_judge(struct node_link *l, enum tls_result result, const char *fault)
 {
     struct error error;
@@ -245,7 +246,8 @@ static void tls_judge(struct node_link *l, enum tls_result result, const char *f
     node_link_end(l, &error);
 }
 
-// False: more bytes are needed, or the handshake has failed.
+// Continues the handshake; after it sends the messages that wait. False: more bytes are needed, or
+// the link has ended.
 static bool shake(struct node_link *l)
 {
     const char *fault = "";
@@ -264,7 +266,7 @@ static bool shake(struct node_link *l)
 
 // ---- input -------------------------------------------------------------------------------------
 
-// Handles one message; false if no complete one is there.
+// Handles one received message; false: none is complete, or the link has ended or is ending.
 static bool message_take(struct node_link *l)
 {
     struct node_header header;
@@ -316,7 +318,7 @@ static void plain_read(struct node_link *l)
         in_take(l, (size_t)got);
 }
 
-// Reads until TLS holds no plain bytes, because no event reports these.
+// Reads until the TLS session holds no decrypted bytes, because no event reports them.
 static void tls_read(struct node_link *l)
 {
     const char *fault = "";
@@ -355,7 +357,7 @@ static void on_tick(struct ev_loop *loop, ev_timer *watcher, int events)
     struct node_link *l = watcher->data;
     uint64_t now_ns = clock_now_ns();
     if (now_ns - l->ticked_ns > TICK_LATE_NS)
-        l->heard_ns = now_ns; // bytes that have arrived are read after this
+        l->heard_ns = now_ns; // bytes that arrived meanwhile are read later in this round
     l->ticked_ns = now_ns;
     if (l->finishing > 0 && --l->finishing == 0) {
         node_link_end(l, &l->error);

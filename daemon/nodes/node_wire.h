@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Messages between a daemon and the agents on its other hosts: a byte stream of headers and bodies.
-// Bodies are structs of the build; HELLO checks that both ends are of the same build. Neither end
-// trusts the other: lengths are checked before a body is read, and members where they are used.
+// Bodies are structs in the layout of the build; HELLO ensures that both ends are of the same
+// build. Neither end trusts the other: the length is checked before a body is read, and members are
+// checked where they are used.
 #ifndef CPATTN_DAEMON_NODES_NODE_WIRE_H
 #define CPATTN_DAEMON_NODES_NODE_WIRE_H
 
@@ -13,7 +14,7 @@
 #include "common/limits.h"
 #include "common/status.h"
 
-#define NODE_MAGIC   UINT32_C(0x43504e44) // "CPND"; differs in another byte order
+#define NODE_MAGIC   UINT32_C(0x43504e44) // "CPND"; reads differently in the other byte order
 #define NODE_VERSION 1
 
 // X(name, number, minimum and maximum bytes of the body)
@@ -62,7 +63,7 @@ struct node_hello {
     char backend[16];
     int32_t device_count;
     uint32_t mesh_port;
-    char mesh_address[NODE_ADDRESS_MAX]; // "": where the connection comes from
+    char mesh_address[NODE_ADDRESS_MAX]; // "": the address that the connection comes from
 };
 
 // A rank of a pool. Messages about a whole pool ignore `rank`.
@@ -81,12 +82,12 @@ struct node_start {
     struct node_rank at;
     int32_t implementation, world_size;
     int32_t host;                    // number of the host that receives this
-    uint8_t key[NODE_KEY_BYTES];     // the key of sockets between ranks
+    uint8_t key[NODE_KEY_BYTES];     // presented by sockets between ranks: mesh_port.h
     uint8_t hosts[WORLD_SIZE_MAX];   // host of each rank, below HOSTS_MAX
     int16_t devices[WORLD_SIZE_MAX]; // device of each rank on its host, from 0
     struct {
         uint32_t port;                  // 0: no rank is there
-        char address[NODE_ADDRESS_MAX]; // "": the address at which the agent reaches the daemon
+        char address[NODE_ADDRESS_MAX]; // "": that at which the agent reaches the daemon
     } meet[HOSTS_MAX];                  // mesh ports of the hosts
 };
 
@@ -98,31 +99,31 @@ struct node_frame {
 
 struct node_order {
     struct node_rank at;
-    int32_t number; // SIGNAL: of the signal
+    int32_t number; // SIGNAL: number of the signal; else 0
 };
 
 struct node_end {
     struct node_rank at;
-    int32_t kind, number; // struct rank_end
+    int32_t kind, number; // as in struct rank_end
 };
 
 struct node_seen {
     struct node_rank at;
-    char state;              // of its process
+    char state;              // state letter of the process: rank_child_state()
     uint8_t at_memory_limit; // 0 or 1
-    uint64_t word;           // struct progress
+    uint64_t word;           // the rank's struct progress
 };
 
 #define NODE_BODY_MAX (sizeof(struct node_frame) + CHANNEL_PAYLOAD_MAX)
 #define NODE_SIZE_MAX (sizeof(struct node_header) + NODE_BODY_MAX)
 
-// "HELLO" and so on; "?" for a number that is no type.
+// The name of a type, such as "HELLO"; "?" for a number that is no type.
 const char *node_message_name(uint32_t type);
 
 // Checks type and length of a header. DATA_LOSS.
 enum status node_header_check(const struct node_header *header, struct error *error) MUST_CHECK;
 
-// The id of this build.
+// Writes the id of this build: package version, protocol versions and sizes of structs.
 void node_build_id(char text[NODE_BUILD_ID_MAX]);
 
 // True if `text` has its NUL within `size` bytes and is printable ASCII.

@@ -20,17 +20,17 @@
 #include "daemon/nodes/node_link.h"
 #include "daemon/nodes/node_wire.h"
 
-// Lines of the log per second about connections that are no agent's.
+// Log lines per second about connections that are not from an agent.
 #define STRANGERS_LINES_MAX 10
 
-// An accepted connection, of an agent or of another client.
+// An accepted connection, from an agent or from an unknown client.
 struct caller {
     struct nodes *nodes;
     struct list node;
     struct node_link *link;
     ev_timer late;
     int host;     // -1: no HELLO yet
-    bool refused; // its end is logged
+    bool refused; // the refusal is logged; its end need not be
     char address[NODE_ADDRESS_MAX];
 };
 
@@ -48,8 +48,8 @@ struct nodes {
     struct mesh_port *mesh;
     struct acceptor acceptor;
     struct list callers;
-    int caller_count;       // connections without a HELLO
-    struct log_quota lines; // about them
+    int caller_count;       // callers without a valid HELLO
+    struct log_quota lines; // log lines about them
     struct host hosts[HOSTS_MAX];
 };
 
@@ -60,7 +60,7 @@ static struct far_rank far_of(const struct caller *c, const struct node_rank *at
     return (struct far_rank){c->host, at->pool, at->generation, at->rank};
 }
 
-// Reads the subject of a fault and its error.
+// Reads the rank of a fault and its error, cleaned and prefixed with the name of the host.
 static struct far_rank fault_read(const struct caller *c, const void *body, struct error *error)
 {
     struct node_fault fault;
@@ -88,7 +88,7 @@ static enum status on_frame(struct caller *c, const void *body, size_t size, str
                                         .generation = f.at.generation,
                                         .length = (uint32_t)(size - sizeof(f)),
                                         .job = f.job};
-    // The struct is on the stack; its users copy what they keep.
+    // The frame is on the stack, because the crews keep no pointer to it.
     crews_far_frame(c->nodes->crews, &at, &frame, (const uint8_t *)body + sizeof(f));
     return STATUS_OK;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The daemon's side of its other hosts: accepts their agents, tells them to start and kill ranks,
-// and reports their events to the crews. All calls on the loop's thread.
+// The daemon's side of the connections to agents on its other hosts: accepts the agents, orders
+// them to start and kill ranks, and reports the events of these ranks to the crews. All calls on
+// the loop's thread.
 #ifndef CPATTN_DAEMON_NODES_NODES_H
 #define CPATTN_DAEMON_NODES_NODES_H
 
@@ -11,11 +12,11 @@
 #include "common/token.h"
 #include "daemon/pool/crew.h"
 
-// Maximum number of connections without a valid HELLO, and of those from one address, so that no
-// other host keeps an agent out; further ones are closed at once.
+// Maximum number of connections without a valid HELLO, in total and from one address, so that no
+// other host keeps an agent out. Further connections are closed at once.
 #define NODES_CALLERS_MAX         16
 #define NODES_CALLERS_ADDRESS_MAX 8
-// Time limit of the HELLO.
+// Time limit of the HELLO in seconds.
 #define NODES_CALLER_S            5.
 
 struct nodes_config {
@@ -35,7 +36,7 @@ struct nodes_config {
 
 struct nodes_handler {
     void *context;
-    // Called before the crews are told (crews_host_lost()).
+    // The agent of a host is lost. Called before crews_host_lost().
     void (*lost)(void *context, int host, const struct error *error);
     // An agent is connected. No earlier rank is alive on its host.
     void (*back)(void *context, int host);
@@ -43,19 +44,20 @@ struct nodes_handler {
 
 struct nodes;
 
-// `crews` may be set later, before the loop runs. UNAVAILABLE, RESOURCE_EXHAUSTED.
+// Call nodes_join() before the loop runs. UNAVAILABLE, RESOURCE_EXHAUSTED.
 enum status nodes_create(struct ev_loop *loop, const struct nodes_config *config,
                          const struct nodes_handler *handler, struct nodes **nodes,
                          struct error *error) MUST_CHECK;
 
-// Sets the TLS of future connections; not NULL if there was TLS before. The caller may release the
-// old one.
+// Sets the TLS of future connections, borrowed; must not be NULL if there was TLS before. The
+// caller may release the old one: open connections hold references.
 void nodes_set_tls(struct nodes *nodes, struct tls *tls);
 
 // Closes the connections, after which the agents kill their ranks. Accepts NULL.
 void nodes_destroy(struct nodes *nodes);
 
-// Sets the crews that get the events. Call nodes_destroy() after the last call of a crew.
+// Connects nodes and crews: the crews get the events of ranks, and call the nodes for ranks on
+// other hosts. Destroy the crews before the nodes.
 void nodes_join(struct nodes *nodes, struct crews *crews);
 
 // Number of hosts with a connected agent, including this one.

@@ -18,10 +18,10 @@
 // Time limit of crews_destroy() for processes that have got SIGKILL.
 #define REAP_MAX_NS (2 * NS_PER_S)
 
-// Time from the message to end to SIGTERM, and from SIGTERM to SIGKILL.
+// Time in seconds from the STOP message to SIGTERM, and from SIGTERM to SIGKILL.
 #define GRACE_S .25
 
-// Visits the other hosts of a crew.
+// Visits the other hosts that have ranks of the crew.
 #define FAR_FOREACH(host, crew)                                                                    \
     for (int host = 0; (crew)->far >> host; host++)                                                \
         if ((crew)->far >> host & 1)
@@ -108,7 +108,8 @@ struct crew *crews_get(struct crews *crews, int index)
 
 // ---- events of ranks on any host ---------------------------------------------------------------
 
-// The data of a pool is kept for the answers that its last exit causes.
+// Frees the data of a pool if all its ranks are gone. Call after the handler: the answers that the
+// last exit causes need the data.
 static void ranks_gone(struct crew *crew, uint32_t generation)
 {
     if (crew->generation == generation && crew->alive == 0)
@@ -307,7 +308,7 @@ void crews_host_lost(struct crews *crews, int host)
 
 // ---- the start ---------------------------------------------------------------------------------
 
-// Called twice: sends SIGTERM, then SIGKILL.
+// Called twice per kill: first sends SIGTERM, then SIGKILL.
 static void on_grace(struct ev_loop *loop, ev_timer *watcher, int events)
 {
     (void)events;
@@ -413,8 +414,8 @@ enum status crew_start(struct crews *crews, int index, const struct crew_start *
 
 // ---- work --------------------------------------------------------------------------------------
 
-// Sends the descriptors before the case, which needs them. Only ranks on this host can get
-// descriptors.
+// Sends the descriptors of a client's tensors; must precede the case. Only ranks on this host can
+// receive descriptors.
 static enum status tensors_send(const struct rank_process *r, uint64_t job,
                                 const struct crew_task *task, struct error *error)
 {
@@ -449,7 +450,7 @@ static enum status job_send(const struct rank_process *r, uint64_t job,
     return status;
 }
 
-// Forgets the output of earlier jobs, which says nothing about this one.
+// Prepares a rank for a job: clears the stderr output of earlier jobs, which is not about this one.
 static void rank_begins(struct rank_process *r)
 {
     r->reported = false;
@@ -470,12 +471,12 @@ void crew_run(struct crew *crew, uint64_t job, const struct crew_task *task)
     for (int rank = 0; rank < crew->world_size; rank++) {
         struct rank_process *r = &crew->ranks[rank];
         struct error error;
-        // Its end is known and will be reported.
+        // The rank is distrusted or gone, which is reported already.
         if (r->closed)
             continue;
         enum status status = job_send(r, job, task, &frame, bytes, &error);
-        // If the other end is closed, the channel's watcher notices it after the last messages of
-        // the rank, and the exit tells the reason.
+        // UNAVAILABLE: the rank's end is closed. The channel's watcher notices this after the last
+        // messages of the rank, and the exit has the reason.
         if (status == STATUS_OK || status == STATUS_UNAVAILABLE)
             continue;
         error_prefix(&error, "rank %d does not take the case", rank);
@@ -501,7 +502,7 @@ static bool rank_hears(const struct rank_process *r)
     return !r->closed && (r->host != HOST_HERE || r->crew->squad->children[r->rank].channel >= 0);
 }
 
-// True if all its ranks are healthy and idle.
+// True if all ranks are healthy and idle.
 static bool crew_rests(const struct crew *crew)
 {
     bool rests = crew->alive == crew->world_size;

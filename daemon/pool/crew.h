@@ -26,7 +26,8 @@ void crews_set_far(struct crews *crews, const struct far_hosts *far);
 // Kills and reaps all ranks; logs and leaves those that cannot be reaped within 2 s. Accepts NULL.
 void crews_destroy(struct crews *crews);
 
-// Valid until the next crew_start() of this index.
+// Returns the crew of a pool, 0..POOLS_MAX-1. Its contents are those of the last crew_start() of
+// this index; they are zeroed when all its ranks are gone.
 struct crew *crews_get(struct crews *crews, int index);
 
 // Parameters of a start. Implementations are numbered as in the core: 0 is the daemon's own, i
@@ -39,41 +40,41 @@ struct crew_start {
     const int *slots;   // by rank: device on its host, for ranks on other hosts
 };
 
-// Begins to start the ranks of a pool, one after the other on each host. On failure no rank exists.
+// Begins to start the ranks of a pool, on each host one after the other. On failure no rank exists.
 // Later failures are reported by `not_started`, once for each host, unless the pool is killed
-// before.
+// first.
 enum status crew_start(struct crews *crews, int index, const struct crew_start *start,
                        struct error *error) MUST_CHECK;
 
-// The job for the ranks of a pool; borrowed for the call.
+// A job for the ranks of a pool; borrowed during crew_run().
 struct crew_task {
     const struct job_spec *spec;
-    const struct whole_places *places; // of a client's tensors; NULL: none
-    int given_fd, wanted_fd;           // with places: their memory, or -1
-    uint64_t left_ns;                  // until its time limit
+    const struct whole_places *places; // of a client's tensors; NULL: there are none
+    int given_fd, wanted_fd;           // with places: memory of the tensors, or -1
+    uint64_t left_ns;                  // remaining time until the job's time limit
 };
 
-// Sends a case to every rank, and forgets their earlier stderr output. Calls `failed` for a
-// rank that cannot take it.
+// Sends a job to every rank, and clears their stored stderr output. Calls `failed` for a rank that
+// cannot take it.
 void crew_run(struct crew *crew, uint64_t job, const struct crew_task *task);
 
-// Records the progress of each rank and the state of its process. crew_kill() does this first;
-// later calls then change nothing.
+// Records the progress of each rank and the state of its process. crew_kill() calls this first;
+// after a kill the record does not change.
 void crew_snapshot(struct crew *crew);
 
-// Ends every rank and its process group; reports each exit when it is reaped. If all ranks are
-// healthy and idle, they get a message to end, so that a program around them, such as a profiler,
-// can finish; then SIGTERM after a quarter of a second and SIGKILL after half a second. Otherwise
-// all get SIGKILL at once.
+// Ends every rank and its process group; each exit is reported when the rank is reaped. If all
+// ranks are healthy and idle, they get the message STOP, so that a program that runs them, such as
+// a profiler, can finish; SIGTERM follows after a quarter of a second, SIGKILL after half a second.
+// Otherwise all ranks get SIGKILL at once.
 void crew_kill(struct crew *crew);
 
 // True if all ranks have sent READY.
 bool crew_is_ready(const struct crew *crew);
 
-// Reads the pending stderr output of the ranks.
+// Reads the pending stderr output of the ranks on this host.
 void crew_drain_stderr(struct crew *crew);
 
-// Describes the process of a rank, as proc_describe(); on another host, gives the name of the host.
+// Describes the process of a rank, as proc_describe(); for a rank on another host, names the host.
 const char *crew_describe_process(const struct crew *crew, int rank, char text[PROC_TEXT_MAX]);
 
 // As rank_host_reap_strays().
@@ -81,7 +82,7 @@ void crews_reap_strays(struct crews *crews);
 
 // ---- from other hosts --------------------------------------------------------------------------
 
-// Names a rank. Events of ranks that are not on that host are ignored.
+// Identifies a rank on another host. Events whose rank is not on that host are ignored.
 struct far_rank {
     int host, pool;
     uint32_t generation;
@@ -101,13 +102,13 @@ void crews_far_wrote(struct crews *crews, const struct far_rank *at, const void 
 void crews_far_seen(struct crews *crews, const struct far_rank *at, const struct progress *word,
                     char state, bool at_memory_limit);
 
-// A socket between a rank on this host and a rank on another; the crew takes it over.
+// A socket from `rank` on this host to `peer` on another is connected; the crew takes it over.
 void crews_connect(struct crews *crews, int pool, uint32_t generation, int rank, int peer, int fd);
-// Such a socket could not be connected.
+// A socket between ranks of the pool could not be connected: its start fails.
 void crews_not_connected(struct crews *crews, int pool, uint32_t generation,
                          const struct error *error);
 
-// The host is lost: forgets its ranks without a report.
+// The host is lost: its ranks count as gone, and their exits are not reported.
 void crews_host_lost(struct crews *crews, int host);
 
 #endif

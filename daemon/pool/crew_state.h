@@ -15,7 +15,7 @@
 #include "daemon/pool/stderr_text.h"
 #include "plan/kind.h"
 
-// Callbacks for events of ranks, named like the events of the core that they cause.
+// Callbacks for events of ranks. Each reports the event of the same name to the core (core.h).
 struct crew_handler {
     void *context;
     // The start of the ranks on one host has failed; none of them is alive.
@@ -40,11 +40,11 @@ struct crew_start;
 struct far_hosts {
     void *context;
     // Starts the ranks of the pool on its other hosts, and connects them with the ranks on this
-    // host: crews_connect().
+    // host, which get their sockets by crews_connect().
     void (*start)(void *context, int pool, const struct crew_start *start);
     void (*send)(void *context, int host, uint32_t generation, int rank, enum channel_type type,
                  uint64_t job, const void *payload, uint32_t length);
-    // As squad_signal(), squad_kill(), squad_stop().
+    // squad_signal(), squad_kill() and squad_stop() on the other host.
     void (*signal)(void *context, int host, uint32_t generation, int number);
     void (*kill)(void *context, int host, uint32_t generation);
     void (*stop)(void *context, int host, uint32_t generation);
@@ -57,17 +57,17 @@ struct rank_process {
     int rank;
     int host;    // HOST_HERE or the number of another host
     bool gone;   // reaped, or on a host that is lost
-    bool closed; // no messages are sent to it
-    bool ending; // its end is known
+    bool closed; // distrusted or gone: no messages are sent to it
+    bool ending; // its end was reported by `ending` or `exited`
     struct stderr_text stderr_text;
     bool said_hello, said_ready;
-    bool reported;               // the current job
+    bool reported;               // it has reported on the current job
     struct rank_failure failure; // reported by the rank, or found by the daemon; status 0: none
-    struct rank_end end;         // once it is known
-    char far_state;              // of a rank on another host: last report
-    bool far_at_memory_limit;
-    char state;           // as of crew_snapshot()
-    bool at_memory_limit; // as of crew_snapshot(): it uses all memory that rank-memory allows
+    struct rank_end end;         // RANK_LIVES until the end is known
+    char far_state;              // rank on another host: state in the last report
+    bool far_at_memory_limit;    // rank on another host: in the last report
+    char state;                  // state letter at the last crew_snapshot()
+    bool at_memory_limit;        // at the last crew_snapshot(): its memory reached rank-memory
 };
 
 struct crews;
@@ -79,20 +79,20 @@ struct crew {
     const struct guest *guest; // NULL: the daemon's own program
     int world_size;
     int alive;                   // ranks that are not gone, including those not started yet
-    struct squad *squad;         // of the ranks on this host; NULL: there are none
-    uint64_t far;                // bit h: it has ranks on the other host h
+    struct squad *squad;         // ranks on this host; NULL: there are none
+    uint64_t far;                // bit h: ranks are on the other host h
     struct rank_process *ranks;  // [world_size]
     struct rank_report *reports; // [world_size], of the current job
-    struct progress *words;      // [world_size], if no rank is on this host
-    struct progress *progress;   // [world_size], the squad's or `words`
-    struct progress *snapshot;   // [world_size], copy made before the kill
+    struct progress *words;      // [world_size], progress if no rank is on this host
+    struct progress *progress;   // [world_size], points to the squad's or to `words`
+    struct progress *snapshot;   // [world_size], copy of crew_snapshot()
     bool killed;
-    ev_timer grace; // for ranks that have got a message or SIGTERM to end
-    bool told;
-    uint64_t job;                     // current or last; 0: none
-    const struct job_kind *kind;      // of that job
-    bool verify;                      // its results are verified
-    char exchange[EXCHANGE_TEXT_MAX]; // as the ranks of this start say that they exchange; or ""
+    ev_timer grace;                   // runs from STOP to SIGTERM and from SIGTERM to SIGKILL
+    bool told;                        // SIGTERM is sent
+    uint64_t job;                     // current or last job; 0: none
+    const struct job_kind *kind;      // kind of that job
+    bool verify;                      // the results of that job are verified
+    char exchange[EXCHANGE_TEXT_MAX]; // how the ranks exchange data, as they say in READY; or ""
 };
 
 struct crews {

@@ -92,8 +92,9 @@ void mesh_fini(struct mesh *m)
 
 int mesh_descriptors(int world_size)
 {
-    // While rank r is started, the ends of ranks >= r to ranks <= r are open: at most (r + 1) * (n
-    // - r). Each rank also has a channel, stderr and a pidfd; a few more are open for a short time.
+    // While rank r is started, the ends of ranks >= r to ranks <= r are open: at most
+    // (r + 1) * (n - r). Each rank also has a channel, stderr and a pidfd; a few more descriptors
+    // are open for a short time.
     int half = (world_size + 1) / 2;
     return (half + 1) * (world_size - half + 1) + world_size + 3 * world_size + 16;
 }

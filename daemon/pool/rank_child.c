@@ -13,13 +13,14 @@
 #include "daemon/process/pidfd.h"
 #include "daemon/process/proc.h"
 
+// Maximum number of frames that are read after the process has ended.
 #define FRAMES_AT_END_MAX 64
-// An ending process closes its channel first. A process that is still alive after this time has
-// closed it deliberately.
+// Time in seconds from the end of the channel to the end of the process. An ending process closes
+// its channel first; one that is still alive after this time has closed it deliberately.
 #define SILENCE_S         2.
-// Period of checks of a process that has ended and cannot be reaped.
+// Period in seconds of the attempts to reap a process that has ended and cannot be reaped yet.
 #define REAP_AGAIN_S      .1
-// Pause between checks while waiting for an end.
+// Pause between the checks of a blocking wait for an exit.
 #define REAP_PAUSE_MS     2
 
 #define LIBRARY_PIECE_BYTES (INT64_C(33) << 20)
@@ -76,7 +77,7 @@ static enum status frame_handle(struct rank_child *c, const struct channel_frame
 
 static void end_tell(struct rank_child *c); // defined below
 
-// Receives one frame; false if there is none.
+// Receives and handles one frame. False: there is none, or the channel is closed.
 static bool frame_take(struct rank_child *c)
 {
     struct channel_frame frame;
@@ -100,8 +101,8 @@ static bool frame_take(struct rank_child *c)
     return true;
 }
 
-// One frame for each event: most ranks have sent no other, and one that floods its channel does not
-// block the loop.
+// Handles one frame for each event: mostly there is only one, and a rank that floods its channel
+// must not block the loop.
 static void on_channel(struct ev_loop *loop, ev_io *watcher, int events)
 {
     (void)loop;
@@ -168,8 +169,8 @@ static void process_forget(struct rank_child *c)
     c->pid = 0;
 }
 
-// Its end is known, but it cannot be reaped yet: its tracer has to wait for it first. Its pidfd
-// stays readable meanwhile, so it is not watched.
+// The process has ended but cannot be reaped yet, because its tracer has to wait for it first.
+// Polls with a timer in place of the pidfd, which stays readable meanwhile.
 static void reap_later(struct rank_child *c)
 {
     char text[PROC_TEXT_MAX];
@@ -183,7 +184,8 @@ static void reap_later(struct rank_child *c)
     distrust(c, &error);
 }
 
-// The channel has ended, which is the first sign of an ending process (channel_last_fd()).
+// The channel has ended, which is the first sign of an ending process (channel_last_fd()). Reports
+// the end if the kernel shows the exit status before the process can be reaped.
 static void end_tell(struct rank_child *c)
 {
     int wait_status;
@@ -196,8 +198,8 @@ static void end_tell(struct rank_child *c)
     handler_of(c)->ending(handler_of(c)->context, c->rank, &end);
 }
 
-// Reports the last messages of the rank before its end. Kills its group before the process is
-// reaped, while the number of the group cannot be reused.
+// The process has ended: handles its last frames, reaps it and reports the exit. Kills its group
+// before reaping, while the number of the group cannot be reused.
 static void end_look(struct rank_child *c)
 {
     struct squad *squad = c->squad;
@@ -243,7 +245,8 @@ char rank_child_state(const struct rank_child *c)
     return proc_state(c->ending ? 0 : c->pid);
 }
 
-// Libraries allocate pieces of up to 32 MiB, and some retry endlessly.
+// True within LIBRARY_PIECE_BYTES of the limit: libraries allocate pieces of up to 32 MiB, and some
+// retry a failed allocation endlessly.
 bool rank_child_at_memory_limit(const struct rank_child *c)
 {
     int64_t limit = c->squad->host->confinement->memory_bytes;

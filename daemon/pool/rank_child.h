@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// One rank process of this host: its start, channel, stderr and end. Its messages and its end go to
+// One rank process on this host: its start, channel, stderr and end. Reports messages and end to
 // the handler of its squad.
 #ifndef CPATTN_DAEMON_POOL_RANK_CHILD_H
 #define CPATTN_DAEMON_POOL_RANK_CHILD_H
 
 #include "daemon/pool/squad_state.h"
 
-// Asks the starter to create the process. `mesh`: its sockets, as in struct starter_fds. After a
+// Requests the process from the starter. `mesh`: its sockets, as in struct starter_fds. After a
 // failure call rank_child_fini().
 enum status rank_child_order(struct rank_child *c, const int *mesh, int progress_fd,
                              struct error *error) MUST_CHECK;
 
-// The process exists: watches it. After a failure rank_child_fini() ends it.
+// The starter has created the process: begins to watch it. After a failure call rank_child_fini(),
+// which ends it.
 enum status rank_child_made(struct rank_child *c, pid_t pid, struct error *error) MUST_CHECK;
 
-// Closes its channel.
+// Closes the daemon's end of its channel.
 void rank_child_close(struct rank_child *c);
 
 // Sends a signal to the group of the process; no effect after it is reaped.
@@ -26,8 +27,8 @@ void rank_child_kill(const struct rank_child *c);
 // Kills a rank; afterwards only its reaping is reported.
 void rank_child_abandon(struct rank_child *c);
 
-// The state letter of its process ('X': it is gone or ending), and whether it has used all memory
-// that rank-memory allows.
+// The state letter of its process ('X': gone or ending), and true if its memory has reached the
+// limit rank-memory.
 char rank_child_state(const struct rank_child *c);
 bool rank_child_at_memory_limit(const struct rank_child *c);
 

@@ -14,16 +14,18 @@
 #include "daemon/process/spawn.h"
 #include "daemon/process/strays.h"
 
+// Pause between attempts of rank_host_fini() to end strays.
 #define STRAYS_PAUSE_MS 2
 
-// Minimum number of ranks of the daemon's own program that may start at the same time; the limit is
-// the number of cores if that is larger. More would take the daemon's core without being ready
-// sooner.
+// The ranks of one pool of the daemon's own program that may start at the same time: as many as
+// there are cores, and at least this many. More ranks would be no sooner ready, and compete with
+// the daemon for its core.
 #define STARTING_MIN 2
 
 // ---- the starter -------------------------------------------------------------------------------
 
-// Reaps a process that could not execute its program. An unexpected process is a stray.
+// The starter's answer. Reaps a process that could not execute its program. Kills a process whose
+// squad is destroyed; it is reaped as a stray.
 static void on_started(void *context, const struct starter_order *order, pid_t pid,
                        const struct error *error)
 {
@@ -53,7 +55,8 @@ static struct squad *find_making(const struct rank_host *host, uint64_t ticket_m
     return NULL;
 }
 
-// Squads that begin to start in these calls use a new starter.
+// Fails the unanswered requests of all squads. Squads created during these calls have higher
+// tickets and use a new starter; they are left alone.
 static void on_starter_lost(void *context, const struct error *error)
 {
     struct rank_host *host = context;
@@ -118,7 +121,7 @@ int rank_host_reap_strays(struct rank_host *host)
     return strays_end(host->kills_strays, pid_is_known, host);
 }
 
-// Children of ranks that have just been reaped are children of this process now.
+// Ends strays repeatedly: the children of a rank become children of this process when it is reaped.
 void rank_host_fini(struct rank_host *host, uint64_t deadline_ns)
 {
     starter_destroy(host->starter);

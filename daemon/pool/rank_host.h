@@ -12,13 +12,13 @@ enum status rank_host_init(struct rank_host *host, struct ev_loop *loop, const c
                            const struct guests *guests, const struct confinement *confinement,
                            struct error *error) MUST_CHECK;
 
-// Call after all squads are destroyed. Kills processes that ranks have left behind, until
+// Call after all squads are destroyed. Kills and reaps processes that ranks have left behind, until
 // deadline_ns.
 void rank_host_fini(struct rank_host *host, uint64_t deadline_ns);
 
-// Kills and reaps processes that ranks have left behind and that became children of this process.
-// If they cannot be distinguished from other children, only reaps them. Returns the number of
-// remaining ones. Does nothing while the starter creates a rank.
+// Kills and reaps processes that ranks have left behind, which are children of this process. Only
+// reaps them if they cannot be distinguished from other children (strays_are_ours()). Returns the
+// number of remaining ones. Does nothing while the starter creates a rank.
 int rank_host_reap_strays(struct rank_host *host);
 
 #endif

@@ -59,14 +59,14 @@ static enum status on_ready(struct rank_process *r, const struct channel_frame *
     return STATUS_OK;
 }
 
-// A tensor of attention has a number, that of another kind of job a name.
+// Tensors of attention are identified by number, those of other kinds of jobs by name.
 static bool tensor_plausible(const struct figures *f, bool attention)
 {
     return attention ? f->tensor > 0 && f->tensor < TENSOR_COUNT
                      : f->tensor == 0 && report_name_is_valid(f->name);
 }
 
-// A figure of a rank that passes has no broken rule.
+// `pass`: the rank reports a pass; then no figure may have a broken rule.
 static bool figures_plausible(const struct figures *f, bool pass)
 {
     return f->chunk >= 0 && f->chunk <= CHUNK_PADDING && f->elements >= 0 && f->mismatches >= 0 &&
@@ -102,7 +102,7 @@ static bool report_plausible(const struct rank_report *report, int rank, bool at
     return plausible;
 }
 
-// Copies a report whose length follows from its count of operation times.
+// Copies a report after checking its length, which depends on its count of operation times.
 static enum status report_take(const struct channel_frame *frame, const void *payload,
                                struct rank_report *report, struct error *error)
 {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The daemon's state of one rank: its messages and its condition. The crew knows where its process
-// runs.
+// Handles the messages of one rank, wherever its process runs.
 #ifndef CPATTN_DAEMON_POOL_RANK_PROCESS_H
 #define CPATTN_DAEMON_POOL_RANK_PROCESS_H
 
@@ -11,7 +10,8 @@
 enum status rank_process_frame(struct rank_process *r, const struct channel_frame *frame,
                                const void *payload, struct error *error) MUST_CHECK;
 
-// Records a failure of a rank that breaks the channel's rules or cannot be reached.
+// A rank has broken the channel's rules or cannot be reached: records, logs and reports the
+// failure; sends it no more messages.
 void rank_process_distrust(struct rank_process *r, const struct error *error);
 
 #endif

@@ -59,8 +59,8 @@ static void child_gone(struct squad *s, int rank, const struct rank_end *end)
         s->handler.not_started(s->handler.context, &s->error);
 }
 
-// Closes the channels of the started ranks; the failure is reported when the last of them is
-// reaped. A rank that is being created counts as started.
+// Fails the start: kills the started ranks and closes their channels. The failure is reported when
+// the last of them is reaped. A rank that the starter is creating counts as started.
 static void start_fail(struct squad *s, const struct error *error)
 {
     int alive = s->making;
@@ -83,7 +83,7 @@ void squad_fail(struct squad *s, const struct error *error)
         start_fail(s, error);
 }
 
-// In a killed squad ranks that were never created count as reaped.
+// Ends the start of a killed squad: reports the ranks that were never created as gone.
 static void unstarted_tell(struct squad *s)
 {
     const struct rank_end end = {.kind = RANK_LIVES};
@@ -98,7 +98,8 @@ static void unstarted_tell(struct squad *s)
 
 // ---- the start ---------------------------------------------------------------------------------
 
-// Sealed: if a rank shrank the memory, the daemon's next read would be fatal.
+// Creates the memory of progress words. It is sealed, because the daemon's next read would be fatal
+// if a rank shrank it.
 static enum status progress_create(struct squad *s, struct error *error)
 {
     size_t size = (size_t)s->world_size * sizeof(*s->progress);
@@ -115,7 +116,7 @@ static enum status progress_create(struct squad *s, struct error *error)
     return STATUS_OK;
 }
 
-// The next rank on this host, from `rank` on; world_size: none.
+// Returns the first rank on this host that is `rank` or higher; world_size: there is none.
 static int next_here(const struct squad *s, int rank)
 {
     while (rank < s->world_size && !s->children[rank].squad)
@@ -136,7 +137,8 @@ static enum status rank_order_next(struct squad *s, struct error *error)
     return status;
 }
 
-// Guests may wait for each other before their first message, so all are started at once.
+// True if the next rank has to wait until earlier ones have sent HELLO. Guests never wait, because
+// they may wait for each other before their first message.
 static bool must_wait(const struct squad *s)
 {
     int silent = 0;
@@ -145,8 +147,8 @@ static bool must_wait(const struct squad *s)
     return !s->guest && silent >= s->host->starting_max;
 }
 
-// One step of a start per round of the loop. If the start has to wait, the next step follows an
-// event: a socket, a message of a rank, or an answer of the starter.
+// Does one step of the start, once in a round of the loop. If the start has to wait, an event
+// causes the next step: a socket, a rank's HELLO, or an answer of the starter.
 static void on_step(struct ev_loop *loop, ev_check *watcher, int events)
 {
     (void)events;
@@ -169,7 +171,7 @@ static void starting_go_on(struct squad *s)
         ev_idle_start(s->host->loop, &s->awake);
 }
 
-// A rank that was requested before the start failed.
+// The starter's answer for a rank that was requested before the start failed.
 static void made_too_late(struct squad *s, bool made)
 {
     const struct rank_end end = {.kind = RANK_LIVES};
@@ -309,7 +311,7 @@ void squad_signal(const struct squad *s, int number)
         rank_child_signal(&s->children[rank], number);
 }
 
-// The next step ends a killed start.
+// Marks the squad as killed. If its start is in progress, the next step ends it.
 static void starting_wake(struct squad *s)
 {
     s->killed = true;
@@ -324,7 +326,8 @@ void squad_kill(struct squad *s)
         rank_child_kill(&s->children[rank]);
 }
 
-// A stopped rank receives it when it continues; for a dead rank the failure does not matter.
+// SIGCONT lets a rank that is stopped by a signal receive the message. Failures are only logged:
+// the rank is dead.
 void squad_stop(struct squad *s)
 {
     struct error error;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A squad: the ranks of one pool on this host. Starts them, and reports their messages, their
-// output and their ends without interpreting them. All calls on the loop's thread, which must be
-// the main thread (daemon/process/spawn.h).
+// A squad: the ranks of one pool that are on this host. Starts them, and reports their messages,
+// output and ends without interpreting them. All calls on the loop's thread, which must be the main
+// thread (daemon/process/spawn.h).
 #ifndef CPATTN_DAEMON_POOL_SQUAD_H
 #define CPATTN_DAEMON_POOL_SQUAD_H
 
@@ -11,7 +11,7 @@ struct squad_start {
     uint32_t generation;
     const struct guest *guest; // NULL: the daemon's own rank program
     int world_size;
-    const int *devices; // [world_size], of the ranks on this host; -1: none. NULL: no rank has one
+    const int *devices; // [world_size], GPU of each rank on this host, -1: none. NULL: no GPUs
     const bool *here;   // [world_size], true: the rank is on this host; NULL: all are
 };
 
@@ -22,25 +22,28 @@ enum status squad_create(struct rank_host *host, const struct squad_start *start
                          const struct squad_handler *handler, struct squad **squad,
                          struct error *error) MUST_CHECK;
 
-// Kills and reaps without a report, until deadline_ns; logs the others. Accepts NULL.
+// Kills the ranks and reaps them without a report, until deadline_ns; logs the remaining ones.
+// Accepts NULL.
 void squad_destroy(struct squad *squad, uint64_t deadline_ns);
 
-// Takes over a connected stream socket from `rank` on this host to `peer` on another. False, and
-// the socket is closed: the pair has a socket, the pair is wrong, or the start is over.
+// Takes over a connected stream socket from `rank` on this host to `peer` on another. False: the
+// pair has a socket, the pair is wrong, or the start is over; the socket is closed.
 bool squad_connect(struct squad *squad, int rank, int peer, int fd);
 
-// Ends a start that waits for sockets: calls `not_started`, now or later.
+// Fails a start in progress, because a socket is missing: calls `not_started`, now or later. No
+// effect after the start or after a kill.
 void squad_fail(struct squad *squad, const struct error *error);
 
-// The starter's answer about the rank that is being created.
+// The starter's answer about the rank that is being created: its pid, or the error.
 void squad_made(struct squad *squad, pid_t pid, const struct error *told);
 
-// Sends a frame to a rank, as channel_send_fds(). UNAVAILABLE also if its channel is closed.
+// Sends a frame to a rank of this host, as channel_send_fds(). UNAVAILABLE also if its channel is
+// closed.
 enum status squad_send(const struct squad *squad, int rank, enum channel_type type, uint64_t job,
                        const void *payload, uint32_t length, const int *fds, int count,
                        struct error *error) MUST_CHECK;
 
-// Signals the group of each process that is not reaped.
+// Sends a signal to the process group of each rank that is not reaped.
 void squad_signal(const struct squad *squad, int number);
 
 // Sends SIGKILL to every rank and its group; each is reported as `gone` when it is reaped. Ranks
@@ -48,7 +51,7 @@ void squad_signal(const struct squad *squad, int number);
 // answered.
 void squad_kill(struct squad *squad);
 
-// Sends each rank a message to end. Ranks that are not started yet are treated as by squad_kill().
+// Sends each rank the message STOP. Ranks that are not started yet are treated as by squad_kill().
 void squad_stop(struct squad *squad);
 
 // Reads the pending stderr output of the ranks.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// State of the rank processes of this host: of each process, of those of one pool, of all.
+// State of the rank processes of this host: of one process, of the processes of one pool, of all.
 #ifndef CPATTN_DAEMON_POOL_SQUAD_STATE_H
 #define CPATTN_DAEMON_POOL_SQUAD_STATE_H
 
@@ -29,10 +29,10 @@ struct rank_child {
     pid_t pid;  // 0: not started, or reaped
     int pidfd, channel;
     ev_io exit_watcher, channel_watcher;
-    bool heard;       // it has sent HELLO
-    bool ending;      // its end was reported
-    ev_timer silence; // the channel is closed, and the process is not known to be dead
-    ev_timer reap;    // the process has ended and cannot be reaped yet
+    bool heard;       // it has sent a valid HELLO
+    bool ending;      // no `ending` follows: the end is known, or the rank abandoned
+    ev_timer silence; // runs while the channel is closed and the process not known to be dead
+    ev_timer reap;    // runs while the process has ended and cannot be reaped yet
     struct stderr_pipe stderr_pipe;
 };
 
@@ -42,15 +42,16 @@ struct squad_handler {
     void *context;
     // The start has failed; no rank of the squad is alive. No other events of its ranks follow.
     void (*not_started)(void *context, const struct error *error);
-    // A frame of this generation; the first is HELLO, with the right build and rank. If the handler
-    // does not return OK, the channel is closed, and `distrusted` follows.
+    // A frame of this generation. The first one is HELLO; its build and rank are checked. If the
+    // handler does not return OK, the channel is closed, and `distrusted` follows.
     enum status (*frame)(void *context, int rank, const struct channel_frame *frame,
                          const void *payload, struct error *error);
     // The rank has broken a rule; its channel is closed.
     void (*distrusted)(void *context, int rank, const struct error *error);
-    // Its end is known; it is not reaped yet. Optional.
+    // The end of the rank is known, but it is not reaped yet. Not called for every rank.
     void (*ending)(void *context, int rank, const struct rank_end *end);
-    // It is reaped, or was never started (RANK_LIVES). Reported once for each rank of the squad.
+    // The rank is reaped, or was never started (RANK_LIVES). Called once for each rank of the
+    // squad.
     void (*gone)(void *context, int rank, const struct rank_end *end);
     // Bytes of its stderr.
     void (*wrote)(void *context, int rank, const void *data, size_t size);
@@ -71,7 +72,7 @@ struct rank_host {
     int starting_max; // ranks of one pool of the daemon's own program that may start at the same
                       // time
     struct list squads;
-    // The payload of the frame that is being handled.
+    // Payload of the frame that is being handled.
     _Alignas(16) uint8_t payload[CHANNEL_PAYLOAD_MAX];
 };
 
@@ -79,27 +80,27 @@ struct rank_host {
 struct squad {
     struct rank_host *host;
     struct list node; // of the host's squads
-    uint64_t ticket;  // its number in requests to the starter
+    uint64_t ticket;  // identifies the squad in requests to the starter
     struct squad_handler handler;
-    // A process is reaped. The squad may be freed by this call.
+    // Called by rank_child.c when a process is reaped. May free the squad.
     void (*child_gone)(struct squad *squad, int rank, const struct rank_end *end);
     uint32_t generation;
     const struct guest *guest; // NULL: the daemon's own program
     int world_size;
-    int here;                    // ranks of this host
-    int alive;                   // of these: not reaped, or not started yet
+    int here;                    // number of ranks on this host
+    int alive;                   // those that are not reaped, including those not started yet
     struct rank_child *children; // [world_size]
     struct progress *progress;   // [world_size], shared with the ranks
     bool killed;
-    struct error error; // why the start failed; status 0: it did not
-    // Its start, one rank after the other.
+    struct error error; // why the start failed; status 0: it did not fail
+    // State of the start, one rank after the other.
     bool starting;
-    int next;    // the rank that is started next
-    bool making; // the starter creates it; may stay true for a moment after a start is cancelled
+    int next;    // the next rank to start; world_size: all are started
+    bool making; // the starter creates `next`; may stay true until its answer after a failed start
     int progress_fd;
     struct mesh mesh;
-    ev_check step;
-    ev_idle awake;    // keeps the loop running during a start
+    ev_check step;    // the next step of the start
+    ev_idle awake;    // prevents the loop from waiting before the next step
     ev_timer meeting; // time limit for sockets to ranks of other hosts
 };
 

@@ -20,8 +20,8 @@
 // Time limit from the creation of the starter to its first byte.
 #define COME_UP_MS 2000
 
-// Number of ticks without an answer after which the starter is lost. Ticks are counted, because
-// after a stop of daemon and starter together only one tick has passed.
+// Number of ticks without an answer after which the starter is lost. Counts ticks and not time:
+// after daemon and starter were stopped together, only one tick has passed.
 #define TICK_S        1.
 #define SILENCE_TICKS 3
 
@@ -50,13 +50,14 @@ struct starter {
     int orders; // unanswered requests
     int silent; // ticks without an answer
     ev_io watcher;
-    ev_timer tick; // while there are requests
+    ev_timer tick; // runs while there are unanswered requests
 };
 
 // ---- the process -------------------------------------------------------------------------------
 
-// The starter is a copy of the daemon with all its descriptors closed. It uses direct system calls,
-// as in daemon/process/spawn.c. Signals stay blocked; it ends with the daemon.
+// The starter is a copy of the daemon with all descriptors closed. It uses direct system calls, for
+// the reason given in daemon/process/spawn.c. Its signals stay blocked, and it is killed when the
+// daemon ends.
 
 #define SOCKET_FD 0
 
@@ -66,7 +67,8 @@ static _Noreturn void process_end(void)
         syscall(SYS_exit_group, 0);
 }
 
-// Occupies the descriptor numbers of ranks, so that received descriptors get higher ones.
+// Places the socket and occupies all numbers below SPAWN_FD_MIN, so that received descriptors get
+// higher numbers. Closes the daemon's descriptors.
 static bool descriptors_prepare(int fd)
 {
     long taken = SOCKET_FD;
@@ -77,7 +79,7 @@ static bool descriptors_prepare(int fd)
     return taken >= 0;
 }
 
-// Returns the number of received descriptors; -1: the daemon has ended.
+// Waits for a request. Returns the number of received descriptors; -1: the daemon has ended.
 static int order_take(struct starter_order *order, int fds[FDS_MAX])
 {
     union control control;
@@ -145,8 +147,8 @@ static _Noreturn void process_run(const struct starter_config *c, pid_t daemon, 
             error_set(&answer.error, STATUS_RESOURCE_EXHAUSTED,
                       "rank %d of %d is not started: the starter has no descriptors for it",
                       answer.order.rank, answer.order.world_size);
-        // Answers before it closes the descriptors, because other ranks notice when those of a
-        // failed rank close.
+        // Answers before closing the descriptors: other ranks notice when the sockets of a failed
+        // rank close, and the daemon must learn of the failure first.
         if (syscall(SYS_write, SOCKET_FD, &answer, sizeof(answer)) != (long)sizeof(answer))
             break;
         for (int i = 0; i < count; i++)
@@ -181,7 +183,7 @@ static void process_lose(struct starter *s, const char *reason)
     process_drop(s);
 }
 
-// Before its first byte it may still have the daemon's descriptors open.
+// Waits for the starter's first byte. Before that it may still have the daemon's descriptors open.
 static bool came_up(int fd)
 {
     char byte;
@@ -192,7 +194,7 @@ static bool came_up(int fd)
     return count == 1 && read(fd, &byte, 1) == 1;
 }
 
-// All signals are blocked, so that the starter does not run the daemon's handlers.
+// Creates the process with all signals blocked, so that it never runs the daemon's handlers.
 static pid_t process_make(const struct starter_config *config, int fd)
 {
     sigset_t all, old;
@@ -252,7 +254,7 @@ static void on_tick(struct ev_loop *loop, ev_timer *watcher, int events)
         lose(s, "does not answer");
 }
 
-// Counts the silence from now, if an answer is due.
+// Begins to count ticks without an answer anew, if an answer is due.
 static void silence_begin(struct starter *s)
 {
     s->silent = 0;
@@ -262,7 +264,7 @@ static void silence_begin(struct starter *s)
         ev_timer_stop(s->loop, &s->tick);
 }
 
-// An answer is one write and one read.
+// Handles an answer. The starter writes it at once, so one read gets all of it.
 static void on_readable(struct ev_loop *loop, ev_io *watcher, int events)
 {
     (void)loop;
@@ -304,7 +306,7 @@ static ssize_t order_send(const struct starter *s, const struct starter_order *o
     return sendmsg(s->fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
-// A starter that died while it had no orders is noticed by the loop, or here by the first order.
+// True if the starter died while it had no requests, and this request is the first to notice.
 static bool order_meets_the_dead(const struct starter *s, ssize_t sent)
 {
     return sent < 0 && errno == EPIPE && s->orders == 0;

@@ -21,7 +21,7 @@ static void pipe_end(struct stderr_pipe *p)
     p->fd = -1;
 }
 
-// Number of bytes read; 0: none, or the end.
+// Reads once and reports the bytes. Returns their number; 0: none, or the end.
 static size_t pipe_read(struct stderr_pipe *p)
 {
     char data[READ_BYTES];

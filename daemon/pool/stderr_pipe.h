@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The stderr of a rank process of this host. It is read continuously, so that the rank never blocks
-// on a full pipe.
+// The stderr pipe of a rank process on this host. The daemon reads it continuously, so that the
+// rank never blocks on a full pipe.
 #ifndef CPATTN_DAEMON_POOL_STDERR_PIPE_H
 #define CPATTN_DAEMON_POOL_STDERR_PIPE_H
 
@@ -23,10 +23,10 @@ enum status stderr_pipe_init(struct stderr_pipe *p, struct ev_loop *loop,
                              void (*wrote)(void *context, const void *data, size_t size),
                              void *context, int *write_end, struct error *error) MUST_CHECK;
 
-// Reads the pending bytes, up to a bound.
+// Reads the pending bytes, up to about four times STDERR_RING_BYTES. Accepts a zeroed struct.
 void stderr_pipe_drain(struct stderr_pipe *p);
 
-// Closes it. Accepts a zeroed struct.
+// Closes the pipe. Accepts a zeroed struct.
 void stderr_pipe_fini(struct stderr_pipe *p);
 
 #endif

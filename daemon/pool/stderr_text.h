@@ -9,7 +9,8 @@
 
 #include "common/bytering.h"
 
-// Rate of one rank in the log. The ring keeps the newest STDERR_RING_BYTES at any rate.
+// Maximum bytes of one rank per second in the log. The ring keeps the newest STDERR_RING_BYTES at
+// any rate.
 #define STDERR_LOG_BYTES_PER_S 4096
 #define STDERR_LINE_MAX        512
 
@@ -19,8 +20,8 @@ struct stderr_text {
     uint32_t generation;
     char line[STDERR_LINE_MAX];
     size_t line_bytes;
-    uint64_t second_ns; // when the current second of the rate began
-    size_t logged_bytes, suppressed_bytes;
+    uint64_t second_ns;                    // when the current second of the rate limit began
+    size_t logged_bytes, suppressed_bytes; // in that second
 };
 
 // RESOURCE_EXHAUSTED.
@@ -29,7 +30,7 @@ enum status stderr_text_init(struct stderr_text *t, int rank, int world_size, ui
 
 void stderr_text_add(struct stderr_text *t, const void *data, size_t size);
 
-// The end of the output: logs the rest of the last line. The ring stays readable.
+// Call at the end of the output: logs the last line without its newline. The ring stays readable.
 void stderr_text_end(struct stderr_text *t);
 
 // Frees the ring. Accepts a zeroed struct.

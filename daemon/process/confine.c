@@ -15,14 +15,14 @@
 
 #include "daemon/process/proc.h"
 
-// Descriptors in addition to those at the start: files, memory and events of libraries. The driver
-// opens dozens for each device, NCCL some for each peer and channel.
+// Descriptors that a rank may open in addition to those at its start: files, memory and events of
+// libraries. The GPU driver opens dozens for each device, NCCL some for each peer and channel.
 #define DESCRIPTORS_ROOM     64
 #define DESCRIPTORS_ROOM_GPU 4096
-// Address space in addition to the data: programs, stacks, reserved memory.
+// Address space in bytes in addition to the data: programs, stacks, reserved memory.
 #define ADDRESSES_ROOM       (INT64_C(1) << 30)
-// Processes and threads of a user that only runs ranks: the same number as the unit's limit of the
-// daemon.
+// Processes and threads of the rank-user, which only runs ranks: the same as TasksMax of the
+// daemon's unit.
 #define THREADS_MAX          4096
 // When memory runs out, the kernel kills a rank before the daemon.
 #define OOM_SCORE            500
@@ -44,7 +44,7 @@
 
 // ---- orders ------------------------------------------------------------------------------------
 
-// A stricter limit stays unchanged.
+// Adds a limit. If the daemon's own limit is stricter, it stays.
 static void limit_add(struct confine_orders *o, int resource, rlim_t value)
 {
     struct rlimit limit;
@@ -140,7 +140,7 @@ bool confine_user(const struct rank_user *user)
 
 // ---- checks ------------------------------------------------------------------------------------
 
-// True if the line consists of this number, repeated this many times.
+// True if the line has four numbers, all equal to `id`: real, effective, saved and file system id.
 static bool ids_are(const char *text, unsigned id)
 {
     unsigned ids[4];

@@ -15,8 +15,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-// By name, because the headers of a build may be older than the running kernel; names unknown to
-// the library are skipped.
+// System calls that are refused. They are named, because the headers of a build may be older than
+// the running kernel; names unknown to libseccomp are skipped.
 static const char *const refused[] = {
     // other processes
     "ptrace", "process_vm_readv", "process_vm_writev", "process_madvise", "pidfd_getfd", "kcmp",
@@ -33,10 +33,11 @@ static const char *const refused[] = {
     "keyctl", "lookup_dcookie", "modify_ldt", "name_to_handle_at", "open_by_handle_at",
     "perf_event_open", "request_key", "uselib", "userfaultfd", "ustat"};
 
-// It takes some milliseconds.
+// Time limit to create a filter, which takes some milliseconds.
 #define MAKE_SECONDS 5
 
-// Flags of clone(); clone3() has its flags in memory, where a filter cannot read them.
+// Refused flags of clone(). clone3() is refused completely, because a filter cannot read its flags,
+// which are in memory.
 static const unsigned namespaces[] = {CLONE_NEWNS,  CLONE_NEWUTS, CLONE_NEWIPC,   CLONE_NEWUSER,
                                       CLONE_NEWPID, CLONE_NEWNET, CLONE_NEWCGROUP};
 
@@ -57,7 +58,7 @@ static bool rules_add(scmp_filter_ctx rules, bool sockets)
     for (size_t i = 0; i < sizeof(namespaces) / sizeof(namespaces[0]); i++)
         good &= seccomp_rule_add(rules, SCMP_ACT_ERRNO(EPERM), SCMP_SYS(clone), 1,
                                  SCMP_A0(SCMP_CMP_MASKED_EQ, namespaces[i], namespaces[i])) == 0;
-    // The C library then uses clone().
+    // After ENOSYS the C library uses clone().
     good &= seccomp_rule_add(rules, SCMP_ACT_ERRNO(ENOSYS), SCMP_SYS(clone3), 0) == 0;
     if (!sockets)
         good &= seccomp_rule_add(rules, SCMP_ACT_ERRNO(EPERM), SCMP_SYS(socket), 1,
@@ -65,7 +66,7 @@ static bool rules_add(scmp_filter_ctx rules, bool sockets)
     return good;
 }
 
-// The library writes the kernel's format only to a file.
+// Converts the rules to the kernel's format, through a file because the library writes only to one.
 static bool rules_export(scmp_filter_ctx rules, struct filter *filter)
 {
     int fd = memfd_create("filter", MFD_CLOEXEC);
@@ -78,8 +79,8 @@ static bool rules_export(scmp_filter_ctx rules, struct filter *filter)
     return good;
 }
 
-// If memory is short, the library crashes or loops. So it runs in a separate process, which writes
-// to shared memory.
+// Creates the filter in a separate process, which writes it to shared memory and ends: if memory is
+// short, the library crashes or loops.
 static void filter_make(bool sockets, struct filter *filter)
 {
     prctl(PR_SET_DUMPABLE, 0);

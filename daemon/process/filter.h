@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Filter of system calls that ranks do not need: calls that reach other processes, the system, or
-// seldom used parts of the kernel fail with EPERM. A build without libseccomp has filter_none.c, in
-// which no filter is available.
+// Filter for system calls that ranks do not need: calls that affect other processes or the system,
+// or use rarely used parts of the kernel, fail with EPERM. A build without libseccomp has
+// filter_none.c, in which no filter is available.
 #ifndef CPATTN_DAEMON_PROCESS_FILTER_H
 #define CPATTN_DAEMON_PROCESS_FILTER_H
 

@@ -7,13 +7,13 @@
 #include <signal.h>
 #include <sys/types.h>
 
-// Close-on-exec; readable once the process has ended. -1 with errno.
+// Opens a close-on-exec descriptor, which is readable once the process has ended. -1 with errno.
 int process_fd_open(pid_t pid);
 
-// As kill(), but never reaches another process; -1 with errno.
+// As kill(), but cannot reach another process that reuses the pid. -1 with errno.
 int process_fd_signal(int fd, int signal);
 
-// As waitid() for its exit, without waiting.
+// Reaps the process if it has ended, as waitid() with WNOHANG: 0 with info->si_pid 0 if it has not.
 int process_fd_reap(int fd, siginfo_t *info);
 
 #endif

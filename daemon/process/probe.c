@@ -14,14 +14,15 @@
 #include "daemon/process/proc.h"
 #include "daemon/process/spawn.h"
 
-// Time limits for its end, before and after SIGKILL.
+// Time to wait for the end of the process, before and again after SIGKILL, and the number of checks
+// in that time.
 #define REAP_MAX_MS 1000
 #define REAP_TRIES  100
 
 struct stream {
     int fd; // -1: at its end
     size_t used;
-    char *text; // of PROBE_TEXT_MAX, with a final NUL; the rest is dropped
+    char *text; // PROBE_TEXT_MAX bytes with a final NUL; further output is dropped
 };
 
 struct running {
@@ -29,7 +30,7 @@ struct running {
     struct stream out, err;
 };
 
-// The descriptors of the program: /dev/null, and two pipes.
+// The descriptors of the program: /dev/null, and pipes for stdout and stderr.
 enum { FDS = 3 };
 
 static enum status fds_open(struct running *p, int fds[FDS], struct error *error)
@@ -89,7 +90,7 @@ static void stream_read(struct stream *s)
     }
 }
 
-// Reads until both streams end; false: the time limit has passed.
+// Reads until both streams end. False: the time limit has passed, or poll() failed.
 static bool streams_drain(struct running *p, uint64_t deadline_ns)
 {
     while (p->out.fd >= 0 || p->err.fd >= 0) {
@@ -119,8 +120,9 @@ static bool program_reap(struct running *p, int *status)
     return reaped != 0;
 }
 
-// Waits a short time for the end of the program after the end of its streams, then kills it. A
-// program that does not end even then, because a driver holds it in the kernel, is left behind.
+// Reaps the program after its streams have ended: waits a short time, then kills it. A program that
+// does not end even then, because a driver holds it in the kernel, is left behind. Returns the wait
+// status; 0 if it is left behind.
 static int program_end(struct running *p)
 {
     char text[PROC_TEXT_MAX];

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-// Reads the beginning of a file of the process; false: it is empty or missing.
+// Reads the beginning of /proc/PID/NAME. False: it is empty, missing or not readable.
 static bool file_read(pid_t pid, const char *name, char *text, size_t size)
 {
     char path[48];
@@ -25,7 +25,7 @@ char proc_state(pid_t pid)
     char text[512];
     if (!file_read(pid, "stat", text, sizeof(text)))
         return 'X';
-    // The name in parentheses may contain any characters, including parentheses.
+    // The process name, in parentheses, may contain any characters, including parentheses.
     const char *end = strrchr(text, ')');
     return end && end[1] == ' ' && end[2] > ' ' ? end[2] : 'X';
 }
@@ -53,7 +53,7 @@ bool proc_status_line(pid_t pid, const char *key, char *text, size_t size)
     char all[8192];
     if (!file_read(pid, "status", all, sizeof(all)))
         return false;
-    // The name of the process comes first and has its newlines escaped.
+    // The first line is the process name, whose newlines are escaped.
     for (char *rest, *line = strtok_r(all, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
         if (strncmp(line, key, strlen(key)) != 0)
             continue;

@@ -17,7 +17,7 @@
 
 #include "common/limits.h"
 
-// Variables of a process, and NULL.
+// Maximum number of environment variables of a guest, including the final NULL.
 #define ENVIRONMENT_MAX 512
 
 #define PATH_DEFAULT "PATH=/usr/local/bin:/usr/bin:/bin"
@@ -35,11 +35,12 @@ int spawn_fd_lift(int fd)
 
 // ---- the child ---------------------------------------------------------------------------------
 
-// Until it executes its program, the child shares the memory of its creator, which waits. It uses
-// direct system calls, because the C library and sanitizers would change state of the creator.
+// The child is a copy of its creator, which waits until the child executes its program or ends. It
+// was created by the bare system call, of which the C library and sanitizers do not know; so it
+// uses direct system calls, too.
 
 #define SIGNALS      64
-// The kernel's struct of a signal action is smaller.
+// Size of a buffer for the kernel's struct sigaction, which is smaller.
 #define ACTION_WORDS 8
 
 enum step {
@@ -53,10 +54,10 @@ enum step {
     STEP_PROGRAM
 };
 
-// In memory shared by both.
+// What the child reports to its creator, in memory shared by both.
 struct outcome {
-    volatile enum step step; // the last step
-    volatile int error;      // 0: the program was executed
+    volatile enum step step; // the last step that was begun
+    volatile int error;      // errno of the failed step; 0: the program was executed
 };
 
 struct child {
@@ -66,7 +67,7 @@ struct child {
     struct outcome *outcome;
 };
 
-// Resets handlers and ignored signals. Signals are blocked until the program is executed.
+// Resets signal handlers and ignored signals to the default, then unblocks all signals.
 static bool signals_reset(void)
 {
     unsigned long none = 0, action[ACTION_WORDS];
@@ -83,13 +84,13 @@ static bool fds_place(const struct spawn_process *p)
         if ((p->fds[target] < 0 ? syscall(SYS_close, target) < 0 && errno != EBADF
                                 : syscall(SYS_dup3, p->fds[target], target, 0) < 0))
             return false;
-    // The daemon's own descriptors are close-on-exec; this closes those that the daemon has
-    // inherited.
+    // Closes all others. The daemon's own descriptors are close-on-exec anyway; those that the
+    // daemon has inherited may not be.
     return syscall(SYS_close_range, p->fd_count, ~0U, 0) == 0 || errno == ENOSYS;
 }
 
-// The process must not outlive the daemon. The second line notices a daemon that ended before the
-// first. Both come after the change of user, which clears the signal.
+// Ensures that the process does not outlive the daemon. getppid() notices a daemon that ended
+// before prctl(). Must follow the change of user, which clears the signal of prctl().
 static bool parent_bind(const struct child *c)
 {
     if (syscall(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) != 0)
@@ -141,7 +142,8 @@ static void child_run(const struct child *c)
 
 // ---- the maker's side --------------------------------------------------------------------------
 
-// All signals are blocked, so that the child does not run the daemon's handlers.
+// Creates the child with all signals blocked, so that it does not run the daemon's handlers, and
+// waits until it executes the program or ends (CLONE_VFORK).
 static pid_t child_start(const struct child *c)
 {
     sigset_t all, old;
@@ -225,7 +227,8 @@ enum status spawn_try(const struct confinement *c, const char *program, struct e
     return status;
 }
 
-// The environment with one more variable.
+// Copies the pointers of an environment and adds one variable. Variables beyond ENVIRONMENT_MAX are
+// dropped.
 static void environment_extend(char *const *environment, char *variable,
                                char *extended[ENVIRONMENT_MAX])
 {
@@ -281,8 +284,8 @@ static bool names_have(const char *const *names, size_t count, const char *varia
     return false;
 }
 
-// Variables of the daemon's environment that ranks inherit: paths of libraries and the driver,
-// options of sanitizers, variables of CUDA, NCCL and exchanges.
+// True for variables of the daemon's environment that ranks inherit: paths of libraries and the
+// driver, options of sanitizers, variables of CUDA, NCCL, and those of CPATTN_* for ranks.
 static bool variable_is_inherited(bool of_guests, const char *variable)
 {
     static const char *const names[] = {
@@ -301,7 +304,7 @@ static bool variable_is_inherited(bool of_guests, const char *variable)
         "CPATTN_FAULT=",
 #endif
     };
-    // Paths of Python and frameworks, and of their caches.
+    // For guests: variables and cache paths of Python and frameworks.
     static const char *const guest_names[] = {
         "HOME=",   "TMPDIR=",      "USER=",           "CPATTN_LIBRARY_PATH=",
         "PYTHON",  "VIRTUAL_ENV=", "XDG_CACHE_HOME=", "TORCH",

@@ -8,7 +8,7 @@
 #include "common/log.h"
 #include "daemon/process/proc.h"
 
-// Maximum number per call; more are found in later calls.
+// Maximum number of children looked at per call; later calls find the others.
 #define STRAYS_MAX 256
 
 bool strays_are_ours(void)
@@ -17,7 +17,8 @@ bool strays_are_ours(void)
     return getpid() != 1 && proc_children(getpid(), &pid, 1) == 0;
 }
 
-// Only this process reaps them, so their numbers cannot be reused meanwhile.
+// Kills strays and returns their number. Only this process reaps them, so their pids cannot be
+// reused meanwhile.
 static int strays_kill(bool (*is_rank)(const void *context, pid_t pid), const void *context)
 {
     pid_t pids[STRAYS_MAX];
@@ -31,8 +32,9 @@ static int strays_kill(bool (*is_rank)(const void *context, pid_t pid), const vo
     return strays;
 }
 
-// Checks a child before it reaps it, because ranks are reaped through their pidfds. A rank that is
-// not reaped yet hides later children until the next call.
+// Reaps strays and returns their number. Checks each ended child before reaping it, because ranks
+// are reaped through their pidfds. A rank that has ended and is not reaped yet hides the children
+// after it until a later call.
 static int strays_reap(bool (*is_rank)(const void *context, pid_t pid), const void *context)
 {
     siginfo_t info = {0};

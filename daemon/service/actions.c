@@ -21,7 +21,7 @@
 #include "daemon/service/tasks.h"
 #include "daemon/service/watchers.h"
 
-// Reports changes of pools and devices to watchers.
+// Records changes of pools and devices as events, and schedules the replies to watchers.
 static void events_look(struct service *s)
 {
     struct wire_pool pools[POOLS_MAX];
@@ -34,7 +34,8 @@ static void events_look(struct service *s)
     watchers_notice(s->watchers);
 }
 
-// The crew of an action, if its generation is still that of the action.
+// Returns the crew of an action; NULL if the action has none, or the crew is of another generation
+// or gone.
 static struct crew *crew_of(struct service *s, const struct action *a)
 {
     struct crew *crew = a->pool >= 0 ? crews_get(s->crews, a->pool) : NULL;
@@ -116,7 +117,7 @@ static void on_answer(struct service *s, const struct action *a)
 
 static void action_do(struct service *s, const struct action *a)
 {
-    // Events of pools come before those of the cases that they get, and all before the end.
+    // Records pool events before the events of the cases that the pools run, and before the exit.
     if (a->kind == ACTION_RUN || a->kind == ACTION_EXIT)
         events_look(s);
     switch (a->kind) {

@@ -6,8 +6,8 @@
 
 #include "daemon/service/service_state.h"
 
-// Call after each event of the core. If an action reports another event, the call in progress
-// carries out the actions of that event, too.
+// Call after each event reported to the core. A nested call, from an event that an action reports,
+// does nothing: the call in progress carries out the actions of that event, too.
 void actions_do(struct service *s);
 
 #endif

@@ -34,7 +34,7 @@ void alarm_set(struct alarm *a, uint64_t at_ns)
         return;
     uint64_t now_ns = clock_now_ns();
     double delay = at_ns > now_ns ? (double)(at_ns - now_ns) / (double)NS_PER_S : 0.;
-    ev_now_update(a->loop); // timers count from the time the loop last looked
+    ev_now_update(a->loop); // timers count from the cached time of the loop
     ev_timer_set(&a->timer, delay, 0.);
     ev_timer_start(a->loop, &a->timer);
 }

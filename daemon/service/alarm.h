@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A timer of the loop for a single time, which may be set repeatedly.
+// A one-shot timer of the loop for an absolute time, which can be set again.
 #ifndef CPATTN_DAEMON_SERVICE_ALARM_H
 #define CPATTN_DAEMON_SERVICE_ALARM_H
 
@@ -15,9 +15,9 @@ struct alarm {
 };
 
 void alarm_init(struct alarm *a, struct ev_loop *loop, void (*ring)(void *context), void *context);
-void alarm_fini(struct alarm *a); // accepts one that was not set
+void alarm_fini(struct alarm *a); // accepts an alarm that is not set
 
-// Sets the alarm to one time of CLOCK_MONOTONIC, which replaces an earlier one; UINT64_MAX: none.
+// Calls `ring` once at a time of CLOCK_MONOTONIC. Replaces an earlier time; UINT64_MAX: no alarm.
 void alarm_set(struct alarm *a, uint64_t at_ns);
 
 #endif

@@ -24,8 +24,8 @@ static uint64_t digest_combine(const struct rank_report *reports, int count)
     return hash;
 }
 
-// Finds the first rank that refused the case; the others refused only because of it. -1: it was
-// run.
+// Returns the first rank that refused the case by itself; others refuse with ABORTED because of it.
+// -1: the case was run.
 static int refuser_find(const struct crew *crew)
 {
     int found = -1;
@@ -85,8 +85,8 @@ static bool process_halted(char state)
     return state == 'T' || state == 't' || state == 'X' || state == 'Z';
 }
 
-// True if several ranks of a guest are in its function. Only the function knows whether one of them
-// waits for another.
+// True if several ranks of a guest are in its function and do not say whom they wait for. Then the
+// daemon cannot know whether one of them waits for another.
 static bool several_work(const struct crew *crew)
 {
     int working = 0;
@@ -98,7 +98,8 @@ static bool several_work(const struct crew *crew)
     return crew->guest && working > 1;
 }
 
-// Of a pool that starts: the one rank that is behind; -1: several are.
+// Returns the only rank of a starting pool that has not sent HELLO, or if all have, the only one
+// that has not sent READY. -1: several ranks are late.
 static int late_find(const struct crew *crew)
 {
     int silent = 0, silent_last = -1, late = 0, late_last = -1;
@@ -127,7 +128,8 @@ static int culprit_find(const struct action *action, const struct crew *crew)
         return late_find(crew);
     if (several_work(crew))
         return -1;
-    // A rank that has finished the case but not reported waits for nobody, and nobody waits for it.
+    // progress_culprit() misses a rank that has finished the case but not reported: that rank waits
+    // for nobody, and nobody waits for it. If the found rank has reported, takes one that has not.
     int culprit = progress_culprit(crew->snapshot, crew->world_size);
     for (int rank = 0; rank < crew->world_size && crew->ranks[culprit].reported; rank++) {
         if (!crew->ranks[rank].reported)
@@ -148,7 +150,8 @@ static void fate_tell(const struct rank_process *r, bool culprit, enum cause cau
     snprintf(fate, RANK_END_TEXT_MAX, "%s", text);
 }
 
-// The progress word of a rank that has not begun this case is about an earlier one.
+// Reads the progress of a rank in this job: idle if its progress word is about an earlier job,
+// because the rank has not begun this one.
 static struct progress_view view_of_job(const struct progress *word, uint64_t job)
 {
     struct progress_view view = progress_load(word);
@@ -157,7 +160,7 @@ static struct progress_view view_of_job(const struct progress *word, uint64_t jo
     return view;
 }
 
-// `culprit`: of the case, or -1.
+// Describes a rank of a failed case. `culprit`: the rank that caused the failure; -1: unknown.
 static void rank_describe(const struct rank_process *r, const struct action *action, int culprit,
                           struct wire_rank_state *state)
 {
@@ -196,12 +199,12 @@ struct sentence {
     const struct action *action;
     const struct crew *crew; // NULL: no pool was involved
     int culprit;             // -1: unknown
-    char place[64];          // "forward, step 1"
+    char place[64];          // where the culprit was: "in forward, step 1"
     char timeout[DURATION_TEXT_MAX];
     const char *detail;
 };
 
-// True if the culprit has finished the whole case.
+// True if the culprit has finished all steps of the case.
 static bool case_is_over(const struct sentence *s)
 {
     struct progress_view view = progress_load(&s->crew->snapshot[s->culprit]);
@@ -277,7 +280,7 @@ static void deadline_running_write(const struct sentence *s, struct error *error
         s->timeout, s->culprit, s->action->world_size, s->place, r ? state_explain(r) : "");
 }
 
-// The advice to submit fewer cases is useful only if the user waits for its own cases.
+// Advises to submit fewer cases only if cases of the same user were ahead in the queue.
 static void deadline_queued_write(const struct sentence *s, struct error *error)
 {
     const struct action *a = s->action;
@@ -377,7 +380,8 @@ void answer_failure(const struct action *action, struct crew *crew, uint64_t tim
     memcpy(reply->message, error.text, sizeof(reply->message));
 }
 
-// A stop of the daemon cancels cases in the core, but the client did not ask for that.
+// A stop of the daemon cancels cases in the core. Replaces that status, because the client has not
+// cancelled anything.
 void answer_stopped(struct wire_reply *reply)
 {
     reply->status = STATUS_UNAVAILABLE;
@@ -385,7 +389,6 @@ void answer_stopped(struct wire_reply *reply)
              "the daemon was stopped before the case was done; submit it again once it is back");
 }
 
-// Returns which of its time limits the case has exceeded.
 uint64_t answer_limit_ns(const struct task *task, const struct action *a)
 {
     bool of_run = task->run_timeout_ns > 0 && a->run_ns >= task->run_timeout_ns;

@@ -9,21 +9,21 @@
 #include "daemon/service/tasks.h"
 #include "proto/wire.h"
 
-// Fills reply->result from the reports of the pool's ranks (borrowed), or status and message if the
-// ranks have refused the case.
+// Fills in reply->result from the reports of the pool's ranks, which are borrowed. If the ranks
+// have refused the case, fills in status and message.
 void answer_result(const struct action *action, const struct crew *crew, struct wire_reply *reply);
 
-// Fills in status, message and, if a pool was involved, reply->failure; the caller frees its array
-// (wire_reply_fini()). `crew`: the ranks of the action's pool, or NULL. `detail`: why the pool
-// could not be started, how the case has ended earlier pools, or which rank holds the devices; or
-// "".
+// Fills in status, message and, if a pool was involved, reply->failure, whose array `ranks` the
+// caller frees. `crew`: the ranks of the action's pool; NULL: no pool was involved. `detail`: from
+// reasons_detail().
 void answer_failure(const struct action *action, struct crew *crew, uint64_t timeout_ns,
                     const char *detail, struct wire_reply *reply);
 
-// Answers a case that was cancelled because the daemon stops.
+// Changes the answer of a cancelled case to UNAVAILABLE: the daemon was stopped.
 void answer_stopped(struct wire_reply *reply);
 
-// Returns which of its time limits the case has exceeded.
+// Returns the time limit that the message names: that of the run if the run has exceeded it, else
+// that of the whole request.
 uint64_t answer_limit_ns(const struct task *task, const struct action *action);
 
 #endif

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Stores the last answers as they were sent, so that a repeated request gets the same answer. The
-// pool core assigns their indices in a ring. When they take too much memory, the oldest are freed
-// first.
+// pool core assigns the indices, in a ring of ANSWERED_IDS_MAX. If the answers take more than
+// ANSWERS_BYTES_MAX, the oldest are freed.
 #ifndef CPATTN_DAEMON_SERVICE_ANSWER_CACHE_H
 #define CPATTN_DAEMON_SERVICE_ANSWER_CACHE_H
 
@@ -15,12 +15,12 @@ struct answer_cache {
         void *data; // NULL: none
         size_t size;
     } entries[ANSWERED_IDS_MAX];
-    size_t bytes;
-    int oldest; // index of the oldest stored answer
+    size_t bytes; // of all stored answers
+    int oldest;   // index of the oldest stored answer
 };
 
-// Stores a copy at an index, which is one higher than that of the previous call. Stores nothing if
-// memory is short. A zeroed cache is empty.
+// Stores a copy at an index, which follows that of the previous call in the ring. If memory is
+// short, the index is left empty. A zeroed cache is empty.
 void answer_cache_keep(struct answer_cache *r, int index, const void *data, size_t size);
 
 // Finds the answer at an index, valid until the next call; false: it was freed.

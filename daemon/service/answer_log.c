@@ -8,13 +8,14 @@
 #include "daemon/net/log_quota.h"
 #include "daemon/service/reply.h"
 
-// Maximum number of lines per second about requests without effect.
+// Maximum number of log lines per second about refused requests.
 #define REFUSED_LINES_MAX 100
 
-// Maximum length of parts of a line.
+// Maximum length of the description of a case in a line.
 #define CASE_TEXT_MAX 256
 
-// The quota for refused requests. Accepted requests are always logged.
+// True if a line about a request with this status may be logged: always if it was accepted, within
+// the quota if it was refused.
 static bool is_written(enum status status)
 {
     static struct log_quota refused = {.lines_max = REFUSED_LINES_MAX};

@@ -6,20 +6,20 @@
 #include "daemon/core/core.h"
 #include "daemon/service/tasks.h"
 
-// Refuses a request and logs it.
+// Refuses a request with an error reply, and logs it.
 void answer_refuse(struct exchange *exchange, const struct peer *peer,
                    const struct wire_request *request, const struct error *error);
 
 // Logs the answer of a case.
 void answer_log(const struct task *task, const struct action *a, const struct wire_reply *reply);
 
-// Log that a request was admitted, that its ranks get it, and a request to cancel it with its
+// Log that a case was admitted, that ranks get it to run, and a request to cancel a case with its
 // outcome.
 void answer_log_admitted(const struct task *task);
 void answer_log_run(const struct task *task, const struct action *a);
 void answer_log_cancel(const struct request_id *id, const struct peer *peer, enum status status);
 
-// Logs an order, of an administrator or refused.
+// Logs an order with its outcome.
 void answer_log_order(const struct wire_order *order, const struct peer *peer, enum status status);
 
 #endif

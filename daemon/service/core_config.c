@@ -6,7 +6,8 @@
 #include "common/clock.h"
 #include "daemon/settings/guests.h"
 
-// A rank reports the end of file of a peer before the kernel reports the death of that peer.
+// Delay before a report of a lost peer counts: a rank reports the end of file of its peer before
+// the kernel reports the peer's death, which is the better cause.
 #define PEER_GRACE_NS (250 * NS_PER_MS)
 
 struct core *core_config_make(const struct service_config *config)

@@ -6,10 +6,10 @@
 #include "daemon/core/core.h"
 #include "daemon/service/service_config.h"
 
-// Free with core_destroy(). NULL: out of memory.
+// Returns a new core; free it with core_destroy(). NULL: memory is short.
 struct core *core_config_make(const struct service_config *config);
 
-// The maximum and the default time limit of requests.
+// Sets the maximum and the default time limit of requests in the description.
 void description_set_timeouts(struct wire_description *description, uint64_t timeout_max_ns);
 
 #endif

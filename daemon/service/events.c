@@ -10,13 +10,13 @@
 #include "common/clock.h"
 
 struct record {
-    struct wire_event event; // without `user`, which depends on the reader
-    struct peer owner;       // of a case
+    struct wire_event event; // without `user`, which is filled in for each reader
+    struct peer owner;       // client of the case; zeroed for other events
 };
 
 struct events {
-    uint64_t stream, last;
-    struct record records[EVENTS_KEPT]; // event n lies at n % EVENTS_KEPT
+    uint64_t stream, last;              // random id of this daemon's events; number of the last one
+    struct record records[EVENTS_KEPT]; // event n is at n % EVENTS_KEPT
     struct wire_pool pools[POOLS_MAX];  // at the last comparison
     int pool_count;
     uint64_t drained, stuck; // devices of the first host, at the last comparison
@@ -116,7 +116,7 @@ static const struct wire_pool *pool_before(const struct events *e, const struct 
     return NULL;
 }
 
-// An idle and a running pool are in the same state for watchers.
+// The state of a pool for watchers, which do not distinguish idle and running pools.
 static enum pool_state state_of(const struct wire_pool *pool)
 {
     return pool->state == POOL_RUNNING ? POOL_IDLE : pool->state;
@@ -150,7 +150,7 @@ static void devices_tell(struct events *e, uint64_t devices, enum device_state s
     event->devices = devices;
 }
 
-// At the start only the first host is connected.
+// Adds an event for each other host that was lost or connected. At the start none is connected.
 static void hosts_compare(struct events *e, const struct wire_status *status)
 {
     for (int host = 1; host < status->host_count; host++) {
@@ -187,7 +187,7 @@ void events_compare(struct events *e, const struct wire_status *status)
 
 // ---- reading -----------------------------------------------------------------------------------
 
-// Number of the last event that was overwritten.
+// Number of the last event that was overwritten; 0: none.
 static uint64_t forgotten(const struct events *e)
 {
     return e->last > EVENTS_KEPT ? e->last - EVENTS_KEPT : 0;
@@ -219,7 +219,7 @@ static void event_copy(const struct events_reader *reader, const struct record *
     _Static_assert(sizeof(event->user) >= PEER_TEXT_MAX, "a user has room");
     *event = record->event;
     if (!event->id[0])
-        return; // of no case
+        return; // not about a case
     if (mine || reader->rules) {
         peer_describe(owner, event->user);
         return;

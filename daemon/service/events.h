@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Events of cases, pools and devices: a ring of the last EVENTS_KEPT, numbered from 1. A new event
-// replaces the oldest; a slow reader loses events and learns their number.
+// Events of cases, pools and devices: a ring of the last EVENTS_KEPT events, numbered from 1. A new
+// event replaces the oldest. A slow reader loses events and is told how many.
 #ifndef CPATTN_DAEMON_SERVICE_EVENTS_H
 #define CPATTN_DAEMON_SERVICE_EVENTS_H
 
@@ -14,7 +14,7 @@ struct events;
 enum status events_create(struct events **events, struct error *error) MUST_CHECK;
 void events_destroy(struct events *e); // accepts NULL
 
-// Events of a case: it was admitted, its ranks get it, it was answered.
+// Add an event of a case: it was admitted, ranks get it to run, it was answered.
 void events_admitted(struct events *e, const struct task *task);
 void events_started(struct events *e, const struct task *task, const struct action *run);
 void events_finished(struct events *e, const struct task *task, const struct action *answer,
@@ -27,18 +27,18 @@ void events_compare(struct events *e, const struct wire_status *status);
 // Number of the last event; 0: none yet.
 uint64_t events_last(const struct events *e);
 
-// A reader and the events that it asks for.
+// A client that reads events, and the events that it asks for.
 struct events_reader {
     struct peer peer;
-    bool rules; // administrator: sees the cases of others as their users do
+    bool rules; // it is an administrator: sees cases of other users with all details
     struct wire_watch watch;
 };
 
-// Start position of a reader: the number of the event before the first one it wants.
+// Returns the start position of a reader: the number of the event before the first one it wants.
 uint64_t events_begin(const struct events *e, const struct events_reader *reader);
 
-// Fills in the events after the event `after` for a reader, up to EVENTS_REPLY_MAX, for which
-// `list` has room.
+// Fills in the events after number `after` that the reader asks for, up to EVENTS_REPLY_MAX, for
+// which `list` has room. events->lost: how many after `after` were overwritten.
 void events_read(const struct events *e, const struct events_reader *reader, uint64_t after,
                  struct wire_event *list, struct wire_events *events);
 

@@ -64,7 +64,7 @@ enum status gate_check_peer(const struct service_config *config, const struct pe
                      (unsigned)peer->uid);
 }
 
-// Bytes over all ranks.
+// Bytes over all ranks; INT64_MAX on overflow.
 static int64_t memory_over_ranks(int world_size, int64_t rank_bytes)
 {
     int64_t bytes;
@@ -76,7 +76,7 @@ static uint64_t memory_of(const struct job_spec *spec, int world_size)
     int64_t rank_bytes;
     struct error error;
     if (job_spec_memory(spec, &rank_bytes, &error) != STATUS_OK)
-        return 0; // it will be refused
+        return 0; // gate_check_job() refuses the job
     uint64_t bytes = (uint64_t)memory_over_ranks(world_size, rank_bytes);
     return bytes < CORE_MEMORY_MAX ? bytes : CORE_MEMORY_MAX;
 }
@@ -118,7 +118,7 @@ static enum status descriptors_check(const struct service_config *config, int wo
     return STATUS_OK;
 }
 
-// "mine, cudnn"
+// Writes the names of the providers: "mine, cudnn".
 static void providers_name(const struct wire_description *d, char *text, size_t size)
 {
     size_t used = 0;
@@ -144,7 +144,8 @@ static enum status provider_check(const struct service_config *config, const cha
                      provider, names[0] ? names : "none but its own kernels");
 }
 
-// 0: the daemon's own ranks, i + 1: the i-th guest, -1: no such guest.
+// Returns the number of an implementation: 0: the daemon's own; i + 1: guest i; -1: there is none
+// of this name.
 static int implementation_find(const struct service_config *config, const char *name)
 {
     const struct guests *guests = config->guests;
@@ -156,7 +157,7 @@ static int implementation_find(const struct service_config *config, const char *
     return -1;
 }
 
-// "1 to 4", "1, 2, 4 or 8"
+// Writes world sizes: "1 to 4", "1, 2, 4 or 8".
 static void sizes_write(uint64_t sizes, char *text, size_t size)
 {
     int last = 64 - __builtin_clzll(sizes), first = __builtin_ctzll(sizes) + 1;

@@ -6,7 +6,7 @@
 
 #include "common/clock.h"
 
-// Buckets from 2^k to 2^(k+1) ns. Each time below 8 ns has a bucket of its own.
+// Number of buckets from 2^k to 2^(k+1) ns. Each number of ns below 8 has a bucket of its own.
 #define STEPS      8
 #define STEPS_LOG2 3
 
@@ -30,7 +30,7 @@ static uint64_t bucket_last_ns(int bucket)
     return first_ns + width_ns - 1;
 }
 
-// Drops windows that are over.
+// Begins a new window if the current one is over, which then becomes the previous one.
 static void windows_turn(struct loop_lag *lag, uint64_t now_ns)
 {
     if (now_ns < lag->windows[0].begin_ns + LAG_WINDOW_NS)
@@ -83,7 +83,8 @@ static void on_asleep(struct ev_loop *loop, ev_prepare *watcher, int events)
     lag->awake_ns = 0;
 }
 
-// Called first in a round, and last before the next wait.
+// The priorities make on_awake() the first callback after a wait and on_asleep() the last one
+// before the next wait.
 void loop_lag_start(struct loop_lag *lag, struct ev_loop *loop)
 {
     memset(lag, 0, sizeof(*lag));

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// Measures the rounds of the daemon's loop, from the end of one wait for events to the beginning of
-// the next. An event waits for at most one round.
+// Measures how long rounds of the daemon's loop take, from the end of one wait for events to the
+// beginning of the next. An event waits for at most one round.
 #ifndef CPATTN_DAEMON_SERVICE_LOOP_LAG_H
 #define CPATTN_DAEMON_SERVICE_LOOP_LAG_H
 
 #include <ev.h>
 #include <stdint.h>
 
-// The figures cover the last minute or two.
+// Length of a window. The figures cover two windows: the last minute or two.
 #define LAG_WINDOW_NS (UINT64_C(60) * 1000000000)
 
 #define LAG_BUCKETS 320
 
-// Rounds by their time: buckets grow by an eighth of a power of two.
+// Histogram of round times: eight buckets per power of two.
 struct lag_window {
     uint64_t begin_ns, rounds, longest_ns;
     uint64_t buckets[LAG_BUCKETS];
@@ -25,14 +25,14 @@ struct loop_lag {
     struct lag_window windows[2]; // this minute, and the one before
 };
 
-// Records a round of this length that ended at `now_ns`. Pure.
+// Records a round of length round_ns that ended at now_ns. Reads no clock.
 void loop_lag_note(struct loop_lag *lag, uint64_t now_ns, uint64_t round_ns);
 
-// The longest round, and a time that 99 of 100 rounds did not exceed, at most an eighth too high;
-// both are 0 before the first round.
+// Returns the longest round, and a time that 99 of 100 rounds did not exceed, which is at most an
+// eighth too high. Both are 0 before the first round.
 void loop_lag_tell(struct loop_lag *lag, uint64_t now_ns, uint64_t *longest_ns, uint64_t *p99_ns);
 
-// Watches the loop until the loop is destroyed. The struct must not move until then.
+// Measures the loop until the loop is destroyed. The struct must not move until then.
 void loop_lag_start(struct loop_lag *lag, struct ev_loop *loop);
 
 #endif

@@ -18,8 +18,8 @@ struct loss_reasons {
     int next;
 };
 
-// Stores the reason of a case, which replaces an earlier one, without the part on the restart of
-// the pool. A zeroed struct is empty.
+// Stores the reason of a case, without its part about the restart of the pool. Replaces an earlier
+// reason of the case. A zeroed struct is empty.
 void loss_reasons_note(struct loss_reasons *l, uint64_t case_hash, const char *text);
 
 // Returns the reason, or "" if none is stored.

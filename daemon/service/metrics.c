@@ -8,7 +8,7 @@
 
 #define NS 1e9
 
-// The head of a family; its samples follow.
+// Writes the head of a metric family; its samples follow.
 static void family(FILE *out, const char *name, const char *type, const char *help)
 {
     fprintf(out, "# HELP cpattnd_%s %s\n# TYPE cpattnd_%s %s\n", name, help, name, type);
@@ -20,7 +20,7 @@ static void single(FILE *out, const char *name, const char *type, const char *he
     fprintf(out, "cpattnd_%s %.17g\n", name, value);
 }
 
-// Writes a value of a label, escaped for quotes.
+// Writes NAME="VALUE" with backslashes and quotes of the value escaped.
 static void label(FILE *out, const char *name, const char *value)
 {
     fprintf(out, "%s=\"", name);
@@ -100,7 +100,7 @@ static void states_write(FILE *out, const struct wire_status *s)
         }
 }
 
-// A pool and its spare, which take each other's place, are counted together.
+// True for a pool and its spare, which take each other's place and share their counters.
 static bool counted_together(const struct wire_pool *a, const struct wire_pool *b)
 {
     return a->guest == b->guest && a->world_size == b->world_size && a->nodes == b->nodes &&

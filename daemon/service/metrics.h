@@ -6,7 +6,7 @@
 #include "daemon/service/tally.h"
 #include "proto/wire.h"
 
-// Free with free(). NULL: out of memory.
+// Returns the text, from malloc(). NULL: memory is short.
 char *metrics_text(const struct wire_description *description, const struct wire_status *status,
                    const struct tally *tally);
 

@@ -5,6 +5,7 @@
 
 #include "common/clock.h"
 
+// The order of the list: running requests first, then by admission.
 static bool is_before(const struct task *a, const struct task *b)
 {
     if ((a->run_ns > 0) != (b->run_ns > 0))
@@ -12,7 +13,7 @@ static bool is_before(const struct task *a, const struct task *b)
     return a->admitted_ns < b->admitted_ns;
 }
 
-// Inserts in order; only the first ones are kept.
+// Inserts in order, and drops requests after the first OPEN_LISTED_MAX. Returns the new count.
 static int insert(const struct task **list, int count, const struct task *task)
 {
     int place = count < OPEN_LISTED_MAX ? count : OPEN_LISTED_MAX - 1;
@@ -24,7 +25,8 @@ static int insert(const struct task **list, int count, const struct task *task)
     return count < OPEN_LISTED_MAX ? count + 1 : count;
 }
 
-// The progress word of a rank that has not begun this case is about an earlier one.
+// Reads the progress of a rank in the current job: idle if its progress word is about an earlier
+// job, because the rank has not begun this one.
 static struct progress_view view_of(const struct progress *word, const struct crew *crew)
 {
     struct progress_view view = progress_load(word);
@@ -33,7 +35,7 @@ static struct progress_view view_of(const struct progress *word, const struct cr
     return view;
 }
 
-// Fills in the steps of the ranks, and that of the rank that the others wait for.
+// Fills in phase and step of each rank, and of the rank that the others wait for.
 static void place_fill(const struct task *task, struct crews *crews, struct wire_open_request *open)
 {
     const struct crew *crew = crews_get(crews, task->pool);

@@ -8,9 +8,9 @@
 #include "daemon/service/tasks.h"
 #include "proto/wire.h"
 
-// Fills in the requests of the slots 0..slots-1, running ones first, in order of admission. Returns
-// their number. Only the user of a request and administrators get its id and its case. Each network
-// client counts as another user.
+// Lists the requests of the slots 0..slots-1, running ones first, in order of admission, up to
+// OPEN_LISTED_MAX. Returns their number. Only the user of a request and administrators (`rules`)
+// get its id and case. A network client without a certificate subject gets them of no request.
 int open_requests_list(const struct tasks *tasks, int slots, struct crews *crews,
                        const struct peer *peer, bool rules,
                        struct wire_open_request open[OPEN_LISTED_MAX]);

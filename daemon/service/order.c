@@ -9,7 +9,8 @@ static int number_of(const struct wire_description *d, int place)
     return d->gpu_count > 0 ? d->gpus[place].index : place;
 }
 
-// Devices of other hosts are numbered from 0; their agents choose the devices.
+// Returns the number by which users know a device. Devices of other hosts are numbered from 0,
+// because their agents choose the devices.
 static int host_number_of(const struct service_config *config, int host, int place)
 {
     return host == 0 ? number_of(&config->description, place) : place;

@@ -8,11 +8,11 @@
 #include "proto/wire.h"
 
 struct placement {
-    struct crew_start start; // refers to the lists
-    int hosts[WORLD_SIZE_MAX], slots[WORLD_SIZE_MAX], gpus[WORLD_SIZE_MAX];
+    struct crew_start start; // points to the arrays below
+    int hosts[WORLD_SIZE_MAX], slots[WORLD_SIZE_MAX], gpus[WORLD_SIZE_MAX]; // by rank
 };
 
-// Fills in the placement of a START.
+// Fills in the placement of a START action. The struct must not move afterwards.
 void placement_make(const struct core *core, const struct wire_description *description,
                     const struct action *start, struct placement *placement);
 

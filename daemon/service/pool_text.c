@@ -21,9 +21,9 @@ uint64_t pool_text_devices(const struct wire_description *d, uint64_t places)
 
 // ---- the rank and its last output --------------------------------------------------------------
 
-// Characters of a guest's command that are shown.
+// Maximum number of characters shown of a guest's command.
 #define COMMAND_TOLD 60
-// Lines of a process's stderr that are shown, and characters of these.
+// Maximum number of stderr lines shown of a process, and of their bytes.
 #define LINES_TOLD   3
 #define LINES_BYTES  (ERROR_TEXT_MAX / 2)
 
@@ -34,7 +34,7 @@ void pool_text_guest(const struct crew *crew, char *text, size_t size)
         snprintf(text, size, " of guest %s", crew->guest->name);
 }
 
-// " (python3 my_ring.py)"
+// Writes the command of a guest, without the folder of its program: " (python3 my_ring.py)".
 static void command_write(const struct guest *guest, char *text, size_t size)
 {
     char *words[GUEST_WORDS_MAX + 1];
@@ -55,7 +55,7 @@ static void command_write(const struct guest *guest, char *text, size_t size)
     snprintf(text + strlen(text), size - strlen(text), ")");
 }
 
-// Joins the last LINES_TOLD non-empty lines of a text, which is cut in place.
+// Joins the last LINES_TOLD non-empty lines of a text. Modifies `from`.
 static void lines_write(char *from, char *text, size_t size)
 {
     const char *lines[LINES_TOLD] = {NULL};
@@ -118,7 +118,7 @@ void pool_text_late(const struct crew *crew, struct error *error)
               crew->world_size, guest, command, crew->guest ? " (start-timeout)" : "", wrote);
 }
 
-// "GPU 3", "device 0"
+// Writes the name of a device of this host: "GPU 3", "device 0".
 static void device_name(const struct wire_description *d, int device, char *text, size_t size)
 {
     bool gpu = device < d->gpu_count;

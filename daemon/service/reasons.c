@@ -45,7 +45,7 @@ void reasons_note_answer(struct reasons *r, const struct action *a, const struct
         loss_reasons_note(&r->losses, job_spec_hash(&task->spec), message);
 }
 
-// The first lost host; "": none.
+// Returns the name of the first lost host; "": none is lost.
 static const char *lost_host_name(const struct reasons *r)
 {
     for (int host = 1; host < r->config->host_count; host++)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reasons, beyond those that the pool core knows, why a case is refused or has no verdict, or a
-// pool is not up.
+// Explains why a case is refused or has no verdict, or why a pool is not up, with details that the
+// pool core does not know.
 #ifndef CPATTN_DAEMON_SERVICE_REASONS_H
 #define CPATTN_DAEMON_SERVICE_REASONS_H
 
@@ -11,11 +11,11 @@
 #include "daemon/service/tasks.h"
 
 struct reasons {
-    const struct service_config *config; // borrowed, like the next two
+    const struct service_config *config; // borrowed, like core and crews
     const struct core *core;
     struct crews *crews;
     struct loss_reasons losses; // why cases lost their ranks
-    // Why the last start of ranks failed: by implementation and world size.
+    // Why the last start of a pool failed, by implementation and world size.
     struct error (*start_errors)[WORLD_SIZE_MAX + 1];
 };
 
@@ -23,26 +23,29 @@ struct reasons {
 bool reasons_init(struct reasons *r, const struct service_config *config);
 void reasons_fini(struct reasons *r); // accepts a zeroed struct
 
-// The pool of a START or KILL.
+// Returns the stored error of failed starts for the pool of a START or KILL action.
 struct error *reasons_start_error(struct reasons *r, const struct action *a);
 
 // Records and logs that the processes of a pool could not be started.
 void reasons_note_start(struct reasons *r, int implementation, int world_size, uint32_t generation,
                         const struct error *error);
 
-// A rank is lost or has reported a failure: records why, if it was not ready yet.
+// A rank is lost or has reported a failure. Records the reason if the rank was not ready yet and
+// its pool was not killed.
 void reasons_note_rank(struct reasons *r, const struct crew *crew, int rank);
 
-// A case is answered: records the reason if ranks were lost.
+// A case is answered. Records the message if the case has lost its pool by a fault of a rank.
 void reasons_note_answer(struct reasons *r, const struct action *a, const struct task *task,
                          const char *message);
 
-// Returns what the core does not know of an answer; valid as long as `room`.
+// Returns the detail for answer_failure(), depending on the cause: which rank blocks the devices,
+// the name of a lost host, how the case has lost earlier pools, or why the pool could not be
+// started; "" if there is none. Valid until the next event, and as long as `room`.
 const char *reasons_detail(const struct reasons *r, const struct action *a, const struct task *task,
                            struct error *room);
 
-// Adds the recorded reason to the refusal of a case that has killed pools, or for which there is no
-// pool.
+// Adds the reason to a refusal: the stuck rank, if stuck ranks block all pools; the last loss, if
+// the case is refused as POISON.
 void reasons_explain_refusal(const struct reasons *r, const struct core_request *job,
                              struct error *error);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Orders to reload that wait until the settings are read.
+// Orders of administrators to reload, which are answered when the settings are read.
 #ifndef CPATTN_DAEMON_SERVICE_RELOAD_ORDERS_H
 #define CPATTN_DAEMON_SERVICE_RELOAD_ORDERS_H
 
@@ -14,20 +14,20 @@
 struct reload_order {
     struct exchange *exchange; // NULL: free
     struct request_id id;
-    bool follows; // a reload was in progress; the order is answered with the one after it
+    bool follows; // a reload was in progress; the reload after it answers the order
 };
 
 struct reload_orders {
     struct reload_order list[RELOAD_ORDERS_MAX];
 };
 
-// Takes the exchange. RESOURCE_EXHAUSTED: RELOAD_ORDERS_MAX orders wait.
+// Stores an order and takes its exchange. RESOURCE_EXHAUSTED: RELOAD_ORDERS_MAX orders wait.
 enum status reload_orders_keep(struct reload_orders *orders, struct exchange *exchange,
                                const struct wire_request *request, struct reload_order **kept,
                                struct error *error) MUST_CHECK;
 
-// Answers the orders whose reload has ended: with the error, or if it is NULL with
-// RELOAD_APPLIED or RELOAD_NEEDS_RESTART.
+// A reload has ended: answers its orders with the error, or if that is NULL with the outcome,
+// RELOAD_APPLIED or RELOAD_NEEDS_RESTART. Orders that follow wait for the next reload.
 void reload_orders_answer(struct reload_orders *orders, const struct error *error,
                           enum wire_reload outcome);
 

@@ -9,18 +9,18 @@
 #include "daemon/net/server.h"
 #include "proto/wire.h"
 
-// Encodes a reply; the caller frees the bytes. If it cannot be encoded, encodes a short one with
-// its status; NULL: not even that. Sets the version.
+// Sets the version and encodes a reply; the caller frees the bytes. If the reply cannot be encoded,
+// encodes a short one with its status and message. NULL: that failed, too.
 void *reply_encode(struct wire_reply *reply, size_t *size);
 
-// Ends the exchange; sends the reply if it can be encoded.
+// Sends the reply, if it can be encoded, and ends the exchange.
 void reply_send(struct exchange *exchange, struct wire_reply *reply);
 
-// The same with only a status and its sentence.
+// Sends a reply with only the status and message of the error, and ends the exchange.
 void reply_status(struct exchange *exchange, const struct wire_request *request,
                   const struct error *error);
 
-// Sends the reply if there is one, else the error.
+// Sends `done`, or if it is NULL the error, and ends the exchange.
 void reply_done(struct exchange *exchange, const struct wire_request *request,
                 struct wire_reply *done, const struct error *error);
 

@@ -36,7 +36,7 @@ static void on_deadline(void *context)
 
 // ---- requests ----------------------------------------------------------------------------------
 
-// Answers a repeated request from the stored answer.
+// Answers a repeated request with the stored answer.
 static void request_answer_again(struct service *s, struct exchange *exchange,
                                  const struct peer *peer, const struct wire_request *request,
                                  int place)
@@ -78,7 +78,7 @@ static void request_admitted(struct service *s, struct exchange *exchange, const
     }
 }
 
-// A repeated request does not need its tensors again.
+// Checks a client's tensors. A repeated request does not need them again.
 static enum status tensors_check(const struct service *s, const struct peer *peer,
                                  const struct wire_request *request, const struct job_spec *spec,
                                  struct error *error)
@@ -137,7 +137,7 @@ static void request_cancel(struct service *s, struct exchange *exchange, const s
     actions_do(s);
 }
 
-// Keeps the exchange until the settings are read.
+// Orders a reload; the exchange waits until the settings are read.
 static enum status order_reload(struct service *s, struct exchange *exchange,
                                 const struct wire_request *request, struct error *error)
 {
@@ -225,7 +225,7 @@ static void on_request(void *context, struct exchange *exchange, const struct pe
     struct service *s = context;
     struct wire_request request = {0};
     struct error error;
-    // Without the token nothing is decoded, and no other mistake is reported.
+    // Without the token the request is not decoded, and no other mistake in it is reported.
     if (gate_check_token(&s->config, peer, data, size, &request.id, &error) != STATUS_OK) {
         s->tally.refused++;
         server_strike(exchange);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Connects clients, pool core and rank processes: turns requests into events of the core, and the
-// core's actions into starts, kills and replies. Leaves decisions to the core.
+// Connects clients, pool core and rank processes: reports requests as events to the core, and
+// carries out the core's actions: starts, kills and replies. Leaves decisions to the core.
 #ifndef CPATTN_DAEMON_SERVICE_SERVICE_H
 #define CPATTN_DAEMON_SERVICE_SERVICE_H
 
@@ -18,7 +18,8 @@
 struct service;
 struct crews;
 
-// Calls `exited` when the core has drained: all cases are answered and no rank is alive.
+// Creates the service. `exited` is called when a drain is complete: all cases are answered, and no
+// rank is alive except stuck ones.
 enum status service_create(struct ev_loop *loop, const struct service_config *config,
                            void (*exited)(void *context), void *context, struct service **service,
                            struct error *error) MUST_CHECK;
@@ -29,21 +30,22 @@ void service_destroy(struct service *service);
 // The handler for the server; its context is the service.
 struct server_handler service_handler(struct service *service);
 
-// Sets the deposits of clients' tensors; borrowed for the life of the service. Call before the
-// first request. The check is that of struct deposits_handler, its context the service.
+// Sets the deposits of clients' tensors, which are borrowed while requests are served. Call before
+// the first request.
 void service_set_deposits(struct service *service, struct deposits *deposits);
+// `check` of struct deposits_handler; its context is the service.
 enum status service_check_peer(void *service, const struct peer *peer, struct error *error);
 
-// Sets the function for an administrator's order to reload; it gets the context of `exited`. It
-// sets *follows if a reload is in progress, which the ordered one follows. Call before the first
-// request.
+// Sets the function that begins a reload when an administrator orders it; its context is that of
+// `exited`. It sets *follows to true if a reload is in progress; the ordered one follows that. Call
+// before the first request.
 void service_on_reload(struct service *service,
                        enum status (*reload)(void *context, bool *follows, struct error *error));
 
-// A reload has ended: with an error, or if that is NULL with this outcome. Answers the orders.
+// A reload has ended, with an error, or if that is NULL with this outcome. Answers its orders.
 void service_reloaded(struct service *service, const struct error *error, enum wire_reload outcome);
 
-// Changes the settings that may change in a running daemon. Admitted cases keep theirs.
+// Settings that may change in a running daemon.
 struct service_limits {
     int user_queue_max;
     struct user_limits user;
@@ -54,22 +56,24 @@ struct service_limits {
     uint64_t idle_timeout_ns;
     int64_t memory_bytes_max;
 };
+// Applies new settings. Admitted cases keep the old ones.
 void service_limit(struct service *service, const struct service_limits *limits);
 
-// Admits no more cases; calls `exited` when the admitted ones are answered.
+// Begins to drain: admits no more cases. `exited` follows when the admitted ones are answered and
+// the ranks have ended.
 void service_drain(struct service *service);
 
-// The same, but answers the admitted ones UNAVAILABLE and kills their ranks at once.
+// Like service_drain(), but answers the admitted cases UNAVAILABLE and kills their ranks at once.
 void service_stop(struct service *service);
 
-// Its pools, for the code that runs ranks on other hosts.
+// Returns its pools, for nodes_join().
 struct crews *service_crews(struct service *service);
 
-// The agent of a host is lost or connected. Call crews_host_lost() after this.
+// The agent of a host is lost or connected. Call crews_host_lost() after service_host_lost().
 void service_host_lost(struct service *service, int host);
 void service_host_back(struct service *service, int host);
 
-// Call once a second.
+// Call once a second: ends processes that ranks have left behind.
 void service_tick(struct service *service);
 
 // The text of the metrics (daemon/service/metrics.h), from malloc(). NULL: memory is short.
@@ -78,7 +82,7 @@ char *service_metrics(struct service *service);
 // As core_obstacle().
 const char *service_obstacle(const struct service *service);
 
-// Numbers of queued and running cases and of pools with ranks.
+// Returns the numbers of queued and running cases, and of pools that are up.
 void service_counts(struct service *service, int *queued, int *running, int *pools);
 
 #endif

@@ -16,7 +16,7 @@
 #include "daemon/settings/user_list.h"
 #include "proto/wire.h"
 
-// A host that ranks run on; the first is this one.
+// A host that ranks run on.
 struct service_host {
     char name[HOST_NAME_BYTES];
     int device_count;
@@ -29,20 +29,20 @@ struct service_config {
     struct confinement confinement;
     uint64_t start_timeout_ns;
     uint64_t kill_timeout_ns; // from a rank's SIGKILL until its devices are out of use
-    int ranks_per_device;     // of a pool; more than 1: where there are too few devices
+    int ranks_per_device;     // upper bound for one pool; > 1 is used only if devices are too few
     bool spares;              // each pool has a spare
     uint64_t idle_timeout_ns;
-    struct user_limits user;         // of the running cases of one user
-    int user_queue_max;              // cases of one user, up to the description's queue_max
-    struct user_list allowed;        // empty: everybody
-    struct user_list administrators; // in addition to root and the daemon's user
-    struct subject_list subjects;    // allowed over a network; empty: everybody
-    struct token token;              // of network clients; "": not required
-    int descriptors_max;             // limit of this process
-    struct device_rates rates;       // of the devices
-    struct loop_lag *lag;            // of the daemon's loop; borrowed
-    int host_count;                  // 1..HOSTS_MAX
-    struct service_host hosts[HOSTS_MAX];
+    struct user_limits user;              // limits of the running cases of one user
+    int user_queue_max;                   // queued and running cases of one user, at most queue_max
+    struct user_list allowed;             // empty: everybody
+    struct user_list administrators;      // in addition to root and the daemon's user
+    struct subject_list subjects;         // subjects of network clients that are served; empty: all
+    struct token token;                   // of network clients; "": not required
+    int descriptors_max;                  // descriptors of this process for the start of a pool
+    struct device_rates rates;            // upper bounds of the speed of this host's devices
+    struct loop_lag *lag;                 // of the daemon's loop; borrowed
+    int host_count;                       // 1..HOSTS_MAX
+    struct service_host hosts[HOSTS_MAX]; // [host_count], this host first
 };
 
 #endif

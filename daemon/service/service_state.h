@@ -26,12 +26,12 @@ struct service {
     void *context;
     struct alarm deadline;
     struct tally tally;
-    bool stopping;
-    struct tasks *tasks;       // by slot of the core
+    bool stopping;             // service_stop() was called
+    struct tasks *tasks;       // cases, by slot of the core
     struct deposits *deposits; // clients' tensors
     struct answer_cache answers;
     struct reasons reasons;
-    bool acting;
+    bool acting; // actions_do() is in progress
     struct events *events;
     struct watchers *watchers;
     bool moved; // pools or devices may have changed since `events` compared them

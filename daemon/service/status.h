@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The status of the daemon: of its pools, its devices and the cases so far.
+// The status of the daemon: its pools, its devices and counts of its cases.
 #ifndef CPATTN_DAEMON_SERVICE_STATUS_H
 #define CPATTN_DAEMON_SERVICE_STATUS_H
 

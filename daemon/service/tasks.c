@@ -7,26 +7,26 @@
 #include "common/limits.h"
 #include "common/list.h"
 
-// A waiting client.
+// A client that waits for an answer.
 struct waiter {
-    struct list all, same; // on the lists of all and of its slot; free: `same` on the free list
+    struct list all, same; // on tasks.all and its slot's list; unused: `same` on tasks.free
     struct exchange *exchange;
     uint32_t client;
     uid_t uid;
     int slot;
 };
 
-// Upper bound, for one user, of waiting clients in addition to the first of each request.
+// Upper bound of the waiting clients of one user, in addition to the first client of each request.
 #define ATTACHED_USER_MAX (ATTACHED_MAX / 4)
 
 struct tasks {
-    int slots, attached; // attached: those that wait beside a first
-    struct task *tasks;  // [slots]; large, and only looked at where a slot is in use
-    struct list *same;   // [slots]: who waits
+    int slots, attached; // attached: waiters in addition to the first of each slot
+    struct task *tasks;  // [slots]; large, so only entries of used slots are accessed
+    struct list *same;   // [slots], list of the waiters of each slot
     bool *used;          // [slots]
     struct waiter *waiters;
     struct list all, free;
-    int *abandoned; // [slots]
+    int *abandoned; // [slots], result of tasks_client_gone()
 };
 
 enum status tasks_create(int slots, struct tasks **tasks, struct error *error)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tasks: for each slot of the pool core the case and the clients that wait for its answer. A
+// Tasks: the case of each slot of the pool core, and the clients that wait for its answer. A
 // request that is repeated while it is queued or running has several waiting clients. All memory is
 // allocated in advance.
 #ifndef CPATTN_DAEMON_SERVICE_TASKS_H
@@ -17,20 +17,20 @@
 
 struct task {
     struct request_id id;
-    struct peer peer;             // the first client
-    uint64_t admitted_ns, run_ns; // times of admission and of the start; run_ns 0: it waits
+    struct peer peer;             // client of the first submission
+    uint64_t admitted_ns, run_ns; // times of admission and of its run; run_ns 0: it is queued
     int pool;                     // the pool that runs it
     uint32_t generation;
     uint64_t timeout_ns, run_timeout_ns;
     struct job_spec spec;
-    bool attends; // a client's tensors take part
+    bool attends; // it computes with a client's tensors
     struct whole_places places;
-    struct segments segments; // with the memory of these; the service's
+    struct segments segments; // memory of these tensors; released by the service
 };
 
 struct tasks;
 
-// For the slots 0..slots-1.
+// Creates tasks for the slots 0..slots-1.
 enum status tasks_create(int slots, struct tasks **tasks, struct error *error) MUST_CHECK;
 
 // Frees the tasks; open exchanges remain with the server. Accepts NULL.
@@ -44,7 +44,7 @@ void tasks_begin(struct tasks *t, int slot, const struct wire_request *request,
 // Marks the task of a slot as running.
 void tasks_run(struct tasks *t, int slot, int pool, uint32_t generation);
 
-// The shared memory of a slot's tensors.
+// Sets the shared memory of a slot's tensors.
 void tasks_set_segments(struct tasks *t, int slot, struct segments segments);
 
 // Adds a waiting client. RESOURCE_EXHAUSTED: too many wait, of this user or in total; the client is
@@ -55,11 +55,12 @@ enum status tasks_attach(struct tasks *t, int slot, struct exchange *exchange,
 // The task of a slot; NULL if it is free.
 const struct task *tasks_get(const struct tasks *t, int slot);
 
-// Sends the reply to all waiting clients and frees the slot. NULL `data`: drops them.
+// Sends the encoded reply to all waiting clients and frees the slot. NULL `data`: drops their
+// exchanges.
 void tasks_answer(struct tasks *t, int slot, const void *data, size_t size);
 
-// Drops the exchanges of a client. Returns the slots that have no waiting client any more, valid
-// until the next call, and their number.
+// A client is gone: drops its exchanges. Returns the number of slots that have no waiting client
+// any more; *slots lists them and is valid until the next call.
 int tasks_client_gone(struct tasks *t, uint32_t client, const int **slots);
 
 #endif

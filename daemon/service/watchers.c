@@ -7,20 +7,20 @@
 #include "daemon/service/alarm.h"
 #include "daemon/service/reply.h"
 
-// Delay from an event to the replies, which include the events of that time.
+// Delay from an event to the replies, which include all events until then.
 #define TELL_NS (50 * NS_PER_MS)
 
 struct watcher {
     struct exchange *exchange; // NULL: free
     struct request_id id;
     struct events_reader reader;
-    uint64_t after, until_ns;
+    uint64_t after, until_ns; // number of the last event it knows; end of its waiting time
 };
 
 struct watchers {
     const struct events *events;
     struct alarm alarm;
-    uint64_t told;    // the last event that waiting watchers got
+    uint64_t told;    // number of the last event that tell() has handled
     uint64_t tell_ns; // time of the next reply; UINT64_MAX: no new events
     int count;
     bool closed;
@@ -43,7 +43,7 @@ static void watcher_end(struct watchers *w, struct watcher *watcher,
     w->count--;
 }
 
-// Answers all watchers with new events, and those without any whose time is over at `now_ns`.
+// Answers the watchers that have new events, and those whose waiting time is over at `now_ns`.
 static void tell(struct watchers *w, uint64_t now_ns)
 {
     for (int i = 0; i < WATCHERS_MAX && w->count > 0; i++) {
@@ -52,7 +52,7 @@ static void tell(struct watchers *w, uint64_t now_ns)
         if (!watcher->exchange)
             continue;
         events_read(w->events, &watcher->reader, watcher->after, w->room, &events);
-        // Lost events are reported together with the next event.
+        // If events are lost, `after` stays: the loss is reported together with the next event.
         if (events.lost == 0)
             watcher->after = events.last;
         if (events.count > 0 || now_ns >= watcher->until_ns)

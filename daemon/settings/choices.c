@@ -6,7 +6,7 @@
 #include "common/limits.h"
 #include "daemon/settings/values.h"
 
-// With less hardly any case could run, since the libraries take most of it.
+// With less memory hardly any case could run, since the libraries take most of it.
 #define RANK_MEMORY_MIN (INT64_C(256) << 20)
 
 int choice_find(const char *text, const char *const *names, int count)

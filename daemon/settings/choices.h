@@ -10,10 +10,10 @@
 enum backend_choice { BACKEND_AUTO, BACKEND_CPU, BACKEND_CUDA };
 enum filter_choice { FILTER_AUTO, FILTER_ON, FILTER_OFF };
 
-// "4" or "0,2-3".
+// Value of the setting `devices`: "4" or "0,2-3".
 struct device_choice {
     int count;      // 1..DEVICES_MAX; 0: as many as there are
-    uint64_t named; // bit i: the GPU i; count is then the number of bits. 0: none is named
+    uint64_t named; // bit i: GPU i, and count is the number of bits; 0: no GPU is named
 };
 
 // Index of the text among the names; -1: none.

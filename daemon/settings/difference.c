@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which settings differ that only a restart changes.
+// Compares the settings that only a restart can change.
 #include <string.h>
 
 #include "daemon/settings/settings.h"

@@ -12,7 +12,7 @@
 #include "common/duration.h"
 #include "yaml/yaml.h"
 
-// Importing PyTorch and initializing the devices takes seconds.
+// Default start timeout of a pool: importing PyTorch and initializing the devices takes seconds.
 #define START_TIMEOUT_NS (UINT64_C(120) * 1000000000)
 #define NAME_SYNTAX                                                                                \
     "a name of up to 31 letters, digits, '_', '-' and '.', other than cpattn, which is the "       \
@@ -70,7 +70,7 @@ static bool size_take(const char **text, int *size)
     return good;
 }
 
-// "1,2,4-8"
+// Parses world sizes such as "1,2,4-8".
 static bool sizes_parse(const char *text, uint64_t *sizes)
 {
     uint64_t bits = 0;
@@ -121,7 +121,7 @@ static enum status guest_put(struct guests *guests, const struct guest *guest, s
 
 static void guest_init(struct guest *guest)
 {
-    memset(guest, 0, sizeof(*guest)); // padding too: settings are compared as bytes
+    memset(guest, 0, sizeof(*guest)); // including padding
     guest->world_sizes = UINT64_MAX;
     guest->start_timeout_ns = START_TIMEOUT_NS;
 }
@@ -171,7 +171,7 @@ static enum status command_read(struct guest *guest, const struct yaml_node *nod
                : yaml_expected(node, error, WORDS_SYNTAX);
 }
 
-// A list of numbers, or a text.
+// Reads world sizes from a list of numbers or a text.
 static enum status sizes_read(struct guest *guest, const struct yaml_node *node,
                               struct error *error)
 {
@@ -246,7 +246,7 @@ static bool program_search(const char *name, char path[PATH_MAX])
     return false;
 }
 
-// Replaces the first word by the path.
+// Replaces the first word of the command by the path; false: the command becomes too long.
 static bool program_set(struct guest *guest, const char *path)
 {
     size_t old = strlen(guest->command) + 1, size = strlen(path) + 1;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Guests: outside programs in the settings that a case may select as its ranks. Only settings have
-// commands; a client sends a name.
+// Guests: foreign programs that a case may select as its ranks. Their commands come only from the
+// settings; a client sends a name.
 #ifndef CPATTN_DAEMON_SETTINGS_GUESTS_H
 #define CPATTN_DAEMON_SETTINGS_GUESTS_H
 
@@ -21,9 +21,9 @@ struct guest {
     // guests_find_programs() has been called.
     char command[GUEST_COMMAND_MAX];
     size_t command_bytes;
-    uint64_t world_sizes;              // bit w - 1: it takes w ranks
-    uint64_t start_timeout_ns;         // of a pool
-    char supports[GUEST_SUPPORTS_MAX]; // for people; ""
+    uint64_t world_sizes;              // bit w - 1: it supports world size w
+    uint64_t start_timeout_ns;         // start timeout of its pools
+    char supports[GUEST_SUPPORTS_MAX]; // text for users: what it supports; may be ""
 };
 
 struct guests {
@@ -34,13 +34,14 @@ struct guests {
 // True if both have the same guests in the same order, with the same commands and limits.
 bool guests_same(const struct guests *a, const struct guests *b);
 
-// Adds the guest of "NAME=COMMAND", or replaces the one of that name. The command is cut into words
-// as a shell does it, without running anything. INVALID_ARGUMENT says what is accepted.
+// Adds the guest "NAME=COMMAND", or replaces the guest of that name. The command is split into
+// words and expanded like a shell does, without command substitution. INVALID_ARGUMENT says what is
+// accepted.
 enum status guests_add_text(struct guests *guests, const char *text,
                             struct error *error) MUST_CHECK;
 
-// Adds the guests of a map of the settings: NAME: {command: WORDS, world-sizes: LIST,
-// start-timeout: TIME, supports: TEXT}; all but the command are optional. Borrows `node`.
+// Adds the guests of a map in the settings file: NAME: {command: WORDS, world-sizes: LIST,
+// start-timeout: TIME, supports: TEXT}; only the command is required. Borrows `node`.
 struct yaml_node;
 enum status guests_add_map(struct guests *guests, const struct yaml_node *node,
                            struct error *error) MUST_CHECK;
@@ -52,7 +53,7 @@ enum status guests_find_programs(struct guests *guests, struct error *error) MUS
 // Name of an implementation: 0 is "cpattn", i is the guest i - 1.
 const char *guests_name(const struct guests *guests, int implementation);
 
-// The words of a guest's command, NULL-terminated; they point into it.
+// Lists the words of a guest's command, NULL-terminated. The words point into `guest`.
 void guest_words(const struct guest *guest, char *words[GUEST_WORDS_MAX + 1]);
 
 #endif

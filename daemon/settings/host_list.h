@@ -25,21 +25,22 @@ struct hosts_config {
     char listen_text[NET_URL_TEXT_MAX]; // where agents connect; "": nowhere
     struct net_url listen;
     char token_file[PATH_MAX]; // "": not given
-    int mesh_port;             // 0: any
+    int mesh_port;             // 0: any free port
 };
 
-// "node2=8,node3=8": names of letters, digits, -, _ and ., each once, with their devices.
+// Parses "node2=8,node3=8": names of letters, digits, -, _ and ., each once, with the number of
+// their devices. False: the text is not such a list; nothing is changed.
 bool host_list_parse(const char *text, struct host_list *list);
 bool host_list_same(const struct host_list *a, const struct host_list *b);
 
-// A name of a host, as in the list.
+// True if the name is valid in such a list.
 bool host_name_ok(const char *name);
 
-// As NET_URL_SYNTAX. False: the text is not an address; nothing is changed.
+// Parses an address in NET_URL_SYNTAX. False: the text is not one; nothing is changed.
 bool agents_listen_parse(struct hosts_config *hosts, const char *text);
 
-// Checks the combination; INVALID_ARGUMENT names the missing setting. `providers`: the settings
-// have providers.
+// Checks the combination of settings; INVALID_ARGUMENT names the setting that is missing or not
+// possible. `providers`: the settings have providers.
 enum status hosts_check(const struct hosts_config *hosts, bool providers,
                         struct error *error) MUST_CHECK;
 

@@ -37,7 +37,7 @@ static enum status clients_check(const struct listen_config *l, struct error *er
     return STATUS_OK;
 }
 
-// A setting without effect is refused, as it is probably a mistake.
+// Refuses settings that would have no effect, since they are probably a mistake.
 static enum status useless_check(const struct listen_config *l, bool tls, struct error *error)
 {
     const char *useless = NULL;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Settings for network clients: the address, and the ways to authenticate.
+// Settings for network clients: the address, and how clients authenticate.
 #ifndef CPATTN_DAEMON_SETTINGS_LISTEN_H
 #define CPATTN_DAEMON_SETTINGS_LISTEN_H
 
@@ -20,7 +20,7 @@ struct listen_config {
     struct subject_list subjects; // subjects that are served; empty: all
 };
 
-// Parses a URL; returns false and changes nothing if the text is none.
+// Parses the URL to listen on. Returns false and changes nothing if the text is not a URL.
 bool listen_parse(struct listen_config *listen, const char *text);
 
 // Checks the combination of settings: network clients must authenticate. INVALID_ARGUMENT names the

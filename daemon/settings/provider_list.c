@@ -16,7 +16,8 @@ static struct provider_entry *entry_find(struct provider_list *list, const char 
     return NULL;
 }
 
-// Ranks may have another working directory. A line break would end the entry in the environment.
+// Stores the absolute path, because ranks may have another working directory. Refuses line breaks,
+// which would end the entry in the environment.
 static bool file_set(char file[PATH_MAX], const char *text)
 {
     char folder[PATH_MAX] = "";

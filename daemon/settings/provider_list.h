@@ -17,15 +17,15 @@ struct provider_list {
     struct provider_entry entries[PROVIDERS_MAX];
 };
 
-// Adds "NAME=FILE"; a known name gets the new file. Returns false for any other text, and for more
-// than PROVIDERS_MAX providers.
+// Adds the provider "NAME=FILE"; for a known name replaces the file. Returns false for any other
+// text, and for more than PROVIDERS_MAX providers.
 bool provider_list_add(struct provider_list *list, const char *text);
 
 bool provider_list_has(const struct provider_list *list, const char *name);
 bool provider_list_same(const struct provider_list *a, const struct provider_list *b);
 
-// Puts the list into the environment, where ranks read it (rank/providers.h). Returns false if
-// memory is short.
+// Puts the list into the environment variable CPATTN_PROVIDERS, which ranks inherit and read
+// (rank/providers.h). Returns false if memory is short.
 bool provider_list_export(const struct provider_list *list);
 
 #endif

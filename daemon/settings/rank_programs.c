@@ -18,7 +18,8 @@ static bool path_cut(char *path)
     return slash != NULL;
 }
 
-// The folder of the daemon's program; in a build tree libtool may keep that in a folder of its own.
+// Finds the folder of the daemon's program. In a build tree libtool may keep the program in a
+// subfolder .libs, which is removed from the path.
 static bool folder_find(char *folder)
 {
     ssize_t length = readlink("/proc/self/exe", folder, PATH_MAX - 1);
@@ -33,8 +34,8 @@ static bool folder_find(char *folder)
     return true;
 }
 
-// Looks beside the daemon, in the libexec folder next to the daemon's folder, and in the configured
-// folder. Returns the first path that exists, else the last one.
+// Fills in `path` if it is "". Looks beside the daemon and in the libexec folder next to the
+// daemon's folder for an executable file; if there is none, takes the configured path.
 static void program_find(const char *name, const char *installed, char *path)
 {
     static const char *const places[] = {"", "/../libexec/" PACKAGE};

@@ -5,9 +5,8 @@
 
 #include "common/status.h"
 
-// Fills in those of the paths, of PATH_MAX bytes each, that are "". FAILED_PRECONDITION: the
-// program of the CPU backend cannot be executed. The CUDA program is checked when the devices are
-// known.
+// Fills in the paths that are ""; both have PATH_MAX bytes. FAILED_PRECONDITION: the program of the
+// CPU backend cannot be executed. The CUDA program is checked when the backend is selected.
 enum status rank_programs_find(char *cpu, char *cuda, struct error *error) MUST_CHECK;
 
 #endif

@@ -12,7 +12,7 @@ struct rank_user {
     bool set;
     uid_t uid; // never root
     gid_t gid;
-    int group_count; // of `groups`, the user's supplementary ones
+    int group_count; // length of `groups`, the user's supplementary groups
     gid_t groups[RANK_GROUPS_MAX];
 };
 

@@ -20,7 +20,7 @@
 
 #define QUEUE_MAX_DEFAULT         1024
 #define IDLE_TIMEOUT_DEFAULT_NS   (UINT64_C(600) * 1000000000)
-// Long enough for the kernel to free tens of GiB of memory.
+// Long enough for the kernel to free tens of GiB of memory of a killed rank.
 #define KILL_TIMEOUT_DEFAULT_NS   (UINT64_C(10) * 1000000000)
 #define CLIENT_TIMEOUT_DEFAULT_NS (UINT64_C(10) * 1000000000)
 #define USAGE_STATUS              64
@@ -353,14 +353,14 @@ enum { SETTINGS = sizeof(settings) / sizeof(settings[0]) };
 #define KEY_CONFIG (KEY_FIRST + SETTINGS)
 #define KEY_GUEST  (KEY_CONFIG + 1)
 
-// Upper bound of the options of a command line.
+// Maximum number of options on a command line.
 #define OPTIONS_MAX 128
 
 struct line {
     struct {
         int setting;
         const char *value;
-    } given[OPTIONS_MAX]; // in their order
+    } given[OPTIONS_MAX]; // in the order of the command line
     int count;
     const char *file;
     const char *guests[GUESTS_MAX];
@@ -446,7 +446,7 @@ static enum status line_apply(const struct line *line, struct settings *config, 
 
 // ---- the file ----------------------------------------------------------------------------------
 
-// An option that may be given several times is a map in the file, with a name in the plural.
+// True for an option that may be given several times; in the file it is a map with a plural name.
 static bool setting_is_map(const struct setting *s)
 {
     return s->set == provider_set;

@@ -15,7 +15,7 @@ static bool user_parse(const char *name, uint32_t *user)
     unsigned long long number = strtoull(name, &end, 10);
     if (name[0] >= '0' && name[0] <= '9' && !*end) {
         *user = (uint32_t)number;
-        return errno == 0 && number < UINT32_MAX; // not a valid user
+        return errno == 0 && number < UINT32_MAX; // UINT32_MAX is (uid_t)-1, which no user has
     }
     const struct passwd *entry = getpwnam(name);
     if (entry)

@@ -13,7 +13,7 @@ struct user_list {
     uint32_t users[USER_LIST_MAX];
 };
 
-// Parses names of users of this machine and numbers, with commas between them. Returns false and
+// Parses user names of this machine and user numbers, with commas between them. Returns false and
 // leaves the list unchanged for any other text, and for too many users.
 bool user_list_parse(const char *text, struct user_list *list);
 

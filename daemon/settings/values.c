@@ -67,7 +67,7 @@ bool bytes_parse(const char *text, int64_t *bytes)
     return true;
 }
 
-// Parses a number of up to three digits and moves behind it.
+// Parses a number of up to three digits below DEVICES_MAX and moves *text behind it.
 static bool index_take(const char **text, int *index)
 {
     const char *at = *text;
