@@ -43,8 +43,9 @@ enum tensor {
 
 struct graph {
     fe::graph::Graph graph;
-    int64_t workspace = 0; // bytes
-    std::string refusal;   // why cuDNN cannot build the graph; "": it is built
+    int64_t workspace = 0;   // bytes
+    std::string refusal;     // why cuDNN cannot build the graph; "": it is built
+    bool may_change = false; // a later attempt to build the graph may have another result
 };
 
 struct library {
@@ -300,8 +301,10 @@ void graph_build(library *l, const cpattn_attention *a, graph *g)
         result = g->graph.build_plans(l->handle);
     if (result.is_good())
         result = g->graph.get_workspace_size(g->workspace);
-    if (!result.is_good())
-        g->refusal = "cuDNN says: " + result.get_message();
+    if (result.is_good())
+        return;
+    g->refusal = "cuDNN says: " + result.get_message();
+    g->may_change = result.get_code() != fe::error_code_t::GRAPH_NOT_SUPPORTED;
 }
 
 // Returns the key of a graph: the bytes of everything that it depends on.
@@ -322,6 +325,8 @@ std::string key_of(const cpattn_attention *a)
     return key.append((const char *)more, sizeof(more));
 }
 
+// Returns the graph of an operation, built or with a refusal. A refusal stays in the cache only if
+// the frontend does not support the graph. Other errors can also mean that memory was short.
 std::shared_ptr<graph> graph_of(library *l, const cpattn_attention *a)
 {
     std::string key = key_of(a);
@@ -332,7 +337,8 @@ std::shared_ptr<graph> graph_of(library *l, const cpattn_attention *a)
         l->graphs.clear();
     auto g = std::make_shared<graph>();
     graph_build(l, a, g.get());
-    l->graphs[key] = g;
+    if (!g->may_change)
+        l->graphs[key] = g;
     return g;
 }
 
