@@ -203,12 +203,12 @@ static const struct cpattn_open_request fake_requests[] = {
     {"", "uid=1001", "torch", "", "", 0, 4, false, 1000000000, 0, 0, NULL},
 };
 
-// The daemon at "many" has one case, of 64 ranks.
+// The daemon at "many" has one case, of 64 ranks and user 0.
 static const struct cpattn_open_request *many_ranks(void)
 {
     static struct cpattn_rank_place places[64];
     static const struct cpattn_open_request many = {"00112233445566778899aabbccddeeff",
-                                                    "uid=1000 pid=4242",
+                                                    "uid=0 pid=4242",
                                                     "",
                                                     "bf16 w64 s65536",
                                                     "forward",

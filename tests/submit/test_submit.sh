@@ -633,7 +633,7 @@ tap_is "watch --json" "$status $(peeks event number lost time_ns verdict status 
 run watch --follow --last 1
 tap_is "watch --follow: the daemon goes away" "$status $(wc -l <"$scratch/out") $err" \
     "78 1 cpattn-submit: the daemon went away"
-run top --once --columns 80
+run top --once --columns 80 --socket tcp://fake:1
 tap_is "top --once: one picture" "$status $(tail -n +2 "$scratch/out")" \
     "0 cases  1 running, 3 queued; 12 passed, 1 failed, 1 error, 2 unverified, 2 refuse
 rate   0.0022/s since the start; last 3: median 2.00 ms, p90 40.0 ms
@@ -668,6 +668,7 @@ done
 run top --once --columns 80 --socket many
 tap_is "top: 64 ranks, a letter for each" "$(grep -o '[a-z.]\{64\}$' "$scratch/out")" \
     "........ppppppppiiiiiiiiffffffffbbbbbbbbrrrrrrrrcccccccc........"
+tap_has "top: users of a socket in the current folder have names" "$(tr -s ' ' <"$scratch/out")" " 64 $(id -un 0) 4.00 s"
 run top --once --columns 60 --socket many
 tap_is "top: 64 ranks on a narrow terminal" "$(grep -o '^ *[0-9]*  [a-z.]\{32\}$' "$scratch/out")" \
     "       0  ........ppppppppiiiiiiiiffffffff
@@ -785,7 +786,7 @@ if command -v script >/dev/null 2>&1; then
         drawn=$(printf q | NO_COLOR=1 TERM=xterm script -qec "$fake top" /dev/null)
         tap_lacks "top, NO_COLOR: no colour" "$drawn" "${escape}[31m"
         drawn=$(printf '\033[4~q' | LINES=16 COLUMNS=80 TERM=linux script -qec "$fake top --socket many" /dev/null)
-        tap_has "top: the end key shows the last rows" "$drawn" "rows 8-22 of 22"
+        tap_has "top: the end key shows the last rows" "$drawn" "rows 9-23 of 23"
         ;;
     esac
 else

@@ -10,6 +10,7 @@
 #include "client/submit/commands/options.h"
 #include "client/submit/show/screen.h"
 #include "client/submit/show/top.h"
+#include "common/net_url.h"
 
 #define RECENT       1024
 #define INTERVAL_NS  UINT64_C(1000000000)
@@ -201,7 +202,7 @@ static int top_run(const struct top_options *o, struct cpattn_client *client)
     l->options = o;
     l->client = client;
     l->top.sort = o->sort;
-    l->top.local = cpattn_client_socket(client)[0] == '/';
+    l->top.local = !net_url_is_meant(cpattn_client_socket(client));
     snprintf(l->top.address, sizeof(l->top.address), "%s", cpattn_client_socket(client));
     if (cpattn_watch_create(client, 1 << CPATTN_EVENT_FINISHED, RECENT, &l->watch, &error) !=
         CPATTN_OK)
