@@ -43,9 +43,8 @@ enum tensor {
 
 struct graph {
     fe::graph::Graph graph;
-    int64_t workspace = 0;   // bytes
-    std::string refusal;     // why cuDNN cannot build the graph; "": it is built
-    bool may_change = false; // a later attempt to build the graph may have another result
+    int64_t workspace = 0; // bytes
+    std::string refusal;   // why cuDNN cannot build the graph; "": it is built
 };
 
 struct library {
@@ -301,10 +300,8 @@ void graph_build(library *l, const cpattn_attention *a, graph *g)
         result = g->graph.build_plans(l->handle);
     if (result.is_good())
         result = g->graph.get_workspace_size(g->workspace);
-    if (result.is_good())
-        return;
-    g->refusal = "cuDNN says: " + result.get_message();
-    g->may_change = result.get_code() != fe::error_code_t::GRAPH_NOT_SUPPORTED;
+    if (!result.is_good())
+        g->refusal = "cuDNN says: " + result.get_message();
 }
 
 // Returns the key of a graph: the bytes of everything that it depends on.
@@ -325,8 +322,6 @@ std::string key_of(const cpattn_attention *a)
     return key.append((const char *)more, sizeof(more));
 }
 
-// Returns the graph of an operation, built or with a refusal. A refusal stays in the cache only if
-// the frontend does not support the graph. Other errors can also mean that memory was short.
 std::shared_ptr<graph> graph_of(library *l, const cpattn_attention *a)
 {
     std::string key = key_of(a);
@@ -337,8 +332,7 @@ std::shared_ptr<graph> graph_of(library *l, const cpattn_attention *a)
         l->graphs.clear();
     auto g = std::make_shared<graph>();
     graph_build(l, a, g.get());
-    if (!g->may_change)
-        l->graphs[key] = g;
+    l->graphs[key] = g;
     return g;
 }
 
