@@ -736,6 +736,7 @@ refuses 64 "algorithm is nccl, a call of NCCL's own: there is no plan to draw; a
 refuses 64 "--explain, --svg and --trace are given together; give one of them" linear --svg - --explain 0
 refuses 64 "--explain, --svg and --trace are given together; give one of them" collective --svg - --trace x
 refuses 64 "device is 'x'; expected the number of a GPU or core, 0 to 63, or HOST:NUMBER for another host" drain x
+refuses 64 "device is ':3'; expected the number of a GPU or core, 0 to 63, or HOST:NUMBER for another host" drain :3
 refuses 64 "the number of a device is missing; see cpattn-submit enable --help" enable
 run version
 tap_is "version" "$status $out" "0 cpattn-submit 0.0.0-fake"

@@ -31,7 +31,7 @@ static error_t device_take(struct order_options *o, const char *text)
     const char *colon = strrchr(text, ':'), *number = colon ? colon + 1 : text;
     errno = 0;
     long device = strtol(number, &end, 10);
-    if (end == number || *end || errno != 0 || device < 0 || device > 63) {
+    if (colon == text || end == number || *end || errno != 0 || device < 0 || device > 63) {
         command_complain("device is '%s'; expected the number of a GPU or core, 0 to 63, or "
                          "HOST:NUMBER for another host",
                          text);
