@@ -12,11 +12,18 @@
 
 #define PEM_BYTES_MAX (1024 * 1024) // five times the size of a system's root certificates
 
+// NULL: the variable is not set, or empty.
+static const char *variable_read(const char *name)
+{
+    const char *value = secure_getenv(name);
+    return value && value[0] ? value : NULL;
+}
+
 enum status target_address(const char *given, struct link_target *target, struct error *error)
 {
     struct net_url url;
     if (!given)
-        given = secure_getenv("CPATTN_SOCKET");
+        given = variable_read("CPATTN_SOCKET");
     if (!given)
         given = CPATTN_SOCKET_PATH;
     size_t length = strlen(given);
@@ -79,8 +86,9 @@ static enum status pem_read(const char *name, const char *path, bool secret, cha
 
 static const char *given_or(const char *given, const char *variable)
 {
-    const char *value = given ? given : secure_getenv(variable);
-    return value && value[0] ? value : NULL;
+    if (!given)
+        return variable_read(variable);
+    return given[0] ? given : NULL;
 }
 
 static enum status tls_read(const struct cpattn_options *o, const char *host,

@@ -7,7 +7,8 @@
 #include "client/link.h"
 #include "common/token.h"
 
-// The given address, else that in the environment, else the built-in one. INVALID_ARGUMENT.
+// The given address, else that in the environment, else the built-in one. An empty variable counts
+// as not set. INVALID_ARGUMENT.
 enum status target_address(const char *given, struct link_target *target,
                            struct error *error) MUST_CHECK;
 

@@ -180,6 +180,8 @@ END_TEST
 
 START_TEST(the_environment_names_the_socket)
 {
+    setenv("CPATTN_SOCKET", "", 1); // as if it were not set
+    ck_assert_int_ne(cpattn_client_create(NULL, &client, &error), CPATTN_INVALID_ARGUMENT);
     setenv("CPATTN_SOCKET", fake.path, 1);
     ck_assert_int_eq(cpattn_client_create(NULL, &client, &error), CPATTN_UNAVAILABLE);
     ck_assert_ptr_nonnull(strstr(error.text, fake.path));
