@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files of tensors: written files are read, and malformed files are refused with a reason.
+// Files of tensors: written files are read, and malformed files are refused with a reason. Maps of
+// the errors of tensors.
 #include <fcntl.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "client/submit/tensors/error_map.h"
 #include "client/submit/tensors/safetensors.h"
 #include "tests/support/runner.h"
 
@@ -195,6 +198,32 @@ START_TEST(a_pipe_stays_a_pipe)
 }
 END_TEST
 
+// ---- maps of errors ----------------------------------------------------------------------------
+
+static const struct {
+    float got, expected;
+    bool broken;
+} elements[] = {{1, 1, false},       {INFINITY, INFINITY, false}, {-INFINITY, -INFINITY, false},
+                {NAN, NAN, false},   {INFINITY, -INFINITY, true}, {-INFINITY, INFINITY, true},
+                {INFINITY, 1, true}, {1, -INFINITY, true},        {NAN, 1, true},
+                {1, NAN, true},      {NAN, INFINITY, true},       {-INFINITY, NAN, true}};
+
+START_TEST(elements_that_are_not_finite_must_be_the_expected_ones)
+{
+    const float got[2] = {1, elements[_i].got}, expected[2] = {1, elements[_i].expected};
+    struct error_map map;
+    struct error error;
+    struct cp_case c;
+    case_init(&c);
+    c.dtype = DTYPE_FP32;
+    c.world_size = c.batch = c.heads = c.kv_heads = c.head_dim_qk = c.head_dim_v = 1;
+    c.seqlen_q = c.seqlen_kv = 2;
+    ck_assert_int_eq(error_map_init(&map, &c, WHOLE_OUT, got, expected, &error), STATUS_OK);
+    ck_assert_int_eq(!isfinite(map.largest), elements[_i].broken);
+    error_map_fini(&map);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("safetensors");
@@ -210,5 +239,9 @@ int main(void)
     tcase_add_loop_test(pure, malformed_headers_are_refused, 0,
                         (int)(sizeof(headers) / sizeof(*headers)));
     suite_add_tcase(suite, pure);
+    TCase *maps = tcase_create("maps");
+    tcase_add_loop_test(maps, elements_that_are_not_finite_must_be_the_expected_ones, 0,
+                        (int)(sizeof(elements) / sizeof(*elements)));
+    suite_add_tcase(suite, maps);
     return runner_run(suite);
 }

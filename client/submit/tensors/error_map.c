@@ -27,7 +27,7 @@ static double unit_of(enum case_dtype dtype)
 struct sums {
     double squares, expected_squares; // of errors, and of what is expected
     int64_t count;
-    bool broken; // finite in one of the two only, or NaN in one only
+    bool broken; // infinite or NaN, and not the same in both
 };
 
 static void element_add(const struct cp_case *c, enum whole_tensor tensor, const void *got,
@@ -37,7 +37,7 @@ static void element_add(const struct cp_case *c, enum whole_tensor tensor, const
     double b = (double)tensors_element(c, tensor, expected, index);
     s->count++;
     if (!isfinite(a) || !isfinite(b)) {
-        s->broken |= isfinite(a) != isfinite(b) || isnan(a) != isnan(b);
+        s->broken |= isnan(a) != isnan(b) || (!isnan(a) && a != b);
         return;
     }
     s->squares += (a - b) * (a - b);
