@@ -29,8 +29,9 @@
 #define TICK_NS              (100 * NS_PER_MS)
 #define TICKS_SURVEY         10
 #define LAG_WARN_NS          (250 * NS_PER_MS)
-// Together with STOP_MAX_NS below 30 s, after which service managers kill.
-#define DRAIN_MAX_NS         (27 * NS_PER_S)
+// Together with STOP_MAX_NS and the 2 s of crews_destroy() below 30 s, after which service managers
+// kill.
+#define DRAIN_MAX_NS         (25 * NS_PER_S)
 // Time limit of a stop. The ranks have got SIGKILL; the daemon exits even if some are not reaped.
 #define STOP_MAX_NS          (2 * NS_PER_S)
 // Default start timeout of a pool, from its first process to its last READY. On the CPU a rank
@@ -420,6 +421,8 @@ static enum status parts_create(struct app *s, int descriptors, struct error *er
         memcpy(guest->supports, c->guests.list[i].supports, sizeof(guest->supports));
     }
     service.rates = time_bounds_rates(&service.description, host_cores());
+    for (int i = 1; i < service.host_count; i++)
+        time_bounds_add_host(&service.rates, service.hosts[i].device_count);
     status = service_create(s->loop, &service, on_drained, s, &s->service, error);
     if (status != STATUS_OK)
         return status;
@@ -456,10 +459,13 @@ enum status app_create(const struct settings *config, struct app **app, struct e
     s->port.fd = s->hosts.port.fd = -1;
     notify_init(&s->notify);
     s->loop = ev_loop_new(EVBACKEND_EPOLL | EVFLAG_NOENV);
-    if (!provider_list_export(&s->config.providers))
-        return error_set(error, STATUS_RESOURCE_EXHAUSTED, "no memory for the daemon");
-    enum status status = s->loop ? backend_choose(&s->config, &s->backend, error)
-                                 : error_set(error, STATUS_UNAVAILABLE, "no event loop");
+    enum status status = STATUS_OK;
+    if (!s->loop)
+        status = error_set(error, STATUS_UNAVAILABLE, "no event loop");
+    else if (!provider_list_export(&s->config.providers))
+        status = error_set(error, STATUS_RESOURCE_EXHAUSTED, "no memory for the daemon");
+    if (status == STATUS_OK)
+        status = backend_choose(&s->config, &s->backend, error);
     if (status == STATUS_OK)
         status = port_open(&s->config.listen, &s->port, error);
     if (status == STATUS_OK)

@@ -34,8 +34,8 @@
 static struct device_rates rates_of_cores(int cores)
 {
     if (amx_usable())
-        return (struct device_rates){CORE_AMX, CORE_AMX, CORE_DRAWN, cores};
-    return (struct device_rates){CORE_ATTENTION, CORE_REFERENCE, CORE_DRAWN, cores};
+        return (struct device_rates){CORE_AMX, CORE_AMX, CORE_DRAWN, cores, false};
+    return (struct device_rates){CORE_ATTENTION, CORE_REFERENCE, CORE_DRAWN, cores, false};
 }
 
 // ---- GPUs ---------------------------------------------------------------------------------------
@@ -71,7 +71,7 @@ static struct device_rates rates_of_gpu(const struct wire_device *gpu)
     for (size_t i = 0; i < sizeof(archs) / sizeof(archs[0]); i++)
         if (strcmp(gpu->arch, archs[i].name) == 0)
             arch = &archs[i];
-    return (struct device_rates){arch->attention, arch->reference, GPU_DRAWN, 1};
+    return (struct device_rates){arch->attention, arch->reference, GPU_DRAWN, 1, true};
 }
 
 static double larger(double a, double b)
@@ -85,7 +85,7 @@ struct device_rates time_bounds_rates(const struct wire_description *d, int core
 {
     if (d->gpu_count == 0)
         return rates_of_cores(cores);
-    struct device_rates most = {.devices = d->gpu_count};
+    struct device_rates most = {.devices = d->gpu_count, .gpus = true};
     for (int i = 0; i < d->gpu_count; i++) {
         struct device_rates gpu = rates_of_gpu(&d->gpus[i]);
         most.attention = larger(most.attention, gpu.attention);
@@ -93,6 +93,13 @@ struct device_rates time_bounds_rates(const struct wire_description *d, int core
         most.drawn = larger(most.drawn, gpu.drawn);
     }
     return most;
+}
+
+void time_bounds_add_host(struct device_rates *rates, int devices)
+{
+    rates->devices += devices;
+    rates->attention = larger(rates->attention, rates->gpus ? arch_unknown.attention : CORE_AMX);
+    rates->reference = larger(rates->reference, rates->gpus ? arch_unknown.reference : CORE_AMX);
 }
 
 // A rank uses one thread of a core, or one GPU.

@@ -4,6 +4,8 @@
 #ifndef CPATTN_DAEMON_MACHINE_TIME_BOUNDS_H
 #define CPATTN_DAEMON_MACHINE_TIME_BOUNDS_H
 
+#include <stdbool.h>
+
 #include "plan/cost.h"
 #include "proto/wire.h"
 
@@ -13,11 +15,16 @@ struct device_rates {
     double reference; // operations of the fp64 reference
     double drawn;     // elements of the inputs
     int devices;      // devices that work at the same time
+    bool gpus;        // devices are GPUs, not cores
 };
 
 // Bounds of the described machine. `cores`: cores for ranks, used if the machine has no GPUs. If
 // the GPUs differ, each rate is that of the fastest.
 struct device_rates time_bounds_rates(const struct wire_description *description, int cores);
+
+// Adds another host with `devices` devices of the same kind, GPUs or cores. Nothing else is known
+// of them, so they count as the fastest.
+void time_bounds_add_host(struct device_rates *rates, int devices);
 
 // Lower bound of the time of this work, divided evenly among the ranks. Inputs, attention and
 // reference run one after the other. At most CORE_COST_MAX_NS.

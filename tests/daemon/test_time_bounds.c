@@ -22,6 +22,24 @@ static struct device_rates cores(int count)
     return time_bounds_rates(&d, count);
 }
 
+// Ranks on other hosts work at the same time, on devices that may be faster than the own ones.
+START_TEST(other_hosts_lower_the_bound)
+{
+    struct device_rates rates = _i ? cores(1) : gpus(1, "sm_80");
+    struct cp_case c = cases_usual();
+    c.world_size = 9;
+    c.seqlen_q = c.seqlen_kv = 16384;
+    uint64_t own_ns = time_bounds_case_ns(&rates, &c);
+    time_bounds_add_host(&rates, 6);
+    time_bounds_add_host(&rates, 2);
+    ck_assert_int_eq(rates.devices, 9);
+    ck_assert_uint_le(time_bounds_case_ns(&rates, &c), own_ns / 9 + 1);
+    struct device_rates fast = gpus(9, "sm_999");
+    if (_i == 0)
+        ck_assert_uint_ge(time_bounds_case_ns(&fast, &c), time_bounds_case_ns(&rates, &c));
+}
+END_TEST
+
 // ---- measured on H200s (bench/results/cuda-2026-11-20.md) ---------------------------------------
 
 // Kernels alone: those of the backend and the fastest peer's, by the table's count of operations.
@@ -200,6 +218,7 @@ int main(void)
     tcase_add_test(measured, no_small_case_beats_the_bound);
     suite_add_tcase(suite, measured);
     tcase_add_test(parts, work_is_divided_among_devices_that_work_at_a_time);
+    tcase_add_loop_test(parts, other_hosts_lower_the_bound, 0, 2);
     tcase_add_test(parts, every_kind_of_work_counts);
     tcase_add_test(parts, an_unknown_gpu_counts_as_fast);
     tcase_add_test(parts, the_fastest_of_different_gpus_counts);
