@@ -45,10 +45,11 @@ struct deposits {
     char path[sizeof(((struct sockaddr_un *)0)->sun_path)]; // "": it does not listen
     int fd;
     struct acceptor acceptor;
-    struct list list; // of struct deposit
-    int count;        // connections on the list, filled or not
-    int taken;        // deposits that requests have taken over and not released
-    int most;         // upper bound of filled deposits + taken
+    struct list list;           // of struct deposit
+    int count;                  // connections on the list, filled or not
+    int taken;                  // deposits that requests have taken over and not released
+    uid_t takers[DEPOSITS_MAX]; // [taken]: their users
+    int most;                   // upper bound of filled deposits + taken
 };
 
 static const struct segments no_segments = {.given_fd = -1, .wanted_fd = -1};
@@ -273,9 +274,21 @@ static int count_filled(const struct deposits *d)
     return count;
 }
 
+// Index of a taken deposit of the user, at most d->taken: there is none.
+static int taken_find(const struct deposits *d, uid_t uid)
+{
+    int i = 0;
+    while (i < d->taken && d->takers[i] != uid)
+        i++;
+    return i;
+}
+
 static enum status room_check(const struct deposits *d, uid_t uid, struct error *error)
 {
-    if (count_filled(d) + d->taken < d->most && count_of_user(d, uid, true) < (d->most + 1) / 2)
+    int of_user = count_of_user(d, uid, true);
+    for (int i = 0; i < d->taken; i++)
+        of_user += d->takers[i] == uid;
+    if (count_filled(d) + d->taken < d->most && of_user < (d->most + 1) / 2)
         return STATUS_OK;
     return error_set(error, STATUS_RESOURCE_EXHAUSTED,
                      "too many clients hand in tensors at this time; try again when their requests "
@@ -471,13 +484,15 @@ struct segments deposits_take(struct deposits *d, const struct peer *peer,
         return no_segments;
     struct segments taken = p->segments;
     p->segments = no_segments;
+    taken.uid = d->takers[d->taken++] = p->peer.uid;
     deposit_end(p);
-    d->taken++;
     return taken;
 }
 
 void deposits_release(struct deposits *d, struct segments *segments)
 {
-    d->taken -= segments->given_fd >= 0 || segments->wanted_fd >= 0;
+    int i = taken_find(d, segments->uid);
+    if ((segments->given_fd >= 0 || segments->wanted_fd >= 0) && i < d->taken)
+        d->takers[i] = d->takers[--d->taken];
     segments_close(segments);
 }

@@ -11,14 +11,14 @@
 #include <ev.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "common/status.h"
 #include "daemon/net/peer.h"
 #include "proto/wire.h"
 
 // Upper bound of the deposits whose request has not arrived, is queued or runs. One user may have
-// half of them before the requests arrive; deposits of its queued and running requests do not count
-// there. There may be twice as many connections. A daemon with few descriptors allows fewer
+// half of them. There may be twice as many connections. A daemon with few descriptors allows fewer
 // deposits, to keep descriptors for its ranks.
 #define DEPOSITS_MAX         32
 #define DEPOSITS_DESCRIPTORS 64 // one deposit is allowed per so many descriptors of the process
@@ -27,6 +27,7 @@
 struct segments {
     int given_fd, wanted_fd;
     int64_t given_bytes, wanted_bytes;
+    uid_t uid; // the client's user
 };
 
 struct deposits;
