@@ -129,11 +129,6 @@ static enum frame_result input_parse(struct connection *c, struct frame *frame)
     return result;
 }
 
-bool connection_has_input(const struct connection *c)
-{
-    return c->in_end > c->in_begin || c->ended || c->fault;
-}
-
 // Wipes the frame that was returned last.
 static void taken_wipe(struct connection *c)
 {

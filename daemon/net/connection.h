@@ -68,9 +68,6 @@ void connection_destroy(struct connection *c);
 // client has closed its end, or `fault` is set.
 enum connection_input connection_next(struct connection *c, struct frame *frame);
 
-// True if buffered frames may remain although the descriptor is not readable.
-bool connection_has_input(const struct connection *c);
-
 // Sends a reply, or stores what the socket does not take. A reply that cannot be stored is a fault.
 void connection_send(struct connection *c, const uint8_t *header, size_t header_bytes,
                      const void *data, size_t size);

@@ -23,7 +23,7 @@
 
 // Visits the other hosts that have ranks of the crew.
 #define FAR_FOREACH(host, crew)                                                                    \
-    for (int host = 0; (crew)->far >> host; host++)                                                \
+    for (int host = 0; host < HOSTS_MAX; host++)                                                   \
         if ((crew)->far >> host & 1)
 
 // ---- all crews ---------------------------------------------------------------------------------
@@ -300,7 +300,8 @@ void crews_host_lost(struct crews *crews, int host)
         for (int rank = 0; rank < crew->world_size; rank++) {
             struct rank_process *r = &crew->ranks[rank];
             crew->alive -= r->host == host && !r->gone;
-            r->gone = r->closed = r->gone || r->host == host;
+            if (r->host == host)
+                r->gone = r->closed = true;
         }
         ranks_gone(crew, crew->generation);
     }

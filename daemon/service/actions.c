@@ -106,7 +106,7 @@ static void on_answer(struct service *s, const struct action *a)
     tally_answer(&s->tally, a, &reply);
     size_t size = 0;
     void *data = reply_encode(&reply, &size);
-    if (data && a->answer_index >= 0)
+    if (a->answer_index >= 0)
         answer_cache_keep(&s->answers, a->answer_index, data, size);
     struct segments segments = task->segments;
     tasks_answer(s->tasks, a->slot, data, size);

@@ -24,7 +24,7 @@ void answer_cache_keep(struct answer_cache *r, int index, const void *data, size
         entry_drop(r, r->oldest);
         r->oldest = (r->oldest + 1) % ANSWERED_IDS_MAX;
     }
-    entry->data = size <= ANSWERS_BYTES_MAX ? malloc(size) : NULL;
+    entry->data = data && size <= ANSWERS_BYTES_MAX ? malloc(size) : NULL;
     if (!entry->data)
         return;
     memcpy(entry->data, data, size);

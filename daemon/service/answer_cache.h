@@ -20,7 +20,7 @@ struct answer_cache {
 };
 
 // Stores a copy at an index, which follows that of the previous call in the ring. If memory is
-// short, the index is left empty. A zeroed cache is empty.
+// short, or `data` is NULL, the index is left empty. A zeroed cache is empty.
 void answer_cache_keep(struct answer_cache *r, int index, const void *data, size_t size);
 
 // Finds the answer at an index, valid until the next call; false: it was freed.

@@ -104,8 +104,8 @@ void events_finished(struct events *e, const struct task *task, const struct act
 
 static bool pools_same(const struct wire_pool *a, const struct wire_pool *b)
 {
-    return a->guest == b->guest && a->world_size == b->world_size && a->instance == b->instance &&
-           a->spare == b->spare;
+    return a->guest == b->guest && a->world_size == b->world_size && a->nodes == b->nodes &&
+           a->instance == b->instance && a->spare == b->spare;
 }
 
 static const struct wire_pool *pool_before(const struct events *e, const struct wire_pool *pool)
