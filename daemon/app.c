@@ -374,6 +374,15 @@ static int world_size_max(const struct service_config *service)
     return ranks < WORLD_SIZE_MAX ? ranks : WORLD_SIZE_MAX;
 }
 
+// The speed of this host's devices and of those of the other hosts.
+static struct device_rates rates_of(const struct service_config *service)
+{
+    struct device_rates rates = time_bounds_rates(&service->description, host_cores());
+    for (int i = 1; i < service->host_count; i++)
+        time_bounds_add_host(&rates, service->hosts[i].device_count);
+    return rates;
+}
+
 static enum status parts_create(struct app *s, int descriptors, struct error *error)
 {
     const struct settings *c = &s->config;
@@ -420,9 +429,7 @@ static enum status parts_create(struct app *s, int descriptors, struct error *er
         guest->world_sizes = c->guests.list[i].world_sizes;
         memcpy(guest->supports, c->guests.list[i].supports, sizeof(guest->supports));
     }
-    service.rates = time_bounds_rates(&service.description, host_cores());
-    for (int i = 1; i < service.host_count; i++)
-        time_bounds_add_host(&service.rates, service.hosts[i].device_count);
+    service.rates = rates_of(&service);
     status = service_create(s->loop, &service, on_drained, s, &s->service, error);
     if (status != STATUS_OK)
         return status;
