@@ -229,24 +229,25 @@ static bool read_number(const char *option, const char *text, uint64_t most, uin
     return false;
 }
 
+static bool is(const char *option, const char *name)
+{
+    return strcmp(option, name) == 0;
+}
+
 static int run_option(const char *option, const char *value, const char *longest_text)
 {
     uint64_t number, longest = MATRIX_LONGEST;
-    int result = 2;
-    bool matrix = strcmp(option, "--matrix") == 0;
+    bool matrix = is(option, "--matrix"), many = is(option, "--cases") || is(option, "--orders");
+    if ((!matrix && !many && !is(option, "--seed")) || (longest_text && !matrix)) {
+        fputs(usage_text, stderr);
+        return 2;
+    }
     if (!read_number(option, value, UINT64_MAX, &number) ||
         (longest_text && !read_number(option, longest_text, SEQLEN_MAX / 2, &longest)))
         return 2;
     if (matrix)
-        result = print_matrix(number, longest);
-    else if (longest_text)
-        fputs(usage_text, stderr);
-    else if (strcmp(option, "--seed") == 0)
-        result = run_seed(number);
-    else if (strcmp(option, "--cases") == 0 || strcmp(option, "--orders") == 0)
-        result = run_many(number, strcmp(option, "--orders") == 0);
-    else
-        fputs(usage_text, stderr);
+        return print_matrix(number, longest);
+    int result = many ? run_many(number, is(option, "--orders")) : run_seed(number);
     world_close_all();
     return result;
 }
