@@ -76,8 +76,8 @@ static int32_t last_awaited(const struct cuda_executor *x, const struct op *op)
     return last;
 }
 
-// Opens an interval, unless the previous exchange left one open (exchange_goes_on()). It begins at
-// the later of the ends of the last awaited operation and of the previous exchange.
+// Opens an interval, unless one is open. It begins when the last awaited operation and the previous
+// exchange have ended.
 static void exchange_begin(struct cuda_executor *x, const struct op *op)
 {
     struct intervals *exchanges = &x->times->exchanges;
@@ -230,8 +230,7 @@ static cudaError_t computed_put(struct cuda_executor *x, int *point)
     return result;
 }
 
-// Ends an interval of exposed time. The wait ends when the awaited exchange ends; in a graph that
-// exchange may have no point, so a point is recorded on the compute stream.
+// Ends exposed time: at the end of the awaited exchange, or in a graph at a new compute point.
 static cudaError_t exposed_end(struct cuda_executor *x, const struct op *op, struct interval *lost)
 {
     x->times->exposed.count++;
@@ -242,8 +241,7 @@ static cudaError_t exposed_end(struct cuda_executor *x, const struct op *op, str
     return cudaSuccess;
 }
 
-// Makes a stream wait for the operations that `op` waits for. Waits of the compute stream are
-// exposed time.
+// Makes a stream wait for the operations of `op`'s waits; on the compute stream: exposed time.
 static cudaError_t waits_put(struct cuda_executor *x, const struct op *op, cudaStream_t stream)
 {
     bool timed = op->stream == STREAM_COMPUTE && op->wait_count > 0;
@@ -273,8 +271,8 @@ static cudaError_t op_time_record(struct cuda_executor *x, int32_t index, cudaSt
     return result;
 }
 
-// Marks the end of an operation, unless the transport does: by a stream memory operation, or on the
-// compute stream of a graph by a kernel, whichever is cheapest.
+// Marks an operation's end: by a memory operation of the stream, in a graph by a kernel. Exchanges
+// that the transport marks are left out.
 static void mark_put(struct cuda_executor *x, int32_t index)
 {
     const struct op *op = &x->plan->ops[index];

@@ -42,6 +42,16 @@ START_TEST(answers_are_stored_at_their_index)
 }
 END_TEST
 
+// An answer that could not be encoded leaves no older one at its index.
+START_TEST(an_answer_without_data_leaves_its_index_empty)
+{
+    keep(0, 8);
+    answer_cache_keep(&answers, 0, NULL, 0);
+    ck_assert(!kept(0, 8));
+    ck_assert_uint_eq(answers.bytes, 0);
+}
+END_TEST
+
 // For several positions of the ring.
 START_TEST(the_oldest_answers_are_freed_first)
 {
@@ -78,6 +88,7 @@ int main(void)
     Suite *suite = suite_create("answer_cache");
     TCase *tcase = tcase_create("answer_cache");
     tcase_add_test(tcase, answers_are_stored_at_their_index);
+    tcase_add_test(tcase, an_answer_without_data_leaves_its_index_empty);
     tcase_add_loop_test(tcase, the_oldest_answers_are_freed_first, 0, 9);
     tcase_add_test(tcase, a_too_large_answer_is_not_stored);
     suite_add_tcase(suite, tcase);

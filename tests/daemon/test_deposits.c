@@ -288,6 +288,57 @@ END_TEST
 
 // ---- requests -----------------------------------------------------------------------------------
 
+#define CALLS_MAX 40
+
+// Hands memory in until it is refused, and submits a case for each, if `calls` is not NULL. Returns
+// the number of accepted deposits; without cases they end with their connections.
+static int hand_in_many(struct call *calls)
+{
+    int sockets[CALLS_MAX], accepted = 0, count = 0;
+    while (count < CALLS_MAX && accepted == count) {
+        struct wire_request request = daemon_request(METHOD_RUN);
+        int64_t given, wanted;
+        request.attends = true;
+        places_init(&request.places);
+        request.places.wanted[WHOLE_OUT] = 0;
+        places_lay_out(&request.run, &request.places, &given, &wanted);
+        int fd = memfd(wanted, F_SEAL_SHRINK | F_SEAL_GROW, false);
+        sockets[count] = connect_beside();
+        struct deposit_reply reply = hand_in(sockets[count++], &request.id, DEPOSIT_WANTED, &fd, 1);
+        close(fd);
+        if (reply.status != STATUS_OK)
+            continue;
+        if (calls) {
+            calls[accepted] = daemon_call_begin(&d, &request);
+            daemon_await_running(&d, 1);
+            daemon_await_queued(&d, accepted);
+        }
+        accepted++;
+    }
+    for (int i = 0; i < count; i++)
+        close(sockets[i]);
+    return accepted;
+}
+
+// Whether its requests have arrived or not.
+START_TEST(one_user_may_have_half_of_the_deposits)
+{
+    struct call calls[CALLS_MAX];
+    int before = hand_in_many(NULL);
+    ck_assert_int_ge(before, 1);
+    pid_t rank = daemon_hold(&d, 2);
+    int queued = hand_in_many(calls);
+    ck_assert_int_eq(queued, before);
+    daemon_release(rank);
+    for (int i = 0; i < queued; i++) {
+        struct wire_reply reply = daemon_call_end(&calls[i]);
+        ck_assert_msg(reply.status == STATUS_OK, "%s", reply.message);
+        wire_reply_fini(&reply);
+    }
+    ck_assert_int_eq(hand_in_many(NULL), before);
+}
+END_TEST
+
 static struct wire_request request_small(void)
 {
     struct wire_request request = daemon_request(METHOD_RUN);
@@ -403,6 +454,7 @@ int main(void)
     tcase_add_test(tcase, descriptors_are_checked);
     tcase_add_test(tcase, invalid_messages_are_refused);
     tcase_add_test(tcase, connections_are_bounded);
+    tcase_add_test(tcase, one_user_may_have_half_of_the_deposits);
     tcase_add_test(tcase, requests_without_their_memory_are_refused);
     tcase_add_test(tcase, tensors_outside_of_their_memory_are_refused);
     tcase_add_test(tcase, dead_clients_leave_no_deposits);

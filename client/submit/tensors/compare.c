@@ -25,9 +25,9 @@ void compare_elements(const struct cp_case *c, enum whole_tensor tensor, const v
             continue;
         }
         double difference = fabs(a - b);
-        double limit = COMPARE_LOGS_ABSOLUTE + COMPARE_LOGS_RELATIVE * fabs(a);
+        double limit = COMPARE_LSE_ABSOLUTE + COMPARE_LSE_RELATIVE * fabs(a);
         result->differing += difference > 0;
-        result->logs += tensor == WHOLE_LSE && difference > limit;
+        result->lse_apart += tensor == WHOLE_LSE && difference > limit;
         squares += difference * difference;
         own_squares += a * a;
         result->max_abs = difference > result->max_abs ? difference : result->max_abs;
@@ -39,7 +39,7 @@ bool compare_agrees(const struct comparison *comparison)
 {
     bool near = comparison->twin_rel == 0 ||
                 comparison->rms_rel <= COMPARE_TWINS_MAX * comparison->twin_rel;
-    return comparison->nonfinite == 0 && comparison->logs == 0 && near;
+    return comparison->nonfinite == 0 && comparison->lse_apart == 0 && near;
 }
 
 // The largest error of the twin in any chunk; 0: unknown.
@@ -69,9 +69,9 @@ static void comparison_print(const char *name, const struct comparison *x, FILE 
     fprintf(out, "; largest %.3g", x->max_abs);
     if (x->nonfinite > 0)
         fprintf(out, "; %" PRId64 " are finite in one of the two only", x->nonfinite);
-    if (x->logs > 0)
-        fprintf(out, "; %" PRId64 " differ by more than %g + %g of the value", x->logs,
-                COMPARE_LOGS_ABSOLUTE, COMPARE_LOGS_RELATIVE);
+    if (x->lse_apart > 0)
+        fprintf(out, "; %" PRId64 " differ by more than %g + %g of the value", x->lse_apart,
+                COMPARE_LSE_ABSOLUTE, COMPARE_LSE_RELATIVE);
     fputs(compare_agrees(x) ? "\n" : "  DIFFERS\n", out);
 }
 
