@@ -157,7 +157,7 @@ struct rules rules_of(const struct cp_case *c, enum report_tensor tensor)
     if (c->dtype == DTYPE_FP32) {
         r.rms = 2.5;
         r.slope = 3e-6;
-        r.row = 16;
+        r.row = 32;
         r.element = 5;
         if (c->head_dim_v <= DIM_FEW && (tensor == TENSOR_OUT || tensor == TENSOR_DV))
             r.noise = NOISE_ONE;

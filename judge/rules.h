@@ -14,10 +14,11 @@
 //   deviations of the slope that the twin's rows have by chance. It shows a wrong scale. Equal rows
 //   have equal rounding errors, and their slopes add up. If 1.5 [2.5] times the twin's own slope is
 //   more than 3 deviations, that is added instead.
-// - row: RMS error of a row <= 20 [16] times the largest of the twin's error there, the unit, and
+// - row: RMS error of a row <= 20 [32] times the largest of the twin's error there, the unit, and
 //   3/100 [1 1/2] of a step of the row's terms that cancel.
 // - element: error <= 4 [5] times the largest of the twin's largest error in the chunk, 4 units,
-//   and a step of the dtype at the element.
+//   3/100 [1 1/2] of a step of the row's terms that cancel, and one [5] steps of the dtype at the
+//   element.
 // - zero: results of a query that sees no key, or of a key that no query sees, are exactly zero.
 // - nonfinite: finite where the reference is, else the same infinity. That infinity is also right
 //   where the reference plus 4 [5] steps exceeds the largest number of the dtype.
@@ -186,8 +187,9 @@ RULES_INLINE double rules_elements(const struct rules_sums *s)
 
 // Units of a chunk, from its sums.
 struct rules_units {
-    double rms;     // the unit
-    double element; // smallest limit of an element: from the twin's largest error, or 4 units
+    double rms;         // the unit
+    double element;     // limit of an element by the twin's largest error, or 4 units
+    double row_element; // limit of an element, in units of its row
 };
 
 RULES_INLINE struct rules_units rules_units(const struct rules *r, const struct rules_sums *s)
@@ -200,7 +202,7 @@ RULES_INLINE struct rules_units rules_units(const struct rules *r, const struct 
     double chance = 0.2 * fmin(1.0, RULES_ROWS_FEW / rules_rows(s)) * r->step * terms;
     unit = fmax(fmax(fmax(unit, r->noise), 0x1p-22 * terms), chance);
     double allowance = r->element * rules_allowance(s);
-    struct rules_units units = {unit, allowance * fmax(s->twin_largest, 4 * unit)};
+    struct rules_units units = {unit, allowance * fmax(s->twin_largest, 4 * unit), allowance};
     return units;
 }
 
@@ -218,13 +220,29 @@ RULES_INLINE double rules_row(const struct rules_units *u, double error, double 
     return unit > 0 ? error / unit : error > 0 ? (double)INFINITY : 0;
 }
 
+// The limit of the error of an element of 0, in a row with this rules_row_unit(). A row that has
+// nearly all terms of the chunk has few of its elements, and the twin may by chance have little
+// error in them.
+RULES_INLINE double rules_element_least(const struct rules *r, const struct rules_units *u,
+                                        double row_unit)
+{
+    return fmax(fmax(u->element, u->row_element * row_unit), r->element * r->least);
+}
+
+// The factor of the size of an element in the limit of its error: as many steps as the unit has at
+// the reference's RMS, at least one.
+RULES_INLINE double rules_element_slope(const struct rules *r)
+{
+    return r->element * r->step * fmax(1.0, r->rounding);
+}
+
 // The error of an element divided by its limit; more than 1 is a mismatch. For LSE and largest
 // logits the limit is rules_logarithm() instead.
 RULES_INLINE double rules_element(const struct rules *r, const struct rules_units *u, double error,
-                                  double got)
+                                  double got, double row_unit)
 {
-    double steps = r->element * (r->step * fabs(got) + r->least);
-    return fabs(error) / fmax(u->element, steps);
+    double limit = fmax(rules_element_least(r, u, row_unit), rules_element_slope(r) * fabs(got));
+    return fabs(error) / limit;
 }
 
 // The worst values of a chunk. Elements that break the rules zero and nonfinite are mismatches,

@@ -244,8 +244,8 @@ static double element_part(struct tally *t, double error, double unit, double go
 {
     if (unit == UNIT_ZERO)
         return got != 0 ? INFINITY : 0;
-    double part =
-        t->rules.absolute ? fabs(error) / unit : rules_element(&t->rules, &t->units, error, got);
+    double part = t->rules.absolute ? fabs(error) / unit
+                                    : rules_element(&t->rules, &t->units, error, got, unit);
     t->worst.element = fmax(t->worst.element, part);
     return part;
 }
@@ -253,16 +253,16 @@ static double element_part(struct tally *t, double error, double unit, double go
 // The sum of squares of the errors of a row if every element is within its limit; negative: the row
 // must be checked element by element.
 JUDGE_CLONES static double row_again(struct tally *t, const float *got, const float *errors,
-                                     int count)
+                                     double unit, int count)
 {
-    wide squares = {0}, parts = {0}, least = (wide){0} + t->units.element;
-    double of_step = t->rules.element * t->rules.step;
-    double of_least = t->rules.element * t->rules.least;
+    wide squares = {0}, parts = {0};
+    wide least = (wide){0} + rules_element_least(&t->rules, &t->units, unit);
+    double slope = rules_element_slope(&t->rules);
     for (int i = 0; i < count; i += LANES) {
         wide error = load_narrow(errors + i);
-        wide steps = of_step * size_of(load_narrow(got + i)) + of_least;
+        wide limit = larger_of(slope * size_of(load_narrow(got + i)), least);
         squares += error * error;
-        parts = larger_of(size_of(error) / larger_of(steps, least), parts);
+        parts = larger_of(size_of(error) / limit, parts);
     }
     double sum = sum_of(squares), part = largest_of(parts);
     if (!isfinite(sum) || !(part < 1))
@@ -294,7 +294,7 @@ void tally_row_again(struct tally *t, const float *got, struct element where, in
     const float *errors = t->errors + t->next * t->dim;
     double squares = -1, unit = t->twins[t->next++], part = 0;
     if (!t->rules.absolute && unit != UNIT_ZERO && count % LANES == 0)
-        squares = row_again(t, got, errors, count);
+        squares = row_again(t, got, errors, unit, count);
     if (squares < 0)
         squares = row_again_odd(t, got, errors, unit, where, count, &part);
     double rms = sqrt(squares / (count > 0 ? count : 1));

@@ -373,7 +373,7 @@ element_again(const ROWS &rows, const rules &r, const struct rules_units &units,
         bad = got != 0;
     } else if (isfinite(got) && isfinite(expected)) {
         double error = fabs(got - expected);
-        double part = r.absolute ? error / unit : rules_element(&r, &units, error, got);
+        double part = r.absolute ? error / unit : rules_element(&r, &units, error, got, unit);
         w.worst.element = fmax(w.worst.element, part);
         bad = !(part <= 1);
     }

@@ -56,7 +56,7 @@ END_TEST
 START_TEST(the_rms_of_few_rows_has_a_larger_limit)
 {
     static const struct {
-        double rows, most; // 1.5 * min(1 + 6 / root, 1 + 100 / rows)
+        double rows, most; // most: 1.5 * min(1 + 6 / sqrt(rows), 1 + 100 / rows)
     } limits[] = {{1, 10.5}, {4, 6}, {100, 2.4}, {278, 2.0396}, {500, 1.8}, {2000, 1.575}};
     struct cp_case c = of_length(DTYPE_BF16, 1024);
     struct rules rules = rules_of(&c, TENSOR_DQ);
@@ -77,7 +77,8 @@ START_TEST(the_rms_of_few_rows_has_a_larger_limit)
 }
 END_TEST
 
-// A twin with almost no rounding error does not limit cancelling terms.
+// If the twin happens to have almost no rounding error, the unit is a part of a step of the
+// cancelling terms.
 START_TEST(few_rows_have_a_step_of_their_terms_as_unit)
 {
     struct cp_case c = of_length(DTYPE_BF16, 1024);
@@ -87,7 +88,7 @@ START_TEST(few_rows_have_a_step_of_their_terms_as_unit)
                            .twin_squares = 32 * 1e-8,
                            .reference_squares = 32 * 1e-4,
                            .terms_squares = 32 * 4.0};
-    s.twin_fourths = pow(s.twin_squares, 2) / 3; // 3 rows make it
+    s.twin_fourths = pow(s.twin_squares, 2) / 3; // the twin's error is that of 3 rows
     ck_assert_double_eq_tol(rules_units(&rules, &s).rms, 0.2 * 0x1p-7 * 2, 1e-9);
     s.twin_fourths = pow(s.twin_squares, 2) / 16;
     ck_assert_double_eq_tol(rules_units(&rules, &s).rms, 0.05 * 0x1p-7 * 2, 1e-9);
@@ -110,7 +111,8 @@ START_TEST(the_slope_has_a_sign_and_a_limit)
 }
 END_TEST
 
-// Errors of similar rows add up with one sign, as in the twin.
+// Errors of similar rows have one sign and add up, also in the twin. Then the limit of the slope is
+// larger.
 START_TEST(equal_rows_add_their_slopes)
 {
     struct cp_case c = of_length(DTYPE_FP16, 64);
@@ -138,7 +140,7 @@ START_TEST(equal_rows_add_their_slopes)
 }
 END_TEST
 
-// A dP of one product cannot cancel.
+// The variance of dP without one of its products. A dP of one product cannot cancel.
 START_TEST(products_of_dp_may_cancel)
 {
     struct cp_case c = of_length(DTYPE_FP32, 64);
@@ -180,7 +182,7 @@ START_TEST(rows_elements_and_exact_rules_break_by_themselves)
 }
 END_TEST
 
-// Rows that must be zero do not depend on the reference.
+// Empty rows must be zero. They do not count in the unit.
 START_TEST(empty_rows_do_not_reduce_the_unit)
 {
     struct cp_case c = of_length(DTYPE_BF16, 1024);
@@ -199,7 +201,7 @@ START_TEST(empty_rows_do_not_reduce_the_unit)
     rules_finish(&rules, &s, &worst, &f);
     ck_assert_double_eq_tol(f.rmse_rel, 2 / 3.0, 1e-9);
     ck_assert_double_eq_tol(f.twin_rel, 2 / 3.0, 1e-9);
-    s.empty = ELEMENTS; // no row says anything
+    s.empty = ELEMENTS; // all rows are empty
     ck_assert_double_gt(rules_units(&rules, &s).rms, 0);
 }
 END_TEST
@@ -214,6 +216,31 @@ START_TEST(rows_whose_terms_cancel_have_their_own_unit)
     ck_assert_double_eq_tol(rules_row(&units, 10 * unit, unit), 10, 1e-9);
     ck_assert_double_eq_tol(rules_row(&units, 5e-3, rules_row_unit(&rules, 2e-3, 0)), 2.5, 1e-9);
     ck_assert_double_eq_tol(rules_row(&units, 5e-3, rules_row_unit(&rules, 0, 0)), 5, 1e-9);
+}
+END_TEST
+
+// In a chunk of small elements, a large element and one whose terms cancel have larger limits.
+START_TEST(elements_have_limits_of_their_size_and_of_their_row)
+{
+    static const struct {
+        enum case_dtype dtype;
+        double steps, element, step;
+    } limits[] = {
+        {DTYPE_BF16, 1, 4, 0x1p-7}, {DTYPE_FP16, 1, 4, 0x1p-10}, {DTYPE_FP32, 5, 5, 0x1p-23}};
+    for (size_t i = 0; i < sizeof(limits) / sizeof(limits[0]); i++) {
+        struct cp_case c = of_length(limits[i].dtype, 1024);
+        struct rules rules = rules_of(&c, TENSOR_DQ);
+        struct rules_sums s = {.elements = ELEMENTS,
+                               .rows = ROWS,
+                               .twin_squares = 1e-20 * ELEMENTS,
+                               .twin_fourths = pow(1e-20 * ELEMENTS, 2)}; // one row makes it
+        struct rules_units units = rules_units(&rules, &s);
+        double size = limits[i].element * limits[i].steps * limits[i].step * 100;
+        ck_assert_double_eq_tol(rules_element(&rules, &units, size, -100, 0), 1, 1e-6);
+        double unit = rules_row_unit(&rules, 0, 100), row = limits[i].element * 7 * unit;
+        ck_assert_double_eq_tol(rules_element(&rules, &units, row, 0, unit), 1, 1e-6);
+        ck_assert_double_gt(rules_element(&rules, &units, row, 0, 0), 1000);
+    }
 }
 END_TEST
 
@@ -243,7 +270,7 @@ START_TEST(results_that_zeros_would_pass_have_a_remark)
     ck_assert_int_eq(f.broken, RULE_RMSE | RULE_SLOPE);
     ck_assert_int_eq(f.remark, REMARK_NONE);
     s = (struct rules_sums){.elements = ELEMENTS, .rows = ROWS, .empty = ELEMENTS};
-    rules_finish(&rules, &s, &worst, &f); // zeros are right
+    rules_finish(&rules, &s, &worst, &f); // all rows are empty: zeros are right
     ck_assert_int_eq(f.broken, 0);
     ck_assert_int_eq(f.remark, REMARK_NONE);
 }
@@ -353,6 +380,7 @@ static Suite *rules_suite(void)
     tcase_add_test(tcase, rows_elements_and_exact_rules_break_by_themselves);
     tcase_add_test(tcase, empty_rows_do_not_reduce_the_unit);
     tcase_add_test(tcase, rows_whose_terms_cancel_have_their_own_unit);
+    tcase_add_test(tcase, elements_have_limits_of_their_size_and_of_their_row);
     tcase_add_test(tcase, results_that_zeros_would_pass_have_a_remark);
     tcase_add_test(tcase, long_sums_may_be_too_small_with_a_remark);
     tcase_add_test(tcase, the_longest_sum_is_what_a_window_lets_see);
