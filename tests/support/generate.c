@@ -200,10 +200,18 @@ void generate_logits(uint64_t *state, struct cp_case *c)
     c->max_logit = one_in(state, 2);
 }
 
+// 0.5 to 29.5 or, in one case of four, a cap far below or above the logits.
+static double draw_softcap(uint64_t *state)
+{
+    static const double far[] = {0.001, 0.02, 0.1, 128, 256, 300, 1000, 5000, 1e5, 1e6};
+    int drawn = (int)generate_below(state, 40);
+    return drawn < 30 ? 0.5 + drawn : far[drawn - 30];
+}
+
 static void draw_scores(uint64_t *state, struct cp_case *c)
 {
     c->scale = one_in(state, 4) ? 0.01 + 0.001 * (double)generate_below(state, 500) : 0;
-    c->softcap = one_in(state, 6) ? 0.5 + (double)generate_below(state, 30) : 0;
+    c->softcap = one_in(state, 6) ? draw_softcap(state) : 0;
     if (one_in(state, 3))
         c->softmax = (enum case_softmax)(SOFTMAX_VANILLA + generate_below(state, 3));
     if (one_in(state, 3))
