@@ -243,13 +243,19 @@ static bool room_make(struct core *core, const struct pool *pool)
     return false;
 }
 
+// True if some pool of this size is up or starting.
+static bool size_has_pool(const struct size *size)
+{
+    const int *modes = size->modes;
+    return modes[MODE_STARTING] + modes[MODE_IDLE] + modes[MODE_RUNNING] + modes[MODE_SUSPECT] > 0;
+}
+
 // Ranks and crews that will be in use when each size with waiting jobs has a pool.
 static struct room room_after_starts(const struct core *core)
 {
     struct room taken = room_taken(core);
     LIST_FOREACH (node, &core->sizes_waiting) {
-        const int *modes = size_entry(node)->modes;
-        if (modes[MODE_STARTING] + modes[MODE_IDLE] + modes[MODE_RUNNING] + modes[MODE_SUSPECT])
+        if (size_has_pool(size_entry(node)))
             continue;
         taken.ranks += size_entry(node)->world_size;
         taken.pools++;
@@ -319,16 +325,38 @@ static void dispatch(struct core *core, struct pass *pass, struct job *job)
 
 // ---- spares ---------------------------------------------------------------------------------
 
-// Starts the twins of the pools that are in this mode, as long as there is room beyond `taken`.
-static void start_spares(struct core *core, struct room *taken, enum pool_mode mode)
+// Devices on which a pool starts, or has to start for a waiting job.
+static struct devices devices_of_starts(const struct core *core)
+{
+    struct devices starts = {{0}};
+    LIST_FOREACH (node, &core->modes[MODE_STARTING])
+        devices_add(&starts, &pool_entry(node)->place, &core->devices_all);
+    LIST_FOREACH (node, &core->sizes_waiting) {
+        const struct size *size = size_entry(node);
+        if (size_has_pool(size))
+            continue;
+        for (const struct pool *pool = size->pools; pool < size->pools + size->pool_count; pool++)
+            if (pool->mode == MODE_COLD && twin_leads(pool) && !twin_rests(pool) &&
+                !devices_meet(&core->unusable, &pool->place))
+                devices_add(&starts, &pool->place, &core->devices_all);
+    }
+    return starts;
+}
+
+// Starts the twins of the pools that are in this mode, as long as there is room beyond `taken`. On
+// a device a spare starts alone: drivers start one process after the other, and a job may wait for
+// the other pool. Adds its devices to `starts`.
+static void start_spares(struct core *core, struct room *taken, struct devices *starts,
+                         enum pool_mode mode)
 {
     LIST_FOREACH (node, &core->modes[mode]) {
         struct pool *twin = pool_entry(node)->twin;
         if (!twin || twin->mode != MODE_COLD || devices_meet(&core->unusable, &twin->place) ||
-            !room_for(core, taken, twin))
+            devices_meet(starts, &twin->place) || !room_for(core, taken, twin))
             continue;
         taken->ranks += twin->world_size;
         taken->pools++;
+        devices_add(starts, &twin->place, &core->devices_all);
         pool_handle(core, twin,
                     &(struct pool_event){.kind = POOL_START, .rank = -1, .spare = true});
     }
@@ -372,7 +400,8 @@ void schedule_pass(struct core *core)
     if (!core->config.spares || core->draining || !pass.room)
         return;
     struct room taken = room_after_starts(core);
-    start_spares(core, &taken, MODE_RUNNING);
-    start_spares(core, &taken, MODE_SUSPECT);
-    start_spares(core, &taken, MODE_IDLE);
+    struct devices starts = devices_of_starts(core);
+    start_spares(core, &taken, &starts, MODE_RUNNING);
+    start_spares(core, &taken, &starts, MODE_SUSPECT);
+    start_spares(core, &taken, &starts, MODE_IDLE);
 }

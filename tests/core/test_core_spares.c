@@ -31,18 +31,18 @@ START_TEST(a_spare_takes_over_at_once)
     struct action run = run_in(pair.leader);
     int next = submit(4);
     leader_dies(pair, run);
-    run = expect_run(pair.spare, next); // three of the others are not reaped yet
+    run = expect_run(pair.spare, next); // three ranks of the leader are not reaped yet
     run_finish(pair.spare, run);
     run_finish(pair.spare, run_in(pair.spare));
     ranks_reap_but(pair.leader, 0);
     struct ranks fresh = expect_spare(4);
     ck_assert_uint_gt(fresh.generation, pair.spare.generation);
     ranks_ready(fresh);
-    run_finish(pair.spare, run_in(pair.spare)); // it is the older now
+    run_finish(pair.spare, run_in(pair.spare)); // it is the older pool
 }
 END_TEST
 
-// The devices of what was killed are not anybody's.
+// Until all ranks of a killed pool are reaped, only its twin may use their devices.
 START_TEST(only_the_twin_takes_over_the_devices)
 {
     struct pair pair = pair_up(4);
@@ -50,22 +50,22 @@ START_TEST(only_the_twin_takes_over_the_devices)
     struct action run = run_in(pair.spare);
     int other = submit(1);
     run_finish(pair.spare, run);
-    expect_none(); // they are kept again by those that are not reaped
+    expect_none(); // the ranks that are not reaped keep the devices
     rank_dies(pair.leader, 1);
     rank_dies(pair.leader, 2);
     expect_none();
     rank_dies(pair.leader, 3);
     struct ranks one = expect_leader(1);
-    expect_spare(4);
     ranks_ready(one);
     expect_run(one, other);
-    expect_spare(1);
+    ranks_ready(expect_spare(1));
+    expect_spare(4);
 }
 END_TEST
 
 START_TEST(a_spare_that_took_over_may_be_lost)
 {
-    for (int first = 0; first < 2; first++) { // who is reaped first
+    for (int first = 0; first < 2; first++) { // which pool is reaped first
         struct core_config config = fixture_config_with_spares();
         fixture_again(&config);
         struct pair pair = pair_up(4);
@@ -124,12 +124,12 @@ START_TEST(a_spare_that_starts_is_waited_for)
     int next = submit(4);
     leader_dies(pair, run);
     ranks_reap_but(pair.leader, 0);
-    expect_none(); // the pool that died is not started again meanwhile
+    expect_none(); // the pool that died is not started meanwhile
     submit(1);
     expect_none(); // and its devices are kept
     ranks_ready(pair.spare);
     expect_run(pair.spare, next);
-    expect_spare(4);
+    expect_none(); // a pool for the other job comes before the spare
 }
 END_TEST
 
@@ -139,7 +139,7 @@ START_TEST(a_spare_that_starts_is_waited_for_rather_than_another_pool)
     leader_dies(pair, run_in(pair.leader));
     rank_dies(pair.leader, 1);
     int next = submit(2);
-    expect_none(); // on the devices 2 and 3
+    expect_none(); // no pool starts on devices 2 and 3
     ranks_ready(pair.spare);
     expect_run(pair.spare, next);
     expect_spare(2);
@@ -180,7 +180,7 @@ START_TEST(an_idle_leader_that_dies_is_replaced)
     struct pair pair = pair_up(2);
     rank_dies(pair.leader, 1);
     expect_kill(pair.leader);
-    struct action run = run_in(pair.spare); // it held no devices
+    struct action run = run_in(pair.spare); // the idle leader leased no devices
     expect_none();                          // its ranks are not reaped yet
     rank_dies(pair.leader, 0);
     expect_spare(2);
@@ -195,8 +195,39 @@ START_TEST(the_start_of_a_spare_leases_no_devices)
     struct ranks one = expect_leader(1);
     ranks_ready(one);
     expect(ACTION_RUN);
+    expect_none(); // the spare of `one` waits for the other start
+    ranks_ready(pair.spare);
     expect_spare(1);
-    (void)pair;
+}
+END_TEST
+
+// Drivers start one process after the other: a spare would delay a pool that a job waits for.
+START_TEST(spares_start_after_pools_for_jobs_and_one_at_a_time)
+{
+    struct pair pair = pair_starting(4);
+    struct action run = run_in(pair.leader);
+    ranks_ready(pair.spare);
+    rank_dies(pair.spare, 0);
+    expect_kill(pair.spare);
+    ranks_reap_but(pair.spare, 0);
+    int two = submit(2), three = submit(3);
+    pass(S); // the spare of 4 is due
+    expect_none();
+    run_finish(pair.leader, run);
+    struct ranks second = expect_leader(2);
+    expect_none();
+    ranks_ready(second);
+    run = expect_run(second, two);
+    expect_none(); // a pool of 3 is to start on the same devices
+    run_finish(second, run);
+    struct ranks third = expect_leader(3);
+    ranks_ready(third);
+    run = expect_run(third, three);
+    struct ranks spare = expect_spare(3);
+    expect_none();
+    ranks_ready(spare);
+    expect_spare(4);
+    run_finish(third, run);
 }
 END_TEST
 
@@ -222,7 +253,7 @@ END_TEST
 START_TEST(a_spare_that_dies_unused_restarts_after_a_second)
 {
     struct pair pair = pair_up(2);
-    for (int i = 0; i < 7; i++) { // as often as one likes
+    for (int i = 0; i < 7; i++) { // any number of times
         rank_dies(pair.spare, 0);
         expect_kill(pair.spare);
         rank_dies(pair.spare, 1);
@@ -250,7 +281,7 @@ START_TEST(a_spare_that_has_worked_restarts_at_once)
 }
 END_TEST
 
-// Each of two pools on the same devices reports its own last failure, whichever leads.
+// Each of two pools on the same devices reports its own last failure.
 START_TEST(each_pool_has_its_own_last_failure)
 {
     struct wire_pool pools[POOLS_MAX];
@@ -291,12 +322,12 @@ START_TEST(pauses_of_failing_spares_grow)
         pair.spare = expect_spare(2);
     }
     core_start_failed(f.core, f.now_ns, pair.spare.pool, pair.spare.generation);
-    run_finish(pair.leader, run_in(pair.leader)); // nobody is refused for it
+    run_finish(pair.leader, run_in(pair.leader)); // no job is refused because of the spare
     struct action run = run_in(pair.leader);
     leader_dies(pair, run);
     rank_dies(pair.leader, 1);
     int slot = submit(2);
-    struct ranks leader = expect_leader(2); // nor kept waiting
+    struct ranks leader = expect_leader(2); // and no job waits because of it
     ranks_ready(leader);
     run_finish(leader, expect_run(leader, slot));
     pass(12 * S);
@@ -313,7 +344,7 @@ START_TEST(a_pool_with_a_spare_is_down_after_five_starts)
         core_start_failed(f.core, f.now_ns, ranks.pool, ranks.generation);
         if (pauses_ns[i] > 0) {
             pass(pauses_ns[i] - 1);
-            expect_none(); // nor is its twin started in its place
+            expect_none(); // its twin is not started in its place
         }
         pass(pauses_ns[i] > 0);
         ranks = expect_leader(4);
@@ -367,6 +398,7 @@ int main(void)
     tcase_add_test(on, a_job_that_waits_for_the_leader_waits_in_the_queue);
     tcase_add_test(on, an_idle_leader_that_dies_is_replaced);
     tcase_add_test(on, the_start_of_a_spare_leases_no_devices);
+    tcase_add_test(on, spares_start_after_pools_for_jobs_and_one_at_a_time);
     tcase_add_test(on, two_kills_are_poison_with_spares_too);
     tcase_add_test(on, a_spare_that_dies_unused_restarts_after_a_second);
     tcase_add_test(on, a_spare_that_has_worked_restarts_at_once);

@@ -24,7 +24,7 @@ START_TEST(spares_make_room_first)
 {
     begin_with(4, 6, 0);
     struct pair one = pair_up(1), two = pair_up(2);
-    submit(3); // 6 of 6 are up
+    submit(3); // 6 of 6 ranks are up
     expect_kill(one.spare);
     expect_kill(two.spare);
     expect_none();
@@ -33,7 +33,7 @@ START_TEST(spares_make_room_first)
     struct ranks three = expect_leader(3);
     ranks_ready(three);
     run_finish(three, expect(ACTION_RUN));
-    expect_none(); // no room
+    expect_none(); // no room for spares
     run_finish(one.leader, run_in(one.leader));
     run_finish(two.leader, run_in(two.leader));
 }
@@ -158,11 +158,13 @@ START_TEST(no_spare_is_started_where_a_rank_is_stuck)
     expect_none(); // the spare of `one` is due, and devices 0, 2 and 3 are out of use
     submit_refused(4, STATUS_UNAVAILABLE, "rank 0 of a pool of 4");
     rank_dies(four.spare, 0);
-    expect_spare(1);
+    struct ranks spare = expect_spare(1);
     rank_dies(four.spare, 2);
     rank_dies(four.spare, 3);
     expect_none();
     pass(S);
+    expect_none(); // the spare of `one` starts on device 0
+    ranks_ready(spare);
     expect_spare(4);
 }
 END_TEST
@@ -192,7 +194,7 @@ START_TEST(the_largest_machine)
     struct wire_pool pools[POOLS_MAX];
     for (int i = 0; i < 5; i++)
         pair_up(1 + i);
-    for (int w = 6; w <= 30; w++) { // spares go where they are in the way
+    for (int w = 6; w <= 30; w++) { // spares make room
         int slot = submit(w);
         struct action a;
         while (core_next_action(f.core, &a)) {

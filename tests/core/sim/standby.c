@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The promises about spares: each pool that is up has a standby pool if the limits permit; the
-// standby pool leads when the other is lost; until then it delays no job.
+// The promises about spares. Each pool that is up has a standby pool if the limits permit. The
+// standby pool leads when the other is lost. Until then it delays no job.
 #include "tests/core/sim/record.h"
 
-// Ranks that are up, with a pool for each world size that has none and for which a job waits.
+// Counts ranks and pools as if every world size with a waiting job and without a pool had one pool.
 static int alive_after_starts(const struct sim *s, int *pools)
 {
     int alive = record_alive(s);
@@ -35,6 +35,33 @@ static bool spare_rests(const struct sim *s, const struct crew *leader)
     return rests_ns[0] > s->now_ns || rests_ns[1] > s->now_ns;
 }
 
+// Devices on which a pool starts.
+static uint64_t devices_of_starts(const struct sim *s)
+{
+    uint64_t devices = 0;
+    for (const struct crew *c = s->crews; c < s->crews + s->crew_count; c++)
+        devices |= c->up && !c->killed && !c->is_ready ? c->devices : 0;
+    return devices;
+}
+
+// Devices of pools that can be started for a waiting job whose world size has no pool.
+static uint64_t devices_awaited(const struct sim *s)
+{
+    uint64_t devices = 0;
+    for (int w = 1; w <= WORLD_SIZE_MAX; w++) {
+        bool up = false;
+        for (const struct crew *c = s->crews; c < s->crews + s->crew_count; c++)
+            up = up || (c->up && !c->killed && c->world_size == w);
+        if (up || record_waiting(s, w) == 0)
+            continue;
+        for (int i = 0; i < record_instances(s, w); i++)
+            if (record_startable(s, w, i, s->now_ns) > 0 &&
+                !(record_devices(s, w, i) & record_unusable(s)))
+                devices |= record_devices(s, w, i);
+    }
+    return devices;
+}
+
 void judge_spare_start(struct sim *s, const struct action *a)
 {
     const struct crew *leader = record_leader(s, a->world_size, a->instance);
@@ -44,10 +71,12 @@ void judge_spare_start(struct sim *s, const struct action *a)
     SIM_CHECK(s, record_crews(s, a->world_size, a->instance) == 1, "one spare too many");
     SIM_CHECK(s, !spare_rests(s, leader), "a spare is started too soon after the last");
     SIM_CHECK(s, room_for_spare(s, a->world_size), "a spare takes the room of others");
+    SIM_CHECK(s, !(devices_of_starts(s) & a->devices), "a spare starts beside another pool");
+    SIM_CHECK(s, !(devices_awaited(s) & a->devices), "a spare starts before a pool for a job");
 }
 
-// A pool that is being started to stand by, and lost its twin, would be free for the only job that
-// waits for this world size.
+// True if the first job in turn is the only one that waits for this world size, and a starting
+// spare that has lost its twin can run it.
 static bool awaits_spare(struct sim *s, int world_size)
 {
     int first = turns_first(s);
@@ -122,16 +151,17 @@ void judge_kill_leader(struct sim *s, const struct crew *crew)
     }
 }
 
-// If no job waits, a spare must start.
+// If no job waits, each pool that is up must have a spare, as far as limits and pauses permit,
+// unless another pool starts on its devices.
 void judge_standby_settled(struct sim *s)
 {
     if (!s->config.spares || s->draining || s->queued > 0)
         return;
-    uint64_t stuck = record_unusable(s);
+    uint64_t busy = record_unusable(s) | devices_of_starts(s);
     for (const struct crew *c = s->crews; c < s->crews + s->crew_count; c++)
         SIM_CHECK(s,
                   !c->up || c->killed || !c->is_ready ||
-                      record_crews(s, c->world_size, c->instance) > 1 || c->devices & stuck ||
+                      record_crews(s, c->world_size, c->instance) > 1 || c->devices & busy ||
                       spare_rests(s, c) || !room_for_spare(s, c->world_size),
                   "pool %d has no spare", (int)(c - s->crews));
 }
