@@ -78,7 +78,7 @@ static bool core_allocate(struct core *core)
     core->lines = calloc((size_t)jobs, sizeof(*core->lines));
     core->pools = calloc((size_t)core->pool_count, sizeof(*core->pools));
     return core->jobs && core->lines && core->pools && ids_init(&core->ids, jobs) &&
-           timers_init(&core->timers, jobs + core->pool_count + 1) &&
+           timers_init(&core->timers, jobs + core->pool_count + 2) &&
            users_init(&core->users, jobs, window_ns) && actions_init(&core->actions, jobs);
 }
 

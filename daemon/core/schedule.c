@@ -343,20 +343,32 @@ static struct devices devices_of_starts(const struct core *core)
     return starts;
 }
 
-// Starts the twins of the pools that are in this mode, as long as there is room beyond `taken`. On
-// a device a spare starts alone: drivers start one process after the other, and a job may wait for
-// the other pool. Adds its devices to `starts`.
-static void start_spares(struct core *core, struct room *taken, struct devices *starts,
-                         enum pool_mode mode)
+// Spares of a pass.
+struct spares {
+    struct room taken;     // with the pools that waiting jobs need
+    struct devices starts; // devices_of_starts(), and those of the spares that the pass starts
+    uint64_t next_ns;      // when the next pool has been ready for spare_delay_ns
+};
+
+// Starts the twins of the pools that are in this mode, as long as there is room. On a device a
+// spare starts alone: drivers start one process after the other, and a job may wait for the other
+// pool.
+static void start_spares(struct core *core, struct spares *spares, enum pool_mode mode)
 {
     LIST_FOREACH (node, &core->modes[mode]) {
-        struct pool *twin = pool_entry(node)->twin;
+        const struct pool *pool = pool_entry(node);
+        struct pool *twin = pool->twin;
         if (!twin || twin->mode != MODE_COLD || devices_meet(&core->unusable, &twin->place) ||
-            devices_meet(starts, &twin->place) || !room_for(core, taken, twin))
+            devices_meet(&spares->starts, &twin->place) || !room_for(core, &spares->taken, twin))
             continue;
-        taken->ranks += twin->world_size;
-        taken->pools++;
-        devices_add(starts, &twin->place, &core->devices_all);
+        uint64_t at_ns = time_after(pool->ready_ns, core->config.spare_delay_ns);
+        if (at_ns > core->now_ns) {
+            spares->next_ns = at_ns < spares->next_ns ? at_ns : spares->next_ns;
+            continue;
+        }
+        spares->taken.ranks += twin->world_size;
+        spares->taken.pools++;
+        devices_add(&spares->starts, &twin->place, &core->devices_all);
         pool_handle(core, twin,
                     &(struct pool_event){.kind = POOL_START, .rank = -1, .spare = true});
     }
@@ -399,9 +411,9 @@ void schedule_pass(struct core *core)
     wake_for_users(core);
     if (!core->config.spares || core->draining || !pass.room)
         return;
-    struct room taken = room_after_starts(core);
-    struct devices starts = devices_of_starts(core);
-    start_spares(core, &taken, &starts, MODE_RUNNING);
-    start_spares(core, &taken, &starts, MODE_SUSPECT);
-    start_spares(core, &taken, &starts, MODE_IDLE);
+    struct spares spares = {room_after_starts(core), devices_of_starts(core), TIMERS_NEVER};
+    start_spares(core, &spares, MODE_RUNNING);
+    start_spares(core, &spares, MODE_SUSPECT);
+    start_spares(core, &spares, MODE_IDLE);
+    timers_set(&core->timers, timer_of_spares(core), spares.next_ns);
 }

@@ -33,7 +33,7 @@ void settle_begin(struct core *core, uint64_t now_ns)
 static void expire(struct core *core)
 {
     for (int id; (id = timers_take_due(&core->timers, core->now_ns)) >= 0;) {
-        if (id == timer_of_users(core))
+        if (id == timer_of_users(core) || id == timer_of_spares(core))
             continue; // the schedule_pass() that follows is enough
         if (id < core->config.queue_max)
             pool_end_job(core, &core->jobs[id], JOB_EXPIRE);

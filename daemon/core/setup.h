@@ -26,6 +26,7 @@ struct core_config {
     int host_count; // 1..HOSTS_MAX
     struct core_host hosts[HOSTS_MAX];
     bool spares;               // hot spares: daemon/core/twin.h
+    uint64_t spare_delay_ns;   // a spare starts this long after its pool is ready
     int ranks_per_device;      // 1..WORLD_SIZE_MAX; if more than 1, a pool with more ranks than
                                // devices uses all devices of its hosts
     int queue_max;             // jobs queued and running, 1..JOBS_MAX

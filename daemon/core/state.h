@@ -188,7 +188,8 @@ struct core {
 
     struct ids ids;
     struct users users;
-    struct timers timers; // ids: job slots, then queue_max + pool index, then timer_of_users()
+    // Ids: job slots, then queue_max + pool index, then timer_of_users() and timer_of_spares().
+    struct timers timers;
     struct poison poison;
     struct actions actions;
 
@@ -208,6 +209,12 @@ static inline uint64_t time_after(uint64_t now_ns, uint64_t delay_ns)
 static inline int timer_of_users(const struct core *core)
 {
     return core->config.queue_max + core->pool_count;
+}
+
+// Id of the timer for the time when the next spare may start.
+static inline int timer_of_spares(const struct core *core)
+{
+    return timer_of_users(core) + 1;
 }
 
 // Returns the size for one host; the sizes for several hosts follow it in core->sizes.

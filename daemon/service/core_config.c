@@ -10,12 +10,17 @@
 // the kernel reports the peer's death, which is the better cause.
 #define PEER_GRACE_NS (250 * NS_PER_MS)
 
+// Delay of a spare's start, in which the first cases of other world sizes arrive: their pools
+// start first.
+#define SPARE_DELAY_NS (2 * NS_PER_S)
+
 struct core *core_config_make(const struct service_config *config)
 {
     struct core_config core = {
         .host_count = config->host_count,
         .ranks_per_device = config->ranks_per_device,
         .spares = config->spares,
+        .spare_delay_ns = SPARE_DELAY_NS,
         .queue_max = config->description.queue_max,
         .user_queue_max = config->user_queue_max,
         .user = config->user,

@@ -295,7 +295,7 @@ struct ranks expect_leader(int world_size)
     return (struct ranks){a.pool, a.world_size, a.generation};
 }
 
-// A pool that has run a job, and a spare that starts.
+// A pool that has run a job, and its starting spare.
 struct pair pair_starting(int world_size)
 {
     struct pair pair;
@@ -303,7 +303,7 @@ struct pair pair_starting(int world_size)
     pair.leader = expect_leader(world_size);
     for (int rank = 0; rank < world_size - 1; rank++)
         rank_ready(pair.leader, rank);
-    expect_none(); // not before it is ready
+    expect_none(); // no spare starts before the leader is ready
     rank_ready(pair.leader, world_size - 1);
     struct action run = expect_run(pair.leader, slot);
     pair.spare = expect_spare(world_size);
@@ -312,7 +312,7 @@ struct pair pair_starting(int world_size)
     return pair;
 }
 
-// And ready.
+// The same, with a ready spare.
 struct pair pair_up(int world_size)
 {
     struct pair pair = pair_starting(world_size);
@@ -321,7 +321,7 @@ struct pair pair_up(int world_size)
     return pair;
 }
 
-// The first pool dies while it runs a job.
+// Rank 0 of the leader dies during the run.
 void leader_dies(struct pair pair, struct action run)
 {
     rank_dies(pair.leader, 0);

@@ -11,7 +11,7 @@
 #define MS UINT64_C(1000000)
 #define S  (1000 * MS)
 
-// A pool as in its START.
+// A pool, as named by its START.
 struct ranks {
     int pool, world_size;
     uint32_t generation;
@@ -26,27 +26,27 @@ struct fixture {
 
 extern struct fixture f;
 
-// 4 devices, queue of 8, 16 ranks, 10 s to start, 100 ms of grace, 5 s to be reaped, no idle
-// timeout.
+// 4 devices, a queue of 8 jobs, at most 16 ranks. A pool has 10 s to start, a killed rank 5 s to be
+// reaped, and the cause of a lost peer 100 ms to arrive. No idle timeout.
 struct core_config fixture_config(void);
 void fixture_begin(const struct core_config *config);
 void fixture_end(void);
-// A test case of the suite, whose tests run between `begin` and fixture_end().
+// Adds a test case to the suite. Each of its tests runs between `begin` and fixture_end().
 TCase *fixture_case(Suite *suite, void (*begin)(void), const char *name);
-void fixture_again(const struct core_config *config); // ends and begins
+void fixture_again(const struct core_config *config); // fixture_end(), then fixture_begin()
 
 // Moves the clock and tells the core.
 void pass(uint64_t delay_ns);
 
-// Submissions. Unless stated otherwise each has a new id, a timeout of 60 s and a different case.
+// Submissions. By default each has a new id, a timeout of 60 s and a new case.
 struct core_request request_make(int world_size);
-enum status submit_request(const struct core_request *request, int *slot); // a new one
-int submit_for(int world_size, uint64_t timeout_ns); // the slot of one with this timeout
-struct admission submit_again(const struct core_request *request); // of one that is known
-int submit(int world_size); // must be admitted; gives the slot
+enum status submit_request(const struct core_request *request, int *slot); // with a new id
+int submit_for(int world_size, uint64_t timeout_ns); // with this timeout; returns the slot
+struct admission submit_again(const struct core_request *request); // with a known id
+int submit(int world_size); // must be admitted; returns the slot
 void submit_refused(int world_size, enum status status, const char *text_part);
 
-// Takes the next action, which must be of this kind.
+// Takes the next action. It must be of this kind.
 struct action expect(enum action_kind kind);
 void expect_none(void);
 struct ranks expect_start(int world_size, int instance);
@@ -64,15 +64,16 @@ void rank_loses(struct ranks ranks, int rank, int peer);
 void ranks_reap(struct ranks ranks); // every rank exits
 void ranks_reap_but(struct ranks ranks, int rank);
 
-// A pool that is up and idle.
+// Starts a pool for a job. The pool is idle after the job.
 struct ranks pool_up(int world_size);
 // Submits a job to an idle pool and returns the RUN.
 struct action run_in(struct ranks ranks);
-// All ranks report, the job is answered.
+// All ranks report, and the job is answered.
 void run_finish(struct ranks ranks, struct action run);
 // Makes the pool of the next START ready.
 struct ranks start_ready(int world_size, int instance);
-// Lets the START of the pool fail `failures` times; the last action must be a START.
+// Lets the START of the pool fail, `failures` times in all. Instance 0. The last action before the
+// call must be this START.
 void fail_starts(struct ranks ranks, int failures);
 
 // ---- spares -----------------------------------------------------------------------------------
@@ -83,15 +84,15 @@ struct pair {
     struct ranks leader, spare;
 };
 
-// The START of a spare, and a START for a job.
+// Takes the START of a spare; of a pool for a job.
 struct ranks expect_spare(int world_size);
 struct ranks expect_leader(int world_size);
 
-// A pool that has run a job, with a starting spare, and with a ready spare.
+// A pool that has run a job, and its spare: starting; ready.
 struct pair pair_starting(int world_size);
 struct pair pair_up(int world_size);
 
-// Rank 0 of the first pool dies while it runs a job.
+// Rank 0 of the leader dies during the run.
 void leader_dies(struct pair pair, struct action run);
 
 #endif

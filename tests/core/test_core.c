@@ -63,7 +63,7 @@ START_TEST(only_the_part_of_a_start_that_a_job_waited_for_counts)
 }
 END_TEST
 
-// Its memory is in the processor's cache.
+// The memory of this slot is still in the processor's cache.
 START_TEST(the_slot_that_was_freed_last_is_used_next)
 {
     struct ranks ranks = pool_up(2);
@@ -164,8 +164,8 @@ START_TEST(without_another_cause_the_lost_peer_is_named)
     struct action run = run_in(ranks);
     rank_loses(ranks, 0, 1);
     pass(50 * MS);
-    rank_loses(ranks, 1, 2); // 1 was a victim itself
-    rank_loses(ranks, 3, 0); // and so was 0
+    rank_loses(ranks, 1, 2); // rank 1 is a victim, not the cause
+    rank_loses(ranks, 3, 0); // rank 0 is a victim, too
     pass(49 * MS);
     expect_none();
     pass(MS);
@@ -203,7 +203,7 @@ START_TEST(a_rank_that_breaks_the_protocol_has_failed)
         else if (kind == 2)
             rank_ready(ranks, 0);
         else
-            rank_loses(ranks, 0, kind == 3 ? 0 : 2); // itself; a rank that there is not
+            rank_loses(ranks, 0, kind == 3 ? 0 : 2); // itself; a rank that does not exist
         expect_answer(run.slot, CAUSE_RANK_FAILED, 0);
         expect_kill(ranks);
         ranks_reap(ranks);
@@ -298,7 +298,7 @@ START_TEST(the_deadline_covers_the_start)
     struct action answer = expect_answer(first, CAUSE_DEADLINE_STARTING, -1);
     ck_assert_int_eq(answer.pool, ranks.pool);
     ck_assert_uint_eq(answer.start_ns, 2 * S);
-    expect_none(); // the start goes on
+    expect_none(); // the start continues
     pass(S);
     ranks_ready(ranks);
     run_in(ranks);
@@ -345,7 +345,7 @@ START_TEST(every_event_handles_overdue_deadlines)
     f.now_ns += 2 * S;
     ranks_ready(ranks);
     expect_answer(slot, CAUSE_DEADLINE_STARTING, -1);
-    expect_none(); // and the job did not run any more
+    expect_none(); // the job does not run
 }
 END_TEST
 
@@ -377,7 +377,7 @@ START_TEST(the_limit_of_a_run_counts_from_its_start)
     struct ranks ranks = pool_up(4);
     struct action first = run_in(ranks);
     int second = submit_limited(4, 60 * S, 2 * S);
-    pass(30 * S); // waiting costs it nothing
+    pass(30 * S); // the wait does not count
     expect_none();
     ranks_report(ranks, first.job);
     expect_answer(first.slot, CAUSE_NONE, -1);

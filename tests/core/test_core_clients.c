@@ -66,7 +66,7 @@ START_TEST(an_answered_request_is_forgotten_after_so_many_others)
         run_finish(ranks, run_in(ranks));
     struct admission admission = submit_again(&request);
     ck_assert_int_eq(admission.kind, ADMISSION_ANSWERED);
-    // The next answer takes its place.
+    // The next answer replaces it.
     struct action run = run_in(ranks);
     ranks_report(ranks, run.job);
     ck_assert_int_eq(expect_answer(run.slot, CAUSE_NONE, -1).answer_index, admission.index);
@@ -249,13 +249,13 @@ START_TEST(limits_change_while_it_runs)
     core_limit(f.core, f.now_ns,
                &(struct core_limits){.user_queue_max = 2, .idle_timeout_ns = 5 * S});
     core_assert(f.core);
-    expect_none(); // what was admitted stays
+    expect_none(); // admitted jobs stay
     ck_assert_int_eq(submit_as(1, &slots[3]), STATUS_RESOURCE_EXHAUSTED);
     ck_assert_int_eq(submit_as(2, &slots[3]), STATUS_OK);
     pass(5 * S - 1);
     expect_none();
     pass(1);
-    expect_kill(other); // it has been idle since the change for so long
+    expect_kill(other); // it has been idle for 5 s since the change
     core_limit(f.core, f.now_ns, &(struct core_limits){.user_queue_max = 0});
     core_assert(f.core);
     ck_assert_int_eq(submit_as(1, &slots[3]), STATUS_OK);
@@ -281,7 +281,7 @@ START_TEST(abandoned_jobs_are_dropped_from_the_queue)
     core_assert(f.core);
     ck_assert_int_eq(expect_answer(slots[1], CAUSE_CANCELLED, -1).answer_index, -1);
     expect_answer(slots[3], CAUSE_CANCELLED, -1);
-    expect_none(); // what runs goes on
+    expect_none(); // the running job continues
     ranks_report(ranks, run.job);
     struct action answer = expect_answer(slots[0], CAUSE_NONE, -1);
     expect_run(ranks, slots[2]);

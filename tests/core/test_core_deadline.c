@@ -42,7 +42,7 @@ static void refuse(int world_size, uint64_t cost_ns, uint64_t timeout_ns, const 
     refuse_request(&request, sentence);
 }
 
-// A pool of all devices that is busy, so that what comes next waits.
+// A pool of all devices runs a job, so the next jobs wait.
 static struct action occupy(void)
 {
     return run_in(pool_up(4));
@@ -128,12 +128,13 @@ START_TEST(other_world_sizes_do_not_count)
 }
 END_TEST
 
-// Two pools of two ranks share what waits; at the end of it one may still be at the longest.
+// Two pools of two ranks share the waiting jobs. When one pool is done with them, the other may
+// still run the longest of them.
 START_TEST(pools_work_side_by_side)
 {
     occupy();
     admit(2, 2 * S, 60 * S);
-    admit(2, S, S); // finds the second pool free
+    admit(2, S, S); // may run in the second pool at once
     admit(2, S, 60 * S);
     refuse(2, S, 2 * S - 1,
            "the case takes at least 1.00 s here and the 3 requests of this user waiting before it "
@@ -151,7 +152,7 @@ START_TEST(earlier_jobs_count_up_to_their_deadlines)
            "the case takes at least 1.00 s here and the 1 request of this user waiting before it "
            "9.00 s, which "
            "its time limit of 10.0 s does not allow; ask for --timeout 10s or more");
-    pass(5 * S); // it can only give up now, five seconds on
+    pass(5 * S); // the earlier job has 5 s left until its deadline
     admit(4, S, 6 * S);
 }
 END_TEST

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The pool core: pools of guests, which share the devices.
+// The pool core: pools of guests on the same devices as other pools.
 #include <string.h>
 
 #include "tests/core/core_fixture.h"
@@ -46,7 +46,7 @@ START_TEST(a_guest_has_separate_pools)
     struct action run = expect_run(guest, slot);
     ck_assert_int_eq(run.implementation, 1);
     run_finish(guest, run);
-    // Both are warm, and each serves its own.
+    // Both pools are warm. Each runs its own jobs.
     run_finish(own, run_in(own));
     slot = submit_to(1, 2);
     run_finish(guest, expect_run(guest, slot));
@@ -61,7 +61,7 @@ START_TEST(devices_have_one_job_at_a_time_with_guests_too)
     struct ranks own = pool_up(4);
     struct action run = run_in(own);
     int slot = submit_to(1, 4);
-    expect_none(); // all devices are at work
+    expect_none(); // all devices are in use
     run_finish(own, run);
     struct ranks guest = expect_start_of(1, 4);
     ranks_ready(guest);
@@ -82,7 +82,7 @@ START_TEST(a_guest_has_its_own_start_timeout)
     pass(2 * S);
     expect_kill(quick);
     ranks_reap(quick);
-    ranks_ready(expect_start_of(2, 1)); // once more
+    ranks_ready(expect_start_of(2, 1)); // the second attempt
     expect(ACTION_RUN);
     pass(28 * S - 1);
     expect_none();

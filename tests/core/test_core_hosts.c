@@ -81,7 +81,7 @@ static void reap_on(struct ranks ranks, int host)
         }
 }
 
-// Ranks that run a job of the world size on these hosts.
+// Starts a pool of the world size on these hosts. It runs a job.
 static struct ranks run_on(int world_size, uint64_t hosts, uint64_t devices, int *slot)
 {
     *slot = submit(world_size);
@@ -118,7 +118,7 @@ START_TEST(more_ranks_are_spread_evenly_host_by_host)
         ck_assert_int_eq(seat.host, rank / 4);
         ck_assert_int_eq(seat.device, rank % 4);
     }
-    run_on(4, 1 << 2, 0xf, &slot); // beside it, on what it leaves
+    run_on(4, 1 << 2, 0xf, &slot); // beside it, on the remaining host
     submit(1);
     expect_none();
 }
@@ -152,7 +152,7 @@ START_TEST(a_lost_host_answers_its_jobs_at_once)
     ck_assert_int_eq(kill.pool, ranks.pool);
     ck_assert_int_eq(kill.host, 1);
     expect_none();
-    lose(1); // it is no news
+    lose(1); // the host is already lost
     expect_none();
 }
 END_TEST
@@ -188,7 +188,7 @@ START_TEST(events_of_a_lost_host_are_ignored)
     reap_on(ranks, 1);
     expect_none();
     take_back(0);
-    run_on(8, 6, 0xf, &slot); // where it has moved meanwhile
+    run_on(8, 6, 0xf, &slot); // the pool has moved to hosts 1 and 2
 }
 END_TEST
 
@@ -248,7 +248,7 @@ START_TEST(a_start_may_fail_on_one_host)
     core_assert(f.core);
     expect_kill(ranks);
     reap_on(ranks, 0);
-    ranks = expect_start(8, 0); // at once, once
+    ranks = expect_start(8, 0); // no pause after the first failure
     core_start_failed(f.core, f.now_ns, ranks.pool, ranks.generation);
     core_assert(f.core);
     expect_none();
@@ -296,7 +296,7 @@ START_TEST(sixty_four_hosts_of_eight_devices)
     lose(core_seat(f.core, a.pool, world_size - 1).host);
     if (nodes > 1)
         expect(ACTION_KILL);
-    expect(ACTION_START); // elsewhere, at once
+    expect(ACTION_START); // on other hosts, at once
 }
 END_TEST
 
@@ -318,7 +318,7 @@ START_TEST(guests_stay_on_the_first_host)
     ck_assert_int_eq(submit_guest(2, 0), STATUS_OK);
     struct ranks guest = expect_start_on(2, 1, 3);
     ck_assert_int_eq(submit_guest(2, 0), STATUS_OK);
-    expect_none(); // no other place
+    expect_none(); // no other host takes guests
     ranks_ready(guest);
     expect(ACTION_RUN);
     ck_assert_int_eq(submit_guest(2, 2), STATUS_FAILED_PRECONDITION);

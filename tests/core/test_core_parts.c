@@ -115,7 +115,7 @@ START_TEST(ids_are_open_and_then_answered)
 }
 END_TEST
 
-// `spread`: ordinary ids; without it they all fall into one chain, as a client could arrange.
+// `spread`: ordinary ids. Without it all ids fall into one chain; a client could choose such ids.
 static void ids_wrap(uint64_t spread)
 {
     const uint64_t factor = UINT64_C(0x9e3779b97f4a7c15);
@@ -194,7 +194,7 @@ static void user_uses(struct users *users, uint32_t user, uint64_t device_ns)
     users_leave(users, account, 0, true);
 }
 
-// Used device time, counted from the level; more than there can be users with jobs.
+// Accounts of users without jobs are kept, up to USERS_REMEMBERED.
 START_TEST(accounts_are_kept_and_evicted)
 {
     struct users users;
@@ -203,8 +203,8 @@ START_TEST(accounts_are_kept_and_evicted)
         user_uses(&users, user, user == 7 ? 50 : 100);
     ck_assert_uint_eq(users.level_ns, 0);
     ck_assert_uint_eq(users_find(&users, 7)->used_ns, 50);
-    // There is room for one beside them. After that the account of who has used least goes first,
-    // and nobody begins before it.
+    // There is room for one more account. The next one evicts the account with the least used time.
+    // That time becomes the level, where new accounts begin.
     user_uses(&users, 5000, 100);
     ck_assert_ptr_nonnull(users_find(&users, 7));
     user_uses(&users, 5001, 100);
@@ -216,8 +216,8 @@ START_TEST(accounts_are_kept_and_evicted)
 }
 END_TEST
 
-// An account is never further than the window from the level: use beyond it is forgiven, and unused
-// time beyond it is lost.
+// An account differs from the level by at most the window. Used time beyond the window is forgiven;
+// unused time beyond it is lost.
 START_TEST(accounts_stay_near_the_level)
 {
     struct users users;
@@ -290,7 +290,7 @@ END_TEST
 
 // ---- memory ------------------------------------------------------------------------------------
 
-// Allocations that still succeed; the linker puts this in the place of calloc().
+// Number of allocations that still succeed; -1: all. The linker replaces calloc() by the wrapper.
 static int allocations_left = -1;
 void *__real_calloc(size_t count, size_t size);
 void *__wrap_calloc(size_t count, size_t size);

@@ -24,7 +24,7 @@ START_TEST(pools_of_one_world_size_run_side_by_side)
     ck_assert_int_eq(start.instance, 1);
     ck_assert_uint_eq(start.devices, 0xc);
     submit(2);
-    expect_none(); // there are devices for two
+    expect_none(); // the devices suffice for two pools
 }
 END_TEST
 
@@ -46,7 +46,7 @@ START_TEST(jobs_that_share_a_device_take_turns)
     int slot = submit(4);
     expect_none();
     run_finish(two, run);
-    run = expect_run(four, slot); // the idle pool of two stays up and does not matter
+    run = expect_run(four, slot); // the idle pool of two ranks stays up
     slot = submit(2);
     expect_none();
     run_finish(four, run);
@@ -79,7 +79,7 @@ START_TEST(a_pool_may_be_larger_than_the_devices_only_if_allowed)
     ck_assert_uint_eq(start.devices, 0xf);
     submit(5);
     submit(2);
-    expect_none(); // its devices are taken
+    expect_none(); // all devices are taken
 }
 END_TEST
 
@@ -97,7 +97,7 @@ START_TEST(the_largest_machine)
     ranks_ready(large);
     struct action run = expect(ACTION_RUN);
     run_finish(large, run);
-    // Every slot in use: room is made for one more.
+    // POOLS_MAX pools are up. The idle one makes room for one more.
     for (int i = 0; i < POOLS_MAX - 1; i++) {
         submit(1);
         struct ranks one = start_ready(1, i);
@@ -108,7 +108,7 @@ START_TEST(the_largest_machine)
     expect_kill(large);
     ranks_reap(large);
     expect_run(start_ready(1, POOLS_MAX - 1), last);
-    // There is no place for the cold pool in the status.
+    // The status has no place for the cold pool.
     struct wire_status status = {0};
     struct wire_pool pools[POOLS_MAX];
     core_status(f.core, &status, pools);
@@ -144,13 +144,13 @@ START_TEST(a_stream_of_small_jobs_does_not_starve_a_large_one)
         runs[i] = expect(ACTION_RUN);
     }
     int large = submit(2);
-    // One device of the first pair becomes free: it is kept. One of the other pair is not.
+    // Device 0 becomes free and stays reserved for the large job. Device 2 is not reserved.
     run_finish(one[0], runs[0]);
     int small = submit(1);
     expect_none();
     run_finish(one[2], runs[2]);
     runs[2] = expect_run(one[2], small);
-    // The pair that is nearest to being free stays the one that is waited for.
+    // The large job keeps waiting for the pair with the fewest devices in use.
     small = submit(1);
     run_finish(one[1], runs[1]);
     expect_run(two, large);
@@ -183,7 +183,7 @@ START_TEST(devices_are_not_reserved_for_a_pool_in_backoff)
     pass(250 * MS);
     expect_none();
     submit(1);
-    expect_none(); // now they are
+    expect_none(); // the pause is over: they are reserved
     run_finish(one, run);
     expect_start(4, 0);
 }
@@ -241,7 +241,7 @@ START_TEST(only_as_many_pools_as_needed_are_stopped)
     ranks_reap(one);
     expect_start(4, 0);
     submit(3);
-    expect_none(); // it stayed, and waits for devices
+    expect_none(); // the pool of three stayed up; its job waits for devices
     (void)three;
 }
 END_TEST
@@ -258,7 +258,7 @@ START_TEST(a_pool_larger_than_the_limit_may_run_alone)
     ranks_reap(two);
     struct ranks six = start_ready(6, 0);
     run = expect_run(six, large);
-    expect_none(); // the devices 6 and 7 are free, but there is no room
+    expect_none(); // devices 6 and 7 are free, but the limit of ranks leaves no room
     run_finish(six, run);
     expect_kill(six);
     ranks_reap(six);
@@ -272,14 +272,14 @@ START_TEST(room_for_an_earlier_job_is_not_taken)
     struct ranks two = pool_up(2);
     struct action run = run_in(two);
     int large = submit(5); // waits for the devices 0 and 1
-    int small = submit(1); // there is room for it and a device
+    int small = submit(1); // there are room and a device for it
     struct ranks one = start_ready(1, 5);
     struct action small_run = expect_run(one, small);
     run_finish(two, run);
     expect_kill(two); // room for the large one
     ranks_reap(two);
     int later = submit(1);
-    expect_none(); // a device is free, but the room is waited for
+    expect_none(); // a device is free, but the room is reserved
     run_finish(one, small_run);
     expect_kill(one);
     ranks_reap(one);
@@ -313,7 +313,7 @@ START_TEST(draining_stops_idle_pools_and_serves_queued_jobs)
     struct action run = run_in(four);
     int waiting = submit(2);
     core_drain(f.core, f.now_ns);
-    expect_kill(one); // nobody waits for it
+    expect_kill(one); // no job waits for it
     submit_refused(4, STATUS_UNAVAILABLE, "draining");
     run_finish(four, run);
     run = expect_run(two, waiting);
@@ -353,7 +353,7 @@ START_TEST(an_idle_pool_is_stopped_after_its_time)
     pass(1);
     expect_kill(two);
     ranks_reap(two);
-    // Not while a job waits for it.
+    // A pool that a job waits for is not stopped.
     two = pool_up(2);
     struct ranks four = pool_up(4);
     struct action run = run_in(four);
@@ -412,7 +412,7 @@ START_TEST(status_has_pools_and_counts)
     ck_assert_uint_eq(pools[1].generation, 1);
     ck_assert_str_eq(pools[1].last_failure, "");
 
-    rank_dies(two, 0); // cold now; nothing starts while the four run
+    rank_dies(two, 0); // cold; nothing starts while the pool of four runs
     rank_fails(four, 3);
     expect_answer(run.slot, CAUSE_RANK_FAILED, 3);
     expect_kill(four);

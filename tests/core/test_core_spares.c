@@ -231,6 +231,31 @@ START_TEST(spares_start_after_pools_for_jobs_and_one_at_a_time)
 }
 END_TEST
 
+START_TEST(a_spare_starts_some_time_after_its_pool)
+{
+    struct core_config config = fixture_config_with_spares();
+    config.spare_delay_ns = 2 * S;
+    fixture_again(&config);
+    struct ranks four = pool_up(4);
+    pass(S);
+    struct ranks two = pool_up(2); // without a delay the spare of 4 would start beside it
+    pass(S);
+    ranks_ready(expect_spare(4));
+    expect_none();
+    pass(S - 1);
+    expect_none();
+    pass(1);
+    ranks_ready(expect_spare(2));
+    rank_dies(four, 0);
+    expect_kill(four);
+    ranks_reap_but(four, 0);
+    expect_none();
+    pass(S);
+    expect_spare(4); // the pool that took over has been ready for two seconds
+    (void)two;
+}
+END_TEST
+
 START_TEST(two_kills_are_poison_with_spares_too)
 {
     struct pair pair = pair_up(2);
@@ -408,6 +433,7 @@ int main(void)
     suite_add_tcase(suite, on);
     tcase_add_checked_fixture(off, begin_without, fixture_end);
     tcase_add_test(off, without_the_setting_there_are_no_spares);
+    tcase_add_test(off, a_spare_starts_some_time_after_its_pool);
     suite_add_tcase(suite, off);
     return runner_run(suite);
 }

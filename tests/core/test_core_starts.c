@@ -22,12 +22,12 @@ START_TEST(five_failed_starts_and_the_pool_is_down)
     ck_assert_int_eq(answer.status, STATUS_UNAVAILABLE);
     expect_answer(second, CAUSE_START_FAILED, -1);
     submit_refused(4, STATUS_UNAVAILABLE, "DOWN");
-    pool_up(2); // the others go on
+    pool_up(2); // other pools start
     pass(250 * MS - 1);
     submit_refused(4, STATUS_UNAVAILABLE, "in 1 s");
     submit_refused(4, STATUS_UNAVAILABLE, "could not be started");
     pass(1);
-    expect_none(); // it is tried when it is asked for
+    expect_none(); // the pool starts only for a job
     int third = submit(4);
     fail_starts(expect_start(4, 0), 1);
     expect_answer(third, CAUSE_START_FAILED, -1);
@@ -35,7 +35,7 @@ START_TEST(five_failed_starts_and_the_pool_is_down)
 }
 END_TEST
 
-// A rank that is killed from outside while it starts tells half as much as one that fails.
+// A start that ends by a kill from outside counts as half a failed start.
 START_TEST(starts_that_are_killed_from_outside_count_half)
 {
     int slot = submit(4);
@@ -64,7 +64,7 @@ static int submit_patient(int world_size, uint64_t patience_ns)
     return slot;
 }
 
-// The pause until the next start of a pool whose last has just failed.
+// Passes the pause that follows a failed start, and returns its length.
 static uint64_t pause_measure(void)
 {
     uint64_t failed_ns = f.now_ns;
@@ -86,7 +86,7 @@ START_TEST(pauses_grow_with_the_time_of_failures)
         fail_starts(expect_start(4, 0), 1);
     }
     pause_measure();
-    ranks_ready(expect_start(4, 0)); // whoever had the patience is served
+    ranks_ready(expect_start(4, 0)); // the patient job runs
     expect(ACTION_RUN);
 }
 END_TEST
@@ -104,12 +104,12 @@ START_TEST(a_pool_that_is_down_costs_patience)
         fail_starts(expect_start(4, 0), 1);
     }
     expect_answer(ten, CAUSE_START_FAILED, -1);
-    struct core_request late = request_make(4); // too late for that much of it
+    struct core_request late = request_make(4); // DOWN for longer than its patience
     late.patience_ns = 3 * S;
     int slot;
     ck_assert_int_eq(submit_request(&late, &slot), STATUS_UNAVAILABLE);
     ck_assert_ptr_nonnull(strstr(f.error.text, "DOWN"));
-    core_drain(f.core, f.now_ns); // which nobody's patience holds up
+    core_drain(f.core, f.now_ns); // patience does not delay a drain
     expect_answer(forever, CAUSE_START_FAILED, -1);
     expect(ACTION_EXIT);
 }
@@ -128,7 +128,7 @@ START_TEST(a_success_resets_failed_starts)
     expect_kill(ranks);
     int slot = submit(4);
     ranks_reap_but(ranks, 0);
-    fail_starts(expect_start(4, 0), 5); // from the beginning, the death did not count
+    fail_starts(expect_start(4, 0), 5); // counted from zero; the death does not count
     expect_answer(slot, CAUSE_START_FAILED, -1);
 }
 END_TEST
@@ -152,7 +152,7 @@ START_TEST(the_first_failed_rank_fails_the_start)
         else
             rank_reports(ranks, 1, 1);
         expect_kill(ranks);
-        ranks = expect_start(2, 1); // meanwhile another may serve
+        ranks = expect_start(2, 1); // another pool starts meanwhile
         ranks_ready(ranks);
         ranks_report(ranks, expect_run(ranks, slot).job);
         expect_answer(slot, CAUSE_NONE, -1);

@@ -31,7 +31,7 @@ static void expect_answer_stuck(int slot, struct ranks ranks, int rank, uint64_t
     ck_assert_uint_eq(a.devices, device);
 }
 
-// A pool that is killed while it runs a job, all reaped but this rank.
+// A pool was killed while it ran a job. All ranks but this one are reaped.
 static struct ranks pool_hangs(int world_size, int rank)
 {
     struct ranks ranks = pool_up(world_size);
@@ -52,7 +52,7 @@ static struct ranks pool_stuck(int world_size, int rank, uint64_t device)
     return ranks;
 }
 
-// Its end is known before it is reaped; devices are free when all are.
+// The end of a rank is known before it is reaped. Devices are free when all ranks are reaped.
 START_TEST(a_rank_that_is_ending_counts_as_a_cause)
 {
     struct ranks ranks = pool_up(4);
@@ -78,7 +78,7 @@ END_TEST
 START_TEST(a_rank_is_stuck_after_the_kill_timeout)
 {
     struct ranks two = pool_hangs(2, 1);
-    int slot = submit(1); // for device 0, which may be at work until all are reaped
+    int slot = submit(1); // device 0 is not free until all are reaped
     expect_start(1, 2);
     (void)slot;
     pass(KILL_TIMEOUT_NS - 1);
@@ -207,7 +207,7 @@ START_TEST(a_drain_does_not_wait_for_a_stuck_rank)
         !core_is_stuck(f.core, &(struct core_request){.world_size = 4}, &(struct core_stuck){0}));
     rank_dies(one, 0);
     expect(ACTION_EXIT);
-    rank_dies(four, 3); // after it
+    rank_dies(four, 3); // may follow EXIT
 }
 END_TEST
 
@@ -247,11 +247,11 @@ START_TEST(a_failed_start_counts_even_if_its_ranks_get_stuck)
     ranks_ready(other);
     expect_run(other, slot);
     submit(2);
-    expect_none(); // waits for the other
+    expect_none(); // waits for the other pool
 }
 END_TEST
 
-// A pool that is being started on a device that gets out of use is not waited for.
+// A device gets out of use. Jobs do not wait for a pool that starts on it.
 START_TEST(no_pool_starts_on_devices_of_stuck_ranks)
 {
     struct ranks four = pool_up(4);
@@ -299,10 +299,10 @@ START_TEST(status_shows_stuck_pools)
 }
 END_TEST
 
-// Neither the one nor the other pool can be had, for different reasons.
+// No pool is possible: one is DOWN, one has a stuck rank on its devices.
 START_TEST(one_pool_down_and_one_stuck)
 {
-    pool_stuck(1, 0, 0x1); // keeps the pool of two ranks on 0 and 1
+    pool_stuck(1, 0, 0x1); // blocks the pool of two ranks on devices 0 and 1
     int slot = submit(2);
     struct ranks two = expect_start(2, 1);
     static const uint64_t pauses_ns[] = {0, 0, 250 * MS, 250 * MS, 250 * MS};
@@ -312,7 +312,7 @@ START_TEST(one_pool_down_and_one_stuck)
         two = expect_start(2, 1);
     }
     core_start_failed(f.core, f.now_ns, two.pool, two.generation);
-    expect_answer(slot, CAUSE_START_FAILED, -1); // all that can be had are DOWN
+    expect_answer(slot, CAUSE_START_FAILED, -1); // all possible pools are DOWN
     submit_refused(2, STATUS_UNAVAILABLE, "DOWN");
 }
 END_TEST

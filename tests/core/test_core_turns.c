@@ -28,7 +28,7 @@ static void begin_with_queue(int queue_max)
     fixture_again(&config);
 }
 
-// The run ends after so long, and the next one must be of this slot.
+// The run ends after run_ns. The next run must be of this slot.
 static struct action run_then(struct ranks ranks, struct action run, uint64_t run_ns, int slot)
 {
     pass(run_ns);
@@ -48,7 +48,7 @@ START_TEST(a_long_queue_does_not_make_other_users_expire)
         slots[i] = submit_as(1, 4, 3600 * S);
     int small = submit_as(2, 4, 25 * S);
     run = run_then(ranks, run, S, small);
-    // It runs one beside one of the others at most, however many it asks for in a row.
+    // The two users take turns, even if user 2 asks again and again.
     run = run_then(ranks, run, 10 * MS, slots[1]);
     small = submit_as(2, 4, 25 * S);
     run = run_then(ranks, run, S, small);
@@ -57,7 +57,7 @@ START_TEST(a_long_queue_does_not_make_other_users_expire)
 }
 END_TEST
 
-// A user's ten short jobs go before the second long one of another.
+// Ten short jobs of one user run before the second long job of another user.
 START_TEST(turns_are_weighed_by_device_time)
 {
     begin_with_queue(32);
@@ -76,7 +76,7 @@ START_TEST(turns_are_weighed_by_device_time)
 }
 END_TEST
 
-// Two devices for a second are more than one.
+// Two devices for a second count more than one device for a second.
 START_TEST(device_time_counts_devices)
 {
     begin_with_queue(32);
@@ -120,8 +120,7 @@ START_TEST(a_pause_gives_no_credit)
 }
 END_TEST
 
-// A job whose turn it was, and which waits beside idle devices, is not put off by users who have
-// used less.
+// A first job waits although devices are idle. Users who have used less do not overtake it.
 START_TEST(a_job_that_waits_beside_idle_devices_stays_first)
 {
     begin_with_queue(32);
@@ -136,7 +135,7 @@ START_TEST(a_job_that_waits_beside_idle_devices_stays_first)
     expect_none();
     run_finish(one, run);
     run = expect_run(four, wide);
-    // It is kept once.
+    // The next job of the same user is not first.
     wide = submit_as(1, 4, 60 * S);
     pass(S);
     run_finish(four, run);
@@ -165,7 +164,7 @@ START_TEST(a_job_without_a_possible_pool_does_not_stay_first)
         ones[i] = start_ready(1, i);
         runs[i] = expect_run(ones[i], slot);
     }
-    int wide = submit_as(1, 2, 600 * S); // on the devices 0 and 1
+    int wide = submit_as(1, 2, 600 * S); // on devices 0 and 1
     run_finish(ones[2], runs[2]);
     pass(S);
     run = expect_run(ones[2], submit_as(3, 1, 600 * S));
@@ -179,7 +178,7 @@ START_TEST(a_job_without_a_possible_pool_does_not_stay_first)
 }
 END_TEST
 
-// The advice to ask for less at once belongs to those who ask for much.
+// own_before counts only jobs of the same user. The advice to ask for less at once depends on it.
 START_TEST(an_expired_job_counts_its_users_earlier_jobs)
 {
     begin_with_queue(32);
@@ -220,12 +219,12 @@ START_TEST(running_jobs_of_a_user_are_limited)
     expect_run(two, other);
     run_finish(one, run);
     run = expect_run(one, second);
-    // Devices are kept for one of its jobs, not for two.
+    // While one of its jobs runs, no devices are reserved for its other jobs.
     submit_as(1, 4, 60 * S);
     submit_as(1, 3, 60 * S);
     other = submit_as(3, 1, 60 * S);
     expect_run(start_ready(1, 2), other);
-    // The limit may go while they wait.
+    // The limit may be lifted while jobs wait.
     core_limit(f.core, f.now_ns, &(struct core_limits){.user_queue_max = 0});
     expect_none();
     submit_as(1, 1, 60 * S);
@@ -233,7 +232,7 @@ START_TEST(running_jobs_of_a_user_are_limited)
 }
 END_TEST
 
-// A job that no pool can be had for does not count.
+// A job in a pause after failed starts does not count.
 START_TEST(jobs_that_cannot_run_do_not_use_the_limit)
 {
     begin_with_limits((struct user_limits){.running_max = 1});
@@ -251,7 +250,7 @@ START_TEST(device_time_is_limited)
     struct action run = expect_run(four, submit_as(1, 4, 60 * S));
     pass(2 * S);
     run_finish(four, run);
-    // It has used 8 s of 4; half of it has to lapse.
+    // The user has used 8 s of 4 s. Half of it must lapse.
     struct core_request request = request_make(4);
     int slot;
     request.user = 1;
@@ -286,11 +285,11 @@ START_TEST(device_time_lapses_evenly)
     struct account *account = users_queue(&users, 7);
     users_run(&users, account);
     users_charge(&users, account, 100 * S, S);
-    ck_assert_uint_eq(account->lapsed_ns, 112 * S); // half of it in half of the window
+    ck_assert_uint_eq(account->lapsed_ns, 112 * S); // half the limit lapses in half the window
     ck_assert(users_may_run(&users, account, 100 * S));
     users_charge(&users, account, 106 * S, 2 * S);
     ck_assert_uint_eq(users_wait_ns(&users, account, 106 * S), 6 * S + 1);
-    // It is remembered when the user has gone, and more than there can be time is no wrap-around.
+    // It is remembered when the user has no more jobs. The largest time does not wrap around.
     users_leave(&users, account, 106 * S, true);
     ck_assert_uint_eq(users_wait_ns(&users, users_find(&users, 7), 106 * S), 6 * S + 1);
     ck_assert_uint_eq(users_wait_ns(&users, NULL, 106 * S), 0);
@@ -317,7 +316,7 @@ START_TEST(the_longest_time_limit_is_a_setting)
     request.cost_ns = S;
     ck_assert_int_eq(submit_request(&request, &slot), STATUS_OK);
     expect_start(4, 0);
-    // No more than the longest is advised, and a reload changes it.
+    // The advice never exceeds the longest time limit. A reload changes that limit.
     core_limit(f.core, f.now_ns, &(struct core_limits){.timeout_max_ns = 60 * S});
     request = request_make(4);
     request.cost_ns = 61 * S;
@@ -353,7 +352,7 @@ START_TEST(memory_of_running_jobs_is_limited_in_sum)
     int large = submit_taking(1, 5);
     struct ranks two = start_ready(1, 1);
     expect_none();
-    // There would be memory for a small one, which comes later.
+    // There is memory for a small job, but the large job comes first.
     int small = submit_taking(1, 1);
     start_ready(1, 2);
     expect_none();
@@ -363,7 +362,7 @@ START_TEST(memory_of_running_jobs_is_limited_in_sum)
 }
 END_TEST
 
-// It was admitted with more, before a reload.
+// The job was admitted under a higher limit, before a reload.
 START_TEST(a_job_larger_than_the_memory_runs_alone)
 {
     begin_with_memory(10);

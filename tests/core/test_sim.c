@@ -11,7 +11,7 @@
 #include "tests/support/runner.h"
 
 #define SLICES        5
-// Lives after which every kind of thing must have happened.
+// After this number of lives every kind of event must have happened.
 #define LIVES_TELLING 2000
 
 static const char usage_text[] =
@@ -65,7 +65,7 @@ static struct seeds seeds_wanted(void)
     return seeds;
 }
 
-// A simulator in which something never happens proves nothing of it.
+// Every kind of event must have happened. Otherwise the simulator proves nothing about it.
 static void totals_check(const struct sim_totals *t)
 {
     static const enum status refusals[] = {

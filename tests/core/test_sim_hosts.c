@@ -218,7 +218,7 @@ static bool ranks_are_reaped(const struct sim *s)
     return true;
 }
 
-// Everything gets well, and what waits is answered.
+// All hosts recover, and all jobs are answered.
 static void life_rest(struct sim *s)
 {
     s->quiet = true;
@@ -230,7 +230,7 @@ static void life_rest(struct sim *s)
     }
 }
 
-// Any job goes through on hosts that are well again.
+// On recovered hosts a job of any possible world size succeeds.
 static void life_recover(struct sim *s)
 {
     for (int world_size = 1; world_size <= devices_of(s) && world_size <= 64; world_size++) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Any bytes as a history of a pool core: the first four bytes are the configuration, the others are
-// events. The world only follows the contract of daemon/core/core.h; ranks send any messages at any
-// time. After each event the core's invariants hold and its actions are legal; at the end every
-// admitted job was answered exactly once.
+// Any bytes as a history of a pool core. The first four bytes are the configuration, the others are
+// events. The world only follows the contract of daemon/core/core.h: ranks send any messages at any
+// time. After each event the core's invariants must hold and its actions be legal. At the end every
+// admitted job must have been answered exactly once.
 #include <string.h>
 
 #include "common/report.h"
@@ -38,7 +38,7 @@ static uint64_t cost_of(unsigned byte)
     return costs_ns[byte / 8 % 6];
 }
 
-// Alone it is not refused for its time, if that is enough for its cost.
+// A job with enough time for its cost is not refused for its time while no other job lives.
 static void require_refusal(const struct core_request *r, enum status status)
 {
     bool enough =
@@ -148,7 +148,7 @@ static void abandon(void)
 
 // ---- events of ranks ---------------------------------------------------------------------------
 
-// A pool that is up, if there is one; any place from 240 on.
+// Takes the number of a pool that is up, if there is one. From 240 on: any pool number.
 static int take_pool(void)
 {
     unsigned which = take();
@@ -164,7 +164,7 @@ static int take_rank(const struct crew *crew)
     return crew->world_size > 0 ? (int)(take() % (unsigned)crew->world_size) : 0;
 }
 
-// Nothing is heard of a rank that is ending, but its exit.
+// True if the rank is ending: only its exit may still be reported.
 static bool rank_is_silent(const struct crew *crew, int rank)
 {
     return crew->up && (crew->ending >> rank & 1);
@@ -263,7 +263,7 @@ static void rank_act(unsigned op)
         else // seen to end before it is reaped
             rank_ending(pool, rank);
         break;
-    case 5: // of a pool that was there before
+    case 5: // an event of the generation before
         core_rank_failed(w.core, w.now_ns, pool, crew->generation - 1, rank, FAILURE_OWN, -1);
         break;
     case 6:
@@ -286,7 +286,7 @@ static void time_pass(void)
     unsigned which = take() % 11;
     uint64_t next_ns = core_next_time(w.core);
     uint64_t now_ns = which < 10 ? after(steps_ns[which]) : next_ns;
-    // A clock that goes back, and one that reaches its end, stand still.
+    // At the end of time the clock goes back. For the world a step back is no step.
     if (now_ns == NEVER)
         now_ns = w.now_ns > MS ? w.now_ns - MS : 0;
     w.now_ns = now_ns > w.now_ns ? now_ns : w.now_ns;
@@ -363,6 +363,7 @@ static void begin(void)
         .host_count = 1,
         .hosts = {{.device_count = devices[a % 8]}},
         .spares = d & 32,
+        .spare_delay_ns = times_ns[a >> 4 & 3],
         .ranks_per_device = a & 8 ? 2 + (int)(d & 7) : 1,
         .queue_max = queue_max,
         .user_queue_max = (int)(b / SLOTS_MAX) % (queue_max + 1),
@@ -393,12 +394,12 @@ static void crew_finish(int pool)
         ranks_all(pool, DEED_READY);
     else if (crew->slot >= 0)
         ranks_all(pool, DEED_REPORT);
-    // Ranks that have lost each other report in vain, and go.
+    // Reports of ranks that have lost each other have no effect. These ranks exit.
     if (crew->up && crew->slot >= 0)
         ranks_all(pool, DEED_EXIT);
 }
 
-// Drains; whoever is asked for something does it now, and so it must come to an end.
+// Drains the core. All ranks then do what the core asks of them, so it must come to an end.
 static void end(void)
 {
     w.start_fails = w.run_fails = false;
@@ -431,7 +432,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         event();
     if (!w.exited)
         end();
-    // Stuck ranks end at last.
+    // Stuck ranks exit after the end of the core.
     for (int pool = 0; pool < w.pools; pool++)
         if (w.crews[pool].up)
             ranks_all(pool, DEED_EXIT);

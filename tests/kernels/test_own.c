@@ -49,7 +49,7 @@ static enum status prepare(struct attention_backend *backend, const struct atten
         return error_set(error, STATUS_RESOURCE_EXHAUSTED, "too many");
     the_work.slice_count = op->slice_count;
     *work = &the_work;
-    *needs = (struct op_needs){64, 8, 300, false};
+    *needs = (struct op_needs){.table_bytes = 64, .zero_bytes = 8, .scratch_bytes = 300};
     return STATUS_OK;
 }
 

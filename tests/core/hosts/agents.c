@@ -55,7 +55,7 @@ static void backlog_flush(struct sim *s, struct backlog *backlog, uint64_t *last
 {
     for (int i = 0; i < backlog->count; i++) {
         struct news *n = sim_post(s, 0, NEWS_TIME);
-        *n = backlog->news[i]; // in its order among others of this time
+        *n = backlog->news[i]; // keeps its order among events of the same time
         n->at_ns = s->now_ns;
     }
     if (*last_ns < s->now_ns)
@@ -98,7 +98,7 @@ static void host_start(struct sim *s, const struct news *order)
 {
     const struct crew *c = &s->crews[order->crew];
     if (!c->up || c->generation != order->generation)
-        return; // forgotten meanwhile
+        return; // the daemon has forgotten these ranks
     if (sim_chance(s, s->start_fault / 4)) {
         struct news *n = post_message(s, order->host, NEWS_NOT_STARTED);
         n->crew = order->crew;
@@ -121,7 +121,8 @@ static void host_start(struct sim *s, const struct news *order)
     }
 }
 
-// No other process may use the device.
+// No other process may run a job on the device, unless it is a rank of the same pool or a killed
+// rank that a spare replaces.
 static void process_begin(struct sim *s, int process, uint64_t job)
 {
     struct process *p = &s->processes[process];
@@ -167,7 +168,7 @@ static struct news *process_says(struct sim *s, int process, enum news_kind kind
     return n;
 }
 
-// Ranks that work with it may notice.
+// Ranks of the same pool may notice the loss.
 static void peers_notice(struct sim *s, const struct process *lost)
 {
     for (int i = 0; i < s->process_count; i++) {
@@ -220,7 +221,7 @@ static void host_suffer(struct sim *s, int host)
         if (line_is_open(h, h->agent_line))
             post_message(s, host, NEWS_END);
         h->agent_line = 0;
-        host_purge(s, host); // with their agent
+        host_purge(s, host); // ranks end with their agent
     } else {
         sim_post(s, SILENCE_NS, NEWS_SILENCE)->host = host;
     }
@@ -266,14 +267,15 @@ static bool message_arrives(struct sim *s, struct news *n)
         s->totals->stale += stale;
         return stale;
     }
-    // The end of a dead agent's connection arrives; nothing reaches an agent that is cut off.
+    // The end of a connection arrives, and so do messages that a dead agent sent before. Other
+    // messages of a host in trouble wait.
     if (n->kind == NEWS_END || (h->suffers == DEAD && up))
         return up;
     if (h->suffers != WELL) {
         backlog_add(s, up ? &h->up : &h->down, n);
         return false;
     }
-    if (!up && h->agent_line == n->line) // not one that was started anew
+    if (!up && h->agent_line == n->line) // a restarted agent has another line
         host_order(s, n);
     return up;
 }
@@ -300,7 +302,7 @@ static void process_happens(struct sim *s, const struct news *n)
 
 bool agents_happen(struct sim *s, struct news *n)
 {
-    struct host *h = &s->hosts[n->host >= 0 ? n->host : 0]; // of news about a host
+    struct host *h = &s->hosts[n->host >= 0 ? n->host : 0]; // 0: not news about a host
     switch (n->kind) {
     case NEWS_IS_READY:
     case NEWS_IS_DONE:
@@ -317,7 +319,7 @@ bool agents_happen(struct sim *s, struct news *n)
     case NEWS_WAKE:
         host_recover(s, n->host);
         return false;
-    case NEWS_SILENCE: // one that woke meanwhile, and sleeps again, is silent for less long
+    case NEWS_SILENCE: // new trouble after a recovery: a shorter silence
         return h->suffers != WELL && s->now_ns - h->since_ns >= SILENCE_NS && h->line % 2 == 1 &&
                s->breach != BREACH_SILENT_LOSS;
     case NEWS_HELLO:

@@ -15,7 +15,7 @@ static int ranks_there(const struct crew *c, uint64_t ranks, int host)
     return count;
 }
 
-// It starts for a job, works, or was killed during this and is not reaped.
+// True if the crew starts for a job or works. A killed crew does so until it is reaped.
 static bool crew_leases(const struct crew *c)
 {
     bool starts = c->ready != all_of(c->world_size) && !c->spare;
@@ -33,7 +33,7 @@ static bool crews_meet(const struct crew *c, const struct crew *other, bool of_l
     return false;
 }
 
-// No other pool has its devices.
+// No other pool may lease the devices of the crew, and no rank may be stuck on them.
 static void check_exclusive(const struct sim *s, const struct crew *c, const char *what)
 {
     for (const struct crew *other = s->crews; other < s->crews + POOLS_MAX; other++) {
@@ -41,7 +41,7 @@ static void check_exclusive(const struct sim *s, const struct crew *c, const cha
                     other->instance == c->instance && s->config.spares;
         if (other == c || !other->up || (twin && other->killed))
             continue;
-        // The devices of a lost host are not free, so all ranks count.
+        // Of a killed crew only ranks that are alive count. Those on a lost host are forgotten.
         SIM_CHECK(s, !crew_leases(other) || !crews_meet(c, other, other->killed),
                   "%s on devices of generation %u", what, other->generation);
         SIM_CHECK(s, !other->stuck || !crews_meet(c, other, true), "%s on devices that are stuck",
@@ -72,7 +72,7 @@ bool judge_can_serve(const struct sim *s, int world_size, int nodes, int ranks_p
                 s->config.hosts[host].device_count * s->config.ranks_per_device >= world_size / n &&
                 !(now && core_host_is_lost(s->core, host));
         }
-        // Devices are shared only if no hosts, lost or not, have enough.
+        // Devices are shared only if too few hosts, lost or not, have enough.
         if (fit >= n || (all < n && there >= n))
             return true;
     }
@@ -239,7 +239,7 @@ static uint64_t ranks_on(const struct crew *c, int host)
     return ranks;
 }
 
-// Its ranks are lost; the jobs with ranks there must be answered.
+// Forgets the ranks on a lost host. Jobs with ranks there must be answered.
 static void forget_host(struct sim *s, int host)
 {
     for (struct crew *c = s->crews; c < s->crews + POOLS_MAX; c++) {
@@ -316,7 +316,7 @@ void judge_submission(struct sim *s, const struct core_request *r, enum status s
 
 // ---- after each event -----------------------------------------------------------------------
 
-// Pools with ranks on it are lost.
+// Jobs with ranks on a lost host must be answered, and their pools killed.
 static void settle_loss(const struct sim *s)
 {
     SIM_CHECK(s, s->lost_slots == 0, "slots %#llx are not answered, and host %d is lost",
@@ -326,8 +326,8 @@ static void settle_loss(const struct sim *s)
                   "ranks on other hosts are not killed when host %d is lost", s->lost_now);
 }
 
-// No pool is up, and the waiting job could run. Pauses follow failed starts and spares that are
-// lost unused.
+// While no pool is up, no job may wait that could run. Failed starts and spares that are lost
+// unused cause pauses, so lives with these are not judged.
 static void settle_idle(const struct sim *s)
 {
     if (s->start_fault > 0 || (s->config.spares && s->run_fault > 0))

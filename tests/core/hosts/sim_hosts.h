@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The simulator of several hosts: one thread; a seed determines one life. agents.c simulates agents
-// with rank processes, which die, hang, are cut off and return, and their connections to the
-// daemon. judge.c has the daemon's knowledge and checks the promises of core.h about hosts.
+// The simulator of several hosts: one thread; a seed determines one life. agents.c simulates
+// agents, their rank processes, and their connections to the daemon. Agents die, hang, are cut off
+// and return. judge.c has the daemon's knowledge and checks the promises of core.h about hosts.
 // tests/core/sim checks the promises for one host.
 #ifndef CPATTN_TESTS_CORE_HOSTS_SIM_HOSTS_H
 #define CPATTN_TESTS_CORE_HOSTS_SIM_HOSTS_H
@@ -21,14 +21,14 @@
 #define SIM_NEWS      4096
 #define SIM_PROCESSES 1024
 #define SIM_BACKLOG   512
-#define SILENCE_NS    (3 * S) // after which the daemon and an agent consider each other lost
+#define SILENCE_NS    (3 * S) // after it the daemon and an agent consider each other lost
 
 // A rule that the simulated agents or the service break deliberately.
 enum breach {
     BREACH_NONE,
     BREACH_EARLY_BACK,  // an agent returns while former ranks are alive
     BREACH_SILENT_LOSS, // the daemon does not report a silent host to the core
-    BREACH_KEPT_RANKS,  // an agent does not kill
+    BREACH_KEPT_RANKS,  // an agent ignores KILL
     BREACH_COUNT,
 };
 
@@ -41,7 +41,7 @@ enum news_kind {
     NEWS_EXIT,
     NEWS_NOT_STARTED, // of a host
     NEWS_END,         // of the connection
-    NEWS_HELLO,       // an agent with nothing alive
+    NEWS_HELLO,       // an agent connects; none of its ranks is alive
     // Messages to an agent.
     NEWS_START,
     NEWS_RUN,
@@ -53,7 +53,7 @@ enum news_kind {
     NEWS_IS_GONE,
     // Events of a host.
     NEWS_TROUBLE,
-    NEWS_WAKE, // from what it suffers
+    NEWS_WAKE, // end of the trouble
     NEWS_SILENCE,
     // Other events.
     NEWS_SUBMIT,
@@ -65,7 +65,7 @@ struct news {
     uint64_t at_ns, order;
     enum news_kind kind;
     int host;
-    uint32_t line; // of the connection that carries it
+    uint32_t line; // number of the connection that carries it
     int crew, rank, peer, process;
     uint32_t generation;
     uint64_t job;
@@ -80,10 +80,10 @@ enum suffering { WELL, DEAD, HUNG, CUT };
 
 struct host {
     enum suffering suffers;
-    uint64_t since_ns;       // of that; for the daemon it is silent since then
-    uint32_t line;           // of the connection as the daemon knows it; odd: open
-    uint32_t agent_line;     // as the agent knows it
-    bool hello;              // the agent has knocked, and the daemon has not opened yet
+    uint64_t since_ns;       // start of the trouble; the daemon hears nothing since then
+    uint32_t line;           // number of the connection, as the daemon knows it; odd: open
+    uint32_t agent_line;     // the same, as the agent knows it
+    bool hello;              // the agent connects; the daemon has not accepted yet
     uint64_t up_ns, down_ns; // when the last message of each direction arrives
     struct backlog up, down; // messages that arrive when the host is well again
 };
@@ -123,7 +123,7 @@ struct sim {
     struct core_config config;
     struct core *core;
     struct totals *totals;
-    int start_fault, run_fault, trouble; // chances in 1/1000
+    int start_fault, run_fault, trouble; // faults: chances in 1/1000; trouble: 0 or 1
     bool quiet, exited, draining;
     struct news news[SIM_NEWS];
     int news_count;
@@ -173,9 +173,9 @@ void sim_fail(const struct sim *s, const char *format, ...)
 struct news *sim_post(struct sim *s, uint64_t delay_ns, enum news_kind kind);
 
 // ---- agents.c ----
-// Hosts at the beginning; some of them away.
+// Sets up the hosts. Some of them are away.
 void agents_begin(struct sim *s);
-// From the daemon to the agents of a pool's hosts.
+// Sends an order of the daemon to the agents of a pool's hosts.
 void agents_order(struct sim *s, enum news_kind kind, int crew, uint64_t job);
 // Processes an event of a message, a process or a host. True if it is news for the daemon.
 bool agents_happen(struct sim *s, struct news *n);
@@ -184,17 +184,17 @@ void agents_hang_up(struct sim *s, int host);
 // Ends all faults.
 void agents_heal(struct sim *s);
 bool agents_are_back(const struct sim *s);
-// True if no process is alive.
+// Fails if a process is alive.
 void agents_check_end(const struct sim *s);
 
 // ---- judge.c ----
-// Before the core is told.
+// Called before the core gets the event.
 void judge_news(struct sim *s, const struct news *n);
 void judge_submission(struct sim *s, const struct core_request *request, enum status status,
                       const struct admission *admission);
 void judge_action(struct sim *s, const struct action *action);
 void judge_settled(struct sim *s);
-// True if the present hosts, or all hosts, have enough devices for the job.
+// True if enough hosts have enough devices for the job. `now`: lost hosts do not count.
 bool judge_can_serve(const struct sim *s, int world_size, int nodes, int ranks_per_node, bool now);
 
 void sim_play(uint64_t seed, enum breach breach, struct totals *totals);

@@ -26,7 +26,7 @@ static bool user_is_at_limit(const struct sim *s, uint32_t user)
     return s->config.user_queue_max > 0 && live >= s->config.user_queue_max;
 }
 
-// True if the job cannot end in time. The core uses a formula; the best possible schedule must be
+// True if the job cannot end in time by the core's formula. The best possible schedule must then be
 // too late, too.
 static bool is_hopeless(const struct sim *s, const struct core_request *r)
 {
@@ -226,7 +226,7 @@ static void judge_order(struct sim *s, const struct action *a, int index)
                   "slot %d overtakes slot %d of the same world size", a->slot, slot);
     }
     int first = turns_first(s);
-    // Actions before the report of a failure were right at that time.
+    // A failure may be reported between two actions. Actions before it were right at their time.
     SIM_CHECK(s, first == index || s->interrupted || keeps_a_place(s, &s->jobs[first], a->devices),
               "slot %d takes the devices that slot %d waits for", a->slot, s->jobs[first].slot);
 }
@@ -318,7 +318,7 @@ static bool size_is_starting(const struct sim *s, int world_size)
     return false;
 }
 
-// If all pools are DOWN.
+// True if all pools are DOWN and the patience of the job is over.
 static bool has_waited_enough(const struct sim *s, const struct sim_job *job)
 {
     uint64_t since_ns;
@@ -355,7 +355,7 @@ static bool answer_fits_queued(const struct sim *s, const struct sim_job *job,
     }
 }
 
-// Answers are remembered in order; jobs dropped before they ran are not.
+// Answers are stored in order. A job that was dropped before it ran has no stored answer.
 static void judge_memory(struct sim *s, struct sim_job *job, const struct action *a)
 {
     bool forget = job->abandoned && a->cause == CAUSE_CANCELLED;
@@ -482,8 +482,8 @@ static bool room_for(const struct sim *s, int world_size)
     return alive == 0 || alive + world_size <= s->config.ranks_max;
 }
 
-// In a calm world the job waits for: starting pools on its devices, running jobs, the end of pools
-// in the way, and the start of its own pool.
+// In a calm world the first job waits for starting pools on its devices, for running jobs, for the
+// end of pools in its way, and for the start of its own pool.
 static uint64_t calm_wait_ns_max(const struct sim *s)
 {
     const struct habits *h = &s->habits;

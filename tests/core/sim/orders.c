@@ -31,7 +31,7 @@ void orders_limit(struct sim *s)
         sim_post(s, sim_draw_ns(s, S), NEWS_LIMIT);
 }
 
-// From the seed, not drawn, so that the other lives do not change.
+// Computed from the seed. A draw would change all other lives.
 void orders_begin(struct sim *s)
 {
     if (s->habits.calm)

@@ -19,7 +19,7 @@ static void ranks_mourn(struct sim *s, int slot, int lost, uint64_t at_ns)
             continue;
         int peer = sim_chance(s, 700)
                        ? lost
-                       : sim_draw(s, world_size); // also itself, which makes no sense
+                       : sim_draw(s, world_size); // possibly itself: a protocol error
         uint64_t delay_ns = at_ns + sim_draw_ns(s, 2 * grace_ns + MS);
         sim_post_rank(s, delay_ns, NEWS_PEER_LOST, slot, rank)->peer = peer;
         if (sim_chance(s, 400))
@@ -133,7 +133,7 @@ static void ranks_work_badly(struct sim *s, const struct action *run, bool may_h
 
 // ---- the service --------------------------------------------------------------------------------
 
-// During an action.
+// Reports a failure while an action is carried out.
 static void tell_at_once(struct sim *s, enum news_kind kind, int slot, int rank)
 {
     struct news n = sim_rank_news(s, kind, slot, rank);
@@ -173,7 +173,7 @@ static void app_run(struct sim *s, const struct action *a)
     }
 }
 
-// Some take longer than the timeouts, some for ever.
+// Some killed ranks are reaped after the kill timeout, some never.
 static void rank_is_killed(struct sim *s, int slot, int rank, uint64_t max_ns)
 {
     bool stuck = s->habits.stuck > 0 && sim_chance(s, s->habits.stuck);

@@ -41,7 +41,7 @@ bool record_rests(const struct berth *berth, uint64_t now_ns)
     return now_ns < berth->rests_ns;
 }
 
-// Uses its devices, perhaps after being killed.
+// True if the crew uses its devices. A killed crew uses them until it is reaped.
 bool record_leases(const struct crew *crew)
 {
     return crew->up && !crew->stuck && ((!crew->is_ready && !crew->spare) || crew->working);
@@ -202,7 +202,7 @@ int record_waiting(const struct sim *s, int world_size)
     return waiting;
 }
 
-// Starting pools that would be used at once.
+// Counts the starting pools that can run a job as soon as they are ready.
 int record_starting(const struct sim *s, int world_size)
 {
     int starting = 0;
@@ -290,14 +290,14 @@ void record_start_failure(struct sim *s, const struct crew *crew)
     *failures += weight;
 }
 
-// An eighth of the time for which starts have failed.
+// The pause is an eighth of the time for which starts have failed, least_ns to 30 s.
 static uint64_t pause_ns(uint64_t failing_ns, uint64_t least_ns)
 {
     uint64_t pause = failing_ns / 8 < least_ns ? least_ns : failing_ns / 8;
     return pause < 30 * S ? pause : 30 * S;
 }
 
-// A pool that was lost before its first job pauses for at least a second.
+// A spare that was lost before its first job pauses for at least a second.
 static void spare_reaped(struct sim *s, struct berth *berth, const struct crew *crew, bool failed)
 {
     uint64_t *rests_ns = berth->spare_rests_ns;
@@ -332,6 +332,7 @@ static void hear_ready(struct sim *s, struct crew *crew, int rank)
     if (crew->ready != record_all(crew->world_size))
         return;
     crew->is_ready = true;
+    crew->ready_ns = s->now_ns;
     crew->idle_ns = s->now_ns;
     berth_of(s, crew)->failures = 0;
     if (crew->spare)

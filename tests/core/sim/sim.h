@@ -37,7 +37,7 @@ enum news_kind {
     NEWS_CANCEL,
     NEWS_CLIENT_GONE,
     NEWS_DRAIN,
-    NEWS_LIMIT,  // other limits
+    NEWS_LIMIT,  // the limits change
     NEWS_DEVICE, // an administrator takes a device out of use, or allows it again
     NEWS_UNPOISON,
     NEWS_TIME, // core_time()
@@ -50,8 +50,8 @@ struct news {
     int slot, rank, peer;
     uint32_t generation;
     uint64_t job; // REPORT
-    int subject;  // CANCEL: job, or -1 for an id that nobody has; CLIENT_GONE: the client
-    bool stale;   // of an earlier generation or rank: the core must ignore it
+    int subject;  // CANCEL: job, or -1 for an unknown id; CLIENT_GONE: the client
+    bool stale;   // of an earlier generation or an ended rank: the core must ignore it
 };
 
 // Behaviour of a world; probabilities in 1/1000.
@@ -61,11 +61,11 @@ struct habits {
     int early_end; // the end of a rank is reported before it is reaped
     int cancel, gone, duplicate, drain, limit;
     int short_timeout, long_timeout;
-    int run_timeout; // 0: the deadline is that of the request alone
-    bool costs;      // jobs have bounds
+    int run_timeout; // a request limits the time of its run
+    bool costs;      // jobs have lower bounds of time
     int killer;      // the case with hash 0 kills its pool
     uint64_t gap_ns_max, start_ns_max, run_ns_max, kill_ns_max, late_ns_max;
-    bool calm; // none of the above: then no job may wait long at the head of the queue
+    bool calm; // no faults, cancellations or short timeouts: no first job may wait long
     int world_sizes[4];
 };
 
@@ -73,18 +73,18 @@ enum place { PLACE_QUEUED, PLACE_RUNNING, PLACE_ANSWERED };
 
 struct sim_job {
     enum place place;
-    uint64_t id, hash, number; // number: 0 until an action has told it
+    uint64_t id, hash, number; // number: 0 until an action names it
     uint64_t admitted_ns, deadline_ns, run_ns, run_timeout_ns, patience_ns, cost_ns, bytes;
     int slot, world_size, crew;
     uint32_t user;
-    unsigned clients; // bit mask of those that wait for its answer
+    unsigned clients; // bit mask of clients that wait for the answer
     int answer_index; // ANSWERED: of the answer; -1: none, the id is forgotten
     bool ended;       // in this event it was cancelled: it must be answered
     bool cancel_on_disconnect;
-    bool abandoned; // in this event the last client went: it must be answered and forgotten
+    bool abandoned; // in this event its last client left: it must be answered and forgotten
 };
 
-// The ranks of one START, by slot.
+// The ranks of one START.
 struct crew {
     bool up; // from START to the last exit
     uint32_t generation;
@@ -92,12 +92,12 @@ struct crew {
     uint64_t devices, alive, ready, reported;
     bool spare;                     // started to stand by for another
     bool used;                      // has had a job
-    bool stuck;                     // and the core has said so
+    bool stuck;                     // the core has reported STUCK
     bool is_ready, killed, working; // working: from RUN until its job is done or it is reaped
     bool doomed;                    // a fatal report came: it must be killed
     bool outside;                   // doomed by a rank that was killed from outside
     int job;                        // index, or -1
-    uint64_t started_ns, idle_ns, killed_ns;
+    uint64_t started_ns, ready_ns, idle_ns, killed_ns;
     // Of the running job:
     bool suspect;
     uint64_t suspect_ns, victims, accused;
@@ -108,19 +108,19 @@ struct crew {
 
 // The state of a user.
 struct sim_user {
-    uint64_t used_ns;   // device time, from the level on; see turns.c
+    uint64_t used_ns;   // device time, counted from the level: daemon/core/users.h
     uint64_t waited_ns; // start of the wait of its jobs
     uint64_t lapsed_ns; // time when all of its used device time has lapsed
 };
 
 // The state of a pool between its crews.
 struct berth {
-    int failures;               // starts in a row, for a job
-    uint64_t since_ns, down_ns; // when the first of them failed, and the one that was one too many
-    uint64_t rests_ns;          // until when it is not to be started
-    int spare_failures;         // the same, to stand by
+    int failures;               // consecutive failed starts for a job, in halves
+    uint64_t since_ns, down_ns; // time of the first of them, and of the one that makes it DOWN
+    uint64_t rests_ns;          // the pool pauses until then
+    int spare_failures;         // the same for starts to stand by
     uint64_t spare_since_ns;
-    uint64_t spare_rests_ns[2]; // until when those that were lost unused are not to be started
+    uint64_t spare_rests_ns[2]; // pools that were lost unused pause until then
 };
 
 struct sim_totals {
@@ -128,14 +128,14 @@ struct sim_totals {
     uint64_t causes[SIM_CAUSE_MAX];
     uint64_t refused[STATUS_COUNT];
     uint64_t attached, repeated, forgotten, limited, late;
-    uint64_t taken_out, lifted; // refused for devices out of use; cases that may run again
-    uint64_t crowded;           // jobs that were next and waited for memory
-    uint64_t unpinned;          // jobs that were first and could not be served any more
-    uint64_t held, spent;       // runs of users at their limit; refused for what was used
+    uint64_t taken_out, lifted; // refusals because of devices out of use; cases freed from POISON
+    uint64_t crowded;           // how often the first job waited for memory
+    uint64_t unpinned;          // first jobs that lost their last possible pool
+    uint64_t held, spent;       // runs that reach the user's limit; refusals for used device time
     uint64_t starts, kills, exits, stale, side_by_side;
     uint64_t spares, takeovers, stuck, left_stuck;
     uint64_t early_ends;
-    uint64_t at_once; // runs while the ranks of the twin were not reaped yet
+    uint64_t at_once; // runs before the ranks of the twin are reaped
 };
 
 struct sim {
@@ -145,7 +145,7 @@ struct sim {
     struct core_config config;
     struct core *core;
     uint64_t now_ns;
-    uint64_t told_ns; // when the core was told the time before this event
+    uint64_t told_ns; // time of the event before this one
     uint64_t devices_out;
     bool quiet;       // no more faults
     bool interrupted; // a failure was reported before all actions of this event were taken
@@ -155,14 +155,14 @@ struct sim {
     int news_count;
     struct sim_job jobs[SIM_JOBS_MAX];
     int job_count;
-    int by_slot[SIM_QUEUE_MAX]; // the living job in it, or -1
+    int by_slot[SIM_QUEUE_MAX]; // the live job in the slot, or -1
     int live, queued;
     struct sim_user users[SIM_USERS];
     struct user_limits user_limits; // each change of settings lifts them or puts them in force
-    uint64_t level_ns, charged_ns;  // where accounts begin; until when they are written up
+    uint64_t level_ns, charged_ns;  // level of new accounts; accounts are charged until then
     int kept;                       // the waiting job that keeps its turn, or -1
-    int first;                      // the waiting job whose turn comes first, or -1
-    uint64_t first_ns;              // since when it is that
+    int first;                      // the waiting job that is first in turn, or -1
+    uint64_t first_ns;              // the job is first since then
     struct crew crews[POOLS_MAX];
     int crew_count;      // highest slot used + 1
     uint32_t generation; // of the last START
@@ -170,10 +170,10 @@ struct sim {
     int kills[SIM_HASH_MAX];
     uint64_t kill_ns[SIM_HASH_MAX];
     uint64_t admitted, refused, errors;
-    int answered; // jobs whose answers are remembered
+    int answered; // number of stored answers
 
     struct news current; // the event that is reported to the core
-    int failed_size;     // the world size of the start that failed in it, and is reaped; else 0
+    int failed_size;     // world size of the failed start that this event reaps; else 0
     struct sim_totals *totals;
 };
 
@@ -204,7 +204,7 @@ static inline bool sim_chance(struct sim *s, int per_mille)
     return sim_draw(s, 1000) < per_mille;
 }
 
-// The cause of a rank's end. Not drawn, so that lives do not change.
+// True if a rank ends by a signal from outside. Computed: a draw would change the lives.
 static inline bool sim_kills_from_outside(uint32_t generation, int rank)
 {
     return (generation * 7 + (uint32_t)rank) % 3 == 0;
@@ -223,7 +223,7 @@ void orders_limit(struct sim *s);
 void orders_device(struct sim *s);
 void orders_unpoison(struct sim *s);
 
-// Prints a line if the life is traced.
+// Each prints a line if the life is traced.
 void trace_life(const struct sim *s);
 void trace_news(const struct sim *s, const struct news *news);
 void trace_submission(const struct sim *s, const struct core_request *request, enum status status,
@@ -239,7 +239,7 @@ void sim_fail(const struct sim *s, const char *format, ...)
             sim_fail(s, __VA_ARGS__);                                                              \
     } while (0)
 
-// An event after a delay; the caller fills in the rest.
+// Adds an event after a delay. The caller fills in the rest.
 struct news *sim_post(struct sim *s, uint64_t delay_ns, enum news_kind kind);
 struct news *sim_post_rank(struct sim *s, uint64_t delay_ns, enum news_kind kind, int slot,
                            int rank);
@@ -251,28 +251,28 @@ bool sim_tell(struct sim *s, struct news *n);
 // Executes START, RUN and KILL: draws the behaviour of the ranks.
 void ranks_act(struct sim *s, const struct action *a);
 
-// Before the core gets the event: records what it will know and must do.
+// Called before the core gets the event. Records what the core will know and must do.
 void record_news(struct sim *s, const struct news *news);
 // Checks the result of a submission, before its actions. `known`: the last job with this request
 // id, or NULL.
 void judge_submission(struct sim *s, const struct core_request *request, enum status status,
                       const struct admission *admission, const struct sim_job *known);
 void judge_action(struct sim *s, const struct action *action);
-// The turns of users (turns.c). Charge before each event; turns_admitted() before the admitted job
-// counts; turns_run() at a RUN.
+// The turns of users (turns.c). turns_charge() is called before each event, turns_admitted() before
+// the admitted job counts, turns_run() at a RUN.
 void turns_draw_limits(struct sim *s);
 void turns_charge(struct sim *s);
 void turns_admitted(struct sim *s, uint32_t user);
 void turns_run(struct sim *s, const struct sim_job *job);
-// The user's wait for device time to lapse; whether one more of its jobs may run.
+// The time until enough used device time lapses; true if one more job of the user may run.
 uint64_t turns_wait_ns(const struct sim *s, uint32_t user);
 bool turns_may_run(const struct sim *s, uint32_t user);
-// The first in turn of the waiting jobs that their users may run, or -1.
+// The first waiting job in turn, of the users that may run one more job; or -1.
 int turns_first(const struct sim *s);
 // True if the turn of one waiting job comes before that of another.
 bool turns_before(const struct sim *s, int job, int other);
 void judge_turns_settled(struct sim *s);
-// The rules for spares (standby.c); the crew of a START is not yet recorded.
+// The rules for spares (standby.c). At a START its crew is not yet recorded.
 void judge_spare_start(struct sim *s, const struct action *action);
 void judge_leader_start(struct sim *s, const struct action *action);
 void judge_kill_standby(struct sim *s, const struct crew *crew);

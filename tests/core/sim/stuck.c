@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The promises about stuck ranks: they block only their own devices, and jobs that need these
-// devices are answered at once.
+// The promises about stuck ranks. They block only their own devices. Jobs that need these devices
+// are answered at once.
 #include "tests/core/sim/record.h"
 
 void judge_stuck(struct sim *s, const struct action *a)
@@ -19,7 +19,7 @@ void judge_stuck(struct sim *s, const struct action *a)
     s->totals->stuck++;
 }
 
-// The rank must be stuck, and on a device of every suitable pool.
+// The rank must be of this killed pool, not reaped, and on this device.
 static void blame(struct sim *s, int pool, uint32_t generation, int rank, int device)
 {
     SIM_CHECK(s, pool >= 0 && pool < POOLS_MAX, "pool %d is blamed", pool);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Turns of users: the user with the least used device time is first; among jobs of one user, or of
-// users with the same used time, the oldest job is first. A job that is first and does not run
-// although devices are idle stays first while a pool for it is possible.
+// Turns of users: the user with the least used device time is first. Among jobs of one user, or of
+// users with the same used time, the oldest job is first. The first job may wait although devices
+// are idle. It then stays first while a pool for it is possible.
 #include "tests/core/sim/record.h"
 
 static uint64_t window_ns(const struct sim *s)
@@ -9,7 +9,7 @@ static uint64_t window_ns(const struct sim *s)
     return 60 * S * (uint64_t)s->config.hosts[0].device_count;
 }
 
-// By the seed.
+// Computed from the seed.
 void turns_draw_limits(struct sim *s)
 {
     if (s->seed / 1024 % 4 == 1)
@@ -51,7 +51,7 @@ bool turns_may_run(const struct sim *s, uint32_t user)
     return (most == 0 || user_running(s, user) < most) && turns_wait_ns(s, user) == 0;
 }
 
-// It lapses at the rate that the user may use on average.
+// Used device time lapses at the average rate that the limit permits.
 static void lapse_later(const struct sim *s, struct sim_user *user, uint64_t device_ns)
 {
     const struct user_limits *limits = &s->config.user;
@@ -67,7 +67,7 @@ static bool keeps(const struct sim *s, int job)
     return job == s->kept && s->jobs[job].place == PLACE_QUEUED;
 }
 
-// Until this event there was a pool for it.
+// True if a pool of the world size was possible before this event.
 static bool is_served(const struct sim *s, int world_size)
 {
     for (int i = 0; i < record_instances(s, world_size); i++)
@@ -95,7 +95,7 @@ int turns_first(const struct sim *s)
     return first_of(s, false);
 }
 
-// The first job that could run did not run, although devices were idle.
+// If devices are idle, the first job with a possible pool keeps its turn.
 static void turns_keep(struct sim *s)
 {
     uint64_t all = record_all(s->config.hosts[0].device_count);
@@ -158,7 +158,7 @@ bool turns_before(const struct sim *s, int job, int other)
     return mine_ns != theirs_ns ? mine_ns < theirs_ns : job < other;
 }
 
-// In a calm world each other user has at most a few turns before a waiting job.
+// In a calm world each user has at most four turns before a waiting job.
 static uint64_t turn_wait_ns_max(const struct sim *s)
 {
     const struct habits *h = &s->habits;

@@ -10,8 +10,8 @@
 
 #define SIM_STEPS_MIN    60
 #define SIM_STEPS_MAX    220
-#define SIM_STEPS_QUIET  20000     // within which a world at peace becomes quiet
-#define SIM_QUIET_NS_MAX (600 * S) // within which its last job is answered
+#define SIM_STEPS_QUIET  20000     // a calm world comes to rest within these steps
+#define SIM_QUIET_NS_MAX (600 * S) // and answers its last job within this time
 #define SIM_FOREVER_NS   (UINT64_C(100000) * S)
 
 // ---- events ------------------------------------------------------------------------------------
@@ -71,8 +71,7 @@ static uint64_t draw_run_timeout(struct sim *s)
     return 1 + sim_draw_ns(s, 2 * s->habits.run_ns_max);
 }
 
-// Computed from the request's id, not drawn, so that the lives in tests/core/sim/seeds do not
-// change.
+// Computed from the request's id. A draw would change the lives in tests/core/sim/seeds.
 static uint64_t cost_of(const struct sim *s, uint64_t id)
 {
     uint64_t size = id >> 60, part = id >> 40 & 0xffff;
@@ -81,7 +80,7 @@ static uint64_t cost_of(const struct sim *s, uint64_t id)
     return (size == 0 ? S : size < 8 ? 100 * MS : 10 * MS) * part >> 16;
 }
 
-// Nor this.
+// Computed, too.
 static uint64_t patience_of(uint64_t id)
 {
     static const uint64_t patience_ns[] = {0, 300 * MS, 10 * S, UINT64_MAX};
@@ -110,7 +109,7 @@ static void id_make(struct request_id *id, uint64_t number)
     memcpy(id->bytes, &number, sizeof(number));
 }
 
-// The last one with this id.
+// The last job with this id.
 static struct sim_job *job_by_id(struct sim *s, uint64_t id)
 {
     for (int i = s->job_count - 1; i >= 0; i--)
@@ -216,7 +215,7 @@ static void client_cancel(struct sim *s, int job)
     struct request_id id;
     struct error error;
     id_make(&id, job >= 0 ? s->jobs[job].id : sim_random(s));
-    // The same id may have come to mean a later job.
+    // A later job may have the same id.
     const struct sim_job *meant = job >= 0 ? job_by_id(s, s->jobs[job].id) : NULL;
     bool lives = meant && meant->place != PLACE_ANSWERED;
     enum status status =
@@ -429,7 +428,7 @@ static void life_make_calm(struct sim *s)
     h->late_ns_max = 0;
 }
 
-// From the seed, not drawn, so that the lives in tests/core/sim/seeds do not change.
+// Computed from the seed where possible. A draw would change the lives in tests/core/sim/seeds.
 static void life_draw_later(struct sim *s)
 {
     int kind = (int)(s->seed % 16);
@@ -441,7 +440,8 @@ static void life_draw_later(struct sim *s)
     s->config.timeout_max_ns = s->seed / 4096 % 4 == 1 ? 2 * S : 0;
     s->habits.early_end = 0xb0 >> s->seed / 128 % 8 & 1 ? 500 : 0; // 4, 5, 7
     s->config.spares = 0x64ae >> kind & 1;                         // 1, 2, 3, 5, 7, 10, 13, 14
-    if (!(0x8425 >> kind & 1))                                     // 0, 2, 5, 10, 15
+    s->config.spare_delay_ns = s->seed / 32 % 4 == 1 ? s->seed % 64 * 10 * MS : 0;
+    if (!(0x8425 >> kind & 1)) // 0, 2, 5, 10, 15
         return;
     s->habits.stuck = sim_chance(s, 500) ? 50 : 300;
     s->config.kill_timeout_ns = 30 * MS + sim_draw_ns(s, S);
@@ -567,7 +567,7 @@ void sim_play(uint64_t seed, bool trace, struct sim_totals *totals)
     signal(SIGABRT, say_seed);
     life_begin(s, seed, trace, totals);
     int steps = SIM_STEPS_MIN + sim_draw(s, SIM_STEPS_MAX - SIM_STEPS_MIN);
-    steps *= s->habits.calm ? 3 : 1; // what starves takes time to show
+    steps *= s->habits.calm ? 3 : 1; // starvation takes time to show
     while (steps-- > 0 && step(s)) {
     }
     life_come_to_rest(s);
