@@ -59,7 +59,7 @@ static struct pair pair_await(uint32_t generation)
     return pair;
 }
 
-// A rank of the first-started pool, and of the other.
+// The processes of a rank in the older pool and in the younger one.
 struct pids {
     pid_t leader, spare;
 };
@@ -174,14 +174,14 @@ START_TEST(test_status_for_people)
     expect_text(text, "SPARE");
     const char *first = strstr(text, "idle"), *second = first ? strstr(first + 1, "idle") : NULL;
     ck_assert_msg(second, "%s", text);
-    ck_assert_int_eq(strspn(first, "idle "), strcspn(first, "-"));   // the one that works
-    ck_assert_int_eq(strspn(second, "idle "), strcspn(second, "y")); // yes
+    ck_assert_int_eq(strspn(first, "idle "), strcspn(first, "-"));   // not a spare: "-"
+    ck_assert_int_eq(strspn(second, "idle "), strcspn(second, "y")); // a spare: "yes"
 }
 END_TEST
 
 START_TEST(test_both_idle_out)
 {
-    begin((const char *const[]){"--spares=on", "--devices=2", "--idle-timeout=1s", NULL});
+    begin((const char *const[]){"--spares=on", "--devices=2", "--idle-timeout=4s", NULL});
     run_and_pass(&d, WORLD);
     pair_await(1);
     for (int waited = 0; daemon_rank_count(&d) > 0; waited += 10) {
@@ -197,7 +197,7 @@ START_TEST(test_both_idle_out)
 }
 END_TEST
 
-// On the CPU, where a start takes milliseconds, spares are off by default.
+// Spares are off by default on the CPU, because a start takes milliseconds.
 START_TEST(test_none_on_the_cpu)
 {
     for (int i = 0; i < 2; i++) {
