@@ -134,7 +134,7 @@ void certificate_remove(struct certificate *c)
 
 static void configure(SSL_CTX *context, const struct tls_client_options *o)
 {
-    SSL_CTX_set_security_level(context, 0); // whatever a client may come with
+    SSL_CTX_set_security_level(context, 0); // test clients may use weak keys and versions
     SSL_CTX_set_min_proto_version(context, TLS1_VERSION);
     if (o->version_max)
         YES(SSL_CTX_set_max_proto_version(context, o->version_max));

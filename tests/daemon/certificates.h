@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Certificates made for a test, and a client that speaks TLS by hand. Every function fails the
-// running test when it cannot do its work, unless it says otherwise.
+// Certificates made for a test, and a client that speaks TLS by hand. A function that cannot do its
+// work fails the running test, unless its comment says otherwise.
 #ifndef CPATTN_TESTS_DAEMON_CERTIFICATES_H
 #define CPATTN_TESTS_DAEMON_CERTIFICATES_H
 
@@ -16,12 +16,15 @@ struct certificate {
     EVP_PKEY *key;
 };
 
-// Makes a key and a certificate for this common name (that of a host, for a server), signed by
-// another or, with NULL, by itself, and writes them to FOLDER/WORD.pem and FOLDER/WORD.key. Those
-// that sign others are given as `authority`; a certificate is good from 2020 to 2049, or was until
-// 2021 when it has `expired`, or is not before 2048 when it is `future`. `comment_bytes` make it
-// larger by as much; `for_servers` says that it is good for nothing else; `unit` is one more part
-// of the subject (NULL: none), in UTF-8.
+// Makes a key and a certificate with this common name (for a server: the host's name), and writes
+// them to FOLDER/WORD.pem and FOLDER/WORD.key. `issuer` signs the certificate; NULL: it signs
+// itself. It is valid from 2020 to 2049.
+// - authority: it may sign others
+// - expired, future: valid until 2021; valid from 2048
+// - for_servers: valid for servers only
+// - weak: its key is too short
+// - comment_bytes: makes the certificate larger by as much
+// - unit: one more part of the subject, in UTF-8; NULL: none
 struct certificate_kind {
     bool authority, expired, future, for_servers, weak;
     size_t comment_bytes;
@@ -34,7 +37,7 @@ void certificate_make(struct certificate *c, const char *folder, const char *wor
 // Adds a revocation list to the file of `issuer`, with `revoked` (NULL: empty).
 void certificate_revoke(const struct certificate *issuer, const struct certificate *revoked);
 
-// Frees it and removes its files. Accepts a zeroed one.
+// Frees the certificate and removes its files. Accepts a zeroed one.
 void certificate_remove(struct certificate *c);
 
 struct tls_client {
@@ -55,7 +58,7 @@ struct tls_client_options {
 // has checked the client's certificate. Call tls_client_close() in any case.
 bool tls_client_open(struct tls_client *t, int fd, const struct tls_client_options *options);
 
-// The same without a handshake; tls_client_step() starts or continues it, and returns whether it is
+// The same without a handshake. tls_client_step() starts or continues the handshake; true: it is
 // complete.
 void tls_client_prepare(struct tls_client *t, int fd, const struct tls_client_options *options);
 bool tls_client_step(struct tls_client *t);
@@ -65,7 +68,7 @@ void tls_client_close(struct tls_client *t);
 // Sends all bytes, as one record up to 16384 bytes; false: the connection has ended.
 bool tls_client_send(struct tls_client *t, const void *data, size_t size);
 
-// Reads as much; false: the connection has ended.
+// Reads exactly `size` bytes; false: the connection has ended.
 bool tls_client_read(struct tls_client *t, void *data, size_t size);
 
 #endif

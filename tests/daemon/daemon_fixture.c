@@ -129,8 +129,8 @@ static int status_of(int status)
     return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
 }
 
-// Children of the daemon come to this process when it ends. They are to be dead by then, or to die
-// of that; a moment for the kernel to carry it out.
+// When the daemon ends, its children become children of this process. They must be dead by then, or
+// end with the daemon. The kernel may need a moment for that.
 static void children_assert_gone(void)
 {
     int status;
@@ -464,7 +464,7 @@ void run_and_expect(struct daemon *d, const struct wire_request *request, enum s
 
 // ---- seen from outside -------------------------------------------------------------------------
 
-// The arguments of a process, cut by NULs; 0 for a zombie.
+// Reads the arguments of a process, each ended by a NUL. Returns their size; 0 for a zombie.
 static size_t command_read(pid_t pid, char *text, size_t size)
 {
     char path[64];
@@ -487,8 +487,8 @@ static bool command_is_rank(const char *text, size_t length, int *rank, int *wor
     return true;
 }
 
-// Visits the ranks of the daemon in the order they were started in, and counts them. Finds the
-// first `max` that are this rank; gives their number.
+// Visits the ranks of the daemon in the order of their start, and counts them. Stores the first
+// `max` processes of this rank and returns their number.
 static int ranks_walk(const struct daemon *d, int world_size, int rank, pid_t *pids, int max,
                       int *count)
 {

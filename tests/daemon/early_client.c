@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Clients that leave early: early_client SOCKET COUNT WHEN. dial: while connecting, each in its own
-// process, in turn: connect and close, the same non-blocking, and clients of the library that
-// close, exit or are killed. request: in the middle of a request. flood: one client that sends
-// requests and reads endlessly.
+// Clients that leave early: early_client SOCKET COUNT WHEN.
+// - dial: they leave while connecting. In turn: connect and close; the same, non-blocking; and
+//   clients of the library, each in its own process, that close, exit or are killed.
+// - request: they leave in the middle of a request.
+// - flood: one client sends requests and reads without end.
 #include <errno.h>
 #include <nng/nng.h>
 #include <nng/protocol/reqrep0/req.h>
@@ -56,8 +57,8 @@ static bool dial_once(const char *path, int kind)
     return pid > 0 && waitpid(pid, NULL, 0) == pid;
 }
 
-// A status request as a frame: type, length, number of the request with the top bit set, request.
-// 0: it cannot be made.
+// Encodes a status request as a frame: type, length, number of the request with the top bit set,
+// request. Returns the size; 0: it cannot be encoded.
 static size_t frame_encode(uint8_t frame[128])
 {
     struct wire_request request = {.version = WIRE_VERSION, .method = METHOD_STATUS};
@@ -76,7 +77,7 @@ static size_t frame_encode(uint8_t frame[128])
     return size + 13;
 }
 
-// After the greetings; -1: they were not exchanged.
+// Connects and exchanges greetings; -1: it failed.
 static int greet(const char *path)
 {
     struct sockaddr_un name = {.sun_family = AF_UNIX};
@@ -91,7 +92,7 @@ static int greet(const char *path)
     return -1;
 }
 
-// The daemon closes a new connection at once while it has not yet noticed the end of many others.
+// Until the daemon notices the end of many connections, it closes new ones at once.
 static int greet_patiently(const char *path)
 {
     int fd = greet(path);
@@ -127,7 +128,7 @@ static bool flood(const char *path)
         ssize_t got = recv(fd, replies, sizeof(replies), MSG_DONTWAIT);
         if (got == 0 || (got < 0 && errno != EAGAIN) || (sent < 0 && errno != EAGAIN))
             break;
-        // A part of the last frame may be left; what follows has to be the rest of it.
+        // The rest of a frame that was sent in part must follow.
         if (sent > 0 && (size_t)sent % size != 0)
             send(fd, frames + (size_t)sent % size, size - (size_t)sent % size, MSG_NOSIGNAL);
     }

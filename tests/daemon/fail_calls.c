@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loaded in front of the C library (LD_PRELOAD): CPATTN_FAIL="NAME N" makes the N-th call of that
-// name fail once, like a failure of the system, and creates the file CPATTN_FAIL_FILE. Names of
-// several functions: "memory" for malloc, calloc and realloc, except those of libev, which ends the
-// process, and those of libseccomp; "filter" for those of libseccomp only; "unpack" for the
-// decoding of wire messages. With CPATTN_SLOW_CLONE=N each clone takes N microseconds longer.
+// Loaded before the C library (LD_PRELOAD). CPATTN_FAIL="NAME N" makes the N-th call of that name
+// fail once, like a failure of the system, and creates the file CPATTN_FAIL_FILE. Other names:
+// - memory: malloc, calloc and realloc, except those of libev, which would end the process, and
+//   those of libseccomp
+// - filter: malloc, calloc and realloc of libseccomp only
+// - unpack: the decoding of wire messages
+// With CPATTN_SLOW_CLONE=N each clone takes N microseconds longer.
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -39,7 +41,7 @@ void *__libc_calloc(size_t count, size_t size);
 void *__libc_realloc(void *data, size_t size);
 
 static char chosen[32];
-static long left; // calls until the one that fails, that one included; 0: none
+static long left; // number of calls up to the failing one; 0: none fails
 static useconds_t clone_us;
 
 __attribute__((constructor)) static void begin(void)
@@ -79,7 +81,7 @@ static bool allocation_fails(const void *caller)
 }
 
 #define CALLER     __builtin_return_address(0)
-// The function that would have been called.
+// The function of the C library.
 #define NEXT(name) ((__typeof__(&name))dlsym(RTLD_NEXT, #name))
 
 // The C library's own names of parameters are reserved.
@@ -125,7 +127,7 @@ int ftruncate(int fd, off_t length)
     return fails("ftruncate", ENOSPC) ? -1 : NEXT(ftruncate)(fd, length);
 }
 
-// "clone" is the one that makes processes.
+// "clone" is the clone that creates processes.
 long syscall(long number, ...)
 {
     long a[6];

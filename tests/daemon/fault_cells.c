@@ -12,7 +12,7 @@
 #include "tests/daemon/fault_scene.h"
 
 #define WORKERS 4
-// A waiting rank is not a fault.
+// All kinds before WAIT: a waiting rank is not a fault.
 #define KINDS   FAULT_KIND_WAIT
 
 static bool cell_report(const struct cells *cells, int number, const struct cell *cell)
@@ -38,7 +38,7 @@ static int workers(void)
     return number_of("CPATTN_TEST_WORKERS", on_gpus() ? pairs() : WORKERS);
 }
 
-// Workers share pairs of devices if there are more workers.
+// If there are more workers than pairs of devices, workers share pairs.
 static void devices_choose(int worker)
 {
     char pair[32];
@@ -47,14 +47,14 @@ static void devices_choose(int worker)
     setenv("CUDA_VISIBLE_DEVICES", pair, 1);
 }
 
-// Ordered by kind, so that the long ones are not last.
+// The cells are in the order of kinds.
 static struct cell cell_of(const struct cells *cells, int i)
 {
     return (struct cell){cells->points[i % cells->point_count],
                          (enum fault_kind)(i / cells->point_count)};
 }
 
-// Selected by "POINT KIND...": "any" is every point, no kind is every kind.
+// True if the arguments POINT KIND... select the cell. "any": all points; no kind: all kinds.
 static bool chosen(const struct cell *cell, int argc, char **argv)
 {
     if (argc > 1 && strcmp(argv[1], "any") != 0 && strcmp(argv[1], point_names[cell->point]) != 0)
@@ -65,8 +65,7 @@ static bool chosen(const struct cell *cell, int argc, char **argv)
     return argc < 3;
 }
 
-// The first and the last cell of CPATTN_TEST_CELLS, "FIRST-LAST", counted from 1; all if it is not
-// set.
+// True if the cell is in the range CPATTN_TEST_CELLS, "FIRST-LAST", counted from 1; not set: all.
 static bool in_range(int number)
 {
     const char *text = getenv("CPATTN_TEST_CELLS");
@@ -98,7 +97,7 @@ static bool worker_cell(const struct cells *cells, int i)
     return cell_report(cells, i + 1, &cell);
 }
 
-// Runs the next free cell, until there is none. Workers share `next`.
+// Runs the next free cell until none is left. Workers share `next`.
 static int worker_run(const struct cells *cells, int number, _Atomic int *next, int argc,
                       char **argv)
 {

@@ -139,7 +139,7 @@ int devices(void)
     return number_of("CPATTN_TEST_DEVICES", 2);
 }
 
-// With --enable-faults the rank program for GPUs has the points, too.
+// With --enable-faults the rank program for GPUs has the points of faults, too.
 bool on_gpus(void)
 {
     const char *backend = getenv("CPATTN_TEST_BACKEND");
@@ -161,7 +161,7 @@ static void wrapper_write(void)
     chmod(scene.wrapper, 0700);
 }
 
-// Not with sanitizers, because their mappings would count.
+// Not with sanitizers: their mappings would count.
 static bool limits_memory(void)
 {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -226,7 +226,7 @@ static void daemon_start(const char *const *more)
         arguments[count++] = "--rank-memory";
         arguments[count++] = "256M";
     }
-    if (!on_gpus()) { // shorter than the default, and longer than any start of two ranks takes
+    if (!on_gpus()) { // shorter than the default, and longer than any start of two ranks
         arguments[count++] = "--start-timeout";
         arguments[count++] = "4s";
     }
@@ -363,7 +363,7 @@ uint32_t case_send(int timeout_ms)
     return number;
 }
 
-// The kind of an answer, one of the bits of the header; 0: another one.
+// The kind of an answer, a bit of fault_scene.h; 0: none of these kinds.
 static int classify(const struct wire_reply *reply)
 {
     bool blamed = reply->failure.world_size == 2 && reply->failure.ranks[1].culprit &&

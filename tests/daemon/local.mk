@@ -7,7 +7,7 @@ test_programs += tests/daemon/test_answer_cache
 tests_daemon_test_answer_cache_SOURCES = tests/daemon/test_answer_cache.c daemon/service/answer_cache.c
 tests_daemon_test_answer_cache_LDADD = tests/support/libtesting.a $(CHECK_LIBS) $(PTHREAD_LIBS)
 
-# The real daemon: with the real ranks, with ranks that misbehave, with clients that do.
+# The real daemon: with the real ranks, with ranks that misbehave, with clients that misbehave.
 daemon_fixture = tests/daemon/daemon_fixture.c tests/daemon/daemon_fixture.h \
     tests/daemon/daemon_scene.c tests/daemon/daemon_scene.h
 daemon_fixture_libs = tests/support/libtesting.a $(base_libs) $(NNG_LIBS) $(PROTOBUF_C_LIBS) $(CHECK_LIBS) \
@@ -98,7 +98,7 @@ test_helpers += tests/daemon/odd_rank
 tests_daemon_odd_rank_SOURCES = tests/daemon/odd_rank.c
 tests_daemon_odd_rank_LDADD = $(daemon_fixture_libs)
 
-# The real rank program, which misbehaves when it is ordered to (common/fault.h).
+# The real rank program. It misbehaves by order (common/fault.h).
 test_helpers += tests/daemon/faulty_rank
 tests_daemon_faulty_rank_SOURCES = rank/main.c common/fault.c common/fault.h $(rank_sources)
 tests_daemon_faulty_rank_CPPFLAGS = $(AM_CPPFLAGS) $(BLAS_CFLAGS) -DCPATTN_FAULTS

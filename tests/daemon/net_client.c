@@ -14,7 +14,7 @@
 
 #include "tests/support/runner.h"
 
-#define TOKEN_FIELD 0x2a // of Request, as protobuf writes it
+#define TOKEN_FIELD 0x2a // tag of the token in Request, as protobuf encodes it
 
 static struct sockaddr_in here(int port)
 {

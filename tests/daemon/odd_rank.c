@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Replaces cpattn-rank in tests of the daemon: computes nothing, and misbehaves on request. The
-// label of a case tells what the last rank of the pool does; pools of 5 to 8 ranks do not start.
+// Replaces cpattn-rank in tests of the daemon. It computes nothing, and misbehaves on request: the
+// label of a case tells the last rank of the pool what to do. Pools of 5 to 8 ranks do not start.
 // Processes of the same user may trace it.
 #include <errno.h>
 #include <fcntl.h>
@@ -54,7 +54,7 @@ static struct rank_report passed(void)
     return report;
 }
 
-// Sends as much of a report as a sound rank would.
+// Sends as many bytes of a report as a real rank does.
 static void report_say(uint32_t generation, uint64_t job, const struct rank_report *report)
 {
     say(CHANNEL_REPORT, generation, job, report, report_bytes(report->op_times.count));
@@ -180,7 +180,7 @@ static void odd_times(uint64_t job)
     sleep_for_good();
 }
 
-// Fewer times than the count says.
+// The report has fewer times than its count says.
 static void odd_few_times(uint64_t job)
 {
     struct rank_report report = passed();
@@ -212,7 +212,7 @@ static void odd_mute(uint64_t job)
     sleep_for_good();
 }
 
-// A child keeps every descriptor, so that no end of file tells of the death.
+// A child keeps all descriptors open, so the daemon sees no end of file when the rank dies.
 static void odd_child(uint64_t job)
 {
     (void)job;
@@ -221,7 +221,7 @@ static void odd_child(uint64_t job)
     _exit(3);
 }
 
-// A child that has left for a session of its own and traces its parent, which is then its to reap.
+// A child in its own session traces the rank. Only the child can then reap the rank.
 static void odd_traced(uint64_t job)
 {
     int ready[2];
@@ -241,7 +241,7 @@ static void odd_traced(uint64_t job)
         sleep_for_good();
 }
 
-// Takes nothing that it could use: what is granted is told by the exit status.
+// Maps memory and does not use it. The exit status says which mappings were granted.
 static void odd_memory(uint64_t job)
 {
     (void)job;
@@ -253,7 +253,7 @@ static void odd_memory(uint64_t job)
     _exit((own == MAP_FAILED ? 0 : 1) | (shared == MAP_FAILED ? 0 : 2));
 }
 
-// Allocates without end, as a library that repeats a failed allocation.
+// Maps memory until that fails, then sleeps, like a library that repeats a failed allocation.
 static void odd_hoard(uint64_t job)
 {
     (void)job;
@@ -272,7 +272,8 @@ static void odd_file(uint64_t job)
     _exit(0);
 }
 
-// Tries what a process of another user must not be able to do; passes if nothing succeeds.
+// Tries what a process of another user must not do. Passes if nothing succeeds; else the exit
+// status has a bit for each success.
 static void odd_pry(uint64_t job)
 {
     const char *secret = getenv("NCCL_TEST_SECRET");
@@ -289,8 +290,9 @@ static void odd_pry(uint64_t job)
     report_send(job);
 }
 
-// Calls that a filter refuses; those that some other right is needed for as well come last. Passes
-// when all are refused with EPERM, and ends with the number of the first that is not.
+// Makes calls that the filter refuses. Calls that also need a privilege come last in the table.
+// Passes if all fail with EPERM and a unix socket can be created. Else the exit status is the
+// number of the first call with another outcome.
 static void odd_calls(uint64_t job)
 {
     static const long numbers[] = {SYS_ptrace,          SYS_process_vm_readv,
@@ -351,7 +353,7 @@ static void odd_silent(uint64_t job)
     sleep_for_good();
 }
 
-// It was about to look for its neighbour's message when it was stopped.
+// The rank stops. Its progress word says that it waits for rank 0.
 static void odd_stopped(uint64_t job)
 {
     progress_store(self.progress, (struct progress_view){.job = (uint32_t)(job & 0xffffff),
@@ -379,7 +381,7 @@ static void odd_blame(uint64_t job)
     sleep_for_good();
 }
 
-// With a byte that a terminal would obey.
+// The diagnosis contains an escape character of terminals.
 static void odd_fail_verdict(uint64_t job)
 {
     struct rank_report report = passed();
@@ -452,11 +454,11 @@ static void case_serve(const struct cp_case *c, uint64_t job)
         }
     }
     if (strcmp(c->model, "alone") == 0)
-        sleep_for_good(); // in a collective that the failed one will never join
+        sleep_for_good(); // in a collective that the failed rank never joins
     report_send(job);
 }
 
-// Ranks of a pool end when they are asked; those of 2 only by SIGTERM, those of 4 only by SIGKILL.
+// Ranks end at STOP. Ranks of a pool of 2 end only by SIGTERM, those of a pool of 4 by SIGKILL.
 static void stop_hear(void)
 {
     static const char text[] = "asked to end\n";

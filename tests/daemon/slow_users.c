@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// For LD_PRELOAD: looking up a user waits until the file named by CPATTN_SLOW_USERS is removed, as
-// with a directory service that does not answer.
+// For LD_PRELOAD. The lookup of a user waits until the file named by CPATTN_SLOW_USERS is removed,
+// as if a directory service did not answer.
 #include <dlfcn.h>
 #include <pwd.h>
 #include <stdlib.h>

@@ -9,7 +9,7 @@
 static struct answer_cache answers;
 static uint8_t bytes[ANSWERS_BYTES_MAX / 8];
 
-// The n-th answer of all, at its place.
+// Stores the n-th answer at its index.
 static void keep(uint32_t n, size_t size)
 {
     memcpy(bytes, &n, sizeof(n));
@@ -42,7 +42,7 @@ START_TEST(answers_are_stored_at_their_index)
 }
 END_TEST
 
-// An answer that could not be encoded leaves no older one at its index.
+// An answer that cannot be encoded removes the older one at its index.
 START_TEST(an_answer_without_data_leaves_its_index_empty)
 {
     keep(0, 8);
@@ -52,7 +52,7 @@ START_TEST(an_answer_without_data_leaves_its_index_empty)
 }
 END_TEST
 
-// For several positions of the ring.
+// At several positions of the ring.
 START_TEST(the_oldest_answers_are_freed_first)
 {
     uint32_t first = (uint32_t)_i * 1000;

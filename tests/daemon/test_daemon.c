@@ -143,7 +143,7 @@ START_TEST(test_memory_refused)
     expect_status(&reply, STATUS_RESOURCE_EXHAUSTED);
     expect_text(reply.message, "GiB over 2 ranks, this daemon grants 1.00 MiB;");
     wire_reply_fini(&reply);
-    ck_assert_int_eq(daemon_rank_count(&d), 0); // no rank has seen it
+    ck_assert_int_eq(daemon_rank_count(&d), 0); // no rank was started
     ck_assert_uint_eq(daemon_status(&d).refused, 1);
     ck_assert_int_eq(daemon_stop(&d), 0);
 }
@@ -161,11 +161,11 @@ START_TEST(test_idle_pool_stops)
 }
 END_TEST
 
-// Starts pools until the descriptors run out: the incomplete pool is removed, and the daemon
+// Starts pools until the descriptors run out. The incomplete pool is removed, and the daemon
 // continues with the others.
 START_TEST(test_descriptors_run_out)
 {
-    enum { CLIENTS = 24 }; // no more than one user may have
+    enum { CLIENTS = 24 }; // within the limit of one user
     struct rlimit few = {300, 300};
     int ranks = 0, refused = 0, clients[CLIENTS];
     ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &few), 0);
@@ -205,15 +205,15 @@ END_TEST
 
 // ---- ranks that are lost -----------------------------------------------------------------------
 
-// Runs a long case with two small ones queued after it, has `harm` done to rank 1 of 2, and
-// returns the answer to the long one. The small ones must pass, and another one after them.
+// Runs a long case and queues two small ones. Sends the signal to rank 1 of 2 and returns the
+// answer to the long case. The small cases must pass, and another one after them.
 static struct wire_reply harm_in_flight(int signal, uint64_t timeout_ns, uint64_t run_timeout_ns)
 {
     struct wire_request victim = daemon_request_long(2);
     struct wire_request queued[2] = {daemon_request(METHOD_RUN), daemon_request(METHOD_RUN)};
     victim.timeout_ns = timeout_ns;
     victim.run_timeout_ns = run_timeout_ns;
-    if (timeout_ns > 0 || run_timeout_ns > 0) { // long, but not so that it is refused at once
+    if (timeout_ns > 0 || run_timeout_ns > 0) { // long, but not refused at once
         victim.run.batch = 2;
         victim.run.seqlen_q = victim.run.seqlen_kv = 3072;
     }
@@ -300,7 +300,8 @@ START_TEST(test_rank_stopped_until_deadline)
 }
 END_TEST
 
-// Loses pools in every way, repeatedly; then the daemon has the same resources as before.
+// Loses pools by signals and by cancelling, many times. Then the daemon has as many ranks and
+// descriptors as before.
 START_TEST(test_pools_leave_nothing)
 {
     daemon_start(&d, NULL);
@@ -344,7 +345,7 @@ START_TEST(test_deadline_in_queue)
     expect_status(&reply, STATUS_DEADLINE_EXCEEDED);
     expect_text(reply.message, "waited for its turn");
     wire_reply_fini(&reply);
-    ck_assert_int_eq(daemon_status(&d).running, 1); // the first is none the worse for it
+    ck_assert_int_eq(daemon_status(&d).running, 1); // the first case still runs
     kill(daemon_rank_pid(&d, 2, 0), SIGKILL);
     reply = daemon_call_end(&running);
     wire_reply_fini(&reply);

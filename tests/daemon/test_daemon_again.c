@@ -58,7 +58,7 @@ START_TEST(test_first_client_goes)
     daemon_send(first, 1, &request);
     daemon_await_queued(&d, 1);
     daemon_send(second, 1, &request);
-    daemon_ping_fresh(&d); // it has been taken
+    daemon_ping_fresh(&d); // the daemon has read the request
     close(first);
     daemon_ping_fresh(&d);
     ck_assert_int_eq(daemon_status(&d).queued, 1);

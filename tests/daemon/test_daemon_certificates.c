@@ -91,7 +91,7 @@ START_TEST(chains_of_certificates_are_bounded)
     enum { LONGEST = 3 };
     struct certificate between[LONGEST + 1], own[LONGEST + 2];
     char word[16];
-    for (int i = 0; i <= LONGEST; i++) { // each is sent behind those that it has signed
+    for (int i = 0; i <= LONGEST; i++) { // each is sent after the one that it has signed
         snprintf(word, sizeof(word), "between %d", i);
         certificate_make(&between[LONGEST - i], d.folder, word, word,
                          i > 0 ? &between[LONGEST - i + 1] : &ca,
@@ -110,10 +110,10 @@ START_TEST(chains_of_certificates_are_bounded)
         else
             expect_no_handshake(&options, "its chain of certificates is too long");
     }
-    // Many small certificates.
+    // Certificates that the chain does not need are allowed.
     const struct tls_client_options many = {
         .trusted = &ca, .own = &own[0], .above = between, .above_count = LONGEST + 1};
-    expect(&many, "", STATUS_OK); // that lead nowhere
+    expect(&many, "", STATUS_OK);
     // If tls-clients has the intermediate certificate, the client only sends its own.
     ck_assert_int_eq(daemon_stop(&d), 0);
     ck_assert_int_eq(rename(between[LONGEST].file, ca.file), 0);
@@ -126,7 +126,8 @@ START_TEST(chains_of_certificates_are_bounded)
 }
 END_TEST
 
-// The names of the chain match up to a trusted certificate; the first signature does not.
+// The names of the chain lead to a trusted certificate. The signature of the intermediate
+// certificate is not by that certificate.
 START_TEST(chains_with_borrowed_names_are_refused)
 {
     struct certificate between, below;

@@ -67,7 +67,7 @@ START_TEST(test_hostile_messages)
     expect_refusal(bytes, REQUEST_BYTES_MAX - 16, STATUS_RESOURCE_EXHAUSTED); // expands too far
     ck_assert(!bytes_call(bytes, sizeof(bytes), &reply)); // too long: dropped unread
 
-    // A valid request with each byte damaged: every one gets an answer.
+    // A request with one damaged byte at a time. Every one that cannot be decoded gets an answer.
     struct wire_request request = daemon_request(METHOD_RUN);
     request.run.world_size = WORLD_SIZE_MAX + 1;
     daemon_request_encode(&request, bytes, &size);
@@ -77,7 +77,7 @@ START_TEST(test_hostile_messages)
         memcpy(damaged, bytes, size);
         random = random * 1664525 + 1013904223;
         damaged[(size_t)i % size] = (uint8_t)(random >> 24);
-        // A damaged world size could start many ranks, which is not tested here.
+        // A request that can be decoded is not sent: it could start many ranks.
         struct wire_request read;
         struct error error;
         if (wire_decode_request(damaged, size, &read, &error) == STATUS_OK)
@@ -157,7 +157,7 @@ START_TEST(test_wrong_option)
 }
 END_TEST
 
-// A socket of another program.
+// Listens on a socket like another program.
 static int listen_on(const char *path)
 {
     struct sockaddr_un name = {.sun_family = AF_UNIX};
@@ -182,7 +182,7 @@ START_TEST(test_wrong_socket)
     ck_assert_int_eq(daemon_run(no_folder, text, sizeof(text)), 1);
     expect_text(text, "cannot create /tmp/no/such/folder/socket.lock");
 
-    if (getuid()) { // who may write everywhere is not refused
+    if (getuid()) { // root may write everywhere
         const char *const closed[] = {"--socket", "/usr/socket", NULL};
         ck_assert_int_eq(daemon_run(closed, text, sizeof(text)), 1);
         expect_text(text, "/usr/socket.lock: Permission denied; make the directory writable");
@@ -198,7 +198,7 @@ START_TEST(test_wrong_socket)
     int other = listen_on(path);
     ck_assert_int_eq(daemon_run(no_socket, text, sizeof(text)), 1);
     expect_text(text, "another program listens on");
-    ck_assert_int_eq(chmod(path, 0), 0); // to all but root as the socket of another user
+    ck_assert_int_eq(chmod(path, 0), 0); // like the socket of another user, except for root
     ck_assert_int_eq(daemon_run(no_socket, text, sizeof(text)), 1);
     expect_text(text, getuid() ? "another program may listen on" : "another program listens on");
     close(other);
@@ -206,7 +206,7 @@ START_TEST(test_wrong_socket)
 }
 END_TEST
 
-// Beside the socket is that for descriptors, with the same rules.
+// The socket for descriptors is beside the main socket and follows the same rules.
 START_TEST(test_wrong_socket_for_descriptors)
 {
     char text[2048], path[80], beside[sizeof(d.socket)];
@@ -220,7 +220,7 @@ START_TEST(test_wrong_socket_for_descriptors)
     ck_assert_int_eq(unlink(beside), 0); // it was not touched
 
     memcpy(d.socket, beside, sizeof(beside));
-    daemon_start(&d, NULL); // a daemon whose own socket is there
+    daemon_start(&d, NULL); // the main socket of this daemon has that path
     ck_assert_int_eq(daemon_run(arguments, text, sizeof(text)), 1);
     expect_text(text, "another program listens on");
     ck_assert_int_eq(access(d.socket, F_OK), 0);
@@ -263,7 +263,7 @@ START_TEST(test_settings_file)
     struct wire_request request = daemon_request(METHOD_DESCRIBE);
     struct wire_reply reply = daemon_call(&d, &request);
     ck_assert_int_eq(reply.description.queue_max, 5);
-    ck_assert_int_eq(reply.description.devices, 4); // the command line has the last word
+    ck_assert_int_eq(reply.description.devices, 4); // the command line overrides the file
     ck_assert_int_eq(reply.description.memory_bytes_max, INT64_C(1) << 30);
     wire_reply_fini(&reply);
     ck_assert_int_eq(daemon_stop(&d), 0);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Deadlines that cannot be met are refused at once; others are not.
+// Requests are refused at once if their deadlines cannot be met. Others are admitted.
 #include "tests/support/runner.h"
 
 #include <stdio.h>
@@ -36,7 +36,7 @@ static void expect_refused(struct wire_reply *reply, const char *part)
 {
     expect_status(reply, STATUS_DEADLINE_EXCEEDED);
     expect_text(reply->message, part);
-    ck_assert_int_eq(reply->failure.world_size, 0); // nobody has begun
+    ck_assert_int_eq(reply->failure.world_size, 0); // no rank has begun
     wire_reply_fini(reply);
 }
 
@@ -116,7 +116,7 @@ START_TEST(earlier_jobs_of_the_user_count)
 }
 END_TEST
 
-// Random cases with at least this much work.
+// A random case.
 static struct wire_request drawn_request(uint64_t seed)
 {
     struct wire_request request = daemon_request(METHOD_RUN);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The daemon with simulated GPUs: a script replaces their rank program. It lists devices, and runs
-// ranks of the CPU backend after it has recorded their devices.
+// The daemon with simulated GPUs: a script replaces the rank program for GPUs. It lists devices. It
+// records the device of each rank and then runs a rank of the CPU backend.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -46,7 +46,7 @@ static void program_write(const char *probe)
 
 #define FOUR "for i in 0 1 2 5; do echo \"device $i sm_90 143771 MiB NVIDIA H200\"; done; exit 0"
 
-// Starts without spares, because their starts would also be recorded.
+// Without spares, because their starts would also be recorded.
 static void start_sharing(const char *ranks, const char *probe, const char *backend,
                           const char *devices)
 {
@@ -128,7 +128,7 @@ static void cancel(const struct wire_request *victim)
     wire_reply_fini(&reply);
 }
 
-// Two cases of two ranks at a time on four devices, while one of four ranks waits for both.
+// Two cases of two ranks run side by side on four devices. A case of four ranks waits for both.
 START_TEST(pools_share_devices_without_overlap)
 {
     start(FOUR, "auto", NULL);
@@ -200,7 +200,7 @@ START_TEST(ranks_share_gpus_if_allowed)
     ck_assert_int_eq(noted_times("rank 2 of 3 on 1 "), 1);
     pass(4);
     ck_assert_int_eq(noted_times("of 4 on 5 "), 2);
-    pass(2); // each has one of its own
+    pass(2); // each rank has its own device
     ck_assert_int_eq(noted_times("of 2 on 5 "), 1);
     request = daemon_request(METHOD_RUN);
     request.run.world_size = 5;
@@ -223,8 +223,8 @@ START_TEST(ranks_get_the_variables_of_nccl)
 }
 END_TEST
 
-// A probe that counts devices as CUDA does: those that CUDA_VISIBLE_DEVICES names, from 0; of MIG
-// instances only the first.
+// A probe that lists devices as CUDA does: it numbers those in CUDA_VISIBLE_DEVICES from 0. Of MIG
+// instances it lists only the first.
 #define VISIBLE                                                                                    \
     "i=0; for name in $(echo \"$CUDA_VISIBLE_DEVICES\" | tr , ' '); do "                           \
     "case $name$i in MIG-*[1-9]) break; esac; "                                                    \

@@ -71,9 +71,9 @@ START_TEST(test_restart_after_sigkill)
     daemon_start(&d, NULL);
     run_and_pass(&d, 2);
     kill(d.pid, SIGKILL);
-    ck_assert_int_eq(daemon_wait(&d), -SIGKILL); // the ranks went with it
+    ck_assert_int_eq(daemon_wait(&d), -SIGKILL); // the ranks ended, too
     ck_assert_int_eq(access(d.socket, F_OK), 0);
-    daemon_start(&d, NULL); // over the socket file that it left
+    daemon_start(&d, NULL); // on the socket file that was left
     run_and_pass(&d, 2);
     ck_assert_int_eq(daemon_stop(&d), 0);
 }
@@ -132,7 +132,7 @@ static int64_t memory_granted(void)
     return bytes;
 }
 
-// Writes the settings to a file, whose path is returned in `path`, and starts a daemon with it.
+// Writes the settings to a file and starts a daemon with it. Stores the path in `path`.
 static void start_with_settings(char *path, size_t size, const char *settings)
 {
     snprintf(path, size, "%s/settings.yaml", d.folder);
@@ -162,7 +162,7 @@ START_TEST(test_sighup_reloads)
     expect_status(&reply, STATUS_ABORTED);
     wire_reply_fini(&reply);
     run_and_pass(&d, 2);
-    while (daemon_rank_count(&d) > 0) // the new timeout
+    while (daemon_rank_count(&d) > 0) // by the new idle timeout
         usleep(1000);
 
     // A wrong file changes nothing; the log names settings that cannot change.
@@ -194,7 +194,7 @@ static void expect_reload(const char *path, const char *settings, enum wire_relo
     wire_reply_fini(&reply);
 }
 
-// The answer to an order is the outcome.
+// The answer to an order tells the outcome.
 START_TEST(test_order_to_reload)
 {
     char path[128];
@@ -215,7 +215,7 @@ START_TEST(test_order_to_reload)
 }
 END_TEST
 
-// A settings file may be a pipe of the shell that started the daemon; without a writer a read would
+// A settings file may be a pipe of the shell that started the daemon. Without a writer a read would
 // block for ever.
 START_TEST(test_pipes_are_not_read_again)
 {
@@ -259,7 +259,7 @@ START_TEST(test_slow_lookups_do_not_block)
     settings_write(path, "memory: 22G\nallow-users: nobody\n");
     kill(d.pid, SIGHUP);
     run_and_pass(&d, 2);
-    kill(d.pid, SIGHUP); // again, while the first is under way
+    kill(d.pid, SIGHUP); // again, during the first reload
     run_and_pass(&d, 2);
     ck_assert_int_eq(memory_granted(), INT64_C(21) << 30);
     unlink(mark);
@@ -349,7 +349,7 @@ START_TEST(test_notifies_service_manager)
 }
 END_TEST
 
-// The log reports when the daemon could not run without being busy.
+// The log reports a late loop. The processor time in it tells whether the daemon was busy.
 START_TEST(test_lag_is_logged)
 {
     daemon_start(&d, NULL);

@@ -15,7 +15,7 @@
 
 #define WORLD 2
 
-// The soft and the hard limit are the same; UINT64_MAX: none.
+// Returns a limit; UINT64_MAX: none. The soft and the hard limit must be the same.
 static uint64_t limit_of(pid_t pid, const char *name)
 {
     char path[64], line[256], soft[32] = "", hard[32] = "";
@@ -68,7 +68,7 @@ START_TEST(test_limits)
     for (int rank = 0; rank < WORLD; rank++) {
         pid_t pid = daemon_rank_pid(&d, WORLD, rank);
         ck_assert_uint_eq(limit_of(pid, "Max core file size"), 0);
-#ifndef __SANITIZE_THREAD__ // which starts with a file
+#ifndef __SANITIZE_THREAD__ // the sanitizer writes a file at the start
         ck_assert_uint_eq(limit_of(pid, "Max file size"), 0);
 #endif
         ck_assert_uint_eq(limit_of(pid, "Max open files"), 5 + WORLD + 64);
@@ -83,8 +83,8 @@ START_TEST(test_limits)
 }
 END_TEST
 
-// Ranks do not share the daemon's raised priority; without the right to raise it the test uses a
-// lowered one.
+// Ranks do not share the daemon's raised priority. Without the right to raise it the test lowers
+// it.
 START_TEST(test_ranks_do_not_inherit_the_priority)
 {
     int own = nice_of(0);
@@ -116,7 +116,7 @@ START_TEST(test_ranks_do_not_inherit_the_policy)
 }
 END_TEST
 
-// A rank is killed before its daemon if memory is short, also if the daemon is not protected.
+// If memory is short, a rank is killed before the daemon, even if the daemon is not protected.
 START_TEST(test_ranks_are_killed_first_without_memory)
 {
     FILE *file = fopen("/proc/self/oom_score_adj", "we");
@@ -167,9 +167,8 @@ START_TEST(test_values_are_checked)
 }
 END_TEST
 
-// Five starts fail before that is told; with the limit that there is otherwise not even three
-// would.
-// It is granted: a machine may get more memory, and what a case needs is counted on the safe side.
+// The daemon grants more memory than the machine has, and logs that. A machine may get more memory,
+// and the memory of a case is an upper bound.
 START_TEST(test_missing_memory_is_reported)
 {
     static const char *const none[] = {NULL}, *const much[] = {"--memory", "1000000G", NULL};
@@ -182,6 +181,7 @@ START_TEST(test_missing_memory_is_reported)
 }
 END_TEST
 
+// The answer comes after five failed starts. The default start timeout would be too long for them.
 START_TEST(test_start_that_hangs)
 {
     const char *const arguments[] = {"--rank-program", daemon_odd_rank(), "--start-timeout",
@@ -211,7 +211,7 @@ START_TEST(test_memory)
     ck_assert_uint_eq(limit_of(pid, "Max address space"), UINT64_C(1280) << 20);
     run("memory", STATUS_ABORTED, "rank 1 of 2 exited with 0");
 
-    run_and_pass(&d, WORLD); // the pool is back
+    run_and_pass(&d, WORLD); // the pool is up again
     struct wire_request request = daemon_request(METHOD_RUN);
     strcpy(request.run.model, "hoard");
     request.run.world_size = WORLD;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Metrics, liveness and readiness over HTTP: the text is strictly checked against the format of
-// Prometheus; only the loopback interface serves it; invalid or endless requests disturb no other
+// Metrics, liveness and readiness over HTTP. The text is strictly checked against the format of
+// Prometheus. Only the loopback interface serves it. Invalid or endless requests disturb no other
 // client.
 #include "tests/support/runner.h"
 
@@ -217,7 +217,7 @@ static void page_get(void)
     "spare="                                                                                       \
     "\"false\",state=\"" state "\"}"
 
-// Orders one device out of use or back; then this many are out of use.
+// Takes a device out of use, or allows it again. `out` devices must then be out of use.
 static void devices_order(enum wire_order_kind kind, int device, uint64_t out)
 {
     struct wire_request order = daemon_request(METHOD_ORDER);

@@ -16,7 +16,7 @@
 
 #include "tests/daemon/daemon_scene.h"
 
-// Two user ids, which need not exist.
+// Two user ids. The users need not exist.
 #define RANKS  61001
 #define DAEMON 61002
 #define MS     UINT64_C(1000000)
@@ -70,7 +70,7 @@ START_TEST(test_ranks_are_another_user)
 {
     static const char *const arguments[] = {"--rank-user", "61001", NULL};
     gid_t groups[] = {0, 61003};
-    ck_assert_int_eq(setgroups(2, groups), 0); // of the daemon; ranks shall have none of them
+    ck_assert_int_eq(setgroups(2, groups), 0); // groups of the daemon; ranks must have none of them
     daemon_start(&d, arguments);
     run_and_pass(&d, WORLD);
     run_and_pass(&d, 1);
@@ -96,7 +96,7 @@ START_TEST(test_ranks_cannot_get_at_the_daemon)
 }
 END_TEST
 
-// As the daemon's user they can; otherwise the test above would prove nothing.
+// As the daemon's user a rank can do all of that. So the test above can fail.
 START_TEST(test_ranks_of_the_same_user_can)
 {
     const char *const arguments[] = {"--rank-program", daemon_odd_rank(), NULL};
@@ -118,7 +118,7 @@ START_TEST(test_ranks_are_killed)
 }
 END_TEST
 
-// Stopped, they do not see the end of their channels.
+// Stopped ranks do not see the end of their channels.
 START_TEST(test_ranks_die_with_the_daemon)
 {
     start_odd();
@@ -157,7 +157,7 @@ START_TEST(test_a_daemon_with_capabilities_alone)
 {
     become(1U << CAP_SETUID | 1U << CAP_SETGID | 1U << CAP_KILL);
     start_odd();
-    run("pry", 0, STATUS_ABORTED, "exited with 2"); // nobody has told it what to read
+    run("pry", 0, STATUS_ABORTED, "exited with 2"); // NCCL_TEST_SECRET is not set
     run_and_pass(&d, WORLD);
     expect_confined(daemon_rank_pid(&d, WORLD, 0));
     run("silent", 300 * MS, STATUS_DEADLINE_EXCEEDED, "time limit of 300 ms passed");
@@ -192,7 +192,7 @@ START_TEST(test_a_program_that_the_user_cannot_run)
     FILE *file = fopen(program, "we");
     ck_assert_ptr_nonnull(file);
     fclose(file);
-    ck_assert_int_eq(chmod(program, 0755), 0); // in a folder that is closed to it
+    ck_assert_int_eq(chmod(program, 0755), 0); // the folder is closed to the user
     snprintf(sentence, sizeof(sentence), "user 61001 cannot execute %s: Permission denied",
              program);
     expect_refusal("61001", program, sentence);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The real daemon with ranks that misbehave in many ways (tests/daemon/odd_rank.c): each costs one
-// case and one pool, the answer tells the cause, and the next case runs.
+// The real daemon with ranks that misbehave in many ways (tests/daemon/odd_rank.c). Each fault
+// costs one case and one pool. The answer tells the cause, and the next case runs.
 #include "tests/support/runner.h"
 
 #include <errno.h>
@@ -74,14 +74,14 @@ START_TEST(test_rank_starts_clean)
     run_and_pass(&d, WORLD);
     for (int rank = 0; rank < WORLD; rank++) {
         pid_t pid = daemon_rank_pid(&d, WORLD, rank);
-        for (int fd = 0; fd < 512; fd++) // 0 to 4, and the mesh but for itself
+        for (int fd = 0; fd < 512; fd++) // 0 to 4, and the mesh without itself
             ck_assert_msg(descriptor_open(pid, fd) == (fd < 5 + WORLD && fd != 5 + rank),
                           "descriptor %d of rank %d", fd, rank);
         ck_assert_int_eq(getpgid(pid), pid);
         file_read(pid, "status", text, sizeof(text));
         ck_assert_ptr_nonnull(strstr(text, "SigBlk:\t0000000000000000"));
         const char *ignored = strstr(text, "SigIgn:");
-        ck_assert_ptr_nonnull(ignored); // 32 and 33 are the C library's own
+        ck_assert_ptr_nonnull(ignored); // 32 and 33 belong to the C library
         ck_assert_uint_eq(strtoull(ignored + 7, NULL, 16) & 0x7fffffff, 0);
         size_t length = file_read(pid, "environ", text, sizeof(text));
         for (size_t i = 0; i < length; i++)
@@ -122,8 +122,8 @@ START_TEST(test_invalid_report)
 }
 END_TEST
 
-// The second report comes after the answer, which is valid. The pool is lost, perhaps with the next
-// case that it has received.
+// The first report leads to a valid answer. The second one costs the pool, and perhaps the next
+// case of the pool.
 START_TEST(test_report_twice)
 {
     struct wire_reply reply = run("twice", 1, 0);
@@ -217,7 +217,7 @@ START_TEST(test_own_failure_while_others_wait)
     ck_assert_int_eq(reply.failure.ranks[CHILD].step, 1);
     for (int rank = 0; rank < WORLD; rank++) {
         ck_assert_int_eq(reply.failure.ranks[rank].culprit, rank == CHILD);
-        if (rank != CHILD) // how far it has come is its own affair
+        if (rank != CHILD) // its phase and step are not known
             ck_assert_str_eq(reply.failure.ranks[rank].fate, "aborted sibling");
     }
     wire_reply_fini(&reply);
@@ -253,7 +253,7 @@ START_TEST(test_last_words)
 }
 END_TEST
 
-// In a pool that is up, so that the time passes during the run.
+// The pool is up, so the time passes during the run.
 START_TEST(test_silence_until_deadline)
 {
     run_and_pass(&d, WORLD);
@@ -304,7 +304,7 @@ START_TEST(test_flood)
 }
 END_TEST
 
-// ---- ranks that are not needed any more --------------------------------------------------------
+// ---- idle ranks --------------------------------------------------------------------------------
 
 static void await_no_ranks(void)
 {
@@ -329,15 +329,15 @@ static void restart_with_idle_timeout(void)
 START_TEST(test_idle_ranks_may_end_by_themselves)
 {
     restart_with_idle_timeout();
-    while (!daemon_logged(&d, "asked to end")) // on a busy machine it may not be in time to say so
+    while (!daemon_logged(&d, "asked to end")) // a busy machine may kill the rank before it writes
         idle_out(1);
     while (!daemon_logged(&d, "told to end"))
         idle_out(2);
-    idle_out(4); // until they are killed
+    idle_out(4); // these ranks are killed
 }
 END_TEST
 
-// A stopped rank can do neither.
+// The daemon continues a stopped rank, so that the rank can end by itself.
 START_TEST(test_idle_rank_that_is_stopped)
 {
     restart_with_idle_timeout();
@@ -412,7 +412,7 @@ static void expect_down(int world_size, const char *message)
     expect_text(reply.message, message);
     wire_reply_fini(&reply);
     run_and_pass(&d, WORLD);
-    reply = run("", world_size, 0); // at once now
+    reply = run("", world_size, 0); // refused at once
     ck_assert_int_eq(reply.status, STATUS_UNAVAILABLE);
     wire_reply_fini(&reply);
 
@@ -503,7 +503,7 @@ START_TEST(test_temporary_failure_of_starts)
     while (!is_down())
         usleep(1000);
     ck_assert_int_eq(unlink(away), 0);
-    reply = daemon_call_end(&call); // nobody had to ask again
+    reply = daemon_call_end(&call); // the waiting request runs
     expect_pass(&reply);
     ck_assert(!is_down());
     char script[128];

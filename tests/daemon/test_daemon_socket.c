@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Connections to the real daemon that send invalid bytes, hang, flood or die: it drops them, and
+// Connections to the real daemon send invalid bytes, hang, flood or die. The daemon drops them and
 // serves the others meanwhile.
 #include "tests/support/runner.h"
 
@@ -54,7 +54,7 @@ static const struct {
     {"\0SP", 3, ENDED_LATE},                                           // half a greeting
     {"GET / HTTP/1.1\r\nHost: x\r\n\r\n", 27, ENDED},                  // another protocol
     {"\0SP\0\0\x10\0\0", 8, ENDED},                                    // a pair socket
-    {"\0SP\0\0\x30\0\0", 8, KEPT},                                     // right, then silence
+    {"\0SP\0\0\x30\0\0", 8, KEPT},                                     // valid, then silence
     {"\0SP\0\0\x30\0\0\1\xff\xff\xff\xff\xff\xff\xff\xff", 17, ENDED}, // a message of 16 EiB
     {"\0SP\0\0\x30\0\0\1\0\0\0\0\0\1\0\x00", 17, ENDED_LATE},          // 64 KiB that do not come
     {"\0SP\0\0\x30\0\0\1\0\0\0\0\0\0\0\x40half", 21, ENDED_LATE},      // half a message
@@ -101,7 +101,7 @@ START_TEST(test_too_many_connections)
     int descriptors = daemon_descriptors(&d), ended = 0;
     for (int i = 0; i < MANY; i++) {
         fds[i] = daemon_connect_bare(&d);
-        send(fds[i], "\0SP\0\0\x30\0\0", 8, MSG_NOSIGNAL); // to one that may have ended
+        send(fds[i], "\0SP\0\0\x30\0\0", 8, MSG_NOSIGNAL); // the connection may have ended
     }
     run_and_pass(&d, 2);
     ck_assert_int_le(daemon_descriptors(&d), LIMIT + 64);
@@ -132,7 +132,7 @@ START_TEST(test_no_descriptors)
         ck_assert_int_lt(waited, 1000);
         usleep(10000);
     }
-    daemon_status(&d); // who is in is served
+    daemon_status(&d); // connected clients are served
     ck_assert(!connection_ended(fd, 0));
     ck_assert_int_eq(prlimit(d.pid, RLIMIT_NOFILE, &all, NULL), 0);
     char greeting[8];
@@ -143,7 +143,7 @@ START_TEST(test_no_descriptors)
 }
 END_TEST
 
-// Starting the library takes the better part of a second under the thread sanitizer.
+// Under the thread sanitizer the start of the library takes almost a second.
 #ifdef __SANITIZE_THREAD__
 #define EARLY_CLIENTS 100
 #else
@@ -176,7 +176,7 @@ START_TEST(test_clients_die_early)
     ck_assert_int_eq(status, 0);
     ck_assert_int_gt(pings, 0);
     daemon_ping_fresh(&d);
-    run_and_pass(&d, 2); // over the connection of before
+    run_and_pass(&d, 2); // over the existing connection
     ck_assert_int_eq(daemon_stop(&d), 0);
 }
 END_TEST
@@ -315,8 +315,8 @@ static size_t frame_encode(uint8_t *bytes)
     return sizeof(head) + size;
 }
 
-// A client that sends requests without reading loses its connection, uses little memory before, and
-// does not disturb others.
+// A client that sends requests without reading uses little memory and disturbs no other client. It
+// loses its connection.
 START_TEST(test_client_that_does_not_read)
 {
     static const char *const arguments[] = {"--queue-max", "1", "--client-timeout",
@@ -378,7 +378,7 @@ START_TEST(test_replies_outlive_the_daemon)
         usleep(1000);
         ck_assert_int_eq(ioctl(fd, TIOCOUTQ, &unread), 0);
     }
-    usleep(10000); // what was read is answered
+    usleep(10000); // the daemon answers what it has read
     kill(d.pid, SIGTERM);
     for (int i = 0; i < REQUESTS; i++) {
         ck_assert_int_eq(recv(fd, lead, sizeof(lead), MSG_WAITALL), sizeof(lead));
@@ -398,7 +398,7 @@ int main(void)
     TCase *tcase = tcase_create("socket");
     tcase_add_checked_fixture(tcase, daemon_setup, daemon_teardown);
     tcase_set_timeout(tcase,
-                      600); // up to a thousand clients on a machine that has other things to do
+                      600); // up to a thousand clients on a busy machine
     tcase_add_test(tcase, test_refusals_do_not_fill_the_log);
     tcase_add_test(tcase, test_strange_connections);
     tcase_add_test(tcase, test_too_many_connections);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The start of a wide pool with slow process creation: the daemon serves meanwhile, and handles
-// faults before the last rank exists.
+// The start of a wide pool while the creation of processes is slow. The daemon serves meanwhile. It
+// handles faults before the last rank exists.
 #include "tests/support/runner.h"
 
 #include <signal.h>
@@ -20,9 +20,9 @@ int main(void)
 }
 #else
 
-// Wide enough for faults at any rank, and narrow enough to be started again and again.
+// Wide enough for faults at any rank, and narrow enough for many starts.
 #define WORLD 16
-// Longer than the loop allows for it, so that each iteration starts one rank.
+// Microseconds of each clone. One iteration of the loop then starts one rank.
 #define SLOW  "6000"
 
 static void start(const char *fails)
@@ -46,7 +46,7 @@ static struct wire_request request_wide(int world_size)
     return request;
 }
 
-// The state of the pool, which also shows that the daemon answers; 0: no pool.
+// The state of the pool; 0: no pool. The answer also shows that the daemon serves.
 static enum pool_state state(void)
 {
     struct wire_request request = daemon_request(METHOD_STATUS);
@@ -83,7 +83,7 @@ START_TEST(test_a_rank_in_the_middle_cannot_be_created)
 {
     start("clone 10");
     struct wire_request request = request_wide(WORLD);
-    struct wire_reply reply = daemon_call(&d, &request); // by the second try
+    struct wire_reply reply = daemon_call(&d, &request); // the second attempt
     expect_pass(&reply);
     ck_assert(daemon_logged(&d, "pool_start_failed world=16"));
     ck_assert(daemon_logged(&d, "of 16 is not started: cannot make a process"));
@@ -137,7 +137,7 @@ static void input_read(char target[64])
     target[length] = '\0';
 }
 
-// While the starter is stopped, the daemon serves and answers at the deadline.
+// While the starter is stopped, the daemon serves and answers at deadlines.
 START_TEST(test_a_starter_that_stops_for_a_while)
 {
     char before[64], after[64];
@@ -180,7 +180,7 @@ START_TEST(test_a_starter_that_stops_for_good)
 }
 END_TEST
 
-// After a cancelled start no rank is left: an ordered rank is ended when it starts.
+// No rank is left after a cancelled start. A rank that was ordered is killed when it starts.
 START_TEST(test_a_start_is_cancelled_before_its_first_rank)
 {
     start(NULL);
@@ -215,9 +215,9 @@ START_TEST(test_the_starter_dies)
     while (!daemon_logged(&d, "pool_start implementation=cpattn world=16"))
         usleep(500);
     struct wire_request status = daemon_request(METHOD_STATUS);
-    struct wire_reply answered = daemon_call(&d, &status); // after the first order
+    struct wire_reply answered = daemon_call(&d, &status); // the first order has been sent
     wire_reply_fini(&answered);
-    kill(children_starter(d.pid), SIGKILL); // while it creates a rank
+    kill(children_starter(d.pid), SIGKILL); // while it has an order
     struct wire_reply reply = daemon_call_end(&call);
     expect_pass(&reply);
     ck_assert(daemon_logged(&d, "pool_start_failed world=16"));

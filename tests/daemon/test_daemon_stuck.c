@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks that do not end when they are killed. A traced process plays one that a driver holds: it is
-// dead, but its tracer does not wait for it. The daemon answers in time, continues with the other
-// devices, does not wait, and uses the device again when the rank is released.
+// Ranks that do not end when they are killed. A traced rank simulates a rank that a driver holds:
+// it is dead, but its tracer does not reap it. The daemon answers in time and continues with the
+// other devices. It uses the device again when the rank is released.
 #include "tests/support/runner.h"
 
 #include <errno.h>
@@ -44,7 +44,7 @@ static void setup(void)
 
 // ---- the tracer --------------------------------------------------------------------------------
 
-// A child that only traces the process; false if that is not permitted.
+// Starts a child that only traces the process; false if that is not permitted.
 static bool trace(pid_t pid)
 {
     int ready[2];
@@ -133,8 +133,8 @@ static void await_stuck(uint64_t devices)
     ck_assert(daemon_logged(&d, "pool_stuck"));
 }
 
-// The time that the daemon ran or waited for a processor, which shows whether it sleeps even on a
-// busy machine.
+// The time that the daemon ran or waited for a processor. It shows whether the daemon sleeps, even
+// on a busy machine.
 static uint64_t awake_ns(void)
 {
     char path[64];
@@ -162,7 +162,7 @@ static pid_t hold_rank(void)
 START_TEST(test_device_is_lost_and_found)
 {
     pid_t rank = hold_rank();
-    run_and_pass(&d, 1); // on a device that nobody sits on
+    run_and_pass(&d, 1); // on a free device
     await_stuck(0x2);
 
     // Two devices side by side are left, and all four are not.
@@ -196,7 +196,7 @@ START_TEST(test_daemon_is_idle)
 }
 END_TEST
 
-// Left-over processes are named, and become children of the subreaper.
+// The log names processes that the daemon leaves. They become children of the subreaper.
 static void expect_end_without(pid_t rank)
 {
     siginfo_t info;
@@ -224,7 +224,7 @@ START_TEST(test_end_while_stuck)
 }
 END_TEST
 
-// The death of such an idle rank is detected at once, not by the next case.
+// The death of a traced idle rank is detected at once, not by the next case.
 START_TEST(test_death_of_a_rank_that_is_traced)
 {
     run_and_pass(&d, 2);
@@ -243,8 +243,8 @@ START_TEST(test_death_of_a_rank_that_is_traced)
 }
 END_TEST
 
-// A process of the rank's own that holds it so has gone to a session where its group's end does not
-// reach it. It comes to the daemon, which ends it; that frees the rank.
+// A child of the rank traces it, in a session that the kill of the rank's group does not reach. The
+// child becomes a child of the daemon, and the daemon kills it. That frees the rank.
 START_TEST(test_child_that_traces_its_parent)
 {
     expect_answer("traced", 2, 500 * MS, STATUS_DEADLINE_EXCEEDED, "time limit of 500 ms passed");

@@ -87,7 +87,7 @@ START_TEST(requests_belong_to_a_subject)
 }
 END_TEST
 
-// Two may be queued and run in all, one of each user.
+// At most two requests may be queued and running in all, one of each subject.
 START_TEST(each_subject_has_a_share_of_the_queue)
 {
     const struct tls_client_options others = {.trusted = &ca, .own = &other};
@@ -129,7 +129,7 @@ START_TEST(subjects_that_are_not_listed_are_refused)
     expect(&proper, "", STATUS_PERMISSION_DENIED);
     expect(&others, "", STATUS_OK);
     ck_assert(daemon_logged(&d, "'CN=a client', is not among those"));
-    daemon_ping_fresh(&d); // they say nothing of the unix socket
+    daemon_ping_fresh(&d); // the list does not apply to the unix socket
     net_file(&d, "settings", "allow-subjects: CN=a client\n");
     kill(d.pid, SIGHUP);
     while (!daemon_logged(&d, "reloaded "))
@@ -139,8 +139,9 @@ START_TEST(subjects_that_are_not_listed_are_refused)
 }
 END_TEST
 
-// Controls of terminals, those of one byte and of C1 in UTF-8, a right-to-left mark, quotes and a
-// line of a log: each is a number, or has a backslash before it.
+// The subject has control characters of terminals (ASCII, and C1 in UTF-8), a right-to-left
+// override, a quote, a backslash and a word of the log. The log shows unsafe bytes as numbers, or
+// with a backslash before them.
 START_TEST(subjects_are_cleaned)
 {
     struct certificate hostile;
@@ -175,7 +176,7 @@ START_TEST(long_subjects_are_refused)
 }
 END_TEST
 
-// Half of what all over a network may have.
+// One subject may have half of the connections over a network.
 START_TEST(one_subject_cannot_take_all_connections)
 {
     enum { SHARE = 256 };

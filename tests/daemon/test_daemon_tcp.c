@@ -76,7 +76,7 @@ START_TEST(the_unix_socket_requires_no_token)
 }
 END_TEST
 
-// Wrong tokens are refused, and the log has no part of them.
+// Wrong tokens are refused. The log contains no part of them.
 START_TEST(other_tokens_are_refused)
 {
     static char longer[TOKEN_BYTES_MAX + 64];
@@ -97,7 +97,7 @@ START_TEST(other_tokens_are_refused)
         net_expect(fd, NET_TOKEN, STATUS_OK);
         close(fd);
     }
-    longer[TOKEN_BYTES_MAX] = 'x'; // no token at all
+    longer[TOKEN_BYTES_MAX] = 'x'; // too long for a token
     int fd = greeted();
     net_expect(fd, longer, STATUS_UNAUTHENTICATED);
     close(fd);
@@ -113,7 +113,7 @@ START_TEST(a_refusal_says_only_what_to_do)
     start();
     int fd = greeted();
     struct wire_request request = daemon_request(METHOD_RUN);
-    request.run.world_size = 1000; // wrong as well
+    request.run.world_size = 1000; // invalid, too
     net_ask(fd, 1, &request, "");
     struct wire_reply reply = net_answer(fd);
     expect_status(&reply, STATUS_UNAUTHENTICATED);
@@ -183,7 +183,7 @@ START_TEST(token_is_read_again_on_sighup)
 }
 END_TEST
 
-// ---- who they are ------------------------------------------------------------------------------
+// ---- rights of network clients -----------------------------------------------------------------
 
 // The user of the daemon is an administrator on the unix socket, but not over the network.
 START_TEST(network_clients_are_no_administrators)
@@ -261,9 +261,9 @@ static const struct bytes instead_of_a_frame[] = {
     BYTES("\xff\xff\xff\xff\xff\xff\xff\xff"),
     BYTES("\0\0\0\0\0\1\0\x41"),       // one byte too long
     BYTES("\0\0\0\0\0\0\0\0"),         // no header
-    BYTES("\0\0\0\0\0\0\0\3\x80\0\0"), // none that ends
+    BYTES("\0\0\0\0\0\0\0\3\x80\0\0"), // a header without an end
     BYTES("\0\0\0\0\0\0\0\4\0\0\0\1"),
-    BYTES("\1\0\0\0\0\0\0\0\x4\x80\0\0\1"), // as through a unix socket
+    BYTES("\1\0\0\0\0\0\0\0\x4\x80\0\0\1"), // a frame of a unix socket
 };
 
 START_TEST(broken_bytes_cost_the_connection)
@@ -303,7 +303,7 @@ START_TEST(nonsense_in_a_frame_is_answered)
 END_TEST
 
 #if !defined(__SANITIZE_ADDRESS__) &&                                                              \
-    !defined(__SANITIZE_THREAD__) // which stand in front themselves
+    !defined(__SANITIZE_THREAD__) // sanitizers are preloaded themselves
 
 // A frame around these bytes.
 static size_t framed(uint8_t *bytes, const void *data, size_t size)
@@ -315,8 +315,8 @@ static size_t framed(uint8_t *bytes, const void *data, size_t size)
     return 12 + size;
 }
 
-// The status of a request that is a case, then this filler as a field that nobody knows, then the
-// token (NULL: none) and what is no protobuf.
+// Sends a case and the token (NULL: none), then an unknown field that makes it `filler` bytes long,
+// or without filler 16 bytes that are no protobuf. Returns the status of the reply.
 static enum status answered(size_t filler, const char *token)
 {
     static uint8_t data[REQUEST_BYTES_MAX], bytes[NET_MESSAGE_MAX];
@@ -394,7 +394,7 @@ START_TEST(latecomers_are_closed)
     net_expect_closed(begun);
     ck_assert(daemon_logged(&d, "it has not greeted in time"));
     ck_assert(daemon_logged(&d, "its request was not complete in time"));
-    net_expect(idle, NET_TOKEN, STATUS_OK); // who has nothing to say may stay
+    net_expect(idle, NET_TOKEN, STATUS_OK); // an idle client may stay
     close(idle);
 }
 END_TEST
@@ -538,7 +538,7 @@ START_TEST(ipv6_is_served_if_available)
         return;
     close(probe);
     start();
-    int fd = greeted(); // through IPv4, too
+    int fd = greeted(); // over IPv4, too
     net_expect(fd, NET_TOKEN, STATUS_OK);
     net_expect(fd, "", STATUS_UNAUTHENTICATED);
     close(fd);

@@ -19,7 +19,7 @@
 
 // ---- the wire ----------------------------------------------------------------------------------
 
-// All requests are in one record: after the first read the socket is not readable again.
+// All requests are in one record. After the first read the socket is not readable again.
 START_TEST(requests_of_one_record_are_all_answered)
 {
     static uint8_t bytes[PIPELINED * 128];
@@ -60,8 +60,8 @@ START_TEST(request_may_come_in_records_of_a_byte)
 }
 END_TEST
 
-// Requests that fill one record, of which the first read takes a part and the kernel knows no rest,
-// and several; they are nonsense, and are answered so.
+// Large requests, in one record and in several. The first read takes a part of a record, and the
+// socket is then not readable for the rest. The requests are invalid, and each is answered.
 START_TEST(large_requests_come_whole)
 {
     static const size_t sizes[] = {5000, 16384 - 12, 20000, REQUEST_BYTES_MAX};
@@ -83,7 +83,7 @@ END_TEST
 
 // ---- hostile clients ---------------------------------------------------------------------------
 
-// Bytes of a ClientHello, with the announced length or another one.
+// The first bytes of a ClientHello.
 static const uint8_t hello_begun[] = {0x16, 3, 1, 1, 0, 1, 0, 0, 0xfc, 3, 3};
 
 START_TEST(garbage_instead_of_a_handshake)
@@ -95,9 +95,9 @@ START_TEST(garbage_instead_of_a_handshake)
         srand((unsigned)i);
         for (size_t at = 0; at < sizeof(noise); at++)
             noise[at] = (uint8_t)rand();
-        if (i % 3 == 1) // a record, at least
+        if (i % 3 == 1) // the header of a valid record
             memcpy(noise, "\x16\x03\x01\x01\xf0\x01\0\x01\xec\x03\x03", 11);
-        if (i % 3 == 2) // an alert, or what follows a handshake
+        if (i % 3 == 2) // an alert, or application data
             memcpy(noise, i % 2 ? "\x15\x03\x03\0\x02" : "\x17\x03\x03\0\x40", 5);
         net_send(fd, noise, sizeof(noise));
         net_expect_closed(fd);
@@ -113,7 +113,7 @@ START_TEST(clients_without_tls_get_no_answer)
     int fd = net_connect(port);
     net_send(fd, NET_GREETING, 8);
     net_expect_closed(fd);
-    // The client library of SP sockets, without TLS.
+    // The client of nng, without TLS.
     nng_socket plain;
     char plain_url[64];
     snprintf(plain_url, sizeof(plain_url), "tcp://127.0.0.1:%d", port);
@@ -151,8 +151,7 @@ START_TEST(tls_version_min_1_3_refuses_1_2)
 }
 END_TEST
 
-// Nothing at all, half a ClientHello, a handshake without a greeting, half a request in a record of
-// its own.
+// Clients that send nothing, half a ClientHello, a handshake without a greeting, or half a request.
 START_TEST(latecomers_are_closed)
 {
     struct tls_client quiet, begun, idle;
@@ -164,7 +163,7 @@ START_TEST(latecomers_are_closed)
     open_greeted(&begun, &proper);
     open_greeted(&idle, &proper);
     ck_assert(tls_client_send(&begun, "\0\0\0\0\0\0\0\x10\x80\0", 10));
-    daemon_ping_fresh(&d); // nobody waits for them
+    daemon_ping_fresh(&d); // they delay no other client
     net_expect_closed(silent);
     net_expect_closed(half);
     ck_assert(tls_client_read(&quiet, (char[8]){0}, 8));
@@ -180,7 +179,7 @@ START_TEST(latecomers_are_closed)
 }
 END_TEST
 
-// Renegotiation is refused; repeated key updates are accepted. Neither blocks other clients.
+// Renegotiation is refused. Neither renegotiation nor many key updates block other clients.
 START_TEST(renegotiation_is_refused)
 {
     struct tls_client t;
@@ -226,7 +225,7 @@ START_TEST(flood_of_whole_handshakes_leaves_the_unix_socket_its_share)
 }
 END_TEST
 
-// All clients disconnect during the handshake.
+// The clients begin a handshake and do not continue it.
 START_TEST(flood_of_handshakes_leaves_the_unix_socket_its_share)
 {
     enum { FLOOD = 700 };
@@ -250,9 +249,9 @@ START_TEST(flood_of_handshakes_leaves_the_unix_socket_its_share)
 }
 END_TEST
 
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) // whose memory is not ours
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) // they add memory
 
-// The memory of one session, complete or with a handshake message of the maximum announced size.
+// The memory of a session after its handshake, and of one that announces a very large message.
 START_TEST(memory_of_a_session_is_bounded)
 {
     enum { SESSIONS = 200, WHOLE_KIB = 64, BEGUN_KIB = 200 };
@@ -302,7 +301,7 @@ START_TEST(sessions_leave_no_memory_behind)
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
     ck_assert_int_le(more_kib, 2048);
 #else
-    (void)more_kib; // these keep memory that was given back
+    (void)more_kib; // sanitizers keep freed memory
 #endif
     ck_assert_int_le(daemon_descriptors(&d), descriptors + 2);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Allowed users, administrators and shares of users. A child process plays other users, which needs
-// root; without root these tests are skipped.
+// Allowed users, administrators and shares of users. A child process acts as other users. The tests
+// need root.
 #include "tests/support/runner.h"
 
 #include <stdio.h>
@@ -14,11 +14,11 @@
 
 #include "tests/daemon/daemon_scene.h"
 
-// Two user ids, which need not exist.
+// Two user ids. The users need not exist.
 #define ALICE 61001
 #define BOB   61002
 
-// The socket is open to all users, so that the daemon decides.
+// Opens the socket to all users, so that the daemon decides.
 static void start_open(const char *const *arguments)
 {
     daemon_start(&d, arguments);
@@ -26,7 +26,7 @@ static void start_open(const char *const *arguments)
     ck_assert_int_eq(chmod(d.socket, 0666), 0);
 }
 
-// A connection made under this uid, which the kernel tells the daemon. -1: the daemon closed it.
+// Makes a connection as this user; the kernel tells the daemon the uid. -1: the daemon closed it.
 static int connect_as(uid_t uid)
 {
     int pair[2], fd = -1;
@@ -232,7 +232,7 @@ START_TEST(test_status_shows_a_user_what_is_theirs)
 }
 END_TEST
 
-// The events of a case that a user sees from its admission on; `text`: of its end.
+// The event of the end of the last case, as this client sees it.
 static struct wire_event told_of_end(int fd)
 {
     struct wire_request request = daemon_request(METHOD_WATCH);
@@ -293,7 +293,7 @@ START_TEST(test_share_of_the_queue)
     daemon_send(bob, 1, &more);
     daemon_await_queued(&d, 2);
 
-    // A user cannot see or cancel another user's request; root can.
+    // A user cannot cancel or repeat another user's request. Root can cancel it.
     struct wire_request cancel = daemon_request(METHOD_CANCEL);
     cancel.cancel = request.id;
     int meddler = connect_as(BOB);

@@ -14,7 +14,7 @@
 
 #define SECOND UINT64_C(1000000000)
 
-static struct wire_watch at;         // what is asked next
+static struct wire_watch at;         // the next watch request
 static struct wire_event seen[4096]; // since the test began, in order
 static int seen_count;
 static uint64_t lost;
@@ -68,7 +68,7 @@ static int ask(void)
     return take(&reply);
 }
 
-// Watches until an event of this kind has come; one of a pool in this state.
+// Watches until an event of this kind and, for pools, this state has come. Returns it.
 static const struct wire_event *await(enum wire_event_kind kind, enum pool_state pool)
 {
     static int looked;
@@ -81,7 +81,7 @@ static const struct wire_event *await(enum wire_event_kind kind, enum pool_state
 
 START_TEST(test_a_case_from_admission_to_verdict)
 {
-    ck_assert_int_eq(ask(), 0); // begins now
+    ck_assert_int_eq(ask(), 0); // the watch begins
     struct wire_request request = daemon_request(METHOD_RUN);
     struct wire_reply reply = daemon_call(&d, &request);
     expect_pass(&reply);
@@ -161,7 +161,7 @@ START_TEST(test_devices_and_kinds)
     ask();
     run_and_pass(&d, 2);
     order(ORDER_DRAIN_DEVICE, 1);
-    order(ORDER_DRAIN_DEVICE, 1); // nothing new
+    order(ORDER_DRAIN_DEVICE, 1); // no change, no event
     order(ORDER_ENABLE_DEVICE, 1);
     while (seen_count < 2)
         ask();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Wrong descriptors, tensors that do not fit, dying clients: each is answered with a message and
-// affects no other client.
+// Wrong descriptors and tensors that do not fit are refused with a message. Neither these nor dying
+// clients affect other clients.
 #include "tests/support/runner.h"
 
 #include <fcntl.h>
@@ -18,7 +18,7 @@
 #include "tests/daemon/daemon_scene.h"
 #include "tests/support/cases.h"
 
-// ---- descriptors that are not what they should be -----------------------------------------------
+// ---- wrong descriptors --------------------------------------------------------------------------
 
 static int connect_beside(void)
 {
@@ -49,7 +49,7 @@ static void send_fds(int socket, const void *data, size_t size, const int *fds, 
     ck_assert_int_eq(sendmsg(socket, &message, MSG_NOSIGNAL), (ssize_t)size);
 }
 
-// Hands memory of inputs in, if the connection is not closed yet.
+// Hands in memory of inputs. The daemon may already have closed the connection.
 static void hand_in_perhaps(int socket, const struct request_id *id, int fd)
 {
     union {
@@ -70,7 +70,7 @@ static void hand_in_perhaps(int socket, const struct request_id *id, int fd)
     (void)!sendmsg(socket, &message, MSG_NOSIGNAL);
 }
 
-// Hands descriptors in for a request, and gives what the daemon says.
+// Hands in descriptors for a request and returns the daemon's reply.
 static struct deposit_reply hand_in(int socket, const struct request_id *id, uint32_t kinds,
                                     const int *fds, int count)
 {
@@ -176,8 +176,8 @@ static int fd_future(void)
 
 static const struct {
     uint32_t kinds;
-    int (*make[3])(void); // NULL ends them
-    const char *text;     // NULL: it is taken
+    int (*make[3])(void); // ended by NULL
+    const char *text;     // of the refusal; NULL: accepted
 } hand_ins[] = {
     {DEPOSIT_GIVEN, {fd_good}, NULL},
     {DEPOSIT_WANTED, {fd_good_wanted}, NULL},
@@ -227,8 +227,7 @@ START_TEST(descriptors_are_checked)
     run_and_pass(&d, 2);
     daemon_await_running(&d, 0);
     ck_assert_int_eq(daemon_rank_count(&d), 2);
-    // All received descriptors are closed: only the running pool has some, and no connection is
-    // left.
+    // The daemon has closed all received descriptors. Only the pool and this connection have some.
     struct wire_request request = daemon_request(METHOD_RUN);
     int socket = connect_beside(), fd = fd_good();
     ck_assert_uint_eq(hand_in(socket, &request.id, DEPOSIT_GIVEN, &fd, 1).status, STATUS_OK);
@@ -252,7 +251,7 @@ START_TEST(invalid_messages_are_refused)
         send_fds(socket, garbage, sizes[i], fds, 40);
         ck_assert_int_eq(recv(socket, &reply, sizeof(reply), 0), sizeof(reply));
         expect_text(reply.text, "no message of this socket");
-        ck_assert_int_eq(recv(socket, &reply, sizeof(reply), 0), 0); // and that was that
+        ck_assert_int_eq(recv(socket, &reply, sizeof(reply), 0), 0); // the connection is closed
         close(socket);
         close(fd);
     }
@@ -290,8 +289,8 @@ END_TEST
 
 #define CALLS_MAX 40
 
-// Hands memory in until it is refused, and submits a case for each, if `calls` is not NULL. Returns
-// the number of accepted deposits; without cases they end with their connections.
+// Hands in memory until it is refused. Submits a case for each deposit if `calls` is not NULL;
+// deposits without a case end with their connections. Returns the number of accepted deposits.
 static int hand_in_many(struct call *calls)
 {
     int sockets[CALLS_MAX], accepted = 0, count = 0;
@@ -320,7 +319,7 @@ static int hand_in_many(struct call *calls)
     return accepted;
 }
 
-// Whether its requests have arrived or not.
+// Deposits count before and after their requests have arrived.
 START_TEST(one_user_may_have_half_of_the_deposits)
 {
     struct call calls[CALLS_MAX];
@@ -362,7 +361,7 @@ START_TEST(requests_without_their_memory_are_refused)
     struct wire_request request = request_small();
     request.places.given[WHOLE_Q] = 0;
     expect_refusal(&request, STATUS_NOT_FOUND, "no memory was handed in");
-    // For another one.
+    // Memory for another request does not count.
     struct wire_request other = daemon_request(METHOD_RUN);
     int socket = connect_beside(), fd = fd_good();
     ck_assert_uint_eq(hand_in(socket, &other.id, DEPOSIT_GIVEN, &fd, 1).status, STATUS_OK);
@@ -374,7 +373,7 @@ START_TEST(requests_without_their_memory_are_refused)
 END_TEST
 
 static const struct {
-    int64_t given, wanted; // of q, of out
+    int64_t given, wanted; // offsets of q and out
     const char *text;
 } offsets[] = {
     {0, PLACE_NONE, "bytes from byte 0 on, its memory has 8192"}, // q is larger
@@ -399,7 +398,7 @@ START_TEST(tensors_outside_of_their_memory_are_refused)
 }
 END_TEST
 
-// A good hand-in by a process that ends at once, or that ends while its case runs.
+// A child hands in valid memory. It ends at once, or (`runs`) while its case runs.
 static void child_dies(bool runs)
 {
     fflush(NULL);
@@ -434,7 +433,7 @@ START_TEST(dead_clients_leave_no_deposits)
     int before = daemon_descriptors(&d);
     for (int i = 0; i < 3; i++)
         child_dies(false);
-    // The case goes on; its memory is the daemon's until then.
+    // The case continues. The daemon keeps its memory until the end of the case.
     pid_t rank = daemon_hold(&d, 2);
     child_dies(true);
     daemon_release(rank);

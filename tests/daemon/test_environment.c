@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The real daemon without a system resource: it reports that, continues to serve, and recovers when
+// The real daemon without a system resource. It reports that, continues to serve, and recovers when
 // the resource is available.
 #include "tests/support/runner.h"
 
@@ -64,7 +64,7 @@ static void blocked_expect(uint32_t number, const struct wire_request *request, 
     wire_reply_fini(&reply);
 }
 
-// Cases that pass and some that are refused; each writes lines.
+// Runs cases that pass and cases that are refused. Each writes lines to the log.
 static void blocked_work(void)
 {
     for (uint32_t number = 1; number < 20; number++) {
@@ -99,7 +99,8 @@ static void pipe_fill(int fd)
     fcntl(fd, F_SETFL, flags);
 }
 
-// The log's pipe is full before the first line. Once somebody reads, the log says what it lacks.
+// The log's pipe is full before the first line. When the pipe is read, the log tells the number of
+// dropped lines.
 START_TEST(test_log_is_not_read)
 {
     static char text[1 << 20];
@@ -176,7 +177,7 @@ START_TEST(test_no_descriptors)
     expect_status(&reply, STATUS_OK);
     wire_reply_fini(&reply);
     raw_close(&waiting);
-    run_and_pass(&d, 4); // that of 3 is tried again after a minute
+    run_and_pass(&d, 4); // the pool of 3 may still pause
     run_and_pass(&d, 2);
     ck_assert_int_eq(daemon_stop(&d), 0);
     daemon_fini(&d);

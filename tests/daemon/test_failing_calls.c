@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The real daemon while one system call or one allocation fails: the first of its kind, the second
-// and so on (tests/daemon/fail_calls.c). Either the daemon does not start, reports the reason, and
-// leaves nothing behind; or it serves: a refusal has a reason, a client may lose its connection,
-// the next case passes, and the daemon ends with status 0. One line of TAP for each kind of call.
+// and so on (tests/daemon/fail_calls.c). Either the daemon does not start: it reports the reason
+// and leaves nothing behind. Or it serves: a refusal has a reason, a client may lose its
+// connection, a later case passes, and the daemon ends with status 0. One line of TAP for each kind
+// of call.
 #include <dirent.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -33,9 +34,9 @@ int main(void)
 
 extern char **environ;
 
-// Maximum number of tested calls of a kind, and the distance between them. Eight of libseccomp's
-// allocations suffice: it runs in a separate process, and the daemon only sees its exit status.
-// Some of them take a second of CPU time: libseccomp loops until it is killed.
+// Maximum number of tested calls of a kind, and the distance between them. Eight allocations of
+// libseccomp suffice: it runs in a separate process, and the daemon only sees its exit status.
+// Some failures take a second of CPU time: libseccomp loops until it is killed.
 static const struct {
     const char *call;
     int count, apart;
@@ -103,7 +104,7 @@ static void request_fill(struct wire_request *request)
     request->run.seed = w.last;
 }
 
-// True once a case has passed. False for a status or a connection that was lost.
+// Runs a case. True if it passes; false if it does not, or if the connection is lost.
 static bool attempt(void)
 {
     static struct wire_request request;
@@ -133,7 +134,7 @@ static bool alive(int *status)
     return waitpid(w.pid, status, WNOHANG) == 0;
 }
 
-// Two cases pass, each within ATTEMPTS_MAX attempts; then the daemon ends well.
+// Two cases pass, each within ATTEMPTS_MAX attempts. Then the daemon ends with status 0.
 static void serve(void)
 {
     int status;
@@ -179,7 +180,7 @@ static bool fail_once(const char *call, int number)
     daemon_start(call, number);
     for (int waited = 0; waited < PATIENCE_MS && !up && (lives = alive(&status)); waited += 2) {
         usleep(2000);
-        up = log_has(" ready socket=\"/"); // the socket is there earlier, also if the start fails
+        up = log_has(" ready socket=\"/"); // the socket exists before, even if the start fails
     }
     if (up)
         serve();
@@ -198,7 +199,7 @@ static bool fail_once(const char *call, int number)
 
 // ---- every call --------------------------------------------------------------------------------
 
-// The share of one worker; returns the number of failed calls, or -1.
+// Tests one worker's share of a kind. Returns the number of failed calls, or -1 after a trouble.
 static int kind_run(int kind, int worker)
 {
     int met = 0;

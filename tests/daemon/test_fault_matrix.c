@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every kind of misbehaviour (common/fault.h) in every state of a rank. A cell: a pool of two is
-// warm, rank 1 has a fault, one case meets the fault and a second case waits. The first is answered
-// once, as expected, with the causing rank; the second runs; the pool is up again and the daemon
-// has no more descriptors and children than before. Several processes with one daemon each run the
-// cells. One line of TAP a cell.
+// Every kind of fault (common/fault.h) in every state of a rank. In a cell a pool of two is warm,
+// rank 1 has a fault, one case meets the fault, and a second case waits. The first case is answered
+// once, as expected, with the causing rank. The second case runs. Then the pool is up again, and
+// the daemon has as many descriptors and children as before. Several processes with one daemon each
+// run the cells. One line of TAP for each cell.
 #include <string.h>
 #include <unistd.h>
 
 #include "tests/daemon/fault_scene.h"
 
-// The deadline of a case that must miss it; longer if the case did not reach the fault.
+// The deadline of a case that must miss it. It is longer if the case did not reach the fault.
 #define SHORT_MS     250
-#define SHORT_GPU_MS 2500 // where the ranks are started first
+#define SHORT_GPU_MS 2500 // the ranks must start first
 #define SHORT_MAX_MS 16000
 #define HOARD_MS     3000
-#define HOARD_GPU_MS 15000 // ranks that start on devices take their time
+#define HOARD_GPU_MS 15000 // ranks start slowly on GPUs
 
 // ---- the table ---------------------------------------------------------------------------------
 
@@ -28,14 +28,14 @@ static int expected(const struct cell *cell)
     case FAULT_KIND_FLOOD:
     case FAULT_KIND_LEAK:
         return PASSES;
-    case FAULT_KIND_HOARD: // the BLAS waits for memory for ever
+    case FAULT_KIND_HOARD: // the BLAS may wait for memory for ever
         return PASSES | FAILS | EXITS | OVERRUNS | LACKS | (start || idle ? NOT_STARTED : 0);
     case FAULT_KIND_STOP:
     case FAULT_KIND_SPIN:
         return start ? NOT_STARTED | PASSES : after ? PASSES : OVERRUNS;
-    case FAULT_KIND_TWICE: // a lie that is believed when all others have reported
+    case FAULT_KIND_TWICE: // the false report counts if all other ranks have reported
         return start ? PASSES : PASSES | FAILS;
-    default: // a pool that is lost without a case is started again; one rank alone may be through
+    default: // a pool lost without a case starts again; a rank that is idle may be done
         return start ? PASSES : (is_end(cell->kind) ? EXITS : FAILS) | (idle || after ? PASSES : 0);
     }
 }
@@ -66,8 +66,8 @@ static const char *fate_of(enum fault_kind kind)
                                       : "rank 1 of 2";
 }
 
-// True if the case may miss its deadline before the rank reaches the point. Then it is tried again
-// with a longer one.
+// True if the case may miss its deadline before the rank reaches the point. The cell is then tried
+// again with a longer deadline.
 static bool may_be_early(const struct cell *cell)
 {
     return is_hang(cell->kind) || cell->kind == FAULT_KIND_HOARD;
@@ -90,8 +90,8 @@ static int first_take(uint32_t number, const struct cell *cell)
 
 // ---- a cell ------------------------------------------------------------------------------------
 
-// Faults before a case need a new pool. After an answer the ranks of a warm pool may still finish
-// the last case and must not meet the fault then.
+// Faults before a case need a new pool. A warm pool may still finish its last case after the
+// answer. Its ranks must not meet the fault then, so they must sleep first.
 static void prepare(const struct cell *cell)
 {
     pid_t pids[CHILDREN_MAX];
@@ -111,7 +111,7 @@ static int short_ms(const struct cell *cell)
     return on_gpus() && starts ? SHORT_GPU_MS : SHORT_MS;
 }
 
-// The deadline of the case that meets the fault, in a try with `longer` times the first one's.
+// The deadline of the case that meets the fault: `longer` times that of the first attempt.
 static int limit_ms(const struct cell *cell, int longer)
 {
     if (cell->kind == FAULT_KIND_HOARD)
@@ -119,7 +119,7 @@ static int limit_ms(const struct cell *cell, int longer)
     return is_hang(cell->kind) ? longer * short_ms(cell) : PATIENCE_MS;
 }
 
-// True if the case ended before the rank reached the point.
+// True if the case ended before the rank reached the point: the cell must be tried again.
 static bool cell_try(const struct cell *cell, int deadline_ms)
 {
     bool second = reaches_second(cell);
@@ -129,7 +129,7 @@ static bool cell_try(const struct cell *cell, int deadline_ms)
     int first = first_take(a, cell);
     bool met = order_is_met();
     if (first == NOT_STARTED)
-        ranks_kill(); // the daemon itself would wait 30 s for the rest of the pool
+        ranks_kill(); // the daemon would wait for its start timeout
     answer_take("second case", b,
                 PASSES | (second || !met ? EXITS | FAILS | OVERRUNS | NOT_STARTED | TOO_EARLY : 0) |
                     (cell->kind == FAULT_KIND_HOARD ? LACKS : 0),
@@ -140,7 +140,7 @@ static bool cell_try(const struct cell *cell, int deadline_ms)
     return !met || !(first & expected(cell));
 }
 
-// The next cell cannot use a rank that keeps the memory.
+// Kills ranks that the next cell cannot use: they keep memory or descriptors, or did not start.
 static void clean_up(const struct cell *cell)
 {
     unlink(scene.order);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Faults of a standby pool. A cell: a pool of two and its spare are warm; the spare is restarted,
+// Faults of a standby pool. In a cell a pool of two and its spare are warm. The spare is restarted,
 // and its rank 1 meets the fault during the start or when idle. The working pool is not affected.
-// Then the working pool is killed, and the spare or its replacement takes over: a case is answered
+// Then the working pool is killed, and the spare or its replacement takes over. A case is answered
 // as expected, the next one passes, and there is a pool with a spare again.
-// tests/daemon/test_fault_matrix.c has the states of a pool that works.
+// tests/daemon/test_fault_matrix.c tests the states of a working pool.
 #include <signal.h>
 #include <string.h>
 #include <unistd.h>
@@ -11,7 +11,7 @@
 #include "tests/daemon/fault_scene.h"
 
 #define RANKS    2
-// The deadline of a case that is to miss it.
+// The deadline of a case that must miss it.
 #define SHORT_MS 2000
 #define HOARD_MS 4000
 
@@ -23,17 +23,17 @@ static int expected(const struct cell *cell)
     bool idle = cell->point == FAULT_IDLE;
     switch (cell->kind) {
     case FAULT_KIND_STOP:
-    case FAULT_KIND_SPIN: // nobody knows before it has a case
+    case FAULT_KIND_SPIN: // the fault shows only in a case
         return idle ? OVERRUNS | TOO_EARLY : PASSES;
-    case FAULT_KIND_HOARD: // the BLAS waits for memory for ever
+    case FAULT_KIND_HOARD: // the BLAS may wait for memory for ever
         return PASSES | FAILS | EXITS | OVERRUNS | TOO_EARLY | LACKS | NOT_STARTED;
-    case FAULT_KIND_CLOSE: // is given a while before it is called faulty
+    case FAULT_KIND_CLOSE: // the daemon waits before it calls the rank faulty
         return PASSES | (idle ? FAILS : 0);
     case FAULT_KIND_KILL:
     case FAULT_KIND_ABORT:
-    case FAULT_KIND_EXIT: // with GPUs that is known when the driver has taken the process down
+    case FAULT_KIND_EXIT: // with GPUs the driver delays the exit of the process
         return PASSES | (idle && on_gpus() ? EXITS : 0);
-    default: // it was lost before, and another one has come
+    default: // the spare was lost before and is replaced
         return PASSES;
     }
 }
@@ -101,7 +101,7 @@ static void order_await(void)
     }
 }
 
-// Deaths of all pools, as the daemon reports them.
+// The number of deaths of all pools, from the status.
 static uint64_t deaths_told(void)
 {
     struct wire_reply reply;
@@ -114,7 +114,7 @@ static uint64_t deaths_told(void)
     return deaths;
 }
 
-// A process that ends frees its memory before the daemon can hear of its death.
+// Waits until the daemon reports a death. A process first frees its memory, which takes time.
 static void death_await(uint64_t before)
 {
     for (int waited = 0; deaths_told() <= before; waited += PAUSE_US) {
@@ -135,7 +135,7 @@ static void cell_run(const struct cell *cell)
         trouble("a pool and its spare are not all that is there");
         return;
     }
-    ranks_rest(pids, RANKS); // so that the order is for the spare
+    ranks_rest(pids, RANKS); // so that the spare meets the order
     order_write(cell);
     ranks_end(pids + RANKS, RANKS);
     uint64_t deaths = deaths_told();
@@ -148,7 +148,7 @@ static void cell_run(const struct cell *cell)
             trouble("the pool that works has ended");
     ranks_end(pids, RANKS);
     answer_take("case after its death", case_send(limit_ms(cell)), expected(cell), NULL);
-    // The next cell cannot use a rank that keeps the memory.
+    // The next cell cannot use ranks that keep memory or descriptors.
     if (cell->kind == FAULT_KIND_HOARD || cell->kind == FAULT_KIND_LEAK)
         ranks_kill();
     both_up();

@@ -74,7 +74,7 @@ START_TEST(the_reason_of_the_probe_is_reported)
     ck_assert_ptr_null(strstr(error.text, "more"));
     assert_refused("exit 69", "there is no usable GPU");
     assert_refused("exit 0", "there is no usable GPU");
-    // A list that its program takes back with its exit status is none.
+    // A list of a program that fails does not count.
     assert_refused("echo 'device 0 sm_90 1 MiB A'; echo broken >&2; exit 1", "broken");
     assert_refused("kill -SEGV $$", "killed by signal 11");
     unlink(program);
@@ -111,7 +111,7 @@ START_TEST(invalid_lists_of_devices_are_refused)
 }
 END_TEST
 
-// Nothing that the program does holds the daemon up for longer than the limit, nor fills a pipe.
+// The daemon waits for the program at most as long as the limit. Much output does not block it.
 START_TEST(a_hanging_probe_is_killed)
 {
     ck_assert_int_eq(probe("echo 'device 0 sm_90 1 MiB A'; exec sleep 1000", 300),

@@ -24,7 +24,7 @@ static void end(void)
     ck_assert_int_eq(system(command), 0);
 }
 
-// A file in the folder, which may be nested.
+// Writes a file into a folder below the root. Creates the folder and its parents.
 static void put(const char *folder, const char *name, const char *text)
 {
     char path[256];
@@ -76,7 +76,7 @@ START_TEST(the_first_version_counts)
     put("/memory/a/b", "memory.limit_in_bytes", "9223372036854771712\n");
     expect("12:cpu,cpuacct:/a/b\n4:hugetlb,memory:/a/b\n1:name=systemd:/a\n", 4000);
     expect("12:cpu:/a/b\n4:memorysomething:/a/b\n", -1);
-    // Both, as on a machine that is half converted.
+    // Both versions of control groups on one machine.
     put("/c", "memory.max", "3000\n");
     expect("4:memory:/a/b\n0::/c\n", 3000);
 }

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# The fields of the log in a real journal: systemd-journald with private folders. Needs the right to mount, and
-# systemd's journald. Prints TAP.
+# The fields of the log in a real journal: systemd-journald with private folders. Needs the right to
+# mount, and systemd's journald. Prints TAP.
 set -u
 : "${top_srcdir:=.}" "${top_builddir:=build}"
 # shellcheck source=tests/support/tap.sh

@@ -98,7 +98,7 @@ static void done(struct ev_loop *loop, ev_timer *watcher, int events)
     ev_break(loop, EVBREAK_ALL);
 }
 
-// The wait for events is no part of a round.
+// A real loop. A timer spins for 20 ms, and the longest round is at least as long.
 START_TEST(a_loop_is_watched)
 {
     struct ev_loop *loop = ev_loop_new(EVFLAG_AUTO);

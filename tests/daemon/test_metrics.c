@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The devices and pools in the metrics: those of all hosts, each counted once.
+// The devices and pools in the metrics. Those of all hosts are counted, each once.
 #include "daemon/service/metrics.h"
 
 #include <stdio.h>
@@ -56,7 +56,7 @@ START_TEST(devices_of_several_hosts)
     status.pool_count = 1;
     pools[0] = (struct wire_pool){.state = POOL_STUCK, .devices = 0x3, .hosts = 0x3};
     expect_devices(9, 1, 4, 0);
-    status.hosts[2].lost = true; // with its drained device
+    status.hosts[2].lost = true; // its drained device counts as lost
     expect_devices(2, 0, 4, 8);
 }
 END_TEST
@@ -75,7 +75,7 @@ static void expect_line(const char *line, int count)
 
 #define POOL_2 "{implementation=\"cpattn\",world_size=\"2\",nodes="
 
-// A pool and its spare change places; a counter must not fall then.
+// A pool and its spare may change places. The counters are sums, so they do not fall then.
 START_TEST(spares_count_for_their_pool)
 {
     status.pool_count = 2;
@@ -90,7 +90,7 @@ START_TEST(spares_count_for_their_pool)
 }
 END_TEST
 
-// The same size on one host and on two, with the same number.
+// The same world size and instance, on one host and on two.
 START_TEST(pools_of_other_placement_are_others)
 {
     status.pool_count = 2;

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# The installed settings file: it has exactly the settings of the daemon, changes nothing, and each of its lines is
-# valid. Prints TAP.
+# The installed settings file: it has exactly the settings of the daemon, changes nothing, and each
+# of its lines is valid. Prints TAP.
 set -u
 : "${top_srcdir:=.}" "${top_builddir:=build}"
 # shellcheck source=tests/support/tap.sh
@@ -10,7 +10,7 @@ file=$top_builddir/systemd/cpattnd.yaml
 scratch=$(mktemp -d) || exit 99
 trap 'rm -rf "$scratch"' EXIT
 
-# The options, each a setting, but for those that are none.
+# All options but these four are settings.
 options=$("$top_builddir/cpattnd" --help | sed -n 's/^ *\(-., \)*--\([a-z-]*\).*/\2/p' |
     grep -vxE 'config|help|usage|version' | sort)
 tap_is "the file has exactly the settings of the daemon" "$(sed -n 's/^#*\([a-z-]*\):.*/\1/p' "$file" | sed -E 's/^(provider|guest)s$/\1/' | sort)" "$options"
@@ -19,7 +19,8 @@ for option in $options; do
     grep -q "^\.It Fl Fl $option\b\|, Fl Fl $option\b" "$top_srcdir/doc/cpattnd.8" || undocumented="$undocumented $option"
 done
 tap_is "the manual has each setting" "$undocumented" ""
-# argp adds a line of blanks behind a text that ends exactly at the margin: such a text needs other words.
+# argp adds a line of blanks after a text that ends exactly at the margin. Change the words of such
+# a text.
 tap_is "the help has no blank lines of spaces" "$(for program in cpattnd cpattn-agent; do
     "$top_builddir/$program" --help | grep -B 1 '^  *$'
 done)" ""
@@ -42,7 +43,8 @@ refuses "option '--tls-c' could be --tls-certificate or --tls-clients" cpattnd -
 refuses "unknown option '--deamon' (did you mean --daemon?); cpattn-agent --help lists them" cpattn-agent --deamon x
 tap_has "cpattnd -h" "$("$top_builddir/cpattnd" -h)" "Usage: cpattnd"
 
-# Prints the messages of the daemon about a settings file. The daemon ends because it cannot make its socket.
+# Prints the messages of the daemon about a settings file. The daemon ends because it cannot make
+# its socket.
 told() {
     "$top_builddir/cpattnd" --config "$1" --backend cpu --socket "$scratch/none/socket" 2>&1 |
         grep "$1"
@@ -59,7 +61,7 @@ done <"$scratch/lines"
 echo "memory: much" >"$scratch/one.yaml"
 tap_has "an invalid line is reported" "$(told "$scratch/one.yaml")" "one.yaml:1:9: key 'memory'"
 
-# The settings of the manual's SIGHUP are those that the file marks.
+# The manual lists under SIGHUP the settings that the file marks with (reload).
 marked=$(awk '/^#[a-z-]*:/ { sub(/^#/, ""); sub(/:.*/, ""); if (text ~ /\(reload\)/) print; text = ""; next }
     /^$/ { text = ""; next } { text = text $0 }' "$file" | sort | tr '\n' ' ')
 manual=$(sed -n '/^\.It SIGHUP/,/^\.El/p' "$top_srcdir/doc/cpattnd.8" | tr -s ', \n' '\n' |

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The starter of ranks dies while it has nothing to do. tests/daemon/test_daemon_start.c has what
-// happens to pools when it dies, stops or fails at work.
+// The starter of ranks dies while it is idle. tests/daemon/test_daemon_start.c tests pools when the
+// starter dies, stops or fails at work.
 #include "daemon/pool/starter.h"
 
 #include <fcntl.h>

@@ -22,7 +22,7 @@ static struct device_rates cores(int count)
     return time_bounds_rates(&d, count);
 }
 
-// Ranks on other hosts work at the same time, on devices that may be faster than the own ones.
+// Ranks on other hosts work at the same time. Their devices may be faster than the own ones.
 START_TEST(other_hosts_lower_the_bound)
 {
     struct device_rates rates = _i ? cores(1) : gpus(1, "sm_80");
@@ -42,13 +42,14 @@ END_TEST
 
 // ---- measured on H200s (bench/results/cuda-2026-11-20.md) ---------------------------------------
 
-// Kernels alone: those of the backend and the fastest peer's, by the table's count of operations.
+// Kernels alone: TFLOPS of the backend's kernels or of the fastest other ones, whichever are
+// faster. The table counts the operations.
 static const struct {
     int batch, heads, kv_heads;
     int64_t length;
     int d_qk, d_v;
     bool causal;
-    double tflops_forward, tflops_backward; // of the faster; 0: not measured
+    double tflops_forward, tflops_backward; // of the faster kernels
 } kernels[] = {
     {1, 32, 32, 16384, 128, 128, false, 631, 520}, {1, 32, 32, 16384, 128, 128, true, 653, 534},
     {1, 32, 8, 16384, 128, 128, false, 659, 531},  {1, 32, 8, 16384, 128, 128, true, 655, 543},
@@ -65,7 +66,7 @@ START_TEST(no_kernel_beats_the_bound)
     struct device_rates one = gpus(1, "sm_90");
     struct cp_case c = cases_usual();
     double length = (double)kernels[_i].length;
-    one.drawn = 1e30; // the tables do not count it
+    one.drawn = 1e30; // the table does not count the drawing of inputs
     c.world_size = 1;
     c.verify = VERIFY_OFF;
     c.batch = kernels[_i].batch;
@@ -83,11 +84,11 @@ START_TEST(no_kernel_beats_the_bound)
     c.training = false;
     ck_assert_double_lt((double)time_bounds_case_ns(&one, &c), forward_ns);
     ck_assert_double_lt((double)both_ns, forward_ns + backward_ns);
-    ck_assert_double_gt((double)both_ns, (forward_ns + backward_ns) / 10); // it is worth something
+    ck_assert_double_gt((double)both_ns, (forward_ns + backward_ns) / 10); // it is not too low
 }
 END_TEST
 
-// Through the daemon: 32768 tokens, 32 heads of 128, 8 key heads, causal, not verified.
+// Cases through the daemon: 32768 tokens, 32 heads of 128, 8 key heads, causal, not verified.
 static const struct {
     int ranks;
     enum case_comm comm;
@@ -115,7 +116,7 @@ START_TEST(no_run_beats_the_bound)
 }
 END_TEST
 
-// From order to answer, verified: the medians of two runs, the less of them.
+// Verified cases, from request to answer: the smaller median of two runs.
 START_TEST(no_small_case_beats_the_bound)
 {
     static const double measured_ms[] = {[1] = 1.29, [2] = 1.61, [4] = 2.44};
@@ -159,7 +160,7 @@ START_TEST(every_kind_of_work_counts)
     all_ns = time_bounds_case_ns(&machine, &less);
     less.training = false;
     ck_assert_uint_gt(all_ns, time_bounds_case_ns(&machine, &less));
-    // A narrow window leaves the inputs.
+    // With a narrow window the drawing of inputs remains.
     less.window_left = 0;
     ck_assert_double_gt((double)time_bounds_case_ns(&machine, &less),
                         3.0 * 2 * 16384 * 8 * 128 / machine.drawn * 1e9);

@@ -9,7 +9,7 @@ exposure_max=25 # tenths
 units="cpattnd.service cpattn-agent.service"
 systemd=$(command -v systemd-analyze || :)
 
-# Complaints about the lines of one file; that the program is not installed yet is not one.
+# Prints the complaints about lines of one file. A program that is not installed is not among them.
 complaints() { # UNIT FILE
     systemd-analyze verify --man=no --recursive-errors=no "$1" 2>&1 | grep "$2:[0-9]"
 }

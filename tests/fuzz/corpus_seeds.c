@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Writes valid messages as a start for the fuzzers:
 //     corpus_seeds tests/fuzz/corpus
-// Fills request/ and reply/ there; the files are named by what is in them.
+// Fills request/ and reply/ there. The names of the files tell their content.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

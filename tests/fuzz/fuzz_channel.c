@@ -21,7 +21,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     static _Alignas(16) uint8_t payload[CHANNEL_PAYLOAD_MAX];
     struct channel_frame frame;
     struct error error = {0};
-    // An empty datagram reads like the end of the channel; the send buffer bounds the longest.
+    // An empty datagram reads like the end of the channel. The send buffer limits the size.
     if (size == 0 || size > 2 * CHANNEL_PAYLOAD_MAX)
         return 0;
     if (ends[0] < 0)

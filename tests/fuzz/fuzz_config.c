@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Any text as the daemon's settings file: settings within their ranges, the same when they are read
-// again, or a refusal without control characters.
+// Any text as the daemon's settings file. The settings are within their ranges, and the same when
+// they are read again; or the text is refused with a reason without control characters.
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -58,7 +58,7 @@ static void require_refusal(enum status status, const struct error *error)
     }
 }
 
-// The file is one in memory, which is rewritten: settings_read() opens it by its name.
+// Writes the text to a file in memory. settings_read() opens it by its name.
 static const char *file_write(const uint8_t *data, size_t size)
 {
     static char path[64];
@@ -75,7 +75,7 @@ static const char *file_write(const uint8_t *data, size_t size)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static struct settings first, second;
-    // The ranks' program is looked for, and this one is there.
+    // settings_read() requires a rank program that exists.
     static char name[] = "cpattnd", program[] = "--rank-program=/proc/self/exe",
                 option[] = "--config";
     char *arguments[] = {name, program, option, NULL, NULL};

@@ -28,7 +28,7 @@ static struct job *job_of(const struct action *a)
     return &w.jobs[a->slot];
 }
 
-// The devices that ranks sit on who do not end.
+// The devices of stuck ranks.
 static uint64_t stuck_devices(void)
 {
     uint64_t devices = 0;
@@ -44,7 +44,7 @@ static uint64_t stuck_devices(void)
     return devices;
 }
 
-// A spare has somebody to stand by for; whoever has not is none.
+// True if a pool of the same world size is up on these devices. The START must then be a spare.
 static bool is_spare(const struct action *a)
 {
     for (const struct crew *crew = w.crews; crew < w.crews + w.pools; crew++)
@@ -136,7 +136,7 @@ static void answered(const struct action *a)
     if (job->runs) {
         struct crew *crew = &w.crews[job->pool];
         require(a->job == job->number && a->pool == job->pool && crew->slot == a->slot);
-        // The ranks of a verdict have all said what they have to.
+        // A verdict needs the reports of all ranks.
         require(a->cause != CAUSE_NONE || crew->reported == mask_of(crew->world_size));
         crew->slot = -1;
     } else {

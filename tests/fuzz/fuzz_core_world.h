@@ -14,19 +14,19 @@
 #define S            (1000 * MS)
 #define NEVER        UINT64_MAX
 #define SLOTS_MAX    16
-#define REQUESTS_MAX 64 // whose ids are remembered, the last ones
+#define REQUESTS_MAX 64 // number of stored requests: the last ones
 
 enum life { LIFE_NONE, LIFE_LIVING, LIFE_ANSWERED, LIFE_FORGOTTEN };
 
 struct asked {
     struct core_request request;
     enum life life;
-    int place; // the slot, or the place of the answer
+    int place; // the slot, or the index of the answer
 };
 
 struct job {
     bool lives, runs, abandoned;
-    int asked; // index; -1: overwritten
+    int asked; // index of the request; -1: overwritten
     uint64_t admitted_ns, deadline_ns, run_timeout_ns;
     int world_size, pool;
     uint64_t number;
@@ -47,19 +47,19 @@ struct world {
     const uint8_t *at, *end;
     uint64_t now_ns;
     struct asked asked[REQUESTS_MAX];
-    int asked_count; // ever
+    int asked_count; // of all admitted requests
     struct job jobs[SLOTS_MAX];
     struct crew crews[POOLS_MAX];
-    int pools; // places of pools that were used are below
+    int pools; // all used pool numbers are below
     uint32_t generation;
     uint64_t number; // highest of a job that ran
     bool draining, exited, start_fails, run_fails;
-    bool stubborn; // in the end, ranks that are killed stay
+    bool stubborn; // in the end killed ranks do not exit
 };
 
 extern struct world w;
 
-// Says what does not hold, and where.
+// Prints a condition that does not hold, with its place, and aborts.
 #define require(condition)                                                                         \
     do {                                                                                           \
         if (!(condition))                                                                          \
@@ -72,7 +72,7 @@ static inline uint64_t mask_of(int count)
     return count >= 64 ? UINT64_MAX : (UINT64_C(1) << count) - 1;
 }
 
-// The time after a delay; NEVER where there is none.
+// The time after a delay; NEVER: it cannot be represented.
 static inline uint64_t after(uint64_t delay_ns)
 {
     uint64_t at_ns;
@@ -82,7 +82,7 @@ static inline uint64_t after(uint64_t delay_ns)
 int world_living_jobs(void);
 // Takes the actions of an event.
 void world_act(void);
-// The same, and what must be true when they are taken.
+// The same, then checks what must be true after the actions.
 void world_settle(void);
 
 #endif

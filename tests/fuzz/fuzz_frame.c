@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Any bytes of a client on a unix socket and over TCP; the first byte tells how the rest is split.
-// The result does not depend on the split, frames are within their bounds and inside the stream,
-// and a broken stream stays broken.
+// Any bytes of a client on a unix socket and over TCP. The first byte tells how the rest is split.
+// The result must not depend on the split. Frames are within their bounds and inside the stream.
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -30,7 +29,7 @@ static void frame_require(enum framing framing, const struct frame *frame, const
     require(frame->bytes == lead + frame->header_bytes + frame->body_bytes);
 }
 
-// Reads the stream as far as `size`, going on from where it stood.
+// The state of a stream that is read in pieces.
 struct reader {
     enum framing framing;
     bool greeted, broken;

@@ -19,7 +19,7 @@ static void require_refusal(enum status status, const struct error *error)
 {
     require(status == STATUS_INVALID_ARGUMENT || status == STATUS_RESOURCE_EXHAUSTED);
     require(error->text[0] != '\0');
-    // Nothing that a terminal could obey.
+    // No control characters of terminals.
     for (const char *at = error->text; *at; at++) {
         require((unsigned char)*at >= ' ' && *at != 0x7f);
         require((unsigned char)*at != 0xc2 || (at[1] & 0xe0) != 0x80);

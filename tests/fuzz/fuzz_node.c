@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Any bytes on the connection between daemon and agent: messages are within their bounds and as
-// they were sent, or the connection ends with a reason; an accepted START has only valid ranks,
+// Any bytes on the connection between daemon and agent. Messages are within their bounds and as
+// they were sent, or the connection ends with a reason. An accepted START has only valid ranks,
 // hosts and devices.
 #include <ev.h>
 #include <stdbool.h>
@@ -37,7 +37,7 @@ static void start_require(const struct node_start *s)
         require(memchr(s->meet[host].address, '\0', sizeof(s->meet[host].address)));
 }
 
-// Beats are not told.
+// Beats are not reported to the handler.
 static void beats_skip(struct stream *s)
 {
     struct node_header header;

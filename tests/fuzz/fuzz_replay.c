@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs a fuzz target on the files of its corpus, so that every `make check` repeats the inputs that
-// a fuzzer has found. Replaces libFuzzer. The corpus of fuzz_NAME is tests/fuzz/corpus/NAME; files
-// on the command line are used instead.
+// a fuzzer has found. Replaces libFuzzer. The corpus of fuzz_NAME is tests/fuzz/corpus/NAME. Files
+// on the command line replace it.
 #include <dirent.h>
 #include <errno.h>
 #include <stdint.h>
@@ -15,7 +15,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static int number;
 
-// An input that breaks the target ends the process, and the missing plan line tells.
+// An input that breaks the target ends the process. The driver then misses the plan.
 static void input_try(const char *path)
 {
     static uint8_t data[INPUT_MAX];

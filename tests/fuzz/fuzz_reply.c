@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Any bytes of a daemon's answer: a reply that is unchanged after encoding and decoding, or a
-// refusal with a reason.
+// Any bytes as a daemon's answer. They give a reply that encoding and decoding do not change, or
+// are refused with a reason.
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,8 +15,8 @@ static void require(bool holds)
         abort();
 }
 
-// Encodes, decodes and encodes: the second time as the first. (The very first bytes may differ,
-// since there are several ways to write a message.)
+// Encodes, decodes and encodes again. Both encodings must be the same. The received bytes may
+// differ, because there are several ways to write a message.
 static void require_survives(const struct wire_reply *reply)
 {
     struct wire_reply again;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Any bytes of a client: a request that is unchanged after encoding and decoding, or a refusal with
-// a reason.
+// Any bytes of a client. They give a request that encoding and decoding do not change, or are
+// refused with a reason.
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +15,7 @@ static void require(bool holds)
         abort();
 }
 
-// Encodes, decodes and encodes: the second time as the first.
+// Encodes, decodes and encodes again. Both encodings must be the same.
 static void require_survives(const struct wire_request *request)
 {
     struct wire_request again;
@@ -43,8 +43,8 @@ static void require_peek_agrees(const uint8_t *data, size_t size,
     require(memcmp(&token, &request->token, sizeof(token)) == 0);
 }
 
-// The daemon's parser turns the text of a job into a spec that all functions of its kind accept, or
-// into an error with a sentence.
+// The daemon's parser turns the text of a job into a spec, or into an error with a sentence. All
+// functions of the kind must accept the spec.
 static void require_parses(const struct job_text *text)
 {
     struct job_spec spec, loaded;

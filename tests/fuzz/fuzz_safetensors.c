@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Any text as the header of a safetensors file: tensors that divide the file's bytes, or a refusal
-// with a reason. The first two bytes are the number of bytes of elements behind the header.
+// Any text as the header of a safetensors file. The tensors divide the file's bytes, or the text is
+// refused with a reason. The first two bytes are the number of bytes of elements after the header.
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -20,7 +20,7 @@ static void require_refusal(enum status status, const struct error *error)
 {
     require(status == STATUS_INVALID_ARGUMENT || status == STATUS_RESOURCE_EXHAUSTED);
     require(error->text[0] != '\0');
-    // Nothing that a terminal could obey.
+    // Printable ASCII only.
     for (const char *at = error->text; *at; at++)
         require((unsigned char)*at >= ' ' && (unsigned char)*at <= '~');
 }

@@ -33,7 +33,7 @@ void *__wrap_malloc(size_t size);
 void *__wrap_calloc(size_t count, size_t size);
 void *__wrap_realloc(void *data, size_t size);
 
-int allocations_left = -1; // until one fails; negative: none does
+int allocations_left = -1; // number until one fails; negative: none fails
 
 static bool allocation_fails(void)
 {

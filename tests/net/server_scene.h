@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The server by itself, in the process of the test: clients are sockets written to and read by
-// hand, time is told, and allocations of the server can be made to fail. One scene to a process.
+// The server alone, in the process of the test. Tests write and read the sockets of clients by
+// hand, tell the server the time, and can make its allocations fail. One scene for each process.
 #ifndef CPATTN_TESTS_NET_SERVER_SCENE_H
 #define CPATTN_TESTS_NET_SERVER_SCENE_H
 
@@ -30,7 +30,7 @@ extern struct told told[REQUESTS_MAX];
 extern int told_count;
 extern uint32_t gone[64];
 extern int gone_count;
-extern bool echo; // it answers at once
+extern bool echo; // the handler answers at once
 
 // Allocations until one fails; negative: none fails. Do not call Check while it is set.
 extern int allocations_left;
@@ -50,14 +50,14 @@ void rounds(int count);
 // Runs the loop until this many requests arrived (connections ended), and a little longer.
 void await(const int *count, int expected);
 
-// A tick after the usual ones, so that the server does not detect a delay.
+// Two ticks, 1 ms apart. The server may take the first one for the end of a stall of the loop.
 void tick_at(uint64_t now_ns);
 
-// Ends the exchange of the i-th request.
+// Ends the exchange of the i-th request, with a reply or without one.
 void told_reply(int i, const void *data, size_t size);
 void told_drop(int i);
 
-// A connection, without and with the greetings.
+// Makes a connection, without or with greetings.
 int client_connect(void);
 int client_greet(void);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Accepting connections: one in a round, and a pause while there is no descriptor for one.
+// Accepting connections: one in each round of the loop, and a pause while there are no descriptors.
 #include "daemon/net/acceptor.h"
 
 #include <fcntl.h>
@@ -64,7 +64,8 @@ static int descriptor_next(void)
     return fd;
 }
 
-// Takes this process's next descriptors away; gives the usual limit, for descriptors_return().
+// Lowers the limit so that no descriptor is free. Returns the usual limit, for
+// descriptors_return().
 static struct rlimit descriptors_take(void)
 {
     struct rlimit usual, none;
@@ -140,7 +141,7 @@ START_TEST(lack_of_descriptors_is_logged_once)
         ev_run(loop, EVRUN_ONCE);
     usual = descriptors_take();
     pause_pass();
-    ck_assert_int_eq(accepted, 3); // after which the lack is another one
+    ck_assert_int_eq(accepted, 3); // after it, the next lack is logged again
     ck_assert_int_eq(lines_logged(log), 2);
     descriptors_return(usual);
     fclose(log);
@@ -156,7 +157,7 @@ START_TEST(it_stops_during_a_pause_and_before_its_start)
     acceptor_stop(&acceptor);
     acceptor_stop(&acceptor);
     acceptor_stop(&never);
-    ck_assert(!ev_run(loop, EVRUN_ONCE)); // nothing is left that it could wait for
+    ck_assert(!ev_run(loop, EVRUN_ONCE)); // the loop has nothing to wait for
     ck_assert_int_eq(accepted, 1);
 }
 END_TEST

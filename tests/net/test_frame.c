@@ -7,9 +7,9 @@
 
 static const char *fault;
 static struct frame frame;
-static enum framing framing; // of the test that is running, which runs with each
+static enum framing framing; // of the running test
 
-// A message of `size` bytes of content, which follow.
+// Writes the lead of a message with `size` bytes of content.
 static size_t lead(uint8_t *data, uint64_t size)
 {
     return frame_lead_write(framing, data, size);
@@ -171,7 +171,7 @@ START_TEST(header_must_end)
     for (size_t size = 0; size < 64; size++)
         assert_broken(read_frame(data, lead(data, size) + size), "does not end");
     size_t at = lead(data, 3);
-    data[at] = 0x80; // not a word
+    data[at] = 0x80; // three bytes are not a word
     assert_broken(read_frame(data, at + 3), "does not end");
 }
 END_TEST

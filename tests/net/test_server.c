@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The server's handling of bytes, and its end. tests/daemon/test_daemon_socket.c has the daemon
-// around it.
+// The server's handling of bytes, and its end. tests/daemon/test_daemon_socket.c tests it in the
+// daemon.
 #include "tests/net/server_scene.h"
 
 #include <errno.h>
@@ -147,7 +147,7 @@ START_TEST(test_good_request_before_bad_bytes)
     client_send(fd, "bad", 3);
     await(&gone_count, 1);
     ck_assert_int_eq(told_count, 1);
-    told_reply(0, "x", 1); // to nobody
+    told_reply(0, "x", 1); // the client is gone
     close(fd);
 }
 END_TEST
@@ -194,7 +194,7 @@ START_TEST(test_late)
 }
 END_TEST
 
-// Single bytes do not extend the time limit of a frame, which begins with its first byte.
+// The time limit of a frame begins with its first byte. Later bytes do not extend it.
 START_TEST(test_dripping)
 {
     static const uint8_t frame[] = "\1\0\0\0\0\0\0\0\x10\x80\0\0\1 and so on";
@@ -202,7 +202,7 @@ START_TEST(test_dripping)
     int fd = client_greet();
     client_send(fd, frame, 1);
     rounds(3);
-    uint64_t begun_ns = clock_now_ns(); // or a little before
+    uint64_t begun_ns = clock_now_ns(); // the frame began just before
     usleep(10000);
     for (int i = 1; i < 9; i++) {
         client_send(fd, frame + i, 1);
@@ -307,7 +307,7 @@ START_TEST(test_gone_after_its_requests)
     await(&gone_count, 1);
     ck_assert_int_eq(told_count, 3);
     told_reply(0, "x", 1);
-    told_drop(1); // the third is left to the end of the server
+    told_drop(1); // the third request stays open until the end of the server
 }
 END_TEST
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// No client takes more of the server than its share: of requests, memory, descriptors and time.
+// No client takes more than its share of the server's requests, memory, descriptors and time.
 #include "tests/net/server_scene.h"
 
 #include <string.h>
@@ -52,7 +52,7 @@ START_TEST(test_requests_in_all)
 }
 END_TEST
 
-// A connection without stored replies is also read again, when another one frees memory.
+// When one connection ends requests, another one that waits for room is read, too.
 START_TEST(test_requests_in_all_by_one_hold_another)
 {
     server_begin(50, 8);
@@ -227,7 +227,7 @@ END_TEST
 
 // ---- fairness ----------------------------------------------------------------------------------
 
-// Sends as many requests as the socket takes without a reader.
+// Sends many requests at once. The socket must take them without a reader.
 static void client_fill(int fd, int count)
 {
     static uint8_t bytes[14 * 1000];
@@ -240,7 +240,7 @@ static void client_fill(int fd, int count)
 START_TEST(test_flood_does_not_block_other_clients)
 {
     server_begin(REQUESTS_MAX, 8);
-    // For both orders of turns.
+    // One client before the flood and one after it, for both orders of turns.
     int before = client_greet(), flood = client_greet(), after = client_greet();
     client_ask(flood, 0, "flood"); // to know its number
     await(&told_count, 1);

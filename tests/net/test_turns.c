@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Turns of classes, users and connections; and concurrent handshakes.
+// Turns of classes, users and connections, and concurrent handshakes.
 #include "daemon/net/turns.h"
 
 #include <stdio.h>
@@ -43,7 +43,7 @@ START_TEST(connections_of_one_user_come_in_order)
 }
 END_TEST
 
-// For any number of connections of one client.
+// The number of connections of a user does not matter.
 START_TEST(users_take_turns)
 {
     for (int i = 0; i < 40; i++)
@@ -51,7 +51,7 @@ START_TEST(users_take_turns)
     expect(0);
     ask(TURN_UNIX, 8, 50);
     ask(TURN_UNIX, 8, 51);
-    expect(1); // it was its turn before the other came
+    expect(1); // user 7 had the turn before user 8 asked
     expect(50);
     expect(2);
     expect(51);
@@ -143,7 +143,7 @@ START_TEST(handshakes_at_a_time_are_bounded)
 }
 END_TEST
 
-// Room that several handshakes leave goes to as many others, also if these end before they begin.
+// When handshakes end, as many waiting ones may begin. If these end before they begin, others may.
 START_TEST(room_of_handshakes_is_handed_on)
 {
     struct shakes s;

@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# The daemon with other clients: pynng and nng of other versions, nanomsg, Python's ssl, OpenSSL's s_client, and the
-# project's client with the installed nng. Prints TAP; missing libraries are skipped with a reason. PYTHON names a
-# python3 that has pynng and nng (nng-ssl for TLS).
+# The daemon with other clients: pynng and nng of other versions, nanomsg, Python's ssl, OpenSSL's
+# s_client, and the project's client with the installed nng. Prints TAP; missing libraries are
+# skipped with a reason. PYTHON names a python3 that has pynng and nng (nng-ssl for TLS).
 set -u
 : "${top_srcdir:=.}" "${top_builddir:=build}" "${PYTHON:=python3}"
 # shellcheck source=tests/support/tap.sh
@@ -39,7 +39,7 @@ cat "$scratch/alice.pem" "$scratch/alice.key" >"$scratch/alice.both"
 (umask 077 && echo "$token" >"$scratch/token")
 chmod 600 "$scratch"/*.key
 
-# Two daemons, since each listens at one place beside its socket. Ports are asked of the system.
+# Two daemons, because each listens on one port beside its socket. The system chooses the ports.
 ports=$("$PYTHON" -c 'import socket
 free = [socket.socket() for _ in range(2)]
 for one in free: one.bind(("127.0.0.1", 0))
@@ -72,15 +72,15 @@ tap_number=$(sed -n 's/^# tests: //p' "$scratch/clients")
 tap_is "all clients end" "$status" 0
 tap_has "certificates are users in the log" "$(cat "$scratch/tls.log")" 'subject="CN=alice,O=Lab"'
 
-# Our own, through nng.
+# The client of this project, over nng.
 remote() { # COMMAND...
     "$top_builddir/cpattn-submit" "$@" --socket "tls+tcp://127.0.0.1:$tls_port" --tls-ca "$scratch/ca.pem" \
         --tls-certificate "$scratch/alice.pem" --tls-key "$scratch/alice.key" 2>&1
 }
 tap_has "cpattn-submit, tls" "$(remote case --seqlen 32 --world-size 2)" pass
 
-# The greeting and a request as they go over the wire, through OpenSSL's own client, which stays until it is
-# ended.
+# The greeting and a request in the format of the wire, through the client of OpenSSL. That client
+# runs until it is killed.
 request=$top_srcdir/tests/fuzz/corpus/request/status
 frame() {
     printf '\000SP\000\000\060\000\000'

@@ -43,8 +43,8 @@ def message(field, data):
     return bytes([field << 3 | 2, len(data)]) + data
 
 
-# A small case: world_size, comm, sharding, dtype, format, batch, heads, kv_heads, head_dim_qk, head_dim_v, seqlen_q,
-# seqlen_kv, mask; then window_left (-1), training, inputs, verify.
+# A small case: world_size, comm, sharding, dtype, format, batch, heads, kv_heads, head_dim_qk,
+# head_dim_v, seqlen_q, seqlen_kv, mask; then window_left (-1), training, inputs, verify.
 CASE = b"".join(
     integer(field, value)
     for field, value in zip(range(2, 15), (2, 1, 1, 1, 1, 1, 1, 1, 16, 16, 32, 32, 2))
@@ -109,12 +109,12 @@ def converse(name, connect, with_token=False):
         exchange(ask, "status", STATUS, with_token)
         exchange(ask, "describe", DESCRIPTION, with_token)
         exchange(ask, "run", RESULT, with_token)
-        # Nonsense, the largest that there may be; over TCP refused for the token already.
+        # Nonsense of the largest size. Over TCP it is already refused because it has no token.
         assert ERROR in fields(ask(b"\xff" * 65536))
         for _ in range(50):
             exchange(ask, "status", STATUS, with_token)
         close()
-        for _ in range(20):  # who comes and goes
+        for _ in range(20):  # clients that connect and leave
             connect()[1]()
         ask, close = connect()
         exchange(ask, "status", STATUS, with_token)

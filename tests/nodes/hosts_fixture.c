@@ -30,7 +30,7 @@ static void url_write(const struct hosts *h, int port, char url[64])
     snprintf(url, 64, "%s:%d", h->scheme ? h->scheme : "tcp://127.0.0.1", port);
 }
 
-// Adds the options of a scene to arguments; gives back how many there are.
+// Appends options to the arguments. Returns the new number of arguments.
 static int options_add(const char **arguments, int count, const char *const *options)
 {
     for (int i = 0; options[i]; i++)

@@ -9,7 +9,7 @@ test_scripts += tests/nodes/test_nodes_doc.sh
 long_scripts += tests/nodes/test_namespaces.sh
 test_scripts += tests/nodes/test_fault_hosts.sh
 
-# Faults over several hosts; with all of them as a benchmark: tests/nodes/test_node_faults all
+# Faults over several hosts. All faults, as a benchmark: tests/nodes/test_node_faults all
 test_programs += tests/nodes/test_node_faults
 tests_nodes_test_node_faults_SOURCES = tests/nodes/test_node_faults.c tests/nodes/node_scene.c \
     tests/nodes/node_scene.h tests/support/raw_client.c tests/support/raw_client.h

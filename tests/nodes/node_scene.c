@@ -26,7 +26,7 @@ static const char *const names[NODES] = {"", "b", "c"};
 struct node_scene node_scene;
 #define scene node_scene
 
-// True until the time limit of a wait.
+// Pauses. True until the time limit of the wait.
 static bool go_on(int *waited_us)
 {
     usleep(PAUSE_US);
@@ -46,7 +46,7 @@ __attribute__((format(printf, 1, 2))) static bool command(const char *format, ..
     return system(text) == 0; // NOLINT(cert-env33-c): with a constant format and own numbers
 }
 
-// A process that keeps a network namespace.
+// Starts a process that keeps a network namespace; 0: it cannot.
 static pid_t keeper_start(void)
 {
     char byte;
@@ -222,7 +222,7 @@ static bool file_holds(const char *path, const char *text)
     return got > 0 && memmem(content, (size_t)got, text, strlen(text)) != NULL;
 }
 
-// The wrapper has told all ranks of this scene where orders are, and nobody else.
+// The environment of all ranks of this scene, and of no other process, has the path of the orders.
 int ranks_anywhere(void)
 {
     char path[64];
@@ -254,7 +254,7 @@ void ranks_await(int count)
         }
 }
 
-// True if the arguments of the process, which end with NUL, are those of this rank.
+// True if the arguments of the process are those of this rank. Each ends with NUL.
 static bool rank_is(pid_t pid, int rank)
 {
     char path[64], text[4096], wanted[32];
@@ -398,7 +398,7 @@ static int descriptors_of(int node)
     return count;
 }
 
-// The pool of four is on either of the agents.
+// The sum of all hosts, because the pool of four may be on either agent.
 static int descriptors_count(void)
 {
     int count = 0;
@@ -485,7 +485,7 @@ static bool shared_memory_is_clean(void)
     return clean;
 }
 
-// With SIGTERM; a process that does not end is killed, which is an error.
+// Ends a process by SIGTERM. A process that does not end is killed: an error.
 static bool node_end(int node)
 {
     int status = -1, waited = 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The scene of faults over several hosts: a daemon and the agents of hosts "b" and "c", two devices
-// each, with ranks that wait at a place when they are told to (common/fault.h). The hosts meet over
-// loopback, or each has a network namespace with a cable to a bridge, which takes root and ip(8).
+// The scene of faults over several hosts: a daemon and the agents of hosts "b" and "c", with two
+// devices each. Ranks wait at a place by order (common/fault.h). The hosts meet over loopback, or
+// each has a network namespace with a cable to a bridge. Namespaces need root and ip(8).
 #ifndef CPATTN_TESTS_NODES_NODE_SCENE_H
 #define CPATTN_TESTS_NODES_NODE_SCENE_H
 
@@ -14,7 +14,7 @@
 
 #define NODES       3  // the daemon's own is 0
 #define WORLD       6  // two ranks on each
-#define RANKS       10 // those, and a pool of four on two
+#define RANKS       10 // these six, and a pool of four on two hosts
 // Much longer than any wait of a passing test.
 #define PATIENCE_MS 30000
 #define PAUSE_US    2000
@@ -26,15 +26,15 @@ extern struct node_scene {
     int port;
     pid_t processes[NODES]; // the daemon and its agents
     pid_t keepers[NODES];   // of the namespaces
-    int descriptors;        // of all processes, with two pools and nothing to do
+    int descriptors;        // of all processes, while both pools are idle
     struct raw_client client;
     uint32_t last;
-    long log_begin; // of what the current cell has logged
+    long log_begin; // where the log of the current cell begins
 } node_scene;
 
 // Starts everything, with a pool of six ranks and one of four. False: namespaces are not available.
 bool scene_begin(bool cables);
-// Ends everything; returns whether nothing is left.
+// Ends everything. True if nothing is left.
 bool scene_end(void);
 
 void daemon_begin(void);
@@ -43,7 +43,7 @@ void agent_begin(int node);
 void agent_reap(int node);
 void cable_set(int node, bool whole);
 
-// Waits until the daemon has logged this text a number of times since the begin of the cell.
+// Waits until the daemon has logged this text `count` times since log_mark(), the begin of a cell.
 void log_await(const char *text, int count);
 void log_mark(void);
 
@@ -53,7 +53,7 @@ pid_t rank_pid(int rank);
 int ranks_on(int node);
 int ranks_anywhere(void);
 void ranks_await(int count);
-// Ends the ranks of all hosts, as after the death of one.
+// Kills the ranks of all hosts. Waits until they are gone and the daemon has logged it.
 void pools_end(void);
 
 // Rank `rank` waits at `point` ("forward") until wait_end().
@@ -63,13 +63,13 @@ void wait_end(void);
 
 // Sends a case; returns its number.
 uint32_t case_send(int world_size, int nodes, int timeout_ms);
-// Takes the next answer, which must be to this request. False: no answer.
+// Takes the next answer. It must be to this request. False: no answer.
 bool answer_take(const char *which, uint32_t number, struct wire_reply *reply);
 // A case passes.
 void case_pass(const char *which, int world_size, int nodes);
 // A case on all hosts passes, and a case on two.
 void cases_pass(const char *which);
-// No answer is left over; no case is queued or runs.
+// No other answer may be left. No case may be queued or running.
 void nothing_more(void);
 // Waits until descriptors and ranks are as before the first cell.
 void baseline_await(void);

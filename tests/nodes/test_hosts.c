@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cases over several hosts: the same bits as on one, and faults of hosts. Agents and daemon run on
-// this machine and connect over loopback.
+// Cases over several hosts: the same bits as on one host, and faults of hosts. Agents and daemon
+// run on this machine and connect over loopback.
 #include "tests/support/runner.h"
 
 #include <arpa/inet.h>
@@ -18,7 +18,7 @@
 #include "tests/nodes/hosts_fixture.h"
 #include "tests/support/port.h"
 
-// Much longer than ranks survive their agent or daemon.
+// Ranks end much sooner after the end of their agent or daemon.
 #define GONE_MS 20000
 
 static struct hosts h;
@@ -138,7 +138,7 @@ START_TEST(test_rank_of_another_host_is_stopped)
 {
     struct wire_request request = hosts_request_long(6, 3);
     request.timeout_ns = UINT64_C(10000000000);
-    hosts_run_and_pass(&h, 6, 3); // so that the time limit does not cover the start of the ranks
+    hosts_run_and_pass(&h, 6, 3); // the time limit must not cover the start of the ranks
     struct call call = daemon_call_begin(&h.daemon, &request);
     daemon_await_running(&h.daemon, 1);
     ck_assert_int_eq(kill(hosts_rank_pid(&h, 2, 6, 5), SIGSTOP), 0);
@@ -169,7 +169,7 @@ START_TEST(test_agent_is_killed)
     hosts_agent_signal(&h, 2, SIGKILL);
     long_end(&call, "host c was lost");
     told_is("host c is lost");
-    hosts_run_and_pass(&h, 4, 2); // the others work on
+    hosts_run_and_pass(&h, 4, 2); // the other hosts run cases
     hosts_agent_start(&h, 2);
     hosts_run_and_pass(&h, 6, 3);
     told_is("host c is there");
@@ -187,7 +187,7 @@ static bool waits_in_vain(uint64_t timeout_ns)
     hosts_agent_signal(&h, 2, SIGKILL);
     long_end(&call, "host c was lost");
     struct wire_reply reply = daemon_call_end(&next);
-    if (reply.status != STATUS_UNAVAILABLE) // it came later than the loss
+    if (reply.status != STATUS_UNAVAILABLE) // the request came after the loss
         expect_status(&reply, STATUS_DEADLINE_EXCEEDED);
     bool told = strstr(reply.message, "while there was no host c") != NULL;
     wire_reply_fini(&reply);
@@ -242,7 +242,7 @@ START_TEST(test_daemon_is_killed)
 }
 END_TEST
 
-// A process that has the name of a rank, and whose parent is not the one that it was started by.
+// Starts a process with the name of a rank. Its arguments name another parent than its real one.
 static pid_t leftover_start(char *path, size_t size)
 {
     snprintf(path, size, "%s/cpattn-rank", h.daemon.folder);
@@ -339,7 +339,7 @@ START_TEST(test_connection_is_cut_and_heals)
     struct call call = long_begin();
     kill(cable, SIGSTOP);
     long_end(&call, "host c was lost");
-    await_no_ranks(2); // they end though nobody can tell the agent to
+    await_no_ranks(2); // the agent ends them without an order
     hosts_run_and_pass(&h, 4, 2);
     kill(cable, SIGCONT);
     hosts_await_logged(&h, "host_back host=c", 3);
@@ -354,7 +354,7 @@ START_TEST(test_agent_with_another_token_is_refused)
 {
     hosts_agent_signal(&h, 2, SIGTERM);
     hosts_agent_spawn(&h, 2, h.port, h.other_token);
-    hosts_await_logged(&h, "agent_refused", 2); // and it tries again
+    hosts_await_logged(&h, "agent_refused", 2); // the agent tries again
     ck_assert_int_eq(hosts_lines_count(h.daemon.log, "agent_gone"), 0);
     hosts_agent_signal(&h, 2, SIGKILL);
     hosts_agent_start(&h, 2);
@@ -371,7 +371,7 @@ static int connect_to(int port)
     return fd;
 }
 
-// Waits for the end of a connection that has sent this.
+// Sends bytes on a new connection and waits until the daemon closes it.
 static void strange(int port, const void *data, size_t size)
 {
     char answer[4096];
@@ -442,7 +442,7 @@ START_TEST(test_one_address_does_not_keep_agents_out)
     hosts_agent_start(&h, 1);
     while ((got = recv(held[0], bytes, sizeof(bytes), MSG_DONTWAIT)) > 0)
         ;
-    ck_assert_int_eq(got, -1); // is still held
+    ck_assert_int_eq(got, -1); // the connection is still open
     ck_assert_int_eq(errno, EAGAIN);
     ck_assert_int_eq(recv(held[39], bytes, sizeof(bytes), 0), 0);
     for (int i = 0; i < 40; i++)
@@ -483,7 +483,7 @@ START_TEST(test_devices_of_another_host_are_drained)
     expect_status(&reply, STATUS_UNAVAILABLE);
     expect_text(reply.message, "an administrator");
     wire_reply_fini(&reply);
-    hosts_run_and_pass(&h, 2, 1); // on the host that has all of its
+    hosts_run_and_pass(&h, 2, 1); // on the host with all devices in use
     ck_assert_int_gt(hosts_rank_count(&h, 1), 0);
     order_give(ORDER_ENABLE_DEVICE, 2, 1, 1);
     order_give(ORDER_ENABLE_DEVICE, 0, 1, 0);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Daemon and agents over TLS: accepted and refused agents; nothing is sent in clear.
+// Daemon and agents over TLS: accepted and refused agents. The token is not sent in clear.
 #include "tests/support/runner.h"
 
 #include <arpa/inet.h>
@@ -52,7 +52,7 @@ static void agents_start(void)
     hosts_agent_start(&h, 2);
 }
 
-// Waits until the log of host b's agent has this text, and ends the agent, which was refused.
+// Waits until the log of the refused agent of host b has this text. Then ends the agent.
 static void refusal_await(const char *text)
 {
     char log[160];
@@ -136,7 +136,8 @@ START_TEST(test_agents_with_certificates)
     h.daemon_options[5] = ca.file;
     hosts_start(&h);
     hosts_agent_spawn(&h, 1, h.port, h.token);
-    // First: the agent may be away for another reason before, such as ranks of an agent before it.
+    // The daemon's log comes first: an agent may be away before for another reason, such as ranks
+    // of an earlier agent.
     hosts_await_logged(&h, "it has no certificate", 1);
     refusal_await("daemon_away");
     const char *options[] = {"--tls-certificate", agent.file, "--tls-key", agent.key_file};
@@ -165,7 +166,7 @@ START_TEST(test_certificate_is_renewed)
     snprintf(log, sizeof(log), "%s/agent-c", h.daemon.folder);
     hosts_await_text(log, "hostname mismatch", 1);
     hosts_agent_signal(&h, 2, SIGTERM);
-    hosts_run_and_pass(&h, 4, 2); // who is connected stays
+    hosts_run_and_pass(&h, 4, 2); // connected agents stay
 }
 END_TEST
 
@@ -220,7 +221,7 @@ static bool secret_is_seen(const char *scheme)
 
 START_TEST(test_token_is_not_sent_in_clear)
 {
-    h.scheme = "tls+tcp://127.0.0.1"; // of IPv4, as the relay
+    h.scheme = "tls+tcp://127.0.0.1"; // IPv4, like the relay
     hosts_start(&h);
     ck_assert(!secret_is_seen("tls+tcp://localhost"));
 }

@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# A daemon and two agents in three network namespaces, each with a link to a bridge: cases over the three, and a link
-# that is cut and restored. Needs the right to create namespaces, and ip(8). Prints TAP.
+# A daemon and two agents in three network namespaces, each with a link to a bridge: cases over the
+# three, and a link that is cut and restored. Needs the right to create namespaces, and ip(8).
+# Prints TAP.
 set -u
 : "${top_srcdir:=.}" "${top_builddir:=build}"
 # shellcheck source=tests/support/tap.sh
@@ -11,7 +12,7 @@ if ! command -v ip >/dev/null || ! unshare --net --mount true 2>/dev/null; then
     echo "1..0 # SKIP no ip(8), or no right to make network namespaces"
     exit 0
 fi
-# All of it is in a namespace with the bridge; what is made in it ends with it.
+# The whole test runs in a namespace with the bridge. Everything in the namespace ends with it.
 if [ "${1:-}" != inside ]; then
     exec unshare --net --mount --pid --fork --kill-child --mount-proc sh "$0" inside
 fi
@@ -22,7 +23,7 @@ trap 'rm -rf "$scratch"' EXIT
 od -An -tx1 -N16 /dev/urandom | tr -d ' \n' >"$scratch/secret"
 chmod 600 "$scratch/secret"
 
-# A namespace that a process keeps, with the address 10.99.0.NUMBER.
+# Makes a namespace with the address 10.99.0.NUMBER. A process keeps it; NAME is set to its id.
 host() { # NAME NUMBER
     unshare --net sleep 1000 &
     eval "$1=$!"

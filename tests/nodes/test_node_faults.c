@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Faults over several hosts, each at rest, while a pool starts, forward, backward and while ranks
-// report. A cell: a pool of six on three hosts, a rank waits at the place, the fault happens. The
-// case is answered once, with the cause; the next one passes; where a host is away, cases on the
-// others pass meanwhile; no rank and no descriptor is left on any host. One line of TAP a cell.
+// Faults over several hosts: at rest, while a pool starts, in forward, in backward, and while ranks
+// report. In a cell a pool of six is on three hosts, a rank waits at the place, and the fault
+// happens. The case is answered once, with the cause. The next case passes. While a host is away,
+// cases on the other hosts pass. No rank and no descriptor is left on any host. One line of TAP for
+// each cell.
 //
-//     test_node_faults                             what is killed, over loopback
-//     test_node_faults all [FAULT [MOMENT...]]     everything, with namespaces and cables; root
+//     test_node_faults                             kills only, over loopback
+//     test_node_faults all [FAULT [MOMENT...]]     all faults, with namespaces and cables: as root
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,12 +19,12 @@
 
 // Deadline of a case that must miss it.
 #define SHORT_MS    2500
-// Shorter than what makes a host lost, and longer.
+// Shorter than the silence after which a host is lost, and longer.
 #define PAUSE_MS    1000
 #define LONG_MS     4500
-// Maximum time from the daemon's death to that of all ranks, if all cells run.
+// Maximum time from the daemon's death to that of all ranks. Checked only with cables.
 #define GONE_MAX_MS 1000
-// A rank of host c, the lost host, and one on the daemon's host.
+// A rank on host c, a rank on the daemon's host, and the lost host: c.
 #define FAR         4
 #define NEAR        1
 #define LOST        2
@@ -40,7 +41,7 @@ static const struct fault {
     const char *name;
     enum victim victim;
     enum way way;
-    int rank; // that waits
+    int rank; // the waiting rank
 } faults[] = {
     {"rank-killed", RANK, KILLED, FAR},         {"near-rank-killed", RANK, KILLED, NEAR},
     {"agent-killed", AGENT, KILLED, FAR},       {"daemon-killed", DAEMON, KILLED, NEAR},
@@ -131,7 +132,7 @@ static void fault_begin(const struct fault *f)
         pause_ms(f->way == PAUSED ? PAUSE_MS : f->way == STOPPED ? LONG_MS : 0);
 }
 
-// Stopped processes continue; killed ones are started again.
+// Stopped daemons and agents continue. A killed agent is started again.
 static void fault_end(const struct fault *f)
 {
     if (f->victim == CABLE)
@@ -157,7 +158,7 @@ static uint32_t case_begin(const struct cell *cell)
     if (cell->moment == REST && !overruns)
         return 0;
     if (cell->moment == REST)
-        fault_begin(f); // nobody knows before there is a case
+        fault_begin(f); // the fault shows only in a case
     uint32_t number = case_send(WORLD, NODES, overruns ? SHORT_MS : PATIENCE_MS);
     if (cell->moment != REST)
         wait_await();
@@ -222,7 +223,7 @@ static void cell_run(const struct cell *cell)
         daemon_stopped(cell, number);
     } else {
         if (cell->moment == REST && f->way == KILLED)
-            log_await("pool_kill", 1); // a case that comes before that is told of the death
+            log_await("pool_kill", 1); // a case before that would meet the death
         if (f->way == PAUSED)
             fault_end(f);
         if (f->victim != RANK || f->way == KILLED)

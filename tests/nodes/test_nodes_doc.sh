@@ -10,7 +10,7 @@ PATH=$(cd "$top_builddir" && pwd):$PATH
 scratch=$(mktemp -d) || exit 99
 trap 'rm -rf "$scratch"' EXIT
 
-# The blocks of shell, with a port of this run's own.
+# The shell blocks of the page, with another port for this run.
 port=$(tap_port)
 {
     echo 'set -eum'
@@ -24,7 +24,7 @@ tap_is "the commands run" $status 0
 tap_is "both cases pass" "$(grep -ciE '^pass' "$scratch/out")" 2
 tap_is "the cases had ranks on three hosts" "$(grep -c 'pool_start .*hosts=0x7' "$scratch/nodes/log")" 1
 
-# The settings, which the daemon understands as far as the secret, which is not there.
+# The daemon accepts the settings. It then misses the file of the secret, which does not exist here.
 awk '/^```yaml$/ { inside = 1; next } /^```$/ { inside = 0 } inside' "$doc" |
     sed "s,/etc/cpattnd,$scratch/none," >"$scratch/settings.yaml"
 told=$(cpattnd --config "$scratch/settings.yaml" --backend cpu --socket "$scratch/socket" 2>&1)

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A collective in one process: the plans of all ranks, their memory, and execution, exchange by
-// exchange.
+// A collective in one process: the plans of all ranks, their memory, and their execution.
 #ifndef CPATTN_TESTS_RANK_COLLECTIVE_SCENE_H
 #define CPATTN_TESTS_RANK_COLLECTIVE_SCENE_H
 
@@ -8,7 +7,7 @@
 #include "plan/plan.h"
 
 #define SCENE_BUFFERS_MAX 8
-// The initial bytes of send and receive; scratch memory has ones.
+// The initial bytes of send and receive. Scratch memory has bytes 0xff.
 #define SCENE_MEMORY      0xa5
 
 struct scene {
@@ -26,15 +25,15 @@ struct collective scene_usual(void);
 // True if the check of the kind admits it.
 bool scene_is_possible(const struct collective *c);
 
-// One line that identifies it.
+// One line of text that identifies the collective.
 const char *scene_text(const struct collective *c);
 
-// Plans, memory and elements; a test may change the plans before scene_execute().
+// Makes plans, memory and elements. A test may change the plans before scene_execute().
 struct scene *scene_create(const struct collective *c);
 void scene_destroy(struct scene *s);
 void scene_execute(struct scene *s);
 
-// Broken rules of all ranks.
+// The broken rules of all ranks, a bit mask.
 int scene_broken(const struct scene *s);
 
 #endif

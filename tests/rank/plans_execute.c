@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-// The k-th region of an exchange that goes to (comes from) a peer and is not empty; NULL: none.
+// The k-th nonempty region of an exchange to (from) a peer; NULL: none.
 static const struct region *region_find(const struct plan *plan, const struct op *op, int peer,
                                         bool send, int k)
 {

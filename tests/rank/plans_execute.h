@@ -8,9 +8,9 @@
 // Runs a compute operation of a rank.
 typedef void plans_compute(void *scene, int rank, const struct op *op);
 
-// Executes all plans: each up to its next exchange, then the exchange of all ranks. `buffers` has
-// the buffers of each rank. Messages between two ranks match in order; if sizes differ, the smaller
-// one is moved.
+// Executes all plans: each up to its next exchange, then the exchange of all ranks, and so on.
+// `buffers` has the buffers of each rank. Messages between two ranks match in order. If two sizes
+// differ, the smaller one counts.
 void plans_execute(struct plan *const *plans, void *const *const *buffers, int world_size,
                    plans_compute *compute, void *scene);
 

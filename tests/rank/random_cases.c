@@ -13,7 +13,7 @@
 #define LONG_MOST   1000
 // Limit of the forward FLOPs of a case; the reference takes about ten times as long as the kernels.
 #define FLOPS_MAX   2e8
-// Maximum number of tries to make a failing case smaller.
+// Maximum number of attempts to make a failing case smaller.
 #define TRIES       600
 
 static struct rank_report reports[WORLD_SIZE_MAX];

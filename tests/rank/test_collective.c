@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Collectives in one process: every plan is proven free of races and deadlocks, executed for all
-// ranks, and judged; deliberate errors are noticed.
+// Collectives in one process. Every plan is proven free of races and deadlocks, executed for all
+// ranks, and judged. Deliberate errors are noticed.
 #include "tests/support/runner.h"
 
 #include <math.h>
@@ -78,8 +78,8 @@ static int exchanges_of(const struct collective *c)
     return count;
 }
 
-// Two ranks need one exchange for each piece, up to eight ranks two. There are more pieces of more
-// bytes.
+// Two ranks need one exchange for each piece, three to eight ranks two. More bytes make more
+// pieces.
 START_TEST(pieces_follow_the_size)
 {
     static const struct {
@@ -101,7 +101,7 @@ START_TEST(pieces_follow_the_size)
 }
 END_TEST
 
-// Number of segments of every sum; 0: what its size asks for.
+// Number of segments of every sum; 0: chosen by its size.
 static int segments_wanted;
 
 int __real_layout_segments(const struct layout *l, int64_t elements);
@@ -112,7 +112,7 @@ int __wrap_layout_segments(const struct layout *l, int64_t elements)
     return segments_wanted ? segments_wanted : __real_layout_segments(l, elements);
 }
 
-// Sums of few elements in as many segments as if they were large.
+// Small sums, with as many segments as large ones.
 START_TEST(any_number_of_segments_is_right)
 {
     static const enum collective_operation operations[] = {COLLECTIVE_ALL_REDUCE,
@@ -141,7 +141,7 @@ START_TEST(any_number_of_segments_is_right)
 }
 END_TEST
 
-// Two segments, by their size.
+// Large enough for two segments.
 START_TEST(large_collectives_are_right)
 {
     struct collective c = scene_usual();
@@ -206,7 +206,7 @@ static bool receives(const struct plan *plan, const struct op *op)
     return any;
 }
 
-// The last of a kind, of exchanges one that brings something.
+// The last operation of a kind. Of exchanges: the last one that receives data.
 static struct op *op_find(struct plan *plan, enum op_kind kind)
 {
     for (int i = plan->op_count - 1; i >= 0; i--)
@@ -215,7 +215,7 @@ static struct op *op_find(struct plan *plan, enum op_kind kind)
     return NULL;
 }
 
-// A region that something of a transfer comes to.
+// The destination of the first transfer that receives data from another rank.
 static struct region *receive_find(struct plan *plan)
 {
     for (int i = 0; i < plan->transfer_count; i++)
@@ -224,7 +224,7 @@ static struct region *receive_find(struct plan *plan)
     return NULL;
 }
 
-// Changes the plan of a rank; false where there is nothing to change.
+// Changes the plan of a rank; false if there is nothing to change.
 static bool plan_spoil(struct scene *s, int rank, enum wrong wrong)
 {
     struct plan *plan = s->plans[rank];
@@ -238,7 +238,7 @@ static bool plan_spoil(struct scene *s, int rank, enum wrong wrong)
         if (op)
             op->operand[UNARY_DESTINATION].bytes = 0;
         return op != NULL;
-    case WRONG_SHIFTED: // what comes begins one element too late, and its last is lost
+    case WRONG_SHIFTED: // the data arrive one element too far; the last one is lost
         if (!region || region->bytes < 3 * element)
             return false;
         region->offset += element;
@@ -312,7 +312,7 @@ START_TEST(wrong_results_are_noticed)
 }
 END_TEST
 
-// A wait, or the counterpart of a message, that is missing.
+// Plans with a missing wait, or with a receive that is shorter than its send.
 START_TEST(wrong_plans_are_refused)
 {
     int waits = 0;
@@ -341,7 +341,7 @@ END_TEST
 
 // ---- the judge's own limits ----
 
-// One rounding more than there may be, and one rank less.
+// A missing rank is noticed for any number of ranks.
 START_TEST(a_rank_that_is_missing_shows_at_any_size)
 {
     static const int worlds[] = {2, 8, 33, 64};

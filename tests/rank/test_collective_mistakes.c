@@ -10,7 +10,7 @@
 
 #define WORLD 4
 #define COUNT 400
-#define RANK  1 // whose result is looked at
+#define RANK  1 // the rank with the judged result
 
 static struct collective asked(enum collective_operation operation,
                                enum collective_algorithm algorithm)
@@ -120,7 +120,7 @@ static void turn_ring(struct scene *s)
         }
 }
 
-// Every rank sends the block of the next.
+// Each peer gets the block of the rank after it.
 static void send_next_blocks(struct scene *s)
 {
     for (int rank = 0; rank < WORLD; rank++)
@@ -136,8 +136,8 @@ static void send_next_blocks(struct scene *s)
 
 struct mistake {
     const char *name;
-    struct collective c;  // what is judged
-    struct collective of; // what is run, in the place of it; world_size 0: the same
+    struct collective c;  // the judged collective
+    struct collective of; // the executed collective; world_size 0: the same
     void (*change)(struct scene *s);
     enum collective_mistake kind;
     const char *text;
@@ -205,7 +205,7 @@ static void mistakes_fill(struct mistake list[MISTAKES])
     memcpy(list, made, sizeof(made));
 }
 
-// The result of a rank, judged as what was asked for.
+// Judges the result of RANK as that of the collective `c`.
 static struct figures judged(const struct scene *s, const struct collective *c)
 {
     struct figures figures = {.first_bad = {.position = -1}};
@@ -274,7 +274,7 @@ START_TEST(right_results_have_no_diagnosis)
     ck_assert_int_eq(collective_diagnose(&c, RANK, &sample, SCENE_MEMORY, &figures, &diagnosis),
                      MISTAKE_NONE);
     ck_assert_str_eq(diagnosis.text, "");
-    // A single wrong element has no diagnosis either.
+    // A single wrong element has no diagnosis, either.
     sample.got[7].real += 1;
     ck_assert_int_eq(collective_diagnose(&c, RANK, &sample, SCENE_MEMORY, &figures, &diagnosis),
                      MISTAKE_NONE);

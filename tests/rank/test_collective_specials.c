@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Collectives of zeros of either sign, infinities, NaN and denormals: plans compute the bits of
-// IEEE 754-2019, and the judge accepts exactly the results that a standard permits.
+// Collectives of zeros of either sign, infinities, NaN and denormals. Plans compute the bits of
+// IEEE 754-2019. The judge accepts exactly the results that a standard permits.
 #include "tests/support/runner.h"
 
 #include <math.h>
@@ -86,7 +86,7 @@ static float number_of(const struct met *m, bool least)
     return most;
 }
 
-// A number that is not that.
+// Another number than number_of(); NaN: there is none.
 static float other_number(const struct met *m, bool least)
 {
     float most = number_of(m, least);
@@ -170,7 +170,7 @@ static int64_t wrong_count(const struct scene *s, int64_t *first)
     return f.mismatches;
 }
 
-// Puts bits in the place of an element of rank 0, asks the judge, and puts back what was there.
+// Replaces an element of rank 0 by these bits, judges the result, and restores the element.
 static void expect(struct scene *s, int64_t i, uint32_t bits, bool right, const char *what)
 {
     uint32_t kept = bits_of(&s->c, s->receive[0], i);

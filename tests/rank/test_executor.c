@@ -43,7 +43,7 @@ static struct op *sketch_op(struct sketch *s, enum op_kind kind)
     return op;
 }
 
-// A compute operation with a number.
+// Adds a compute operation. Its value is its index.
 static void sketch_fill(struct sketch *s)
 {
     int32_t index = s->plan.op_count;
@@ -78,11 +78,11 @@ struct event {
 static struct {
     struct event events[4 * OPS_MAX];
     int count;
-    int exchange;       // under way, or -1
-    int patience;       // looks at an exchange before it is done
-    int looks;          // so far
-    int waits;          // looks with a timeout
-    int run_after_wait; // operations run directly after one of these that had brought nothing
+    int exchange;       // the running exchange, or -1
+    int patience;       // calls of progress() before an exchange is done
+    int looks;          // such calls so far
+    int waits;          // calls with a timeout
+    int run_after_wait; // operations that ran directly after a wait in vain
     bool waited_in_vain;
     bool poisoned; // the receive region was all ones at the start
     enum status fail_run, fail_progress;

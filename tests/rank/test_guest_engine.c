@@ -21,7 +21,7 @@ int guest_device(void)
 static struct {
     bool broken;
     int waits, looks;     // of the case
-    int waits_at_verdict; // waits before it
+    int waits_at_verdict; // waits before the verdict
 } device;
 
 static const struct engine_ops *plain;
@@ -71,7 +71,7 @@ static const struct engine_kind kind = {
 
 static enum { RIGHT, FAILS, BACKWARD } behaviour;
 
-// No query sees a key: the right results are zeros.
+// No query sees a key, so the right results are zeros.
 static int attend(struct cpattn_guest_job *job, void *context)
 {
     static const char *const names[] = {"out", "dq", "dk", "dv"};
@@ -144,7 +144,7 @@ START_TEST(the_backward_pass_begins_when_the_device_is_through)
 }
 END_TEST
 
-// Its work on the device may wait for other ranks for ever.
+// The work of a failed function on the device may wait for other ranks for ever.
 START_TEST(a_failed_function_is_not_waited_for)
 {
     struct rank_report report;

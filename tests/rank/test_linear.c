@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Linear layers in one process: every plan is proven free of races and deadlocks, executed for all
-// ranks, and judged; deliberate errors are noticed and diagnosed.
+// Linear layers in one process. Every plan is proven free of races and deadlocks, executed for all
+// ranks, and judged. Deliberate errors are noticed and diagnosed.
 #include "tests/support/runner.h"
 
 #include <stdio.h>
@@ -21,8 +21,8 @@ struct scene {
     struct plan *plans[WORLD_SIZE_MAX];
     void *buffers[WORLD_SIZE_MAX][BUFFERS_MAX];
     const void *tensors[WORLD_SIZE_MAX][LINEAR_TENSORS];
-    int twice;     // a rank whose part of a sum counts twice, or -1
-    double factor; // on what is summed
+    int twice;     // the part of this rank counts twice in a sum; -1: none
+    double factor; // of each sum
 };
 
 static struct error error;
@@ -225,7 +225,7 @@ static int random_below(int bound)
     return (int)((random_state >> 33) % (uint64_t)bound);
 }
 
-// 1, primes, and other sizes that numbers of ranks do not divide.
+// Half of the sizes are 1 and primes, which most world sizes do not divide.
 static int64_t random_size(void)
 {
     static const int ugly[] = {1, 1, 2, 3, 5, 7, 13, 31, 61, 127};
@@ -444,7 +444,7 @@ START_TEST(wrong_results_are_diagnosed)
         double explained;
         enum linear_tensor tensor;
         l.dtype = (enum case_dtype)dtype;
-        if (wrong == WRONG_OTHER_GELU && dtype != DTYPE_FP32) // to be told from rounding
+        if (wrong == WRONG_OTHER_GELU && dtype != DTYPE_FP32) // to differ from rounding
             l.tokens = l.out_features = l.hidden = dtype == DTYPE_BF16 ? 400 : 128;
         struct scene *s = scene_create(&l);
         scene_spoil(s, wrong);
@@ -491,7 +491,7 @@ START_TEST(a_mistake_in_a_large_layer_is_named)
 }
 END_TEST
 
-// Ranks behind the first are known, too.
+// The diagnosis names any rank, here rank 18 of 20.
 START_TEST(any_rank_is_named)
 {
     struct linear l = usual();
@@ -515,7 +515,7 @@ START_TEST(any_rank_is_named)
 }
 END_TEST
 
-// A single element with an error of a few roundings, at any place.
+// A single element with a wrong exponent, at any place.
 START_TEST(a_single_element_is_noticed)
 {
     random_state = 3;

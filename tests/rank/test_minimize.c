@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reduction of failing cases: with known failures, and with deliberate errors that random cases
-// must find.
+// Reduction of failing cases, with known failures and with deliberate errors. Random cases must
+// find the deliberate errors.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -63,7 +63,7 @@ static bool fails_in_teams(const struct cp_case *c, void *context)
 
 static const struct {
     minimize_fails *fails;
-    const char *options; // of the smallest
+    const char *options; // of the smallest failing case
 } known[] = {
     {fails_with_a_window, "--world-size 3" SMALLEST "--seqlen-q 0 --seqlen-kv 0 --mask none "
                           "--window-left 5 --training false"},
@@ -114,14 +114,14 @@ END_TEST
 
 // ---- deliberate errors ----
 
-// A case that takes this long hangs, whether or not its ranks sleep. Others take milliseconds.
+// A case that takes this long hangs, even if its ranks do not sleep. Other cases take milliseconds.
 #define HANGS_MS   15000
 // Enough cases to meet every mutation.
 #define SEEDS_MOST 60
 
 static void set_mutation(const struct mutation *mutation)
 {
-    world_close_all(); // ranks keep what they were forked with
+    world_close_all(); // ranks keep the mutation with which they were forked
     mutation_set(mutation);
     world_patience(mutation ? HANGS_MS : 0);
 }
@@ -157,8 +157,8 @@ static void found_and_made_small(void)
     ck_assert_int_eq(random_run(&c), RANDOM_PASSES);
 }
 
-// Excluded: a missing wait, which depends on timing; a changing order of sums, which is right every
-// time; and small errors that need many or special elements.
+// False for a missing wait, which depends on timing, for a changing order of sums, which is right
+// every time, and for small errors, which need many or special elements.
 static bool shows(const struct mutation *mutation)
 {
     static const char *const slight[] = {"RESULTS_HALF_PERCENT", "SLOPE_NEAR_SATURATION"};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random cases: whether they pass, and whether every legal order gives the same bits. By itself or
-// under Check; see usage().
+// Random cases: they pass, and every legal order gives the same bits. By itself or under Check: see
+// usage_text.
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -14,9 +14,9 @@
 
 #define SLICES           4
 #define ORDERS           50
-// First seed of the cases that are run in many orders; the others begin at 0.
+// First seed of the cases that run in many orders. The seeds of other cases begin at 0.
 #define ORDERS_SEED      UINT64_C(1000000)
-// Of the cases of --matrix: the largest world, and the longest sequence unless it is given.
+// Cases of --matrix: the largest world size, and the default of LONGEST.
 #define MATRIX_WORLD_MAX 8
 #define MATRIX_LONGEST   72
 
@@ -97,7 +97,7 @@ START_TEST(random_cases_pass)
 }
 END_TEST
 
-// Right results that were refused.
+// Right results that a judge easily refuses.
 START_TEST(cases_refused_once_pass)
 {
     static const struct {

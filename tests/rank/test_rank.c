@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whole cases over worlds of forked ranks: verdicts, repeats, failures. Random ones, and explored
-// orders, are in test_random_cases.c.
+// Whole cases over worlds of forked ranks: verdicts, repeats, failures. test_random_cases.c has
+// random cases and explored orders.
 #include "tests/support/part.h"
 #include "tests/support/runner.h"
 
@@ -45,7 +45,7 @@ static uint64_t digest_of(const struct cp_case *c)
 static const enum case_comm comms[] = {COMM_P2P, COMM_ALL_GATHER, COMM_A2A, COMM_A2A_P2P};
 #define COMMS ((int)(sizeof(comms) / sizeof(*comms)))
 
-// `choice` picks one of the group sizes that divide the world.
+// `choice` selects one of the group sizes that divide the world size.
 static void comm_set(struct cp_case *c, enum case_comm comm, uint64_t choice)
 {
     c->comm = comm;
@@ -259,7 +259,7 @@ START_TEST(cases_do_not_affect_later_ones)
         assert_passes(&other);
         ck_assert_uint_eq(digest_of(&c), digest);
     }
-    // A case so large that its memory is freed does not change them either.
+    // The memory of a large case is freed after it. That does not change the bits, either.
     model_case(&other, 1, 2, DTYPE_FP32);
     other.seqlen_q = other.seqlen_kv = 16;
     other.batch = 600;
@@ -301,8 +301,8 @@ START_TEST(a_case_of_another_world_size_is_refused)
 }
 END_TEST
 
-// The CPU's engine, but on rank 1 a batch of 3 finds no memory, one of 4 a fault, and one of 5
-// memory that is free only once all ranks have spared what they hold.
+// The CPU's engine with changes on rank 1: a batch of 3 finds no memory, a batch of 4 is a fault,
+// and a batch of 5 finds memory only after all ranks have freed what they hold.
 static bool held = true;
 
 static enum status lean_spare(struct engine *e, bool *freed, struct error *error)
@@ -364,8 +364,8 @@ static bool somebody_waits_for(const struct world *w, int world_size, int rank)
     return false;
 }
 
-// The progress words identify a stopped rank, in an exchange and before, where ranks agree on
-// memory; a killed rank is named.
+// The progress words identify a stopped rank: in an exchange, and when ranks agree on memory. The
+// error names a killed rank.
 START_TEST(the_rank_that_delays_the_others_is_found)
 {
     world_engine(_i == 0 ? &engine_cpu : &engine_lean);
@@ -395,7 +395,7 @@ START_TEST(the_rank_that_delays_the_others_is_found)
 }
 END_TEST
 
-// One session of two, whose peer is played by the test.
+// One session of a pool of two. The test acts as its peer.
 struct half_world {
     struct session session;
     struct transport *transport;
@@ -507,7 +507,7 @@ START_TEST(a_case_that_one_rank_lacks_memory_for_is_refused_by_all)
     world_engine(&engine_lean);
     struct world *w = world_create(3);
     model_case(&c, 0, 3, DTYPE_BF16);
-    // Unless it has enough once all have spared what they hold: not a word of it.
+    // A batch of 5 runs after all ranks have freed what they hold. The reports do not mention it.
     c.batch = 5;
     ck_assert_int_eq(world_run_on(w, &c, reports, &error), STATUS_OK);
     ck_assert(world_passed(reports, 3));
@@ -526,7 +526,7 @@ START_TEST(a_case_that_one_rank_lacks_memory_for_is_refused_by_all)
     ck_assert_int_eq(world_run_on(w, &c, reports, &error), STATUS_OK);
     ck_assert_int_eq(reports[1].refusal.status, STATUS_OK);
     ck_assert(world_passed(reports, 3));
-    // A fault is none of that.
+    // A fault is not a refusal.
     c.batch = 4;
     ck_assert_int_eq(world_run_on(w, &c, reports, &error), STATUS_INTERNAL);
     world_destroy(w);

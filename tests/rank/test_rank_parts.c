@@ -31,7 +31,7 @@ START_TEST(every_bit_counts)
         ck_assert_uint_ne(digest, digest_add(DIGEST_START, data, sizeof(data)));
         data[bit / 8] ^= (unsigned char)(1 << bit % 8);
     }
-    // So do length, order and where one piece ends.
+    // Length, order and the ends of pieces count, too.
     char zeros[17] = {0};
     ck_assert_uint_ne(digest_add(DIGEST_START, zeros, 16), digest_add(DIGEST_START, zeros, 17));
     ck_assert_uint_ne(digest_add(DIGEST_START, "abcdefghABCDEFGH", 16),
@@ -41,7 +41,7 @@ START_TEST(every_bit_counts)
 }
 END_TEST
 
-// Others sum up the words in an order of their own and join what they have.
+// Other code adds up the words in another order and joins the sum to a digest.
 START_TEST(words_come_in_any_order)
 {
     uint64_t words[9], sum = 0;
@@ -118,7 +118,7 @@ START_TEST(impossible_sizes_are_refused)
 }
 END_TEST
 
-// The memory by which a case is admitted or refused must be the memory that it uses.
+// A case uses at most the memory by which it is admitted or refused.
 START_TEST(memory_is_within_its_bound)
 {
     for (uint64_t seed = 0; seed < 600; seed++) {
@@ -146,8 +146,8 @@ END_TEST
 
 // ---- shards of inputs ----
 
-// Every token of every sequence is somewhere, exactly once, with the elements that the definition
-// gives it; what lies between is NaN.
+// Every token of every sequence is in exactly one shard, with the elements of the definition. The
+// memory between tokens is NaN.
 static void assert_sharded(const struct cp_case *c, enum input_tensor tensor, enum shard_side side)
 {
     struct span spans[64];
@@ -214,8 +214,8 @@ END_TEST
 
 // ---- operation times ----
 
-// Every operation lies within the run, operations of a stream follow one another, and an operation
-// starts after those that it waits for.
+// Every operation is within the run. Operations of a stream follow one another. An operation starts
+// after those that it waits for.
 static void times_check(const struct cp_case *c, int rank, const struct rank_report *report)
 {
     const struct op_times *times = &report->op_times;

@@ -235,7 +235,8 @@ static void expect_failure(struct pool *p, int rank, uint64_t job, struct rank_f
     memcpy(failure, payload_buffer, sizeof(*failure));
 }
 
-// It reports its failure and then waits to be ended, so that it does not end others.
+// The rank has reported its failure. It must wait for the end of its channel, so that its exit does
+// not end other ranks.
 static void assert_gives_up(struct pool *p, int rank)
 {
     siginfo_t info = {0};
@@ -315,7 +316,7 @@ START_TEST(reports_the_awaited_peer)
     expect(&p, 0, CHANNEL_HELLO);
     ck_assert(WIFSIGNALED(status_of(&p, 1)));
     struct channel_frame frame;
-    // It may have become ready before.
+    // Rank 0 may have become ready before.
     if (hear(&p, 0, &frame, payload_buffer) == CHANNEL_FAILED) {
         memcpy(&failure, payload_buffer, sizeof(failure));
         ck_assert_int_eq(failure.kind, FAILURE_PEER_LOST);
@@ -382,8 +383,8 @@ static long status_field(pid_t pid, const char *file, const char *name)
     return value;
 }
 
-// No core files, killed before the daemon if memory is short, and no descriptors for child
-// processes of libraries.
+// A rank writes no core files, is killed before the daemon if memory is short, and passes no
+// descriptors to child processes of libraries.
 START_TEST(has_few_descriptors_and_little_memory)
 {
     struct pool p;
@@ -426,7 +427,7 @@ START_TEST(holds_its_channel_by_the_last_descriptor)
 }
 END_TEST
 
-// A stopped rank does not see the end of its channel, but is killed at the death of its parent.
+// A stopped rank does not see the end of its channel. It is killed when its parent dies.
 START_TEST(dies_with_its_parent)
 {
     int report[2], status;

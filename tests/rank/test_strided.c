@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies between bytes in pieces, against copies byte by byte.
+// Copies between bytes in pieces, compared with copies byte by byte.
 #include "transport/strided.h"
 
 #include <stdlib.h>
@@ -28,7 +28,7 @@ static void copy_run(const struct strided_copy *copy, const char *from, char *to
     }
 }
 
-// Whether it copies each byte to its place, and touches no other.
+// The copy must move each byte to its place and touch no other byte.
 static void expect_copies(const struct strides *from, const struct strides *to, int64_t total)
 {
     static char source[BYTES_MAX], wanted[BYTES_MAX], got[BYTES_MAX];
@@ -47,7 +47,7 @@ static void expect_copies(const struct strides *from, const struct strides *to, 
     ck_assert_mem_eq(got, wanted, sizeof(got));
 }
 
-// Three nested counts of one total, as another side that has common loops with it may have them.
+// Draws strides from the factors of a total. Two sides with the same factors have common loops.
 static struct strides strides_draw(uint64_t *seed, const int64_t factors[4], int64_t total)
 {
     struct strides s = {0};
@@ -77,7 +77,7 @@ START_TEST(copies_are_those_of_bytes)
 }
 END_TEST
 
-// Heads of rows that leave for a tensor of these heads alone are one box.
+// Some heads of each row are copied to a tensor of these heads only. The copy is one box.
 START_TEST(heads_of_rows_are_one_box)
 {
     const struct strides own = {512, 1024, 4096, 2, INT64_C(4096) * 2048};
@@ -101,7 +101,7 @@ START_TEST(sides_without_common_loops_are_refused)
     struct strided_copy copy;
     ck_assert(!strided_copy_make(&twos, &threes, 6, &copy));
     ck_assert(strided_copy_make(&twos, &whole, 6, &copy));
-    ck_assert(!strided_copy_make(&twos, &whole, 8, &copy)); // it has six
+    ck_assert(!strided_copy_make(&twos, &whole, 8, &copy)); // the side has six bytes
     ck_assert(!strided_copy_make(&whole, &whole, 0, &copy));
     const struct strides vast = {INT64_MAX / 2, 3, INT64_MAX / 2, 3, INT64_MAX / 2};
     ck_assert(!strided_copy_make(&vast, &whole, 8, &copy));

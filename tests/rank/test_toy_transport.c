@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whole cases over a new transport: the results have the same bits as over sockets, and a lost rank
-// is noticed.
+// Whole cases over a new transport. The results have the same bits as over sockets. A lost rank is
+// noticed.
 #include "tests/support/runner.h"
 
 #include <signal.h>

@@ -111,7 +111,7 @@ static uint64_t message_key(const struct schedule *s, int exchange_number, int f
                mix((uint64_t)exchange_number << 32 | (uint64_t)(from << 16 | to << 8 | k)));
 }
 
-// A third of the messages is empty, the others are spread over all magnitudes.
+// A third of the messages is empty. The sizes of the others are spread over all magnitudes.
 static size_t message_bytes(const struct schedule *s, uint64_t key)
 {
     if (key % 3 == 0)
@@ -230,7 +230,7 @@ START_TEST(progress_does_not_wait_unless_asked)
 }
 END_TEST
 
-// Rank 1 is on this host, rank 2 behind TCP.
+// Rank 1 is on this host. Rank 2 is connected by TCP.
 START_TEST(peers_of_other_hosts_are_told_by_their_sockets)
 {
     int pair[2], fds[3];
@@ -300,7 +300,7 @@ START_TEST(ranks_out_of_step_are_an_error)
     ck_assert_str_eq(error.text, "rank 1 sent message 0x51 of 4 bytes where rank 0 expects message "
                                  "0x52 of 4");
     ck_assert_int_eq(m.ranks[0]->ops->lost_peer(m.ranks[0]), -1);
-    // Out of step: unusable.
+    // A transport that is out of step is unusable.
     ck_assert_int_eq(exchange(m.ranks[0], 0x53, &expected, 1, &error), STATUS_FAILED_PRECONDITION);
     mesh_fini(&m);
 
@@ -353,7 +353,7 @@ START_TEST(a_lost_bystander_is_named)
 }
 END_TEST
 
-// Single bytes on the wire: a header may arrive in any pieces.
+// A header may arrive in any pieces, here in single bytes.
 START_TEST(messages_may_arrive_byte_by_byte)
 {
     int pair[2], done = 0;

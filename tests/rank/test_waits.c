@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every wait that the builder derives is needed: without it the checker refuses the plan, and some
+// Every wait that the builder derives is needed. Without it the checker refuses the plan, and some
 // explored order gives a wrong result.
 #include <stdio.h>
 #include <string.h>
@@ -10,14 +10,14 @@
 #include "tests/support/symbolic.h"
 #include "tests/support/world.h"
 
-// Number of orders in which ranks run a plan. By chance an order may show no error; the symbolic
-// execution, which does not depend on timing, then decides.
+// Number of orders in which ranks, or the symbolic execution, run a plan. By chance ranks may show
+// no error. The symbolic execution then decides; it does not depend on timing.
 #define ORDERS_OF_RANKS   40
 #define ORDERS_OF_SYMBOLS 400
 
 static struct rank_report reports[WORLD_SIZE_MAX];
 
-// All waits of a rank with this comm.
+// A small case. Its plans have all kinds of waits of this comm.
 static void full_case(enum case_comm comm, struct cp_case *c)
 {
     plans_full_case(comm, comm == COMM_A2A_P2P ? 4 : 3, c);
@@ -52,12 +52,11 @@ static bool symbols_notice(const struct plans *p)
     return noticed;
 }
 
-// Omits the wait of one operation. Returns whether ranks, not only the symbolic execution, detect
-// it.
+// Omits the wait of one operation. True if ranks notice it, not only the symbolic execution.
 static bool left_out(const struct cp_case *c, int rank, int op)
 {
     struct plans p;
-    world_close_all(); // ranks keep what they were forked with
+    world_close_all(); // ranks keep the mutation with which they were forked
     mutation_set(mutation_find("WAIT_LEFT_OUT"));
     mutation_place = (struct mutation_place){rank, op};
     plans_create(&p, c);

@@ -15,7 +15,7 @@
 #define PAUSE_US     20
 #define HEADER_BYTES ((int64_t)sizeof(struct header))
 
-// From one rank to another.
+// Bytes from one rank to another.
 struct ring {
     _Atomic uint64_t put, taken;
     char bytes[RING_BYTES];
@@ -29,8 +29,8 @@ struct header {
 
 struct toy {
     struct transport base;
-    struct ring *rings;      // [world_size][world_size], from, to; shared, the world's
-    int fds[WORLD_SIZE_MAX]; // sockets to the peers: the end of one tells that it is gone
+    struct ring *rings;      // [world_size][world_size], from, to; shared by all ranks
+    int fds[WORLD_SIZE_MAX]; // sockets to the peers; the end of a socket: the peer is gone
     struct message *messages;
     int64_t *sent, *received; // [count], header included
     int count, lost;
@@ -141,7 +141,7 @@ static int64_t send_step(struct toy *t, int i)
     return moved;
 }
 
-// Headers are read at once.
+// A header is read only when all of it is there.
 static enum status receive_step(struct toy *t, int i, int64_t *moved, struct error *error)
 {
     const struct message *m = &t->messages[i];

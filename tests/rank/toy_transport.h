@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A transport to copy: between forked ranks, through memory that they share. Each pair of ranks has
-// a ring of bytes in each direction with two counters that only grow, of what has been put in and
-// of what has been taken out; nothing is ever reset, so no rank can mistake an old exchange for its
-// own.
+// A simple transport as an example: between forked ranks, through shared memory. Each pair of ranks
+// has a ring of bytes in each direction. A ring has two counters: bytes put in, and bytes taken
+// out. Counters only grow and are never reset, so no rank takes an old exchange for its own.
 #ifndef CPATTN_TESTS_RANK_TOY_TRANSPORT_H
 #define CPATTN_TESTS_RANK_TOY_TRANSPORT_H
 

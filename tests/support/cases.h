@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cases by hand. What cannot be set ends the test.
+// Cases made by hand. A field that cannot be set fails the test.
 #ifndef CPATTN_TESTS_SUPPORT_CASES_H
 #define CPATTN_TESTS_SUPPORT_CASES_H
 

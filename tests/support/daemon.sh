@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=sh
-# For script tests with a daemon: source it, call daemon_start. Sets `submit`, the command; `scratch`, a folder with
-# the socket and the log; and CPATTN_SOCKET. The daemon ends and the folder is removed when the test ends.
+# For script tests with a daemon: source it, call daemon_start. Sets `submit`, the command;
+# `scratch`, a folder with the socket and the log; and CPATTN_SOCKET. The daemon ends and the folder
+# is removed when the test ends.
 : "${top_srcdir:=.}" "${top_builddir:=build}"
 submit=$top_builddir/cpattn-submit
 scratch=$(mktemp -d) || exit 99

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Comparison of reports of two judges.
+// Comparison of the reports of two judges.
 #ifndef CPATTN_TESTS_SUPPORT_FIGURES_H
 #define CPATTN_TESTS_SUPPORT_FIGURES_H
 
@@ -13,7 +13,7 @@ const struct figures *figures_find(const struct rank_report *r, const struct fig
 // True for the same bits, or two NaN.
 bool doubles_same(double a, double b);
 
-// The same of all numbers.
+// True if all numbers are the same.
 bool figures_same(const struct figures *a, const struct figures *b);
 
 #endif

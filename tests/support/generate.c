@@ -15,7 +15,7 @@ int64_t generate_below(uint64_t *state, int64_t count)
     return (int64_t)(generate_next(state) % (uint64_t)count);
 }
 
-// True once in `count`.
+// True with a chance of 1 in `count`.
 static bool one_in(uint64_t *state, int64_t count)
 {
     return generate_below(state, count) == 0;
@@ -76,7 +76,7 @@ static void draw_shape(uint64_t *state, int64_t seqlen_max, struct cp_case *c)
     c->seqlen_kv = one_in(state, 3) ? draw_length(state, c->world_size, seqlen_max) : c->seqlen_q;
 }
 
-// ---- lengths of their own ----
+// ---- lengths of each sequence ----
 
 // A random length for each sequence, in patterns that are known to cause errors.
 static void draw_list(uint64_t *state, const struct cp_case *c, int64_t seqlen_max, int32_t *list)
@@ -110,7 +110,7 @@ static void draw_lengths(uint64_t *state, int64_t seqlen_max, struct cp_case *c)
     case_list_set(c, LIST_LENGTHS_Q, list, c->batch);
     c->seqlen_q = one_in(state, 2) ? seqlen_max : longest_of(list, c->batch);
     c->seqlen_kv = c->seqlen_q;
-    if (one_in(state, 4)) { // the key side has nothing but its own length
+    if (one_in(state, 4)) { // the keys have a length of their own, without lists
         c->seqlen_kv = draw_length(state, c->world_size, seqlen_max);
     } else if (one_in(state, 3)) {
         draw_list(state, c, seqlen_max, list);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random cases for property tests: the whole space of supported cases, with a liking for its edges.
+// Random cases for property tests: the whole space of supported cases. Its edges are frequent.
 #ifndef CPATTN_TESTS_SUPPORT_GENERATE_H
 #define CPATTN_TESTS_SUPPORT_GENERATE_H
 
@@ -9,9 +9,9 @@
 #define GENERATE_BATCH_MAX                            6
 #define GENERATE_OCCUPIED(seqlen_max, world_size_max) ((seqlen_max) + 2 * (world_size_max) + 8)
 
-// Fills a case that case_check() admits; the same seed and bounds give the same case on every
+// Fills a case that case_check() admits. The same seed and bounds give the same case on every
 // machine. World size is at most world_size_max, lengths at most seqlen_max. There are at most
-// GENERATE_BATCH_MAX sequences and 16 heads, so that a bounded length bounds the work.
+// GENERATE_BATCH_MAX sequences and 16 heads, so a bounded length bounds the work.
 void generate_case(uint64_t seed, int world_size_max, int64_t seqlen_max, struct cp_case *c);
 
 // Draws softcap, bias, softmax and max_logit.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How much of an exhaustive test a run of the suite does.
+// The part of an exhaustive test that one run of the suite does.
 #ifndef CPATTN_TESTS_SUPPORT_PART_H
 #define CPATTN_TESTS_SUPPORT_PART_H
 

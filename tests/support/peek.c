@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Extracts values from the output of the command, for script tests. Reads stdin.
-//     peek json PATH    each line has to be a JSON object; prints the value at PATH
-//     ("ranks.1.fate"),
-//                       "-" where there is none
-//     peek xml XPATH    the whole has to be well-formed XML; prints what the expression gives
+//     peek json PATH    each line must be a JSON object; prints the value at PATH, such as
+//                       "ranks.1.fate"; "-": there is none
+//     peek xml XPATH    the input must be well-formed XML; prints the value of the expression
 // Exits with 1 and a reason if the input is not valid.
 #include <stdio.h>
 #include <stdlib.h>

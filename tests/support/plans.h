@@ -19,10 +19,11 @@ void plans_small_case(uint64_t seed, struct cp_case *c);
 // A generated case of up to 8 ranks.
 void plans_any_case(uint64_t seed, int64_t seqlen_max, struct cp_case *c);
 
-// plans_even_case() with another comm, 4 heads over 2, bias 1hss, learnable sinks and max_logit.
+// plans_even_case() with another comm, 4 heads over 2 key heads, bias 1hss, learnable sinks and
+// max_logit.
 void plans_full_case(enum case_comm comm, int world_size, struct cp_case *c);
 
-// A causal training case whose chunks all have 8 tokens, 2 heads over 1, d_qk 4 and d_v 8.
+// A causal training case: chunks of 8 tokens, 2 heads over 1 key head, d_qk 4 and d_v 8.
 void plans_even_case(int world_size, struct cp_case *c);
 
 // Bytes of all buffers of a plan.
@@ -31,7 +32,7 @@ int64_t plans_bytes(const struct plan *plan);
 // Bytes that the exchanges of a phase send.
 int64_t plans_sent(const struct plan *plan, enum plan_phase phase);
 
-// The operation of that kind in a step, or -1.
+// The operation of a kind, phase and step, or -1.
 int32_t plans_find(const struct plan *plan, enum op_kind kind, enum plan_phase phase, int step);
 
 // Fails the test unless the operation `op` waits for exactly `other`; -1: for none.

@@ -10,8 +10,9 @@ python_needs() { # STATEMENT WHAT-IS-MISSING
     exit 0
 }
 
-# Lets Python find the package of the source tree and the libraries of the build, in these folders. Skips the
-# whole test if they are built with sanitizers. Sets `top`, the absolute path of the source tree.
+# Lets Python find the package of the source tree and the libraries of the build, in these folders.
+# Skips the whole test if they are built with sanitizers. Sets `top`, the absolute path of the source
+# tree.
 python_libraries() { # FOLDER...
     top=$(cd "$top_srcdir" && pwd)
     CPATTN_LIBRARY_PATH=

@@ -54,7 +54,7 @@ bool raw_flush(struct raw_client *c)
     return c->fd >= 0;
 }
 
-// Number of received bytes; -1: end of the connection.
+// Reads without waiting. Returns the number of bytes; -1: end of the connection.
 static ssize_t fill(struct raw_client *c)
 {
     reserve(&c->in, &c->in_room, c->in_bytes + READ_BYTES);

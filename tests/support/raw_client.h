@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A client made by hand on a bare socket: no library, no thread, nothing is resent. What it sends
-// and gets can be counted, and it can die at any moment. Never waits but in raw_open().
+// A client made by hand on a bare socket: no library, no thread, nothing is resent. A test can
+// count what it sends and gets, and end it at any moment. Only raw_open() and raw_wait() wait.
 #ifndef CPATTN_TESTS_SUPPORT_RAW_CLIENT_H
 #define CPATTN_TESTS_SUPPORT_RAW_CLIENT_H
 
@@ -13,12 +13,12 @@
 struct raw_client {
     int fd; // -1: not connected
     bool greeted;
-    size_t lead; // bytes of a frame before its length: over TCP there is none
+    size_t lead; // bytes of a frame before its length; over TCP: 0
     uint8_t *in, *out;
     size_t in_bytes, in_room, out_bytes, out_done, out_room;
 };
 
-// Connects and exchanges greetings. False, with errno, on an error.
+// Connects and queues the greeting. False, with errno, on an error.
 bool raw_open(struct raw_client *c, const char *socket);
 // The same over TCP, to 127.0.0.1. The caller puts tokens into requests.
 bool raw_open_tcp(struct raw_client *c, int port);
@@ -34,11 +34,11 @@ void raw_send_status(struct raw_client *c, uint32_t number);
 bool raw_flush(struct raw_client *c);
 
 enum raw_input { RAW_NOTHING, RAW_REPLY, RAW_GONE };
-// The next received reply, with the number of its request; free with wire_reply_fini(). GONE: the
-// daemon closed the connection, or sent invalid bytes.
+// Returns the next received reply, with the number of its request; free it with wire_reply_fini().
+// GONE: the daemon closed the connection, or sent invalid bytes.
 enum raw_input raw_next(struct raw_client *c, uint32_t *number, struct wire_reply *reply);
 
-// Waits for the next reply, up to a time.
+// Waits for the next reply, at most timeout_ms.
 enum raw_input raw_wait(struct raw_client *c, int timeout_ms, uint32_t *number,
                         struct wire_reply *reply);
 

@@ -35,7 +35,7 @@ static pid_t child_any(void)
     return pid;
 }
 
-// Waits a short time for the end of a child. False if it is still alive.
+// Waits up to 2 s for the end of a child. False if it is still alive.
 static bool ends_by_itself(pid_t pid)
 {
     for (int i = 0; i < 200; i++) {
@@ -47,8 +47,9 @@ static bool ends_by_itself(pid_t pid)
     return false;
 }
 
-// Tests run in forked processes; as their reaper this process inherits whatever they started and
-// left. The name is read before the kill: a dead process has none of its own left to show.
+// Kills the processes that tests have left, and counts them. Tests run in forked processes; the
+// processes that they leave become children of this process. The name is read before the kill,
+// because a dead process does not show its name.
 static int strays_kill(void)
 {
     int strays = 0;
@@ -69,7 +70,7 @@ static int strays_kill(void)
 
 int runner_run(Suite *suite)
 {
-    signal(SIGHUP, SIG_DFL); // who runs the tests may have had it ignored
+    signal(SIGHUP, SIG_DFL); // the caller may ignore it
     prctl(PR_SET_CHILD_SUBREAPER, 1);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);

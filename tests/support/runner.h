@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The main function that every Check program shares.
+// The common main function of Check programs.
 #ifndef CPATTN_TESTS_SUPPORT_RUNNER_H
 #define CPATTN_TESTS_SUPPORT_RUNNER_H
 
 #include <check.h>
 
-// Runs and frees the suite, with the output format of the environment; returns the exit status for
-// main(). Processes that tests leave behind are killed; each fails the program with a message that
-// names its command.
+// Runs and frees the suite, with the output format of the environment. Returns the exit status for
+// main(). A suite without tests fails. A process that a test leaves behind has 2 s to end; then it
+// is killed, and the program fails with a message that names the process.
 int runner_run(Suite *suite);
 
 // A path below the source tree: runner_source(path, sizeof(path), "tests/fuzz/corpus/x"). Works

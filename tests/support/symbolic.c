@@ -11,8 +11,8 @@
 struct rank_state {
     int32_t next[PLAN_STREAMS]; // operation at the head of each stream, or op_count
     bool *done;                 // by operation
-    int32_t exchange;           // the one under way, or -1
-    int exchange_number;        // of the one under way, or the number of those that are over
+    int32_t exchange;           // the running exchange, or -1
+    int exchange_number;        // number of finished exchanges
     bool *sent, *received;      // by transfer of the plan
 };
 
@@ -236,7 +236,7 @@ static void row_begin(struct world *w, int rank, const struct op *op, const stru
     }
 }
 
-// What no row begins is garbage.
+// Begins O and, if LSE is folded, LSE. Rows that see no key get garbage.
 static void fold_begin(struct world *w, int rank, const struct op *op, const struct fold *fold)
 {
     region_store(w, rank, &op->operand[ATTEND_O], generate_next(&w->random));
@@ -257,7 +257,7 @@ static void row_round(struct world *w, int rank, const struct op *op, const stru
                       symbols_load(&w->memory, rank, o->buffer, o->offset + i * 4, 4));
 }
 
-// Converts the rows that see a key. What need not be written is garbage.
+// Converts the rows that see a key. If only the rounded result must be written, O gets garbage.
 static void fold_end(struct world *w, int rank, const struct op *op, const struct fold *fold)
 {
     rows_seeing(w, rank, op, fold, row_round);
@@ -265,7 +265,7 @@ static void fold_end(struct world *w, int rank, const struct op *op, const struc
         region_store(w, rank, &op->operand[ATTEND_O], generate_next(&w->random));
 }
 
-// Converts a gradient's rows of keys that are seen. What need not be written is garbage.
+// Converts a gradient's rows of keys that are seen. The fp32 sum then gets garbage.
 static void rows_end(struct world *w, int rank, const struct op *op, int gradient,
                      const struct region *out)
 {
@@ -305,7 +305,7 @@ static void rows_begin(struct world *w, int rank, const struct op *op, bool quer
     }
 }
 
-// Fills what is left of a fill.
+// Fills the parts that remain of a folded fill.
 static void run_parts(struct world *w, int rank, const struct op *op, const struct fold *fold)
 {
     for (int32_t i = 0; i < fold->part_count; i++) {
@@ -315,7 +315,8 @@ static void run_parts(struct world *w, int rank, const struct op *op, const stru
     }
 }
 
-// Does the additions of a conversion. Nobody is to read what is added to afterwards.
+// Does the folded additions of a conversion. No operation may read the sum afterwards, so it gets
+// garbage.
 static void run_convert_sum(struct world *w, int rank, const struct op *op, const struct fold *fold)
 {
     const struct region *sum = &op->operand[UNARY_SOURCE];
@@ -476,7 +477,7 @@ struct event {
 
 struct event_choice {
     struct event event;
-    uint64_t rank; // of the best so far
+    uint64_t rank; // order of the best event so far
     int count;
 };
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs the plans of all ranks with symbols in place of numbers: an element is the sum (modulo 2^64)
-// of the contributions that went into it, each a hash of the very elements it was made from. So an
-// output is right if and only if (but for a chance of 2^-64) every visible pair contributed exactly
-// once and with the right operands, whatever the order.
+// Runs the plans of all ranks with symbols in place of numbers. An element is the sum (modulo 2^64)
+// of its contributions. A contribution is a hash of the elements it was made from. So an output is
+// right in any order if every visible pair has contributed exactly once, with the right operands.
+// Another output is wrong, but for a chance of 2^-64.
 #ifndef CPATTN_TESTS_SUPPORT_SYMBOLIC_H
 #define CPATTN_TESTS_SUPPORT_SYMBOLIC_H
 
@@ -14,7 +14,7 @@
 // memory outside their buffers, or an output differs from the definition of attention.
 bool symbolic_run(struct plan *const *plans, uint64_t seed, char *why);
 
-// The same where attentions do what folds[rank] says.
+// The same with the folds of each rank (plan/folds.h).
 bool symbolic_run_folded(struct plan *const *plans, struct fold *const *folds, uint64_t seed,
                          char *why);
 

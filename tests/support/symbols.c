@@ -23,7 +23,8 @@ uint64_t symbol_mix(uint64_t a, uint64_t b)
 
 // ---- memory ----
 
-// An fp32 element takes two cells; the second one repeats the first so that torn ones are noticed.
+// An fp32 element takes two cells. The second is the complement of the first, so that torn elements
+// are noticed.
 uint64_t symbols_load(struct symbols *s, int rank, int32_t buffer, int64_t offset, int bytes)
 {
     const struct plan_buffer *info = &s->plans[rank]->buffers[buffer];

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory of symbols: what tests/support/symbolic.h computes with. An element is a 64-bit sum of
-// contributions, a contribution a hash of the elements it was made from.
+// Memory of symbols, with which tests/support/symbolic.h computes. An element is a 64-bit sum of
+// contributions. A contribution is a hash of the elements it was made from.
 #ifndef CPATTN_TESTS_SUPPORT_SYMBOLS_H
 #define CPATTN_TESTS_SUPPORT_SYMBOLS_H
 
@@ -69,10 +69,10 @@ void tensor_add(struct symbols *s, const struct tensor *t, int64_t row, int head
 // One symbol for the whole row of a head.
 uint64_t tensor_row(struct symbols *s, const struct tensor *t, int64_t row, int head);
 
-// A hash of two symbols, which depends on their order.
+// A hash of two symbols. It depends on their order.
 uint64_t symbol_mix(uint64_t a, uint64_t b);
 
-// The symbol of a query with the bias of the pair. With a bias it stands for `q` below.
+// The symbol of a query with the bias of the pair. With a bias, use it as `q` below.
 uint64_t symbol_biased(uint64_t q, uint64_t bias);
 
 // Contributions of a visible pair, from the symbols of its query and key: to an element of O, to

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The inputs of a case in symbols, and what its outputs must be by the definition of attention.
+// The inputs of a case in symbols, and the outputs that the definition of attention requires.
 #include <stdlib.h>
 
 #include "plan/bias.h"
@@ -16,7 +16,7 @@ static int64_t head_row(const struct symbols *s, int rank, int head, int64_t row
     return head * shard_rows(s->c, SIDE_Q, rank) + row;
 }
 
-// The offset of a tensor in its buffer: K, then V.
+// Finds a tensor in the buffer with the role. V and dV follow K and dK in their buffer.
 static struct tensor role_tensor(const struct symbols *s, int rank, enum buffer_role role,
                                  enum symbol which)
 {
@@ -111,13 +111,13 @@ static const char *bias_name(const struct cp_case *c)
     return case_choice_name(case_bias_choices, c->bias);
 }
 
-// One element of the bias, or where its gradient is in [b][h][s][seqlen_kv] of all dimensions.
+// The place of an element of the bias, or of its gradient.
 struct bias_place {
     int sequence, head;
     int64_t position, key;
 };
 
-// The place that a pair shares with others.
+// The place in the bias that a pair uses. Other pairs may use it, too.
 static struct bias_place bias_at(const struct cp_case *c, int sequence, int head, int64_t position,
                                  int64_t key)
 {
@@ -146,7 +146,7 @@ static uint64_t biased(const struct cp_case *c, uint64_t q, int sequence, int he
     return symbol_biased(q, bias_symbol(bias_at(c, sequence, head, position, key)));
 }
 
-// Visits every row that a rank computes with or delivers in memory: [heads][rows][seqlen_kv].
+// Visits every row of the bias of a team. In memory: [heads][rows][seqlen_kv].
 typedef void bias_row_fn(struct symbols *s, const struct tensor *t, int64_t row, int sequence,
                          int64_t position, void *context);
 
@@ -183,7 +183,7 @@ static void fill_bias_row(struct symbols *s, const struct tensor *t, int64_t row
         }
 }
 
-// One element in a row.
+// A tensor with one element in each row.
 static struct tensor bias_tensor(const struct symbols *s, int rank, enum buffer_role role)
 {
     struct tensor t = role_tensor(s, rank, role, SYMBOL_BIAS);
@@ -230,7 +230,7 @@ void symbols_fini(struct symbols *s)
 
 // ---- the definition --------------
 
-// Checks one query and head: its rows of O and LSE, and D.
+// One query of one head, with the symbols of its inputs, LSE, D and largest logit.
 struct query {
     int sequence, head;
     int64_t position;
@@ -379,7 +379,7 @@ static void check_sums(struct symbols *s, int rank, const struct head_sums *sums
         expect(s, &t, "the sink's gradient", head, 0, 0, sums[head].dsink, 0);
 }
 
-// A row outside of all spans is zero.
+// Rows outside of all spans must be zero.
 static void check_padding(struct symbols *s, int rank, enum buffer_role role, enum symbol which,
                           const bool *used, int64_t rows)
 {
@@ -417,7 +417,7 @@ static void check_side_padding(struct symbols *s, int rank, enum shard_side side
 
 // ---- the gradient of the bias ----
 
-// What the pairs of a query add.
+// Adds the pairs of a query to the gradient.
 static void add_dbias(const struct cp_case *c, const struct query *x, uint64_t *dbias)
 {
     for (int64_t j = 0; j < c->seqlen_kv; j++)
@@ -432,7 +432,7 @@ struct delivery {
     const uint64_t *dbias; // of all places
     struct bias_share share;
     int64_t rows;
-    uint64_t *expected; // [count]; what is in no row stays 0
+    uint64_t *expected; // [count]; elements in no row stay 0
 };
 
 static void deliver_row(struct symbols *s, const struct tensor *t, int64_t row, int sequence,

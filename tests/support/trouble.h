@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is wrong with a cell of a fault matrix, or a round of another long test.
+// The first error of a cell of a fault matrix, or of a round of another long test.
 #ifndef CPATTN_TESTS_SUPPORT_TROUBLE_H
 #define CPATTN_TESTS_SUPPORT_TROUBLE_H
 

@@ -28,7 +28,7 @@ int64_t sample_range(struct sample *s, int64_t min, int64_t max)
     }
 }
 
-// No -0: the protocol does not tell it from 0.
+// Never -0: the protocol does not distinguish it from 0.
 static double sample_real(struct sample *s)
 {
     static const double special[] = {0, INFINITY, -INFINITY, NAN, 5e-324, 1.7e308};
@@ -128,7 +128,7 @@ void sample_case(struct sample *s, struct cp_case *c)
             sample_field(s, c, field);
         c->kv_heads = (int32_t)sample_range(s, 1, 64);
         c->heads = c->kv_heads * (int32_t)sample_range(s, 1, 64);
-        c->seqlen_q >>= 8; // what is left of the range is refused for want of memory
+        c->seqlen_q >>= 8; // longer sequences are refused for lack of memory
         c->seqlen_kv >>= 8;
         if (c->comm != COMM_A2A_P2P)
             c->a2a_size = 2;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random but valid contents for messages, the same for the same seed.
+// Random but valid contents of messages. The same seed gives the same contents.
 #ifndef CPATTN_TESTS_SUPPORT_WIRE_SAMPLES_H
 #define CPATTN_TESTS_SUPPORT_WIRE_SAMPLES_H
 
@@ -13,11 +13,11 @@ uint64_t sample_bits(struct sample *s);
 int64_t sample_range(struct sample *s, int64_t min, int64_t max); // both included
 
 void sample_id(struct sample *s, struct request_id *id);
-void sample_case(struct sample *s, struct cp_case *c); // one that case_check() admits
+void sample_case(struct sample *s, struct cp_case *c); // case_check() admits it
 
-void sample_job(struct sample *s, struct job_text *job); // of zeros; of no kind that there is
+void sample_job(struct sample *s, struct job_text *job); // zeroed before; of no existing kind
 
-// Each fills a zeroed struct; wire_reply_fini() of the reply around it frees the lists.
+// Each fills a zeroed struct. wire_reply_fini() of the reply that contains it frees the lists.
 void sample_result(struct sample *s, int world_size, struct wire_result *r);
 void sample_failure(struct sample *s, int world_size, struct wire_failure *f);
 void sample_description(struct sample *s, struct wire_description *d);

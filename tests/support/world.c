@@ -16,8 +16,8 @@
 #include "rank/session.h"
 
 #define ANSWER_TIMEOUT_MS 120000
-// Interval of looks at ranks that may hang, and the number of looks after which ranks that all
-// sleep are deadlocked.
+// Ranks that may hang are looked at in this interval. They are deadlocked if all sleep during this
+// number of looks.
 #define LOOK_MS           100
 #define LOOKS_STILL       10
 
@@ -223,7 +223,7 @@ static enum status answer_take(struct world *w, int rank, struct rank_report *re
     return STATUS_OK;
 }
 
-// 0: none of the cases should hang.
+// 0: no case is expected to hang.
 static int patience_ms;
 
 void world_patience(int ms)
@@ -248,7 +248,7 @@ static long sleeps(pid_t pid)
     return asleep ? count : -1;
 }
 
-// True if all ranks have slept since the look before, whose counts are in seen[].
+// True if all ranks have slept since the last look. seen[] has the counts of that look.
 static bool all_asleep(const struct world *w, long *seen)
 {
     bool still = true;

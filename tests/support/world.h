@@ -32,19 +32,19 @@ struct world_transport {
 };
 void world_transport(const struct world_transport *kind);
 
-// Forks the ranks, which inherit the memory of this process, a mutation included. Aborts after a
+// Forks the ranks. They inherit the memory of this process, and thus its mutation. Aborts after a
 // system error.
 struct world *world_create(int world_size);
 void world_destroy(struct world *w); // takes NULL
 
-// Runs a case on a world of its size and fills reports[world_size]. Returns the status of the rank
-// that failed first, with its message; the world cannot be used then. DEADLINE_EXCEEDED after the
-// patience names the rank that the others wait for.
+// Runs a case on a world of its size and fills reports[world_size]. If a rank fails, returns the
+// status and the message of the first one; the world can then not be used again. DEADLINE_EXCEEDED:
+// the patience is over; the message names the rank that the others wait for.
 enum status world_run_on(struct world *w, const struct cp_case *c, struct rank_report *reports,
                          struct error *error) MUST_CHECK;
 
-// The time limit of later cases; 0: two minutes. With a limit a case ends a second after a deadlock
-// of its ranks.
+// Sets the time limit of later cases; 0: two minutes. With a limit a case ends about a second after
+// a deadlock of its ranks.
 void world_patience(int ms);
 
 // The report of the rank that failed first; kind 0: it ended without one.
@@ -52,7 +52,7 @@ const struct rank_failure *world_failure(const struct world *w);
 pid_t world_pid(const struct world *w, int rank);
 const struct progress *world_progress(const struct world *w); // [world_size]
 
-// The same on worlds that are kept, one of each size, and replaced after a failure.
+// The same on stored worlds, one of each size. A world is replaced after a failure.
 enum status world_run(const struct cp_case *c, struct rank_report *reports,
                       struct error *error) MUST_CHECK;
 void world_close_all(void);
