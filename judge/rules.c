@@ -154,6 +154,7 @@ struct rules rules_of(const struct cp_case *c, enum report_tensor tensor)
                       .te = te_tolerance(c),
                       .excess = logit_excess(c),
                       .cap = fmin(c->softcap, CAP_LARGE)};
+    r.element_slope = r.element * r.step;
     if (c->dtype == DTYPE_FP32) {
         r.rms = 2.5;
         r.slope = 3e-6;
@@ -162,6 +163,7 @@ struct rules rules_of(const struct cp_case *c, enum report_tensor tensor)
         if (c->head_dim_v <= DIM_FEW && (tensor == TENSOR_OUT || tensor == TENSOR_DV))
             r.noise = NOISE_ONE;
         r.rounding = 1 + 4 * r.excess; // of logits of 16 to 32, and of LSE
+        r.element_slope = RULES_LOGARITHM * r.excess;
     }
     if (c->dtype == DTYPE_FP32 || is_absolute(tensor) || tensor == TENSOR_DSINK) {
         r.step = 0x1p-23;

@@ -17,8 +17,8 @@
 // - row: RMS error of a row <= 20 [32] times the largest of the twin's error there, the unit, and
 //   3/100 [1 1/2] of a step of the row's terms that cancel.
 // - element: error <= 4 [5] times the largest of the twin's largest error in the chunk, 4 units,
-//   3/100 [1 1/2] of a step of the row's terms that cancel, and one [5] steps of the dtype at the
-//   element.
+//   and 3/100 [1 1/2] of a step of the row's terms that cancel; or <= 4 [64] steps of the dtype at
+//   the element. The limit of LSE admits as much for a single P in fp32.
 // - zero: results of a query that sees no key, or of a key that no query sees, are exactly zero.
 // - nonfinite: finite where the reference is, else the same infinity. That infinity is also right
 //   where the reference plus 4 [5] steps exceeds the largest number of the dtype.
@@ -57,6 +57,7 @@
 
 struct rules {
     double rms, slope, row, element; // the limits above
+    double element_slope;            // limit of an element's error, relative to the element
     double step;                     // distance of neighbours at 1 in the tensor's dtype
     double least;                    // distance of neighbours at 0
     double largest;                  // largest finite number
@@ -129,11 +130,14 @@ RULES_INLINE double rules_twin(const struct rules *r, double twin, double refere
     return isfinite(twin) ? twin - reference : 0.3 * r->step * reference;
 }
 
+// Limit of the error of a small LSE. In fp32 a P may have the same relative error.
+#define RULES_LOGARITHM (128 * 0x1p-24)
+
 // Limit of the error of an LSE or a largest logit, without the term for the number of keys, which
 // rules_logarithm_keys() returns.
 RULES_INLINE double rules_logarithm(const struct rules *r, double reference)
 {
-    return 0x1p-24 * (128 + 8 * fabs(reference) + 4 * r->cap) * r->excess;
+    return (RULES_LOGARITHM + 0x1p-24 * (8 * fabs(reference) + 4 * r->cap)) * r->excess;
 }
 
 RULES_INLINE double rules_logarithm_keys(int64_t keys)
@@ -229,19 +233,12 @@ RULES_INLINE double rules_element_least(const struct rules *r, const struct rule
     return fmax(fmax(u->element, u->row_element * row_unit), r->element * r->least);
 }
 
-// The factor of the size of an element in the limit of its error: as many steps as the unit has at
-// the reference's RMS, at least one.
-RULES_INLINE double rules_element_slope(const struct rules *r)
-{
-    return r->element * r->step * fmax(1.0, r->rounding);
-}
-
 // The error of an element divided by its limit; more than 1 is a mismatch. For LSE and largest
 // logits the limit is rules_logarithm() instead.
 RULES_INLINE double rules_element(const struct rules *r, const struct rules_units *u, double error,
                                   double got, double row_unit)
 {
-    double limit = fmax(rules_element_least(r, u, row_unit), rules_element_slope(r) * fabs(got));
+    double limit = fmax(rules_element_least(r, u, row_unit), r->element_slope * fabs(got));
     return fabs(error) / limit;
 }
 

@@ -257,10 +257,9 @@ JUDGE_CLONES static double row_again(struct tally *t, const float *got, const fl
 {
     wide squares = {0}, parts = {0};
     wide least = (wide){0} + rules_element_least(&t->rules, &t->units, unit);
-    double slope = rules_element_slope(&t->rules);
     for (int i = 0; i < count; i += LANES) {
         wide error = load_narrow(errors + i);
-        wide limit = larger_of(slope * size_of(load_narrow(got + i)), least);
+        wide limit = larger_of(t->rules.element_slope * size_of(load_narrow(got + i)), least);
         squares += error * error;
         parts = larger_of(size_of(error) / limit, parts);
     }

@@ -226,7 +226,7 @@ START_TEST(elements_have_limits_of_their_size_and_of_their_row)
         enum case_dtype dtype;
         double steps, element, step;
     } limits[] = {
-        {DTYPE_BF16, 1, 4, 0x1p-7}, {DTYPE_FP16, 1, 4, 0x1p-10}, {DTYPE_FP32, 5, 5, 0x1p-23}};
+        {DTYPE_BF16, 4, 4, 0x1p-7}, {DTYPE_FP16, 4, 4, 0x1p-10}, {DTYPE_FP32, 64, 5, 0x1p-23}};
     for (size_t i = 0; i < sizeof(limits) / sizeof(limits[0]); i++) {
         struct cp_case c = of_length(limits[i].dtype, 1024);
         struct rules rules = rules_of(&c, TENSOR_DQ);
@@ -235,7 +235,7 @@ START_TEST(elements_have_limits_of_their_size_and_of_their_row)
                                .twin_squares = 1e-20 * ELEMENTS,
                                .twin_fourths = pow(1e-20 * ELEMENTS, 2)}; // one row makes it
         struct rules_units units = rules_units(&rules, &s);
-        double size = limits[i].element * limits[i].steps * limits[i].step * 100;
+        double size = limits[i].steps * limits[i].step * 100;
         ck_assert_double_eq_tol(rules_element(&rules, &units, size, -100, 0), 1, 1e-6);
         double unit = rules_row_unit(&rules, 0, 100), row = limits[i].element * 7 * unit;
         ck_assert_double_eq_tol(rules_element(&rules, &units, row, 0, unit), 1, 1e-6);
