@@ -22,7 +22,7 @@ enum cpattn_event_kind {
     CPATTN_EVENT_FINISHED = 3, // the case was answered with a verdict or a status
     CPATTN_EVENT_POOL = 4,     // a pool changed its state; a running pool counts as "idle" here
     CPATTN_EVENT_DEVICE = 5,   // devices were taken out of use, or are used again
-    CPATTN_EVENT_DAEMON = 6,   // the daemon drains
+    CPATTN_EVENT_DAEMON = 6,   // the daemon drains; one of its hosts was lost, or is back
 };
 
 // "admitted", "started", "finished", "pool", "device", "daemon"; "?" for an unlisted number.

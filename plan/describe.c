@@ -122,9 +122,7 @@ static void add_unusual(struct line *line, const struct cp_case *c)
         line_add(line, " forward");
     if (!c->deterministic)
         line_add(line, " nondeterministic");
-    if (c->verify == VERIFY_OFF)
-        line_add(line, " unverified");
-    else if (c->verify != usual.verify)
+    if (c->verify != usual.verify)
         line_add(line, " verify=%s", case_choice_name(case_verify_choices, (int)c->verify));
     if (c->inputs != usual.inputs)
         line_add(line, " inputs=%s", case_choice_name(case_inputs_choices, c->inputs));

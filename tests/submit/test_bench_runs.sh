@@ -71,7 +71,7 @@ tap_is "--compare: with another provider or implementation" "$status $(sed 1d "$
     "0 1.000 1.000 "
 run --seqlen 1k --repeat 3 --compare "$scratch/fast.jsonl"
 tap_is "--compare: exit status if slower than allowed" "$status" 1
-tap_has "--compare: message if slower than allowed" "$err" "s1024 d128 causal unverified: forward and backward take 1.308 times"
+tap_has "--compare: message if slower than allowed" "$err" "s1024 d128 causal verify=off: forward and backward take 1.308 times"
 run --seqlen 1k --repeat 3 --compare "$scratch/fast.jsonl" --slower 50
 tap_is "--compare: exit status within the allowed change" "$status $err" "0 "
 run --model fail --repeat 3 --seqlen 1k,2k

@@ -200,6 +200,9 @@ tap_has "--repeat: message with different results" "$out" "the results differ be
 run "$scratch/drift.yaml" --repeat 3 --retry 1
 tap_is "--repeat with --retry is refused" "$status $err" \
     "64 cpattn-submit: --retry does not go with --repeat: a repeated case must pass each time"
+run "$scratch/drift.yaml" --json --durations 3
+tap_is "--json with --durations is refused" "$status $err" \
+    "64 cpattn-submit: --durations does not go with --json, which has the times of every case"
 
 # ---- reports ----
 

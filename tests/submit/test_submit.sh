@@ -273,10 +273,10 @@ tap_is "repeats in JSON: an object each" "$("$peek" json outcome <"$scratch/out"
 # A case that is not verified neither passes nor fails, in its text and in the exit status.
 run case --verify false
 tap_is "unverified: exit status and outcome" "$status $(head -n 1 "$scratch/out")" \
-    "0 unverified bf16 bshd p2p w2 b2 h8 s512 d128 causal unverified"
+    "0 unverified bf16 bshd p2p w2 b2 h8 s512 d128 causal verify=off"
 run case --verify false
 tap_is "unverified: text" "$status $(head -n 1 "$scratch/out")" \
-    "0 unverified bf16 bshd p2p w2 b2 h8 s512 d128 causal unverified"
+    "0 unverified bf16 bshd p2p w2 b2 h8 s512 d128 causal verify=off"
 tap_has "unverified: the sentence" "$out" "but not compared"
 case $out in
 *TENSOR*) tap_fail "unverified: no figures" "$out" ;;
@@ -581,6 +581,10 @@ tap_is "explain --compare: a line for each" "$status$err $(awk 'NR > 1 { print $
     "0 p2p a2a all_gather "
 tap_is "explain --compare: times of the fastest" "$(awk 'NR > 1 { print $4 < 1, $4 == "1.00" }' "$scratch/out" | sort |
     uniq -c | tr -s ' ' | tr '\n' ';')" " 2 0 0; 1 0 1;"
+run explain --world-size 16 --nodes 2 --heads 16 --a2a-size 8 --compare p2p,a2a+p2p
+tap_is "explain --compare: a2a_size is for a2a+p2p" "$status$err $(awk 'NR > 1 { print $1 }' "$scratch/out" | tr '\n' ' ')" \
+    "0 p2p a2a+p2p "
+refuses 67 "a2a_size is 8 with comm p2p; accepted is 2 there, or comm a2a+p2p" explain --world-size 16 --heads 16 --a2a-size 8 --compare p2p,a2a
 run explain --world-size 4 --seqlen 8192 --compare p2p,a2a,all_gather --svg -
 cp "$scratch/out" "$scratch/plan.svg"
 tap_is "explain --compare --svg: one picture, three panels" \

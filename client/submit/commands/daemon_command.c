@@ -373,8 +373,9 @@ int command_cancel(int argc, char **argv)
         .parser = parse_cancel,
         .children = access_child,
         .args_doc = "ID",
-        .doc = "Cancels a request of any client by its id, 32 hexadecimal digits. The daemon "
-               "logs the id, and `case` shows it while it waits."
+        .doc = "Cancels a request by its id, 32 hexadecimal digits. The daemon logs the id, and "
+               "`case` shows it while it waits. Users cancel their own requests; the daemon's "
+               "user and root cancel those of any user."
                "\vExample:\n"
                "  cpattn-submit cancel 0123456789abcdef0123456789abcdef"};
     struct daemon_options o = {.socket = NULL};

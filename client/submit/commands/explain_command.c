@@ -88,7 +88,7 @@ static error_t parse_option(int key, char *value, struct argp_state *state)
         return 0;
     case KEY_COMPARE:
         o->compare = value;
-        return explain_check_words(value) ? 0 : EINVAL;
+        return explain_check_words(value, &o->about.c) ? 0 : EINVAL;
     case KEY_TRACE:
         o->trace = value;
         return 0;

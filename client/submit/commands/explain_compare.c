@@ -35,7 +35,7 @@ static const char *word_take(const char *at, char word[CASE_VALUE_MAX])
     return at[length] ? at + length + 1 : NULL;
 }
 
-bool explain_check_words(const char *words)
+bool explain_check_words(const char *words, struct cp_case *about)
 {
     char word[CASE_VALUE_MAX];
     struct cp_case c;
@@ -48,8 +48,11 @@ bool explain_check_words(const char *words)
             command_complain("--compare takes up to %d values", COMPARE_MAX);
             return false;
         }
-        if (case_set(&c, "comm", word, &error) == STATUS_OK)
+        if (case_set(&c, "comm", word, &error) == STATUS_OK) {
+            if (c.comm == COMM_A2A_P2P)
+                about->comm = c.comm;
             continue;
+        }
         command_complain("--compare %s: %s", word, error.text);
         return false;
     }
@@ -76,6 +79,8 @@ static enum status variant_make(struct variant *v, const struct cp_case *about,
     struct cp_case c = *about;
     struct error inner;
     enum status status = case_set(&c, "comm", v->comm, &inner);
+    if (c.comm != COMM_A2A_P2P && about->comm == COMM_A2A_P2P)
+        c.a2a_size = CASE_A2A_SIZE_DEFAULT; // meant for the other values
     if (!status)
         status = case_check(&c, &inner);
     if (!status)

@@ -14,10 +14,12 @@
 enum status explain_make_plans(const struct cp_case *c, int shown, struct plan **plans,
                                struct error *error) MUST_CHECK;
 
-// Checks that `words` ("p2p,a2a") are values of comm and not too many; complains if not.
-bool explain_check_words(const char *words);
+// Checks that `words` ("p2p,a2a") are values of comm and not too many; complains if not. If a2a+p2p
+// is one of them, it becomes the comm of `about`, so that an a2a_size is accepted.
+bool explain_check_words(const char *words, struct cp_case *about);
 
-// Compares the case with each value of comm in `words` ("p2p,a2a"): prints a table, unless `svg` is
+// Compares the case with each value of comm in `words` ("p2p,a2a"); its a2a_size is for a2a+p2p
+// alone. Prints a table, unless `svg` is
 // stdout, and draws a picture, unless `svg` is NULL. Returns the first failure of case_check(), the
 // plans or their timeline.
 enum status explain_compare(const struct cp_case *c, const char *words,

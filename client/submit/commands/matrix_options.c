@@ -150,6 +150,8 @@ static error_t parse_end(const struct matrix_options *o, const struct argp_state
         command_complain("--%s does not go with --list", conflict_with_list(o));
     else if (o->repeat > 1 && o->retry)
         command_complain("--retry does not go with --repeat: a repeated case must pass each time");
+    else if (o->json && o->durations)
+        command_complain("--durations does not go with --json, which has the times of every case");
     else if (o->save && o->resume)
         command_complain("--save does not go with --resume, which adds to its own file");
     else
