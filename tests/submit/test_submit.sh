@@ -595,7 +595,7 @@ tap_is "explain --compare --svg: one is the fastest" \
     "$(svg "count(//*[contains(text(), 'predicted, the fastest')])") $(svg "count(//*[contains(text(), 'times the fastest')])")" "1 2"
 refuses 64 "--compare foo: comm is 'foo'; accepted is p2p, all_gather, a2a, a2a+p2p or auto" \
     explain --compare p2p,foo
-refuses 67 "--compare a2a+p2p: $("$fake" explain --world-size 3 --comm a2a+p2p 2>&1 | sed 's/^cpattn-submit: //')" \
+refuses 67 "$("$fake" explain --world-size 3 --comm a2a+p2p 2>&1 | sed 's/^cpattn-submit: //')" \
     explain --world-size 3 --compare p2p,a2a+p2p
 refuses 64 "--compare takes up to 8 values" explain --compare p2p,p2p,p2p,p2p,p2p,p2p,p2p,p2p,p2p
 refuses 64 "$scratch/none/x cannot be written: No such file or directory" explain --svg "$scratch/none/x"
