@@ -162,8 +162,8 @@ struct rules rules_of(const struct cp_case *c, enum report_tensor tensor)
         r.element = 5;
         if (c->head_dim_v <= DIM_FEW && (tensor == TENSOR_OUT || tensor == TENSOR_DV))
             r.noise = NOISE_ONE;
-        r.rounding = 1 + 4 * r.excess; // of logits of 16 to 32, and of LSE
-        r.element_slope = RULES_LOGARITHM * r.excess;
+        r.rounding = 1 + 4 * r.excess * dim_excess(c); // of logits of 16 to 32, and of LSE
+        r.element_slope = RULES_LOGARITHM * r.excess * dim_excess(c);
     }
     if (c->dtype == DTYPE_FP32 || is_absolute(tensor) || tensor == TENSOR_DSINK) {
         r.step = 0x1p-23;

@@ -18,7 +18,8 @@
 //   3/100 [1 1/2] of a step of the row's terms that cancel.
 // - element: error <= 4 [5] times the largest of the twin's largest error in the chunk, 4 units,
 //   and 3/100 [1 1/2] of a step of the row's terms that cancel; or <= 4 [64] steps of the dtype at
-//   the element. The limit of LSE admits as much for a single P in fp32.
+//   the element. The limit of LSE admits as much for a single P in fp32. The [5] steps of the
+//   unit and the [64] here grow with the errors of logits, as the limit of LSE does.
 // - zero: results of a query that sees no key, or of a key that no query sees, are exactly zero.
 // - nonfinite: finite where the reference is, else the same infinity. That infinity is also right
 //   where the reference plus 4 [5] steps exceeds the largest number of the dtype.

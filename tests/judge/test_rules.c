@@ -229,6 +229,7 @@ START_TEST(elements_have_limits_of_their_size_and_of_their_row)
         {DTYPE_BF16, 4, 4, 0x1p-7}, {DTYPE_FP16, 4, 4, 0x1p-10}, {DTYPE_FP32, 64, 5, 0x1p-23}};
     for (size_t i = 0; i < sizeof(limits) / sizeof(limits[0]); i++) {
         struct cp_case c = of_length(limits[i].dtype, 1024);
+        c.head_dim_qk = 64;
         struct rules rules = rules_of(&c, TENSOR_DQ);
         struct rules_sums s = {.elements = ELEMENTS,
                                .rows = ROWS,
@@ -240,6 +241,10 @@ START_TEST(elements_have_limits_of_their_size_and_of_their_row)
         double unit = rules_row_unit(&rules, 0, 100), row = limits[i].element * 7 * unit;
         ck_assert_double_eq_tol(rules_element(&rules, &units, row, 0, unit), 1, 1e-6);
         ck_assert_double_gt(rules_element(&rules, &units, row, 0, 0), 1000);
+        c.head_dim_qk = 256; // twice the error of logits
+        rules = rules_of(&c, TENSOR_DQ);
+        double more = limits[i].dtype == DTYPE_FP32 ? 2 : 1;
+        ck_assert_double_eq_tol(rules_element(&rules, &units, more * size, -100, 0), 1, 1e-6);
     }
 }
 END_TEST
