@@ -11,11 +11,13 @@
     print(verdict)                             # errors, limits, diagnosis
     assert verdict
 
-Tensors are numpy arrays, PyTorch tensors, or other objects with DLPack. Tensors in host memory are not
-copied. Importing this package needs neither numpy nor PyTorch.
+Tensors are numpy arrays, PyTorch tensors, or other objects with DLPack. Verification does not copy
+tensors in host memory. numpy has no bf16: its arrays hold the bits as uint16. Importing this
+package needs neither numpy nor PyTorch.
 
-The judge is the library libcpattn-check. The package searches for it in its own folder, then in the
-folder CPATTN_LIBRARY_PATH, then in the library path of the system.
+The judge is the library libcpattn-check. The package searches for its libraries in its own folder,
+then in the folders of $CPATTN_LIBRARY_PATH (separated by ":"), then in the library path of the
+system.
 """
 from cpattn._library import CpattnError, Status
 from cpattn.case import Case, Job

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a daemon answers: to cases, to questions about itself, and its events. The classes belong to
-cpattn.client; the functions make them of the library's structs."""
+"""Answers, descriptions, statuses and events of a daemon. The classes are part of cpattn.client.
+The functions convert the library's structs to them."""
 from __future__ import annotations
 
 import dataclasses
@@ -17,7 +17,14 @@ SECOND = 10**9
 
 @dataclasses.dataclass(frozen=True)
 class Rank:
-    """The measurements of one rank. Times are in seconds, by phase."""
+    """The measurements of one rank.
+
+    figures: a tuple of Figures. digest: of the rank's outputs. flops: of its attention, forward and
+    backward. seconds: times by name: "plan", "inputs", "forward", "backward", "reference" and
+    "compare" are phases; "exchange": an exchange was under way; "exposed": only exchanges could
+    proceed; "launch": launching operations on a GPU; "operations_begin": when the rank began its
+    plan, on the monotonic clock of its host. diagnosis: None if there is none.
+    """
 
     rank: int
     passed: bool
@@ -26,8 +33,9 @@ class Rank:
     flops: float
     seconds: dict
     diagnosis: Optional[Diagnosis]
-    # Number of attention operations computed by the daemon's own kernels and by the case's provider;
-    # why the provider did not support the first of the former.
+    # Numbers of attention operations that the daemon's own kernels and the case's provider
+    # computed. provider_reason: why the provider did not support the first operation of the own
+    # kernels, or "".
     own_operations: int
     provider_operations: int
     provider_reason: str
@@ -35,7 +43,14 @@ class Rank:
 
 @dataclasses.dataclass(frozen=True)
 class Failure:
-    """The state of a rank when a case did not come to its end."""
+    """The state of a rank when a case did not come to its end.
+
+    culprit: this rank is the cause. phase, step: the last phase that it reached, such as "forward",
+    and the step of the algorithm there. waiting_for: the rank that it waited for, or -1. state: of
+    its process, as in /proc ("R", "S", "T", "Z"), or "X": it is gone. fate: how it ended, such as
+    "killed by signal 9", or "". text: the message that it reported, or "". stderr_tail: the last
+    lines that it wrote to stderr, or "".
+    """
 
     rank: int
     culprit: bool
@@ -52,8 +67,12 @@ class Failure:
 class Answer:
     """The answer to a case. True if the case passed.
 
-    `verdict` is "pass", "fail" or "unverified". It is None if the case did not come to its end; then
-    `status` and `text` give the reason, and `failures` the state of each rank.
+    verdict: "pass", "fail" or "unverified". None: the case did not come to its end; `status` and
+        `text` give the reason, and `failures` the state of each rank if the daemon has them.
+    digest: of all bits of all outputs; equal digests mean equal results.
+    seconds: times by name: "queue" (waiting for a turn), "start" (waiting for rank processes),
+        "run" (ranks at work) and "total" (from admission to answer).
+    ranks: a tuple of Rank. failures: a tuple of Failure.
     """
 
     case: Case
@@ -70,7 +89,7 @@ class Answer:
 
     @property
     def figures(self) -> list[tuple[int, Figures]]:
-        """All figures with their ranks."""
+        """All figures, as pairs (rank, Figures)."""
         return [(rank.rank, f) for rank in self.ranks for f in rank.figures]
 
     @property
@@ -91,8 +110,15 @@ class Answer:
 
 @dataclasses.dataclass(frozen=True)
 class Description:
-    """A daemon and its limits. GPUs and providers are dicts of struct cpattn_gpu and
-    cpattn_provider_entry; guests are dicts with name, world_sizes and supports."""
+    """A daemon and its limits.
+
+    backend: "cpu" or "cuda". devices: number of cores or GPUs that the pools share. world_size_max:
+    ranks of a case, over all hosts. memory_bytes_max: of a case over all ranks, and of all running
+    cases together. timeout_default, timeout_max: seconds. queue_max: requests queued and running.
+    gpus, providers: tuples of dicts with the members of struct cpattn_gpu and struct
+    cpattn_provider_entry (<cpattn.h>). guests: a tuple of dicts with "name", "world_sizes" (a list
+    of numbers of ranks) and "supports" (a text).
+    """
 
     version: str
     backend: str
@@ -109,8 +135,15 @@ class Description:
 
 @dataclasses.dataclass(frozen=True)
 class DaemonStatus:
-    """The state of a daemon. Counters begin at its start; pools, requests
-    and hosts are dicts of struct cpattn_pool, cpattn_open_request and cpattn_host."""
+    """The state of a daemon. Counters begin at its start.
+
+    uptime, loop_lag_max, loop_lag_p99: seconds; the lags are the longest round of the daemon's
+    event loop in the last minute or two, and the 99th percentile. errors: cases that did not come
+    to their end. refused: cases that were not admitted. unverified: cases that were not compared.
+    devices_out: bit mask of the devices that are drained. pools, requests, hosts: tuples of dicts
+    with the members of struct cpattn_pool and struct cpattn_open_request (<cpattn.h>) and struct
+    cpattn_host (<cpattn_watch.h>); members that end with _ns are nanoseconds.
+    """
 
     uptime: float
     queued: int
@@ -134,9 +167,12 @@ class DaemonStatus:
 class Event:
     """An event at a daemon. Members that its kind does not have are 0, "" or None.
 
-    `kind` is "admitted", "started" or "finished" (of a case), "pool", "device" or "daemon". `lost` is
-    the number of lost events before it. id, case_text and text of another user's case are "", except
-    for administrators. See struct cpattn_event in <cpattn_watch.h>.
+    number: counts events since the daemon's start, from 1. lost: number of lost events before it.
+    time: seconds since 1970-01-01 UTC. kind: "admitted", "started" or "finished" (of a case),
+    "pool", "device" or "daemon". restarted: the first event after a restart of the daemon. seconds:
+    "queue", "start", "run" and "total", as in Answer. devices: a bit mask. id, case_text and text
+    of another user's case are "", except for administrators. See struct cpattn_event in
+    <cpattn_watch.h>.
     """
 
     number: int

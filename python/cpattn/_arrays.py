@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Access to the memory of tensors through DLPack, without copies."""
+"""Access to the memory of tensors through DLPack, without a copy."""
 from __future__ import annotations
 
 import ctypes
@@ -10,7 +10,7 @@ from typing import Any, Callable, Optional
 HOST_DEVICES = (1, 3)  # kDLCPU, kDLCUDAHost
 CUDA_DEVICES = (2, 13)  # kDLCUDA, kDLCUDAManaged
 
-# DLPack's type codes and bits by the names of a case.
+# DLPack's type code and bits of each dtype of a case.
 DTYPES = {"bf16": (4, 16), "fp16": (2, 16), "fp32": (2, 32)}
 DTYPES.update({"int32": (0, 32), "int64": (0, 64), "uint8": (1, 8)})  # of collectives
 _WHOLE = ("int32", "int64", "uint8")
@@ -45,7 +45,7 @@ _get_pointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
 
 @dataclasses.dataclass
 class View:
-    """Memory of a tensor. It stays valid as long as the view."""
+    """The memory of a tensor. `owner` keeps it alive as long as the view exists."""
 
     address: int
     shape: tuple
@@ -55,7 +55,7 @@ class View:
 
 
 def contiguous(shape: tuple) -> tuple:
-    """Strides of a tensor without gaps."""
+    """Returns the strides, in elements, of a tensor without gaps."""
     strides, step = [], 1
     for size in reversed(shape):
         strides.append(step)
@@ -64,30 +64,30 @@ def contiguous(shape: tuple) -> tuple:
 
 
 def has_gaps(view: View) -> bool:
-    """Whether elements are not one behind the other. The stride of a dimension of size 1 means nothing."""
+    """Returns True if elements are not consecutive. Ignores strides of dimensions of size 1."""
     dense = contiguous(view.shape)
     return any(s != d for n, s, d in zip(view.shape, view.strides, dense) if n > 1)
 
 
 def _detached(tensor: Any) -> Any:
-    """PyTorch exports no tensor that requires a gradient."""
+    """Returns a tensor that can be exported: PyTorch exports none that requires a gradient."""
     return tensor.detach() if hasattr(tensor, "detach") else tensor
 
 
 def _capsule(tensor: Any) -> Any:
-    """The tensor's memory. Readers must wait for the stream of stream_of()."""
+    """Returns the DLPack capsule of the tensor. Readers must wait for the stream of stream_of()."""
     device = tensor.__dlpack_device__() if hasattr(tensor, "__dlpack_device__") else (1, 0)
     return tensor.__dlpack__(stream=-1) if device[0] in CUDA_DEVICES else tensor.__dlpack__()
 
 
 class Memory:
-    """The memory in which the library looks for the tensors of the next call."""
+    """Tracks which memory the library uses for the tensors of the next call."""
 
     def __init__(self) -> None:
         self._device: Optional[tuple] = None
 
     def use(self, device: int, select: Callable[[int, ctypes.c_void_p], None]) -> None:
-        """Calls `select` with the device, -1 for host memory, and its stream, if they are others than before."""
+        """Calls `select` with the device (-1: the host) and its stream if they have changed."""
         if device < 0 and self._device is None:
             return
         stream = stream_of(device) if device >= 0 else 0
@@ -99,7 +99,7 @@ class Memory:
 
 
 def _element_name(kind: tuple) -> str:
-    """A DLPack type and its bits in words: "fp16", "float64"."""
+    """Returns the name of a DLPack type code and number of bits: "fp16", "float64"."""
     for name, known in DTYPES.items():
         if kind == known:
             return name
@@ -108,16 +108,17 @@ def _element_name(kind: tuple) -> str:
 
 
 def stream_of(device: int) -> int:
-    """PyTorch's current stream, or the default stream."""
+    """Returns the handle of PyTorch's current stream; 0, the default stream, without PyTorch."""
     torch = sys.modules.get("torch")
     return torch.cuda.current_stream(device).cuda_stream if torch is not None else 0
 
 
 def view(name: str, tensor: Any, dtype: str) -> View:
-    """Where a tensor lies.
+    """Returns the View of a tensor.
 
-    The dtype is that of the case; 16-bit unsigned integers are taken for the bits of bf16, which
-    numpy does not know.
+    `dtype` is that of the case. 16-bit unsigned integers are taken as the bits of bf16, because
+    numpy has no bf16. Raises TypeError if the object has no DLPack, another dtype, or memory
+    elsewhere than on the host or a CUDA device.
     """
     tensor = _detached(tensor)
     if not hasattr(tensor, "__dlpack__"):
@@ -141,13 +142,18 @@ def view(name: str, tensor: Any, dtype: str) -> View:
         tuple(found.strides[i] for i in range(found.ndim)) if found.strides else contiguous(shape)
     )
     device = found.device.id if found.device.type in CUDA_DEVICES else -1
-    # PyTorch gives a tensor without elements no address, which the libraries take for a missing one.
+    # PyTorch gives a tensor without elements the address 0. The libraries take 0 for a missing
+    # tensor.
     address = (found.data or 0) + found.byte_offset or ctypes.addressof(_NO_ELEMENTS)
     return View(address, shape, strides, device, (tensor, capsule))
 
 
 def empty(shape: tuple, dtype: str, library: str, device: Any = None) -> Any:
-    """A new tensor; device is for PyTorch."""
+    """Returns a new tensor with undefined elements; bf16 is uint16 in numpy.
+
+    `library` is "numpy" or "torch"; `device` is a device of PyTorch. Raises ValueError for another
+    library, or for a device with numpy.
+    """
     if device is not None and library != "torch":
         raise ValueError(f"{library} has no tensors on a device; library 'torch' has")
     if library == "torch":

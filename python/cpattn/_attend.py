@@ -12,12 +12,12 @@ from cpattn.case import Case
 
 INPUTS = ("q", "k", "v", "do", "bias", "sink")
 RESULTS = ("out", "lse", "dq", "dk", "dv", "dbias", "dsink", "max_logit")
-_MEMBERS = {"do": "d_out"}  # of struct cpattn_tensors, where it is not the tensor's name
+_MEMBERS = {"do": "d_out"}  # members of struct cpattn_tensors with another name than the tensor
 _SIZES = 4
 
 
 def shape(case: Case, tensor: str) -> Optional[tuple]:
-    """The whole tensor's shape and dtype; None: the case has no such tensor."""
+    """Returns the shape and the dtype of a whole tensor; None: the case has no such tensor."""
     sizes, dims, dtype = (ctypes.c_int64 * _SIZES)(), ctypes.c_int(), ctypes.c_char_p()
     found = case._library.cpattn_case_tensor(
         case._handle, tensor.encode(), sizes, ctypes.byref(dims), ctypes.byref(dtype)
@@ -47,7 +47,11 @@ def _library_of(tensor: Any) -> str:
 
 
 class Tensors:
-    """Inputs and results of attend(): `struct` points to `results` and the inputs."""
+    """Inputs and results of attend().
+
+    `results` has new tensors by name. `struct` points to them and to the inputs. Raises TypeError
+    or ValueError if an input does not fit the case.
+    """
 
     def __init__(self, case: Case, inputs: dict[str, Any]) -> None:
         unknown = set(inputs) - set(INPUTS)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a result is wrong: its error by head and tile of positions, as text."""
+"""Maps of errors as text: the error of a result by head and tile of positions."""
 from __future__ import annotations
 
 import math
@@ -10,7 +10,7 @@ _LEGEND = "'.': about within the limit of rmse; a digit: that many powers of ten
 
 
 def _numbers(value: Any, dtype: str) -> Any:
-    """An array of numpy in fp32."""
+    """Returns the values as a numpy array in fp32."""
     import numpy
 
     if hasattr(value, "detach"):
@@ -22,7 +22,7 @@ def _numbers(value: Any, dtype: str) -> Any:
 
 
 def _rows(array: Any, lse_of: Optional[str]) -> Any:
-    """[rows, heads, dim]; `lse_of`: of LSE the layout of the other tensors, whose rows it follows."""
+    """Returns the array as [rows, heads, dim]. `lse_of`: the layout if it is LSE, else None."""
     if lse_of is not None:
         array = array.swapaxes(-1, -2)[..., None]
     if lse_of == "sbhd":
@@ -31,7 +31,7 @@ def _rows(array: Any, lse_of: Optional[str]) -> Any:
 
 
 def _rms(values: Any) -> float:
-    """Of the finite values."""
+    """Returns the RMS of the finite values; 0 if there are none."""
     import numpy
 
     finite = values[numpy.isfinite(values)].astype(numpy.float64)
@@ -58,8 +58,10 @@ def drawn(
     limit: float,
     tile: Optional[int],
 ) -> str:
-    """The map of a result, the first of the arrays, and its expected values, the second; `places` are
-    the sequence and position of the rows."""
+    """Returns the map of a result. `arrays` are the result and its expected values, of the same
+    shape. `places` has the sequence and position of each row. `limit` is the limit of the relative
+    RMS error. `tile` is a number of positions; None: a multiple of 64 that gives at most 24
+    columns."""
     import numpy
 
     lse_of = layout if tensor == "lse" else None
@@ -79,8 +81,8 @@ def drawn(
         lines.append(f"sequence {sequence:<4}" + "".join(f"{first:>7}" for first in firsts))
         for head in range(got.shape[1]):
             tiles = (here & (at[:, 1] // tile == first // tile) for first in firsts)
-            # Rounding errors are in proportion to the values, which differ: with a causal mask the first
-            # rows of out are the largest.
+            # Rounding errors are in proportion to the values, and tiles have values of different
+            # size: with a causal mask the first rows of out are the largest.
             signs = (
                 _sign(wrong[rows, head], max(whole, _rms(expected[rows, head])), limit)
                 for rows in tiles

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command cpattn-submit, which is a part of the wheel."""
+"""The command cpattn-submit of the wheel."""
 from __future__ import annotations
 
 import os
@@ -9,13 +9,13 @@ from typing import Optional
 
 
 def program() -> Optional[str]:
-    """The program of the wheel; None: the package was installed without it."""
+    """Returns the path of the program; None: this installation has no program."""
     path = pathlib.Path(__file__).parent / "bin" / "cpattn-submit"
     return str(path) if path.exists() else None
 
 
 def main() -> None:
-    """Becomes the program."""
+    """Replaces this process by the program."""
     path = program()
     if path is None:
         sys.exit("cpattn-submit is not a part of this installation of the package cpattn")

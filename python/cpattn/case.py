@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cases: what to compute and check."""
+"""Cases of attention, and jobs of other kinds: what to compute and judge."""
 from __future__ import annotations
 
 import ctypes
@@ -25,12 +25,16 @@ def _text(value: Value) -> str:
 
 
 class Case:
-    """A case: named fields with values; other fields have defaults.
+    """A case of attention: named fields. Fields that are not given have defaults.
 
     Fields are those of cpattn-submit(1), with underscores: Case(world_size=4, mask="none"). `seqlen`
-    sets seqlen_q and seqlen_kv, `head_dim` sets head_dim_qk and head_dim_v; kv_heads equals heads
-    until it is set. An unknown field, or a value that a field does not accept, raises CpattnError
-    with the reason.
+    sets seqlen_q and seqlen_kv; `head_dim` sets head_dim_qk and head_dim_v. kv_heads equals heads
+    until it is set. Values are texts, numbers, bools, lists of numbers (lengths_q=[2794, 3301]), or
+    dtypes of numpy and PyTorch. case["heads"] returns a field as text; case["heads"] = 8 sets it.
+
+    Raises CpattnError with the reason: INVALID_ARGUMENT for an unknown field, a value that the
+    field does not accept, or a case that cannot run; UNIMPLEMENTED for a case that is not
+    supported.
     """
 
     def __init__(self, **fields: Value) -> None:
@@ -65,7 +69,7 @@ class Case:
         return f"a case has no field {name}"
 
     def fields(self) -> dict[str, str]:
-        """All fields and their values, as text."""
+        """Returns all fields and their values, as text."""
         names, field = [], self._library.cpattn_field_next(None)
         while field:
             names.append(self._library.cpattn_field_name(field).decode())
@@ -82,11 +86,15 @@ class Case:
         return case
 
     def smallest(self, fails: Callable[["Case"], bool], tries: int = 500) -> "Case":
-        """The smallest case for which fails(case) is still true; it must be true for this one.
+        """Returns a small case for which fails(case) is still true.
 
-        Removes ranks, sequences, heads, tokens, dimensions and features, one after the other, in up to
-        `tries` calls. An exception in fails(), as from a kernel that takes no 0 tokens, means false;
-        one for this case itself is raised.
+        Removes ranks, sequences, heads, tokens, dimensions and features step by step, until no
+        single step gives a smaller failing case, or `tries` cases were tried. An exception in
+        fails() counts as false, for example from a kernel that refuses 0 tokens. KeyboardInterrupt
+        and the like end the search and are raised.
+
+        Raises ValueError if fails() is false for this case, TypeError for a Job, and what fails()
+        raises for this case.
 
             small = case.smallest(lambda c: not judge(c))
         """
@@ -97,7 +105,7 @@ class Case:
                 return not raised and bool(fails(Case._copy_of(handle)))
             except Exception:
                 return False
-            except BaseException as error:  # cannot pass through the library
+            except BaseException as error:  # cannot pass through C; raised after the search
                 raised.append(error)
                 return False
 
@@ -112,7 +120,7 @@ class Case:
         return small
 
     def command(self) -> str:
-        """The command line that runs this case."""
+        """Returns the command line that runs this case: "cpattn-submit case ..."."""
         text = ctypes.create_string_buffer(1 << 16)
         self._library.cpattn_case_command(self._handle, text, len(text))
         return text.value.decode()
@@ -127,11 +135,13 @@ class Case:
 
 
 class Job(Case):
-    """A job of another kind than attention, for Client.run() and its like.
+    """A job of another kind than attention: "collective" or "linear".
 
     Job("collective", operation="all_gather", world_size=4, dtype="bf16"). Fields are those of
-    `cpattn-submit KIND --help`, with underscores; what is not given has the daemon's default. JobCheck
-    judges your own results.
+    `cpattn-submit KIND --help`, with underscores. Fields that are not given have the daemon's
+    defaults. Client.run() and Client.submit() accept a job; JobCheck judges your own results of it.
+    job["count"] returns a given field as text. Raises CpattnError for a wrong field or value. The
+    daemon refuses a kind that it does not know.
     """
 
     def __init__(self, kind: str, **fields: Value) -> None:
@@ -155,7 +165,7 @@ class Job(Case):
         return f"this {self.kind} was given no {name}; it was given {given}"
 
     def fields(self) -> dict[str, str]:
-        """The fields that were given, as text."""
+        """Returns the given fields and their values, as text."""
         return {name: self[name] for name in self._given}
 
     def __repr__(self) -> str:

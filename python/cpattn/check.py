@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The judge: inputs of a case, and the verdict on results computed from them."""
+"""The judge of attention: inputs of a case, and verdicts on results computed from them."""
 from __future__ import annotations
 
 import ctypes
@@ -36,7 +36,7 @@ REMARKS = {1: "long_sum", 2: "zeros_pass"}
 
 
 def _known(tensor: str, names: tuple, what: str) -> int:
-    """The number in the library of a tensor, which must be one of `names`."""
+    """Returns the library's number of a tensor. Raises TypeError if `names` does not have it."""
     if tensor not in names:
         near = difflib.get_close_matches(tensor.lower(), names, 1, 0.5)
         hint = f" (did you mean {near[0]!r}?)" if near else ""
@@ -54,12 +54,36 @@ def _place(element: Element) -> Optional[dict[str, int]]:
 class Figures:
     """The errors of one tensor in one chunk of the rank.
 
-    Errors are RMS errors relative to the RMS of the reference; `times_twin` is the error in units of
-    the error of an honest kernel. `broken` names the broken rules.
+    tensor: "out", "lse", "dq", "dk", "dv", "dbias", "dsink", "max_logit", or a tensor of a job.
+    chunk: 0 or 1, or PADDING (2). dbias, dsink and max_logit have chunk 0 only.
+    broken: the names of the broken rules: "element", "rms", "row", "nonfinite", "padding", "slope",
+        "zero". Empty: a pass.
+    elements: number of elements.
+    mismatches: number of elements that break the element rule.
+    nonfinite: number of elements that are NaN or infinite where the reference is finite.
+    rmse: RMS of the error / RMS of the reference; of lse and max_logit the RMS of the error itself.
+        rmse_limit: its limit.
+    times_twin: rmse in units of the twin's, or None. The twin is an honest kernel: it rounds only
+        where every kernel on matrix units must.
+    slope: <error, reference> / <reference, reference>: 0.01 is 1 % too large. 0 of lse and
+        max_logit. slope_limit: the limit of its absolute value.
+    worst_row: RMS of the error of the worst row (one token and head) / RMS of the twin's error.
+        worst_row_limit: its limit. worst_row_at: its place.
+    worst_element: the largest error of an element / its limit.
+    max_error: the largest absolute error.
+    first_bad: the place of the first element that breaks the element rule, or None.
+        first_bad_got, first_bad_expected: its values.
+    te_mismatches: number of elements that break TransformerEngine's own rule, for information.
+    remark: "long_sum": within the limit only because of the allowance for long sums. "zeros_pass":
+        zeros would pass, too. "": none.
+
+    A place is a dict with "sequence", "position", "head" and "dim"; for dbias "dim" is the key.
+    Figures of padding have only elements, mismatches (not zero), nonfinite, max_error and
+    first_bad.
     """
 
     tensor: str
-    chunk: int  # 0 or 1; PADDING: the rows of padding
+    chunk: int
     broken: tuple
     elements: int
     mismatches: int
@@ -78,7 +102,7 @@ class Figures:
     first_bad_got: float
     first_bad_expected: float
     te_mismatches: int
-    remark: str = ""  # "long_sum", "zeros_pass", or "": there is none
+    remark: str = ""
 
     @classmethod
     def _of(cls, f: FiguresStruct) -> "Figures":
@@ -109,7 +133,11 @@ class Figures:
 
 @dataclasses.dataclass(frozen=True)
 class Diagnosis:
-    """The mistake that explains a fail, and the explained share of the tensor's squared error."""
+    """The mistake that explains a fail.
+
+    text: one sentence. tensor: the tensor of the diagnosis, or "". explained: the explained share
+    of that tensor's squared error, 0 to 1.
+    """
 
     text: str
     tensor: str
@@ -121,16 +149,22 @@ class Diagnosis:
 
 @dataclasses.dataclass(frozen=True, repr=False)
 class Verdict:
-    """True if every judged tensor passed. The text has a line for each tensor and chunk, and the
-    diagnosis. `diagnosis` is None if no known mistake explains a fail. `rank` is None if a case of attention
-    has one rank."""
+    """The verdict on the judged tensors. True if all of them passed.
+
+    figures: a tuple of Figures: one for each tensor and chunk, and one for the padding of a tensor.
+    text: a few lines for people: the error of each tensor, and the diagnosis.
+    command: the command line that runs the case.
+    diagnosis: None if the verdict is a pass, or if no known mistake explains the fail.
+    digest: of the results of a linear layer that must have the same bits on all ranks.
+    rank: None for a case of attention with one rank.
+    """
 
     passed: bool
     figures: tuple
     text: str
     command: str
     diagnosis: Optional[Diagnosis] = None
-    digest: int = 0  # of a layer's results that must be the same on all ranks
+    digest: int = 0
     rank: Optional[int] = None
 
     def __bool__(self) -> bool:
@@ -146,7 +180,7 @@ class Verdict:
 
 
 class VerdictError(AssertionError):
-    """A failed verdict; its text is the text of the verdict."""
+    """A verdict is a fail. `verdict` is the Verdict; the message is its text."""
 
     def __init__(self, verdict: Verdict) -> None:
         super().__init__(str(verdict))
@@ -166,7 +200,7 @@ def _diagnosis_of(library: Any, handle: ctypes.c_void_p) -> Optional[Diagnosis]:
 def verdict_of(
     library: Any, handle: ctypes.c_void_p, command: str, rank: Optional[int]
 ) -> Verdict:
-    """The library's verdict, which the caller destroys."""
+    """Returns a copy of the library's verdict. The caller destroys the original."""
     figures, index = [], 0
     while found := library.cpattn_check_verdict_figures(handle, index):
         figures.append(Figures._of(found.contents))
@@ -185,18 +219,28 @@ def verdict_of(
 class Check:
     """The judge of a case for one rank, or for the tokens of place().
 
-    Shapes, with the rank's own tokens:
+    Shapes have the tokens of the check. q, do, out, dq: `heads`; k, v, dk, dv: `kv_heads`; dim is
+    head_dim_qk of q, k, dq, dk and head_dim_v of v, do, out, dv.
     - bshd: [batch, tokens, heads, dim]; LSE [batch, heads, tokens]
     - sbhd: [tokens, batch, heads, dim]; LSE [batch, heads, tokens]
-    - thd, and after place(): [tokens, heads, dim]; LSE [heads, tokens]
-    - bias and dbias: [batch or 1, heads or 1, tokens or 1, seqlen_kv], by the case's bias. With thd
-      there is no batch dimension if each query has a row of its own; otherwise the rows are all
-      positions.
-    - sinks, dsink and largest logits: [heads]
-    Strides are arbitrary, except that the last dimension is consecutive.
+    - thd, and after place() of the side: [tokens, heads, dim]; LSE [heads, tokens]
+    - bias and dbias: [batch or 1, heads or 1, rows or 1, seqlen_kv], by the case's bias. The rows
+      of 11ss and 1hss are positions of queries: with bshd and sbhd those of the check, each once,
+      in the order of their first occurrence; with thd 0 to seqlen_q - 1. The rows of b1ss and bhss
+      are the tokens of the check; with thd, and after place("q"), the shape is [heads or 1, tokens,
+      seqlen_kv].
+    - sink, dsink and max_logit: [heads]
+    Strides are arbitrary, except that the last dimension is consecutive. LSE, sink, dsink and
+    max_logit may have any strides.
 
-    dbias, dsink and the largest logits cover all queries of the case, after the ranks have been added
-    up. With sums="own" they cover the queries of this check alone.
+    Elements have the case's dtype; LSE (a natural logarithm), sink, dsink and max_logit are fp32.
+    In numpy, bf16 is uint16. Padding is NaN in inputs and must be zero in results.
+
+    dbias, dsink and max_logit cover all queries of the case: they are sums or maxima over all
+    ranks. With sums="own" they cover only the queries of this check.
+
+    Raises CpattnError if the case has no such rank, ValueError if `sums` is neither "all" nor
+    "own".
     """
 
     def __init__(self, case: Case, rank: int = 0, sums: str = "all") -> None:
@@ -227,7 +271,12 @@ class Check:
     def place(
         self, side: str, positions: Iterable[int], sequences: Optional[Iterable[int]] = None
     ) -> None:
-        """Replaces the tokens of the queries ("q") or the keys ("k"), row by row."""
+        """Replaces the tokens of the queries ("q") or the keys ("k").
+
+        Row r is position positions[r] of sequence sequences[r], by default sequence 0. Any order is
+        allowed; duplicates are not. Raises CpattnError if a token does not exist or comes twice,
+        ValueError for another side or lists of different length.
+        """
         wanted = list(positions)
         of_sequences = [0] * len(wanted) if sequences is None else list(sequences)
         if len(of_sequences) != len(wanted):
@@ -247,7 +296,11 @@ class Check:
         self._placed[side] = True
 
     def tokens(self, side: str) -> list[tuple[int, int]]:
-        """The sequence and position of each row of the queries ("q") or the keys ("k")."""
+        """Returns (sequence, position) of each row of the queries ("q") or the keys ("k").
+
+        Rows are in the order of the format: bshd sequence by sequence, sbhd position by position.
+        Raises ValueError for another side.
+        """
         if side not in self._placed:
             raise ValueError(f"side is {side!r}; it is 'q' or 'k'")
         rows = self._library.cpattn_check_shape(self._handle, TENSORS.index(side)).rows
@@ -267,7 +320,7 @@ class Check:
         return "thd" if placed else self.case["format"]
 
     def has(self, tensor: str) -> bool:
-        """True if the case has the tensor: for example "bias" only with a bias."""
+        """Returns True if the case has the tensor: for example "bias" only with a bias."""
         number = _known(tensor, INPUTS + RESULTS, "tensor")
         if tensor in RESULTS and tensor.startswith("d") and self.case["training"] != "true":
             return False
@@ -281,7 +334,7 @@ class Check:
             raise ValueError(f"the case has {why}, so it has no {tensor}")
 
     def shape(self, tensor: str) -> tuple:
-        """The shape of an input (INPUTS) or a result (RESULTS)."""
+        """Returns the shape of an input or a result. Raises TypeError for an unknown name."""
         number = _known(tensor, INPUTS + RESULTS, "tensor")
         s = self._library.cpattn_check_shape(self._handle, number)
         layout, batch = self._layout(tensor), int(self.case["batch"])
@@ -369,27 +422,34 @@ class Check:
         insist(self._library.cpattn_check_device(self._handle, device, stream, ctypes.byref(error)), error)
 
     def inputs(self, library: Optional[str] = None, device: Any = None) -> tuple:
-        """q, k, v and dO of the tokens, as PyTorch tensors if PyTorch is imported, else numpy arrays.
+        """Returns new tensors (q, k, v, do) of the tokens of this check.
 
-        `library` is "torch" or "numpy". `device` is a device of PyTorch, as "cuda", on which the
-        inputs are drawn. numpy has no bf16: its arrays hold the bits as uint16. Padding is filled
-        with NaN.
+        `library` is "torch" or "numpy"; None: "torch" if PyTorch is imported. `device` is a device
+        of PyTorch, such as "cuda", where the inputs are drawn. numpy has no bf16: its arrays hold
+        the bits as uint16. Padding is filled with NaN.
         """
         fill = self._library.cpattn_check_fill
         return tuple(self._filled(fill, tensor, library, device) for tensor in INPUTS[:4])
 
     def input(self, tensor: str, library: Optional[str] = None, device: Any = None) -> Any:
-        """One input: one of inputs(), or "bias" or "sink" if the case has it."""
+        """Returns one new input: "q", "k", "v", "do", or "bias" or "sink" if the case has it.
+
+        `library` and `device` are those of inputs(). Raises TypeError for another name.
+        """
         _known(tensor, INPUTS, "input")
         return self._filled(self._library.cpattn_check_fill, tensor, library, device)
 
     def give(self, **inputs: Any) -> None:
-        """Uses these inputs instead of drawn ones: q, k, v and do of all tokens of all sequences.
+        """Uses these inputs instead of drawn ones: q, k, v and, with training, do.
 
-        Shapes are those of the case's format with all tokens, whichever tokens this check covers:
-        [batch, seqlen, heads, dim] for bshd, and so on. The tensors, all in host memory or all on one
-        CUDA device, are copied. inputs() then returns the part of this check. Without arguments
-        inputs are drawn again.
+        Shapes are those of the case's format with all tokens of all sequences, whichever tokens
+        this check covers: [batch, seqlen, heads, dim] for bshd, [seqlen, batch, heads, dim] for
+        sbhd, [tokens, heads, dim] for thd. The tensors are copied; they are all in host memory or
+        all on one CUDA device. inputs() then returns this check's part of them. Every rank's check
+        needs the same inputs. Without arguments inputs are drawn again.
+
+        Raises TypeError for another name or dtype, ValueError for a wrong shape or device,
+        CpattnError if an input is missing or an element outside of padding is not finite.
         """
         arrays, views = (Array * len(TENSORS))(), []
         for tensor, value in inputs.items():
@@ -427,16 +487,26 @@ class Check:
         return Array(view.address, strides[1], strides[2], shape[1], strides[0])
 
     def expected(self, tensor: str, library: Optional[str] = None, device: Any = None) -> Any:
-        """A result with the values of the reference, rounded to its dtype."""
+        """Returns a new result with the values of the reference, rounded to its dtype.
+
+        `library` and `device` are those of inputs(). Raises ValueError if the case has no such
+        result.
+        """
         _known(tensor, RESULTS, "result")
         self._insist_on(tensor)
         made = self._filled(self._library.cpattn_check_expected, tensor, library, None)
         return made if device is None else made.to(device)
 
     def verify(self, **results: Any) -> Verdict:
-        """Judges some or all of out, lse, dq, dk, dv, dbias, dsink and max_logit. They are all in host
-        memory or all on one CUDA device, where the work on PyTorch's current stream is finished
-        first. Warns if a result passes with inputs of give() that let zeros pass, too."""
+        """Judges some or all of out, lse, dq, dk, dv, dbias, dsink and max_logit; None is ignored.
+
+        All results are in host memory or all on one CUDA device; there the call waits for the work
+        on PyTorch's current stream. Issues a UserWarning if a result would pass as zeros, too,
+        because of the inputs of give().
+
+        Raises TypeError for another name or dtype, ValueError for a wrong shape, stride or device
+        or for a result that the case does not have, CpattnError if there is nothing to judge.
+        """
         arrays = (Array * len(TENSORS))()
         views = []
         for tensor, value in results.items():
@@ -476,8 +546,9 @@ class Check:
             )
 
     def map(self, tensor: str, value: Any, tile: Optional[int] = None) -> str:
-        """Where out, lse, dq, dk or dv is wrong: a text with the error by head and by `tile` positions,
-        at least 64 by default. Needs numpy.
+        """Returns a text that shows where out, lse, dq, dk or dv is wrong: the error by head and by
+        `tile` positions. By default `tile` is a multiple of 64 that gives at most 24 columns. Needs
+        numpy. Raises what verify() raises, and ValueError if `tile` is less than 1.
 
             print(check.map("out", out, tile=128))
         """
@@ -498,7 +569,7 @@ class Check:
         )
 
     def insist(self, **results: Any) -> Verdict:
-        """As verify(), but raises VerdictError if the verdict is a fail."""
+        """Judges as verify() does. Raises VerdictError (an AssertionError) after a fail."""
         verdict = self.verify(**results)
         if not verdict:
             raise VerdictError(verdict)

@@ -6,8 +6,9 @@
         for answer in client.answers(cases):           # many in flight, in order of arrival
             print(answer.case, answer.verdict or answer.text)
 
-Use a client from one thread at a time; each thread, and each process after a fork, creates its own.
-Times are in seconds.
+Use a client from one thread at a time, and only in the process that created it. A forked child can
+create a client only if its parent had none before the fork. Times are in seconds. A case is a Case,
+a Job, or a dict with the fields of a Case.
 """
 from __future__ import annotations
 
@@ -74,7 +75,10 @@ _EVENT_KINDS = ("admitted", "started", "finished", "pool", "device", "daemon")
 
 
 class Request:
-    """A submitted case. It is answered exactly once; deleting it before cancels the case."""
+    """A submitted case. It is answered exactly once. `id` has 32 hexadecimal digits.
+
+    If it is deleted without an answer, the daemon cancels the case.
+    """
 
     def __init__(self, client: "Client", case: Case, handle: int) -> None:
         self._library, self._client = client._library, client
@@ -94,11 +98,12 @@ class Request:
         return self._library.cpattn_poll(self._handle)
 
     def wait(self, timeout: Optional[float] = None) -> bool:
-        """Waits up to `timeout` seconds. Returns True if the request is answered."""
+        """Waits up to `timeout` seconds (None: no limit). Returns True if answered."""
         return self._library.cpattn_wait(self._handle, _wait_ns(timeout))
 
     def cancel(self) -> None:
-        """Asks the daemon to cancel the request, which is then answered CANCELLED or with its result."""
+        """Asks the daemon to cancel the request, and returns at once. The answer is then CANCELLED,
+        or the result if the case ended first."""
         error = Error()
         insist(self._library.cpattn_cancel(self._handle, ctypes.byref(error)), error)
 
@@ -119,12 +124,22 @@ class Request:
 class Client:
     """Connects to a daemon.
 
-    `socket` is a path, tcp://HOST:PORT or tls+tcp://HOST:PORT; None: $CPATTN_SOCKET, else the daemon
-    of this machine. `grace` is the extra wait for an answer after the time limit of its request.
-    `in_flight` is the maximum number of requests at once. `patience` is how long a case waits if the
-    daemon cannot start its ranks; None: as long as its time limit. With `cancel_on_disconnect` running
-    cases are cancelled when this process ends. The files are for daemons on a network; see cpattn(3).
-    Raises CpattnError if no daemon listens.
+    socket: a path, tcp://HOST:PORT or tls+tcp://HOST:PORT; None: $CPATTN_SOCKET, else the default
+        socket of this machine.
+    connect_timeout: limit for connecting. grace: extra wait for an answer after the time limit of
+        its request. Both in seconds; 0: 5 s.
+    in_flight: maximum number of requests in flight, 1 to 512.
+    token_file, tls_ca, tls_certificate, tls_key: files for a daemon on a network; None: the file
+        that $CPATTN_TOKEN_FILE, $CPATTN_TLS_CA, $CPATTN_TLS_CERTIFICATE or $CPATTN_TLS_KEY names,
+        or none.
+    patience: how long a case waits if the daemon cannot start its ranks, in seconds, at most a day;
+        None: as long as its time limits allow.
+    cancel_on_disconnect: running cases are cancelled when the connection ends, for example because
+        this process dies. Otherwise they continue.
+
+    Raises CpattnError: UNAVAILABLE if no daemon listens, DEADLINE_EXCEEDED if it does not answer,
+    PERMISSION_DENIED, UNAUTHENTICATED for a refused certificate, INVALID_ARGUMENT for a wrong
+    option. A wrong token is reported by the first request.
     """
 
     def __init__(
@@ -168,7 +183,8 @@ class Client:
         self._handle = handle
 
     def close(self) -> None:
-        """Gives up the requests in flight and ends the client."""
+        """Ends the client. Waiting requests are cancelled. Running cases continue, unless
+        cancel_on_disconnect is set; their answers are dropped."""
         if getattr(self, "_handle", None):
             self._library.cpattn_client_destroy(self._handle)
             self._handle = None
@@ -189,9 +205,15 @@ class Client:
     # ---- cases ----
 
     def submit(self, case: CaseLike, timeout: float = 0, run_timeout: float = 0) -> Request:
-        """Sends a case and returns without waiting. `timeout` counts from the arrival at the daemon
-        and includes the wait for a turn; 0: the daemon's default, 90 seconds or less. `run_timeout`
-        counts from the moment when the ranks receive the case; 0: no limit. Both are at most a day."""
+        """Sends a case and returns without waiting for the answer.
+
+        `timeout` counts from the arrival at the daemon and includes the wait for a turn; 0: the
+        daemon's timeout_default. `run_timeout` counts from the moment when the ranks receive the
+        case; 0: no limit. Both are in seconds; the daemon's timeout_max is at most a day.
+
+        Raises CpattnError: RESOURCE_EXHAUSTED if `in_flight` requests are in flight, UNAVAILABLE if
+        there is no daemon. A refusal by the daemon is an answer.
+        """
         case = _case(case)
         handle, error = ctypes.c_void_p(), Error()
         status = self._library.cpattn_submit_limited(
@@ -209,19 +231,27 @@ class Client:
         return request
 
     def run(self, case: CaseLike, timeout: float = 0, run_timeout: float = 0) -> Answer:
-        """Runs a case and waits for the answer."""
+        """Runs a case and returns the answer. Time limits and errors are those of submit()."""
         return self.submit(case, timeout, run_timeout).answer()
 
     def attend(
         self, case: CaseLike, timeout: float = 0, **inputs: Any
     ) -> tuple[Answer, dict[str, Any]]:
-        """Runs a case on tensors of the caller and returns the answer and the results by name.
+        """Runs a case on tensors of the caller. Returns the answer and a dict of results by name.
 
-        Inputs are q, k and v; with `training` do, the gradient of out; bias and sink if the case has
-        them. They are whole tensors of the case's format and dtype, contiguous, in host memory; numpy
-        arrays of bf16 are uint16. shapes() returns their shapes. Results have the type of the inputs:
-        out, lse, the gradients with `training`, max_logit; none unless the answer's status is OK. The
-        case's `verify` decides whether they are judged. Not available over a network.
+        Inputs are q, k and v; with `training` do, the gradient of out; bias and sink if the case
+        has them. They are whole tensors (not one rank's part), contiguous, in host memory, with the
+        case's format and dtype; sink is fp32, and bf16 is uint16 in numpy. shapes() returns their
+        shapes.
+
+        Results are PyTorch tensors if q is one, else numpy arrays: out, lse (fp32); with `training`
+        dq, dk, dv, and dbias and dsink (fp32) if the case has them; max_logit (fp32) if the case
+        asks for it. The dict is empty unless the answer's status is OK. The case's `verify` decides
+        whether results are judged. `timeout` is that of submit().
+
+        Raises TypeError for an unknown input or a wrong dtype, ValueError for a wrong shape, a gap,
+        a tensor on a GPU, or an input that the case does not have. The answer is INVALID_ARGUMENT
+        if an input is missing, and UNIMPLEMENTED over a network.
         """
         case = _case(case)
         tensors = _attend.Tensors(case, inputs)
@@ -239,13 +269,13 @@ class Client:
 
     @staticmethod
     def shapes(case: CaseLike) -> dict[str, tuple]:
-        """The shapes of all tensors that attend() takes and returns for a case, by name."""
+        """Returns the shapes of all tensors that attend() takes and returns for a case, by name."""
         found = {name: _attend.shape(_case(case), name) for name in _attend.INPUTS + _attend.RESULTS}
         return {name: has[0] for name, has in found.items() if has is not None}
 
     def wait_any(self, timeout: Optional[float] = None) -> Optional[Request]:
-        """The next answered request; each is returned once. None: the time is over, or nothing is in
-        flight."""
+        """Returns the next answered request, each once, in the order of the answers. None:
+        `timeout` seconds have passed (None: no limit), or nothing is in flight."""
         handle = self._library.cpattn_wait_any(self._handle, _wait_ns(timeout))
         return self._flying.get(handle) if handle else None
 
@@ -258,9 +288,11 @@ class Client:
     ) -> Iterator[Answer]:
         """Runs many cases and yields the answers in order of arrival.
 
-        Leaving the loop early cancels the cases in flight. If a daemon goes away, its cases are
-        submitted again, each at most `tries` times in total, because a case may be what ended the
-        daemon. `patience` is how long to wait for a daemon.
+        `run_timeout` limits each case, in seconds, without its wait for a turn. Leaving the loop
+        early cancels the cases in flight. If the daemon goes away, its cases are submitted again,
+        each at most `tries` times in total: a case may be the reason. Raises CpattnError
+        (UNAVAILABLE) if there is no daemon for `patience` seconds. Do not call wait_any() in the
+        loop.
         """
         waiting = collections.deque((_case(case), 1) for case in cases)
         flying: dict[Request, int] = {}
@@ -292,7 +324,11 @@ class Client:
                 request.cancel()
 
     def cancel(self, request_id: str, timeout: float = 5) -> None:
-        """Cancels a request of any client by its id, 32 hexadecimal digits."""
+        """Cancels a request of any client by its id, 32 hexadecimal digits.
+
+        Raises CpattnError: INVALID_ARGUMENT if it is no id, NOT_FOUND if no such request waits or
+        runs.
+        """
         error = Error()
         status = self._library.cpattn_cancel_id(
             self._handle, request_id.encode(), _ns(timeout), ctypes.byref(error)
@@ -300,21 +336,28 @@ class Client:
         insist(status, error)
 
     def drain(self, device: int, timeout: float = 5, host: int = 0) -> int:
-        """Takes a device out of use; for administrators. Returns the number of devices out of use."""
+        """Takes a device out of use. Running cases finish. Returns how many devices are out of use.
+
+        `device` is the index of a GPU, or a core; `host` is an index in DaemonStatus.hosts, 0 for
+        the daemon's own. Raises CpattnError: PERMISSION_DENIED unless the user is an administrator,
+        INVALID_ARGUMENT for another device.
+        """
         return self._order(1, device, timeout, host)
 
     def enable(self, device: int, timeout: float = 5, host: int = 0) -> int:
-        """Uses a device again; for administrators. Returns the number of devices out of use."""
+        """Uses a device again. Arguments, errors and the returned number are those of drain()."""
         return self._order(2, device, timeout, host)
 
     def unpoison(self, timeout: float = 5) -> int:
-        """Runs cases again that killed their pools; for administrators. Returns their number."""
+        """Accepts cases again that are refused because they killed their pools. Returns their
+        number. For administrators."""
         return self._order(3, 0, timeout)
 
     def reload(self, timeout: float = 30) -> bool:
-        """Makes the daemon read its settings again; for administrators. Raises if they have an error.
+        """Makes the daemon read its settings again. For administrators.
 
-        Returns False if some settings need a restart; the daemon's log names them.
+        Returns False if some settings need a restart; the daemon's log names them. Raises
+        CpattnError if the settings have an error; then nothing changes.
         """
         return self._order(4, 0, timeout) < 2
 
@@ -330,7 +373,7 @@ class Client:
     # ---- the daemon ----
 
     def describe(self, timeout: float = 5) -> Description:
-        """The daemon and its limits."""
+        """Returns the daemon and its limits."""
         found, error = ctypes.POINTER(DescriptionStruct)(), Error()
         status = self._library.cpattn_describe(
             self._handle, _ns(timeout), ctypes.byref(found), ctypes.byref(error)
@@ -373,7 +416,7 @@ class Client:
         )
 
     def status(self, timeout: float = 5) -> DaemonStatus:
-        """The state of the daemon."""
+        """Returns the state of the daemon."""
         found, error = ctypes.POINTER(DaemonStatusStruct)(), Error()
         status = self._library.cpattn_query_status(
             self._handle, _ns(timeout), ctypes.byref(found), ctypes.byref(error)
@@ -411,8 +454,9 @@ class Client:
     ) -> Iterator[Event]:
         """Yields events until there is none for `timeout` seconds (None: without end).
 
-        `kinds` are values of Event.kind; empty: all. Begins with up to `recent` past events (0 to
-        1024); with a timeout of 0 only these. Raises CpattnError if the daemon goes away.
+        `kinds` are values of Event.kind; empty: all. The first events are up to `recent` past ones
+        (0 to 1024); with a timeout of 0 there are no others. Raises ValueError for an unknown kind,
+        CpattnError if the daemon goes away.
         """
         mask = sum(2 << _EVENT_KINDS.index(kind) for kind in set(kinds))
         watch, error = ctypes.c_void_p(), Error()
@@ -423,7 +467,7 @@ class Client:
         try:
             until = None if timeout is None else time.monotonic() + timeout
             while True:
-                # Short enough to handle signals.
+                # Waits at most a second, so that Python can handle signals.
                 left = 1.0 if until is None else min(1.0, max(0.0, until - time.monotonic()))
                 found = ctypes.POINTER(EventStruct)()
                 status = self._library.cpattn_watch_next(

@@ -16,7 +16,7 @@ from cpattn.check import Check, Verdict, VerdictError, verdict_of
 
 @dataclasses.dataclass(frozen=True)
 class Tensor:
-    """A tensor of a rank; a shape with a 0: the rank has nothing of it."""
+    """A tensor of a rank. An extent of its shape is 0 if the rank has no elements of it."""
 
     name: str
     dtype: str
@@ -34,10 +34,16 @@ class JobCheck:
         ...                                        # your all-reduce
         print(check.verify(receive=receive))
 
-    `tensors` has the rank's tensors by name: send and receive, or x, w, b, dy, y, dx, dw, db; an mlp
-    has w1, b1, w2, b2 and their gradients. Memory has no gaps; it is host memory, or that of one CUDA
-    device, where tensors are then drawn and judged. Tensors are PyTorch's if PyTorch is imported, else
-    numpy arrays; `library` names one of them, `device` a device of PyTorch, as "cuda".
+    `tensors` is a dict of Tensor by name: send and receive of a collective, with one dimension; x,
+    w, b, dy, y, dx, dw, db of a layer; an mlp has w1, b1, w2, b2 and their gradients dw1, db1, dw2,
+    db2. A dtype is "fp32", "bf16", "fp16", "int32", "int64" or "uint8"; in numpy, bf16 is uint16.
+    Memory has no gaps. It is host memory, or memory of one CUDA device, where tensors are drawn and
+    judged.
+
+    New tensors are PyTorch's if PyTorch is imported, else numpy arrays. `library` ("torch" or
+    "numpy") selects one of them; `device` is a device of PyTorch, such as "cuda".
+
+    Raises CpattnError if the job cannot run, has no such rank, or is a case of attention.
     """
 
     def __init__(self, job: Job, rank: int = 0) -> None:
@@ -70,7 +76,7 @@ class JobCheck:
         return self.tensors[name]
 
     def _view(self, name: str, value: Any) -> _arrays.View:
-        """Where the tensor lies."""
+        """Returns the View of a tensor. Raises an error if the tensor does not fit the job."""
         tensor = self._tensor(name)
         view = _arrays.view(name, value, tensor.dtype)
         if view.shape != tensor.shape and math.prod(view.shape) + math.prod(tensor.shape) > 0:
@@ -84,8 +90,12 @@ class JobCheck:
         insist(self._library.cpattn_check_job_device(self._handle, device, stream, ctypes.byref(error)), error)
 
     def fill(self, name: str, value: Any) -> None:
-        """Fills an input with its elements; a result with a pattern by which the diagnosis recognizes
-        memory that was never written."""
+        """Fills an input with its elements. Fills a result with a pattern; by this pattern the
+        diagnosis recognizes memory that was never written. If the job is in place, fill send last.
+
+        Raises KeyError for an unknown name, TypeError for a wrong dtype, ValueError for a wrong
+        shape or gaps.
+        """
         view = self._view(name, value)
         self._memory.use(view.device, self._select)
         error = Error()
@@ -95,7 +105,7 @@ class JobCheck:
         insist(status, error)
 
     def empty(self, name: str, library: Optional[str] = None, device: Any = None) -> Any:
-        """A new tensor, filled as fill() does."""
+        """Returns a new tensor, an input or a result, filled as by fill()."""
         tensor = self._tensor(name)
         if device is not None:
             library = library or "torch"
@@ -105,16 +115,21 @@ class JobCheck:
         return value
 
     def input(self, name: str, library: Optional[str] = None, device: Any = None) -> Any:
-        """An input of the rank in new memory."""
+        """Returns a new tensor with an input of the rank. Raises ValueError for a result."""
         if self._tensor(name).is_result:
             raise ValueError(f"{name} is a result; empty() makes memory for it")
         return self.empty(name, library, device)
 
     def verify(self, **tensors: Any) -> Verdict:
-        """Judges the named tensors. Inputs among them must be unchanged; tensors that are not named are not
-        judged. All tensors are in host memory, or all on one CUDA device; the call waits for the work on
-        PyTorch's current stream. `digest` of the verdict covers the results that must have the same bits on all
-        ranks: compare it with the digests of the other ranks."""
+        """Judges the named tensors; others are not judged. Named inputs must be unchanged.
+
+        All tensors are in host memory or all on one CUDA device; there the call waits for the work
+        on PyTorch's current stream. The verdict's `digest` covers the results that must have the
+        same bits on all ranks: compare it with the digests of the other ranks.
+
+        Raises KeyError for an unknown name, TypeError for a wrong dtype, ValueError for a wrong
+        shape, gaps or several devices, CpattnError if there is nothing to judge.
+        """
         held = {name: self._view(name, value) for name, value in tensors.items()}
         devices = {view.device for name, view in held.items() if self.tensors[name].bytes > 0}
         if len(devices) > 1:
@@ -135,7 +150,7 @@ class JobCheck:
             self._library.cpattn_check_verdict_destroy(verdict)
 
     def insist(self, **tensors: Any) -> Verdict:
-        """verify(); raises VerdictError if the verdict is a fail."""
+        """Judges as verify() does. Raises VerdictError (an AssertionError) after a fail."""
         verdict = self.verify(**tensors)
         if not verdict:
             raise VerdictError(verdict)

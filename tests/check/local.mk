@@ -9,7 +9,7 @@ tests_check_test_check_device_SOURCES = tests/check/test_check_device.c
 tests_check_test_check_device_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/client
 tests_check_test_check_device_LDADD = check/libcheck.la $(LDADD)
 
-# Of collectives and linear layers.
+# Checks of collectives and linear layers.
 test_programs += tests/check/test_check_jobs
 tests_check_test_check_jobs_SOURCES = tests/check/test_check_jobs.c
 tests_check_test_check_jobs_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/client

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The host's part of a check in device memory: it copies given inputs from the device, and expected
-// values and the bias of placed tokens to it. The device is simulated, with invalid pointers.
+// The host's part of a check of device memory. It copies given inputs from the device to the host,
+// and expected values and the bias of placed tokens from the host to the device. The device is
+// simulated; its pointers are invalid on the host.
 #include "tests/support/runner.h"
 
 #include <stdint.h>
@@ -103,7 +104,8 @@ static void teardown(void)
     cpattn_check_destroy(on_device);
 }
 
-// Arrays with gaps, on which both checks work.
+// An array with gaps between heads, once for each of the two checks. `there` is the memory behind
+// the device's pointer.
 struct twins {
     struct cpattn_array host, device;
     size_t bytes;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checks of collectives and linear layers that the caller has computed: right results pass,
-// mistakes are diagnosed, wrong buffers are refused.
+// Checks of collectives and linear layers that the caller computes: right results pass, mistakes
+// are diagnosed, wrong buffers are refused.
 #include "tests/support/runner.h"
 
 #include <stdio.h>
@@ -33,7 +33,8 @@ static struct cpattn_case *case_of(const char *kind, const char *const *fields)
     return c;
 }
 
-// Ranks with their inputs; results are as before a run.
+// Creates the checks of all ranks and fills all tensors: inputs are drawn, results look like memory
+// that was never written.
 static void begin(const char *kind, const char *const *fields)
 {
     struct cpattn_case *c = case_of(kind, fields);
@@ -108,7 +109,8 @@ static void expect_right(void)
     }
 }
 
-// Rank 0 fails, the text and, where words are given, the diagnosis has them.
+// Rank 0 fails, and the text of its verdict names the tensor. With words: the diagnosis contains
+// them, is of this tensor and explains more than half of the error. With NULL: no diagnosis.
 static void expect_wrong(const char *tensor, const char *words)
 {
     const char *of;
@@ -136,7 +138,7 @@ static void expect_wrong(const char *tensor, const char *words)
 static const char *const reduce_fields[] = {"operation", "all_reduce", "count", "500", NULL};
 static const char *const gather_fields[] = {"operation", "all_gather", "count", "100", NULL};
 
-// Adds the elements of all ranks, those of rank r `times[r]` times.
+// Each rank receives the sum of all ranks' elements; those of rank r are multiplied by times[r].
 static void reduce(const double times[RANKS])
 {
     for (int r = 0; r < RANKS; r++)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Checks of collectives and layers in device memory give the same verdicts as on the host. The
-// device is simulated: only its judges can use its pointers.
+// device is simulated; its pointers are invalid on the host.
 #include "tests/support/runner.h"
 
 #include <stdint.h>
@@ -16,7 +16,7 @@
 
 #define NOWHERE ((uintptr_t)1 << 63)
 
-static int begun, followed; // calls that have begun, and that have not ended
+static int begun, followed; // calls of jobs_begin; those of them without jobs_end so far
 static void *room;
 
 static void *hidden(const void *host)
@@ -156,8 +156,8 @@ static const struct check_device fake_device = {.open = fake_open,
 static struct {
     struct cpattn_check_job *host, *device;
     struct cpattn_check_tensor tensors[TENSORS_MAX];
-    char *data[TENSORS_MAX];  // of the host
-    char *there[TENSORS_MAX]; // of the device, in the memory of the host
+    char *data[TENSORS_MAX];  // host
+    char *there[TENSORS_MAX]; // device: the memory behind its pointers
     int count;
 } both;
 
@@ -225,7 +225,8 @@ static struct cpattn_check_verdict *verify(struct cpattn_check_job *job, bool de
     return verdict;
 }
 
-// The same bits have the same verdict on both sides; its text has the words.
+// Copies the host's tensors to the device. Both checks give the same verdict; its text has the
+// words.
 static void expect(bool pass, const char *words)
 {
     int before = begun;

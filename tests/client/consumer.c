@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A program outside of this tree that uses the installed library; built by `make installcheck`.
+// A user's program: it uses only the installed header and library. `make installcheck` builds it.
 #include <cpattn.h>
 #include <stdio.h>
 #include <string.h>

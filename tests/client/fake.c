@@ -100,7 +100,7 @@ enum cpattn_status fake_run(struct cpattn_client *client, const char *label,
                             struct cpattn_result **result, struct cpattn_error *error)
 {
     struct cpattn_case *c = fake_case(label);
-    *result = (struct cpattn_result *)error; // must be set in any case
+    *result = (struct cpattn_result *)error; // cpattn_run() must set it, also on failure
     enum cpattn_status status = cpattn_run(client, c, 0, result, error);
     cpattn_case_destroy(c);
     ck_assert_int_eq(status, error->status);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stands in for cpattnd in tests of the client: fake_daemon SOCKET. Answers a case by its label, so
-// that a test can ask for any behaviour; "ready" on stdout says that it listens. Ends with its
-// stdin.
+// Replaces cpattnd in tests of the client: fake_daemon SOCKET. The label of a case selects the
+// behaviour. Prints "ready" when it listens. Ends when its stdin is closed.
 #include <errno.h>
 #include <inttypes.h>
 #include <nng/nng.h>
@@ -18,12 +17,12 @@
 #include "tests/support/wire_samples.h"
 
 #define WORKERS  300 // maximum number of waiting requests
-#define HOLD_S   30  // then a held request is answered
+#define HOLD_S   30  // a held request is answered after this time
 #define HELD_MAX WORKERS
 
 static nng_socket server;
 static atomic_int runs;        // cases received
-static atomic_int connections; // taken since the start
+static atomic_int connections; // accepted
 static atomic_int workers;     // started
 static atomic_int idle;        // workers that wait for a request
 
@@ -150,8 +149,8 @@ static void reply_run(struct wire_reply *reply, const struct wire_request *reque
     }
 }
 
-// Three events for each request, up to the 1000th. The stream changes with the third request, and
-// some events are lost.
+// Three events for each request, until 1000 events are sent. The stream changes with the fourth
+// reply; the second reply reports five lost events.
 static void reply_watch(struct sample *s, const struct wire_watch *watch,
                         struct wire_events *events)
 {
@@ -213,7 +212,7 @@ static nng_msg *message_of(const void *data, size_t size)
     return message;
 }
 
-// Replies that the codec would not write; NULL: the label selects none of them.
+// The malformed reply that the label selects, or NULL.
 static nng_msg *message_malformed(const char *label)
 {
     if (strcmp(label, "garbage") == 0)
@@ -308,7 +307,8 @@ static void worker_start(void)
     pthread_attr_destroy(&small);
 }
 
-// Called before a connection's first request is read, so that its answer counts the connection.
+// Runs before the first request of a connection is read. So the answer to that request counts the
+// connection.
 static void count_connection(nng_pipe pipe, nng_pipe_ev event, void *arg)
 {
     (void)pipe;

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# The installed header, libraries and pkg-config file serve a stranger, linked either way.
+# A user's program builds and runs with the installed header, libraries and pkg-config file, linked
+# dynamically and statically. The static library defines no other names than cpattn_*.
 EXTRA_DIST += tests/client/consumer.c
 CLEANFILES += tests/client/consumer tests/client/consumer-static
 consumer_flags = PKG_CONFIG_PATH=$(DESTDIR)$(pkgconfigdir) $(PKG_CONFIG) \
@@ -19,7 +20,7 @@ installcheck-local:
 
 test_scripts += tests/client/test_exports.sh
 
-# Stands in for the daemon; answers as the label of a case asks.
+# Replaces the daemon; the label of a case selects its answer.
 test_helpers += tests/client/fake_daemon
 tests_client_fake_daemon_SOURCES = tests/client/fake_daemon.c $(wire_samples)
 
@@ -53,7 +54,7 @@ test_programs += tests/client/test_attend
 tests_client_test_attend_SOURCES = tests/client/test_attend.c $(daemon_fixture)
 tests_client_test_attend_LDADD = $(LDADD)
 
-# What programs that are compiled already find in the library.
+# Binary compatibility with programs that are already compiled.
 test_programs += tests/client/test_abi
 tests_client_test_abi_SOURCES = tests/client/test_abi.c
 tests_client_test_abi_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/client

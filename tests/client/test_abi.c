@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Binary compatibility of <cpattn.h>: members keep their offsets, and numbers their meaning. New
-// members are added at the end of their struct and to these lists. For 64-bit machines.
+// Binary compatibility of <cpattn.h> and <cpattn_watch.h>: members keep their offsets, and numbers
+// keep their meaning. A new member is added at the end of its struct and to this list. For 64-bit
+// machines; others skip the test.
 #include <check.h>
 #include <stddef.h>
 #include <stdlib.h>

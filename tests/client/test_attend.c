@@ -106,7 +106,8 @@ static const char *describe(const struct cp_case *c)
     return text;
 }
 
-// A case with its dumped inputs given gives the same bits.
+// The first run returns its drawn inputs. The second run gets them as given tensors, and has the
+// same results, bit for bit.
 START_TEST(given_tensors_have_the_results_of_drawn_ones)
 {
     client_open();
@@ -123,7 +124,7 @@ START_TEST(given_tensors_have_the_results_of_drawn_ones)
         uint64_t digest = run(&c, &first);
         for (int i = 0; i < WHOLE_INPUTS; i++)
             second.given[i] = first.wanted[i];
-        // Another seed draws other numbers, if any are drawn.
+        // With this seed, drawn inputs would differ.
         c.seed++;
         ck_assert_uint_eq(run(&c, &second), digest);
         for (int i = 0; i < WHOLE_TENSORS; i++)
@@ -145,7 +146,7 @@ END_TEST
 #define H 4
 #define D 16
 
-// Computed from the definition, with inputs that are not drawn.
+// Causal attention of query i of sequence b and head h, from the definition.
 static void definition_out(const float *q, const float *k, const float *v, int b, int i, int h,
                            double out[D])
 {

@@ -58,7 +58,7 @@ START_TEST(a_verdict_comes_with_its_figures)
     ck_assert_int_eq(run("pass"), CPATTN_OK);
     ck_assert_int_eq(result->verdict, CPATTN_VERDICT_PASS);
     ck_assert_int_eq(result->world_size, 2);
-    ck_assert_uint_eq(result->digest, 1234); // the seed
+    ck_assert_uint_eq(result->digest, 1234); // the default seed
     for (int rank = 0; rank < 2; rank++) {
         const struct cpattn_rank *of = cpattn_result_rank(result, rank);
         ck_assert_int_eq(of->rank, rank);
@@ -152,7 +152,7 @@ START_TEST(time_limits_reach_the_daemon)
     const uint64_t day_ns = 24 * 3600 * SECOND;
     assert_limits(5 * SECOND, 3 * SECOND, "5000000000 ns, 3000000000 ns of them at work");
     assert_limits(day_ns, day_ns, "86400000000000 ns, 86400000000000 ns of them at work");
-    assert_limits(0, 0, "0 ns, 0 ns of them at work"); // the daemon has a default
+    assert_limits(0, 0, "0 ns, 0 ns of them at work"); // the daemon's defaults
     struct cpattn_case *c = fake_case("pass");
     struct cpattn_request *none;
     ck_assert_int_eq(cpattn_submit(client, c, day_ns + 1, &none, &error), CPATTN_INVALID_ARGUMENT);
@@ -164,7 +164,7 @@ START_TEST(time_limits_reach_the_daemon)
 }
 END_TEST
 
-// However a case is submitted, the daemon gets the client's patience and its wish to cancel.
+// cpattn_run() and cpattn_submit() both send the options patience_ns and cancel_on_disconnect.
 static void assert_wishes(const struct cpattn_options *options, const char *text)
 {
     struct cpattn_client *wishing = fake_client(&fake, options);
@@ -183,7 +183,7 @@ static void assert_wishes(const struct cpattn_options *options, const char *text
 START_TEST(wishes_reach_the_daemon)
 {
     struct cpattn_options options = CPATTN_OPTIONS_INIT;
-    assert_wishes(NULL, "patience 18446744073709551615 ns"); // without end
+    assert_wishes(NULL, "patience 18446744073709551615 ns"); // default: no limit
     options.patience_ns = 7 * SECOND;
     options.cancel_on_disconnect = true;
     assert_wishes(&options, "patience 7000000000 ns, cancel on disconnect");
@@ -195,7 +195,8 @@ static void assert_lost(const char *label, enum cpattn_status expected, const ch
     ck_assert_int_eq(run(label), expected);
     ck_assert_msg(strstr(error.text, part) != NULL, "\"%s\" lacks \"%s\"", error.text, part);
     ck_assert_ptr_null(result);
-    ck_assert_msg(run("pass") == CPATTN_OK, "after %s: %s", label, error.text); // lives on
+    // The client still works.
+    ck_assert_msg(run("pass") == CPATTN_OK, "after %s: %s", label, error.text);
     cpattn_result_destroy(result);
 }
 
@@ -298,9 +299,9 @@ START_TEST(a_request_can_be_waited_for_alone)
     ck_assert_int_eq(cpattn_collect(other, &result, &error), CPATTN_OK);
     struct cpattn_result *again = result;
     ck_assert_int_eq(cpattn_collect(other, &again, &error), CPATTN_OK);
-    ck_assert_ptr_null(again); // handed out once
+    ck_assert_ptr_null(again); // the result is handed out once
     ck_assert_ptr_null(
-        cpattn_wait_any(client, 20 * MS)); // collected is not given; held is not answered
+        cpattn_wait_any(client, 20 * MS)); // one is collected already, the other is not answered
     cpattn_result_destroy(result);
     cpattn_request_destroy(other);
     cpattn_request_destroy(request);
@@ -320,7 +321,7 @@ START_TEST(requests_in_flight_are_limited)
     ck_assert_ptr_nonnull(strstr(error.text, "2 requests are in flight"));
     ck_assert_int_eq(cpattn_run(narrow, c, 0, &result, &error), CPATTN_RESOURCE_EXHAUSTED);
     ck_assert_ptr_null(result);
-    while (fake_held(narrow) != 2) // questions are not counted
+    while (fake_held(narrow) != 2) // status queries do not count against the limit
         usleep(1000);
     ck_assert_int_eq(cpattn_cancel(requests[0], &error), CPATTN_OK);
     ck_assert(cpattn_wait(requests[0], UINT64_MAX));
@@ -341,7 +342,7 @@ START_TEST(a_silent_daemon_costs_the_time_limit)
     struct cpattn_case *c = fake_case("silent");
     ck_assert_int_eq(cpattn_run(hasty, c, 30 * MS, &result, &error), CPATTN_DEADLINE_EXCEEDED);
     ck_assert_ptr_nonnull(strstr(error.text, "did not answer in time"));
-    ck_assert_int_eq(fake_runs(hasty), 1); // and was asked once
+    ck_assert_int_eq(fake_runs(hasty), 1); // the request was sent once
     ck_assert_int_eq(cpattn_run(hasty, c, 24 * 3600 * 1000 * MS + 1, &result, &error),
                      CPATTN_INVALID_ARGUMENT);
     cpattn_case_destroy(c);
@@ -355,7 +356,7 @@ START_TEST(orders_are_sent)
 {
     uint64_t count = 0;
     ck_assert_int_eq(cpattn_order(client, CPATTN_ORDER_DRAIN, 5, 0, &count, &error), CPATTN_OK);
-    ck_assert_uint_eq(count, 15); // which is what the other side makes of it
+    ck_assert_uint_eq(count, 15); // fake_daemon: 10 * order + device
     ck_assert_int_eq(cpattn_order(client, CPATTN_ORDER_RELOAD, 0, 0, NULL, &error), CPATTN_OK);
     ck_assert_int_eq(cpattn_order(client, (enum cpattn_order)5, 0, 0, &count, &error),
                      CPATTN_INVALID_ARGUMENT);
@@ -379,7 +380,7 @@ START_TEST(a_request_is_cancelled)
     wait_held(1);
     ck_assert_int_eq(cpattn_cancel(request, &error), CPATTN_OK);
     ck_assert(cpattn_wait(request, UINT64_MAX));
-    ck_assert_int_eq(cpattn_cancel(request, &error), CPATTN_OK); // too late, and no matter
+    ck_assert_int_eq(cpattn_cancel(request, &error), CPATTN_OK); // too late: no error
     ck_assert_int_eq(collect(request), CPATTN_CANCELLED);
     ck_assert_str_eq(error.text, "cancelled on request");
     ck_assert_ptr_null(result);
@@ -392,7 +393,7 @@ START_TEST(a_destroyed_request_is_cancelled)
     wait_held(1);
     cpattn_request_destroy(request);
     wait_held(0);
-    // It is not reported, and nothing waits for it.
+    // The request is not returned, and cpattn_wait_any() does not wait for it.
     ck_assert_ptr_null(cpattn_wait_any(client, UINT64_MAX));
     cpattn_request_destroy(NULL);
 }

@@ -53,7 +53,7 @@ START_TEST(cases_are_set_and_read_by_name)
 }
 END_TEST
 
-// Mistakes are reported for known kinds only.
+// A failure that needs 3 heads and more than 100 query tokens. *context counts the calls.
 static bool needs_heads_and_tokens(const struct cpattn_case *c, void *context)
 {
     char heads[16], tokens[16];
@@ -83,6 +83,7 @@ START_TEST(a_failing_case_is_reduced)
 }
 END_TEST
 
+// The library checks the values of kinds that it knows, and accepts any field of other kinds.
 START_TEST(jobs_of_other_kinds_are_set_and_read_by_name)
 {
     char text[128], *long_text = text;

@@ -64,7 +64,7 @@ static void assert_no_client(const char *path, uint64_t connect_ns, enum cpattn_
                              const char *part)
 {
     struct cpattn_options options = CPATTN_OPTIONS_INIT;
-    struct cpattn_client *none = (struct cpattn_client *)&error; // must be left alone
+    struct cpattn_client *none = (struct cpattn_client *)&error; // must stay unchanged
     options.socket = path;
     options.connect_timeout_ns = connect_ns;
     enum cpattn_status status = cpattn_client_create(&options, &none, &error);
@@ -104,7 +104,8 @@ START_TEST(a_listener_that_hangs_costs_the_time_to_connect)
 }
 END_TEST
 
-// Accepts one connection and sends another greeting than cpattnd's; without one it closes at once.
+// A server that is not cpattnd: it accepts one connection, sends `greeting` and reads until the
+// client closes. With size 0 it closes at once.
 static void assert_stranger_refused(const void *greeting, size_t size)
 {
     int fd = listen_raw(fake.path);
@@ -134,7 +135,7 @@ START_TEST(a_server_with_another_protocol)
 {
     assert_stranger_refused("\0SP\0\0\x20\0\0", 8); // a publisher
     ck_assert_ptr_nonnull(strstr(error.text, "closed the connection at once"));
-    assert_stranger_refused("", 0); // as a daemon at the limit of its connections
+    assert_stranger_refused("", 0); // like cpattnd at its maximum number of connections
     ck_assert_ptr_nonnull(strstr(error.text, "(client_refused in its log)"));
 }
 END_TEST
@@ -161,26 +162,25 @@ START_TEST(options_are_checked)
     ck_assert_int_eq(cpattn_client_create(options, &none, &error), CPATTN_INVALID_ARGUMENT);
     options->requests_max = -1;
     ck_assert_int_eq(cpattn_client_create(options, &none, &error), CPATTN_INVALID_ARGUMENT);
-    options->requests_max =
-        512; // the most that the header promises, and refused for no reason here
+    options->requests_max = 512; // the maximum is accepted; there is no daemon
     ck_assert_int_eq(cpattn_client_create(options, &none, &error), CPATTN_UNAVAILABLE);
     options->requests_max = 0;
     options->size = 0;
     ck_assert_int_eq(cpattn_client_create(options, &none, &error), CPATTN_INVALID_ARGUMENT);
     ck_assert_ptr_nonnull(strstr(error.text, "CPATTN_OPTIONS_INIT"));
-    options->size = sizeof newer; // of a later version, whose option is not used ...
+    options->size = sizeof newer; // a later version, whose new option is zero
     ck_assert_int_eq(cpattn_client_create(options, &none, &error), CPATTN_UNAVAILABLE);
-    newer.more[0] = 1; // ... and is
+    newer.more[0] = 1; // the new option is set
     ck_assert_int_eq(cpattn_client_create(options, &none, &error), CPATTN_UNIMPLEMENTED);
-    options->size = offsetof(struct cpattn_options, grace_ns); // of an earlier one
-    options->requests_max = -1;                                // is not read
+    options->size = offsetof(struct cpattn_options, grace_ns); // an earlier version
+    options->requests_max = -1;                                // not read: beyond its size
     ck_assert_int_eq(cpattn_client_create(options, &none, &error), CPATTN_UNAVAILABLE);
 }
 END_TEST
 
 START_TEST(the_environment_names_the_socket)
 {
-    setenv("CPATTN_SOCKET", "", 1); // as if it were not set
+    setenv("CPATTN_SOCKET", "", 1); // an empty value means the default path
     ck_assert_int_ne(cpattn_client_create(NULL, &client, &error), CPATTN_INVALID_ARGUMENT);
     setenv("CPATTN_SOCKET", fake.path, 1);
     ck_assert_int_eq(cpattn_client_create(NULL, &client, &error), CPATTN_UNAVAILABLE);
@@ -198,7 +198,7 @@ START_TEST(missing_permissions_are_reported)
     chmod(fake.path, 0);
     if (geteuid() == 0 && seteuid(65534) != 0)
         ck_abort();
-    chmod(fake.folder, 0755); // of no avail without the right to do it
+    chmod(fake.folder, 0755); // fails if root has become another user; needless for the owner
     struct cpattn_options options = CPATTN_OPTIONS_INIT;
     options.socket = fake.path;
     ck_assert_int_eq(cpattn_client_create(&options, &client, &error), CPATTN_PERMISSION_DENIED);
@@ -264,7 +264,7 @@ START_TEST(no_request_is_repeated)
     fake_start(&fake);
     for (int i = 0; i < 50; i++) {
         ck_assert_int_eq(fake_runs(client), 0);
-        ck_assert_int_eq(fake_connections(client), 1); // those that were lost stay lost
+        ck_assert_int_eq(fake_connections(client), 1); // lost ones are not opened again
         usleep(5000);
     }
     cpattn_request_destroy(request);
@@ -281,7 +281,7 @@ static struct cpattn_request *hold(struct cpattn_case *c, int held)
     return request;
 }
 
-// All connections end with the daemon; the client may learn of some ends late.
+// All connections end with the daemon, but the client may notice the end of an idle one late.
 START_TEST(after_a_lost_connection_the_idle_ones_are_not_used)
 {
     struct cpattn_case *c = fake_case("hold");
@@ -290,7 +290,7 @@ START_TEST(after_a_lost_connection_the_idle_ones_are_not_used)
     ck_assert_int_eq(cpattn_cancel(request, &error), CPATTN_OK);
     ck_assert(cpattn_wait(
         request,
-        UINT64_MAX)); // both connections are idle: that of the request and that of the cancel
+        UINT64_MAX)); // now two connections are idle: that of the request and that of the cancel
     int connections = fake_connections(client);
     ck_assert_int_eq(fake_connections(client), connections);
     ck_assert_int_eq(run("oversized"), CPATTN_UNAVAILABLE);
@@ -307,7 +307,7 @@ START_TEST(a_stopped_daemon_costs_the_time_limit)
 {
     struct cpattn_options options = CPATTN_OPTIONS_INIT;
     options.grace_ns = 30 * MS;
-    options.connect_timeout_ns = 1000 * MS; // of the second request
+    options.connect_timeout_ns = 1000 * MS; // the second request connects to the stopped daemon
     struct cpattn_client *hasty = fake_client(&fake, &options);
     struct cpattn_case *c = fake_case("stop");
     ck_assert_int_eq(cpattn_run(hasty, c, 30 * MS, &result, &error), CPATTN_DEADLINE_EXCEEDED);
@@ -361,8 +361,8 @@ END_TEST
 
 // ---- memory -------------------------------------------------------------------------------------
 
-// The linker redirects the library's calls to this. A test can make one of a series fail, in any
-// thread.
+// The linker redirects calls of malloc() and calloc() in the library to these functions. They count
+// the calls of all threads, and let a chosen one fail.
 void *__real_malloc(size_t size);
 void *__real_calloc(size_t count, size_t size);
 void *__wrap_malloc(size_t size);
@@ -388,7 +388,8 @@ void *__wrap_calloc(size_t count, size_t size)
     return allocation_fails() ? NULL : __real_calloc(count, size);
 }
 
-// The life of a client, until a call fails.
+// Creates a client, makes one request of each type and destroys the client. Stops at the first
+// call that fails and returns its status.
 static enum cpattn_status live(const char *label)
 {
     struct cpattn_client *mine;
@@ -426,7 +427,7 @@ static void assert_torture(const char *label, enum cpattn_status expected)
         enum cpattn_status status = live(label);
         all_granted = until_failure >= 0;
         until_failure = -1;
-        // Without memory a failure may lack the states of the ranks, but nothing else.
+        // If an allocation fails, an ABORTED answer may lack the states of the ranks.
         bool told = status == CPATTN_RESOURCE_EXHAUSTED || (status == expected && !result);
         ck_assert_msg(all_granted ? status == expected && result : told, "%d: %s", n, error.text);
         cpattn_result_destroy(result);
@@ -444,7 +445,8 @@ END_TEST
 
 // ---- fork ---------------------------------------------------------------------------------------
 
-// Runs in a child: 0, or the number of the line that does not hold.
+// For a child process: if the condition is false, returns 1 to 251 from the calling function. The
+// value comes from the line number.
 #define HOLDS(condition)                                                                           \
     do {                                                                                           \
         if (!(condition))                                                                          \
@@ -489,7 +491,7 @@ START_TEST(a_forked_child_is_refused)
         _exit(in_child(request, c));
     ck_assert_int_eq(waitpid(pid, &status, 0), pid);
     ck_assert_int_eq(status, 0);
-    ck_assert(cpattn_wait(request, UINT64_MAX)); // the parent noticed nothing
+    ck_assert(cpattn_wait(request, UINT64_MAX)); // the parent's request continues
     ck_assert_int_eq(cpattn_collect(request, &result, &error), CPATTN_OK);
     cpattn_result_destroy(result);
     cpattn_request_destroy(request);
@@ -511,7 +513,7 @@ static int entries(const char *folder)
     return count;
 }
 
-// nng closes the last descriptor shortly after the end of the client; a leak remains.
+// Waits up to 5 s: nng closes the last descriptor shortly after the end of the client.
 static void assert_no_more(const char *folder, int before)
 {
     for (int i = 0; i < 5000 && entries(folder) > before; i++)
@@ -529,7 +531,7 @@ static void live_once(void)
 START_TEST(a_thousand_clients_leak_nothing)
 {
     fake_start(&fake);
-    live_once(); // what nng keeps for itself is there from now on
+    live_once(); // opens the descriptors and threads that nng keeps
     int threads = entries("/proc/self/task"), descriptors = entries("/proc/self/fd");
     for (int i = 0; i < 1000; i++)
         live_once();
@@ -541,7 +543,7 @@ START_TEST(a_thousand_clients_leak_nothing)
 }
 END_TEST
 
-// Threads of the library block the signals that the program handles elsewhere.
+// Threads of the library block all signals, so that a signal reaches a thread of the program.
 START_TEST(signal_handlers_are_unchanged)
 {
     sigset_t mine;
@@ -551,7 +553,8 @@ START_TEST(signal_handlers_are_unchanged)
     sigemptyset(&mine);
     sigaddset(&mine, SIGUSR1);
     ck_assert_int_eq(sigprocmask(SIG_BLOCK, &mine, NULL), 0);
-    for (int i = 0; i < 20; i++) { // unblocked in another thread, the first would end the process
+    // If a thread of the library did not block SIGUSR1, the first signal would end the process.
+    for (int i = 0; i < 20; i++) {
         kill(getpid(), SIGUSR1);
         ck_assert_int_eq(sigwaitinfo(&mine, &info), SIGUSR1);
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The library and a daemon on a network, with and without TLS: required credentials, and the
-// messages if one is missing.
+// The library and a daemon over TCP, with and without TLS: the required credentials, and the
+// messages if one is missing or wrong.
 #include "tests/support/runner.h"
 
 #include <stdio.h>
@@ -97,7 +97,7 @@ static struct cpattn_case *small_case(void)
     return c;
 }
 
-// Many cases in flight, each on a separate connection, all pass.
+// Many cases in flight, each on a connection of its own, all pass.
 static void expect_served(const struct cpattn_options *options)
 {
     struct cpattn_client *client = client_of(options);
@@ -128,7 +128,7 @@ static void expect_served(const struct cpattn_options *options)
 static void expect_no_client(const struct cpattn_options *options, enum cpattn_status expected,
                              const char *part)
 {
-    struct cpattn_client *none = (struct cpattn_client *)&error; // must be left alone
+    struct cpattn_client *none = (struct cpattn_client *)&error; // must stay unchanged
     enum cpattn_status status = cpattn_client_create(options, &none, &error);
     ck_assert_msg(status == expected && error.status == expected, "%s: %s",
                   cpattn_status_name(status), error.text);
@@ -157,7 +157,7 @@ START_TEST(the_environment_names_the_token_file)
     cpattn_description_destroy(description);
     ck_assert_str_eq(cpattn_client_socket(client), tcp_url);
     cpattn_client_destroy(client);
-    // Options override the environment, and a unix socket needs none of them.
+    // Options override the environment. A unix socket needs no token.
     ck_assert_int_eq(setenv("CPATTN_TOKEN_FILE", "/nonexistent/token", 1), 0);
     struct cpattn_options options = tcp_options();
     expect_served(&options);
@@ -168,7 +168,7 @@ START_TEST(the_environment_names_the_token_file)
 }
 END_TEST
 
-// Repeated, while the daemon ends connections in between.
+// The daemon closes the connection after each refusal.
 START_TEST(a_wrong_token_is_refused_each_time)
 {
     start_tcp();

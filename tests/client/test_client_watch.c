@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The library follows events: in order, with the number of lost ones, across a restart of the
-// daemon.
+// cpattn_watch_*: events come in order, with the number of lost ones, and across a restart of the
+// daemon. cpattn_order_on().
 #include <string.h>
 
 #include "client/cpattn_watch.h"
@@ -36,7 +36,7 @@ START_TEST(orders_name_a_host)
     uint64_t count = 0;
     ck_assert_int_eq(cpattn_order_on(client, CPATTN_ORDER_ENABLE, 3, 5, 0, &count, &error),
                      CPATTN_OK);
-    ck_assert_uint_eq(count, 325); // which is what the other side makes of it
+    ck_assert_uint_eq(count, 325); // fake_daemon: 10 * order + device + 100 * host
     ck_assert_int_eq(cpattn_order_on(client, CPATTN_ORDER_ENABLE, 64, 5, 0, &count, &error),
                      CPATTN_INVALID_ARGUMENT);
     ck_assert_str_eq(error.text, "host is 64; accepted is 0 to 63");
@@ -55,7 +55,7 @@ START_TEST(events_come_in_order)
         ck_assert_ptr_nonnull(event->text);
         ck_assert_str_ne(event->state, "?");
     }
-    while (next(0)) // some more at the end of the last answer
+    while (next(0)) // the last answer has more events
         ;
     ck_assert_ptr_null(next(1000000));
     ck_assert_str_eq(cpattn_event_kind_name(0), "?");
@@ -73,7 +73,7 @@ START_TEST(invalid_watches_are_refused)
 }
 END_TEST
 
-// Without a daemon the watch reports an error, and continues with the next daemon.
+// Without a daemon cpattn_watch_next() returns an error. The watch continues with the next daemon.
 START_TEST(a_watch_outlives_the_daemon)
 {
     const struct cpattn_event *event = NULL;

@@ -1,8 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# The examples work against a daemon with real ranks: the harnesses in C and in Python pass, have the documented exit
-# status without a daemon and after an interrupt, and survive a daemon that is killed. The program of cpattn(3) runs.
-# The kernel in C is judged without a daemon, and is C++, too. Prints TAP.
+# The examples work against a daemon with real ranks. The harnesses in C and in Python pass, have
+# the documented exit status without a daemon and after an interrupt, and continue after the daemon
+# is killed and started again. The program of cpattn(3) runs. The kernel in C needs no daemon, and
+# also compiles as C++. Prints TAP.
 set -u
 : "${top_srcdir:=.}" "${top_builddir:=build}"
 # shellcheck source=tests/support/tap.sh
@@ -36,7 +37,7 @@ sum() {
     tail -n 1 "$scratch/out"
 }
 
-# A shell has its background jobs ignore SIGINT; Python and the C program are to see it.
+# A shell starts background jobs with SIGINT ignored; env restores the default.
 background() {
     rm -f "$scratch/out"
     env --default-signal=INT "$@" >"$scratch/out" 2>"$scratch/err" &
@@ -54,7 +55,7 @@ harness() { # NAME COMMAND...
     tap_is "$name: all pass" "$? $(sum)" "0 12 cases: 12 passed, 0 failed, 0 not run"
     tap_is "$name: each has its figures" "$(grep -c ' of what is allowed$' "$scratch/out")" 12
 
-    background "$@" 20000 # for much longer than the test needs
+    background "$@" 20000 # long sequences: the cases run until the interrupt
     until "$top_builddir/cpattn-submit" status | grep -q '; [1-9][0-9]* running'; do
         kill -0 $! 2>/dev/null || break
         sleep 0.05

@@ -1,8 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# libcpattn.so exports exactly the functions of <cpattn.h> and <cpattn_watch.h>, and all of tests/client/exported.txt,
-# which lists every function ever exported. libcpattn-check.so exports those of <cpattn_check.h>, libcpattn-guest.so
-# those of <cpattn_guest.h>. Prints TAP.
+# libcpattn.so exports exactly the functions of <cpattn.h>, <cpattn_answer.h> and <cpattn_watch.h>.
+# It exports all names of tests/client/exported.txt with their versions. libcpattn-check.so exports
+# exactly the functions of <cpattn_check.h>, libcpattn-guest.so those of <cpattn_guest.h>. Each
+# function is in the manual page of its header. Prints TAP.
 set -u
 : "${top_srcdir:=.}" "${top_builddir:=build}"
 library=$top_builddir/client/.libs/libcpattn.so
@@ -13,7 +14,7 @@ exported_by() { # LIBRARY
     nm -D --defined-only "$1" | awk '$2 != "A" { sub(/@.*/, "", $3); print $3 }' | sort
 }
 
-# Without comments, a declared function is a name before a parenthesis.
+# Removes comments. Then each name cpattn_* before a parenthesis is a declared function.
 declared_in() { # HEADER
     sed 's,//.*,,' "$1" | tr '\n' ' ' | sed 's,/\*[^*]*\*/,,g' |
         grep -o 'cpattn_[a-z0-9_]* *(' | tr -d ' (' | sort -u
@@ -30,7 +31,7 @@ check_declared=$(declared_in "$top_srcdir/check/cpattn_check.h")
 guest_exported=$(exported_by "$guest_library")
 guest_declared=$(declared_in "$top_srcdir/guest/cpattn_guest.h")
 
-compare() { # NAME FIRST SECOND: what the first has and the second lacks
+compare() { # NAME FIRST SECOND: fails if a line of FIRST is not in SECOND
     missing=$(printf '%s\n' "$2" | grep -vxF -e "$3")
     if [ -z "$missing" ]; then
         echo "ok $1"

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# The client of doc/protocol.md works as printed, and the page names every method and every code of the .proto. Prints
-# TAP.
+# The client in doc/protocol.md works as printed. The page names every method and answer of the
+# .proto, and the .proto has every code that the page names. Prints TAP.
 # shellcheck disable=SC2016 # backquotes are Markdown's
 set -u
 : "${top_srcdir:=.}" "${top_builddir:=build}"

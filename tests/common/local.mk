@@ -9,7 +9,7 @@ test_programs += tests/common/test_yaml
 tests_common_test_yaml_SOURCES = tests/common/test_yaml.c
 tests_common_test_yaml_LDADD = tests/support/libtesting.a yaml/libyamltree.la $(third_party_libs)
 
-# Stands in front of the C library's allocator, for all libraries.
+# Replaces the C library's allocator, also for shared libraries.
 test_programs += tests/common/test_torture
 tests_common_test_torture_SOURCES = tests/common/test_torture.c $(wire_samples)
 tests_common_test_torture_LDADD = tests/support/libtesting.a $(submit_libs) daemon/libcore.a $(base_libs) \

@@ -25,7 +25,7 @@ static enum status send_empty(enum channel_type type)
     return channel_send(ends[1], type, 1, 0, NULL, 0, &error);
 }
 
-// Sends bytes that channel_send() would not.
+// Sends any bytes, also those that channel_send() refuses.
 static void send_raw(const void *bytes, size_t length)
 {
     ck_assert_int_eq(send(ends[1], bytes, length, MSG_NOSIGNAL), (ssize_t)length);
@@ -181,7 +181,7 @@ START_TEST(oversized_datagram_is_refused)
 }
 END_TEST
 
-// A rank could send descriptors to exhaust the daemon's; they must not stay open here.
+// A hostile rank could send descriptors until the daemon has no more. The receiver closes them.
 START_TEST(unexpected_descriptors_are_closed)
 {
     struct channel_frame header = good_header(0);

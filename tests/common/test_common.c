@@ -17,8 +17,7 @@
 #include "common/status.h"
 #include "tests/support/runner.h"
 
-// ---- status
-// -----------------------------------------------------------------------------------------
+// ---- status -------------------------------------------------------------------------------------
 
 START_TEST(status_names)
 {
@@ -88,8 +87,7 @@ START_TEST(error_text_that_does_not_fit_ends_in_dots)
 }
 END_TEST
 
-// ---- list
-// -------------------------------------------------------------------------------------------
+// ---- list ---------------------------------------------------------------------------------------
 
 struct item {
     int value;
@@ -127,7 +125,7 @@ START_TEST(list_keeps_order)
 
     list_remove(&items[2].node);
     ck_assert(list_empty(&items[2].node));
-    list_remove(&items[2].node); // on none: without effect
+    list_remove(&items[2].node); // is in no list: no effect
     assert_values(&head, 3, (int[]){0, 1, 3});
     ck_assert_ptr_eq(list_pop_front(&head), &items[0].node);
     list_push_back(&head, &items[0].node);
@@ -152,8 +150,7 @@ START_TEST(list_visit_may_remove_the_visited)
 }
 END_TEST
 
-// ---- byte ring
-// --------------------------------------------------------------------------------------
+// ---- byte ring ----------------------------------------------------------------------------------
 
 START_TEST(bytering_keeps_the_last_bytes)
 {
@@ -184,7 +181,7 @@ START_TEST(bytering_keeps_the_last_bytes)
 }
 END_TEST
 
-// Every combination of small writes against a plain string.
+// Writes of 0 to 30 bytes; a plain string has the expected content.
 START_TEST(bytering_agrees_with_a_string)
 {
     struct bytering ring;
@@ -221,10 +218,10 @@ START_TEST(bytering_tail_is_cut_to_the_newest_and_printable)
 }
 END_TEST
 
-// ---- log
-// --------------------------------------------------------------------------------------------
+// ---- log ----------------------------------------------------------------------------------------
 
-// Redirects stderr to a pipe; log_captured() returns what was written.
+// log_capture() redirects stderr to a pipe; log_captured() returns what was written. `journal`:
+// JOURNAL_STREAM names this pipe, as if the journal read it.
 static int capture_fd;
 
 static void log_capture(bool journal)
@@ -255,7 +252,7 @@ static const char *log_captured(void)
     return text;
 }
 
-// By the clock of the log. time() is behind it by up to a tick.
+// Reads the same clock as the log. time() can be behind it by one tick.
 static time_t seconds_now(void)
 {
     struct timespec now;
@@ -263,7 +260,8 @@ static time_t seconds_now(void)
     return now.tv_sec;
 }
 
-// Cuts "2031-05-27T09:30:00.125Z " off each line; it must be there and lie between the times.
+// Each line must begin with a time such as "2031-05-27T09:30:00.125Z " from `first` to `last`.
+// Returns the lines without it.
 static const char *log_captured_between(time_t first, time_t last)
 {
     static char text[65536];
@@ -366,8 +364,7 @@ START_TEST(log_level_names)
 }
 END_TEST
 
-// ---- report
-// -----------------------------------------------------------------------------------------
+// ---- report -------------------------------------------------------------------------------------
 
 START_TEST(report_names)
 {

@@ -36,7 +36,7 @@ START_TEST(keys_become_fields)
 }
 END_TEST
 
-// For any content of a line, each field is one field, and the message is the whole line.
+// A line of any content yields well-formed fields, and MESSAGE is the whole line.
 START_TEST(words_without_a_key_are_skipped)
 {
     char longest[200];
@@ -75,7 +75,8 @@ START_TEST(entries_are_sent_or_refused_at_once)
 }
 END_TEST
 
-// If stderr is the journal's stream, and as a fallback if the socket is full.
+// If stderr is the journal's stream, the log sends fields to the socket. If the socket has no
+// reader, it writes the line to stderr.
 START_TEST(the_log_sends_fields)
 {
     char path[64], stream[64], got[256] = "", line[64] = "";

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Failing allocations at every place: the first allocation of a part fails, then the second, and so
-// on, including those of libraries. Each time the part must return RESOURCE_EXHAUSTED or continue
-// without the memory, and must free everything. Server and client library have tests of their own.
+// Allocations fail at every place: in the first run of a part its first allocation fails, then the
+// second, and so on, including those of libraries. In each run the part must return
+// RESOURCE_EXHAUSTED or continue without the memory, and must free everything. Daemon and client
+// library have tests of their own.
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,14 +36,14 @@ void *reallocarray(void *data, size_t count, size_t size);
 void free(void *data);
 #pragma GCC visibility pop
 
-// The C library's own names, for programs that replace the allocator.
+// The C library's allocator under its internal names.
 void *__libc_malloc(size_t size);
 void *__libc_calloc(size_t count, size_t size);
 void *__libc_realloc(void *data, size_t size);
 void __libc_free(void *data);
 
 static long until_failure = -1; // -1: none fails
-static long living;
+static long living;             // pieces that are allocated and not freed
 
 static bool fails(void)
 {
@@ -60,7 +61,7 @@ static void *counted(void *data)
     return data;
 }
 
-// The C library's own names of parameters are reserved.
+// The C library's headers have other names of parameters, which are reserved.
 // NOLINTBEGIN(readability-inconsistent-declaration-parameter-name)
 
 void *malloc(size_t size)
@@ -98,7 +99,7 @@ void free(void *data)
 
 // NOLINTEND(readability-inconsistent-declaration-parameter-name)
 
-// ---- one function for each part, from its creation to its end ----------------------------------
+// ---- parts: each function creates, uses and destroys one ----------------------------------------
 
 static struct error error;
 
@@ -230,7 +231,7 @@ static const struct {
 
 START_TEST(test_life)
 {
-    ck_assert_int_eq(lives[_i].live(), STATUS_OK); // makes the allocations that are never freed
+    ck_assert_int_eq(lives[_i].live(), STATUS_OK); // also makes allocations that libraries keep
     long failures = 0;
     for (long n = 0;; n++) {
         strcpy(error.text, "none");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// YAML trees: structure and places, every refusal with its exact place, bounds, typed values.
+// YAML trees: structure and places, every refusal with its line and column, limits, typed values.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -239,7 +239,7 @@ START_TEST(an_absent_key_leaves_the_default)
 }
 END_TEST
 
-// The message of a reader for the value of key "k"; the output must not change.
+// Readers of the value of key "k". They fail the test if a failed read changes the output.
 static enum status read_int(const struct yaml_node *map, struct error *error)
 {
     int64_t i = 42;

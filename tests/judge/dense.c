@@ -111,7 +111,7 @@ double *dense_row(double *tensor, int64_t position, int heads, int head, int d)
     return tensor + (position * heads + head) * d;
 }
 
-// Loads this many elements at a time, from any address.
+// Vectors of LANES elements, which may begin at any double.
 #define LANES 8
 typedef double lanes __attribute__((vector_size(LANES * sizeof(double)), aligned(8)));
 
@@ -158,7 +158,7 @@ static double dense_logit(const struct dense *t, int64_t i, int64_t j, int head)
     return logit + *dense_pair(t, t->bias, i, j, head);
 }
 
-// A sink is a key that all queries see and whose value is zero.
+// A sink is a key with the value zero that all queries see.
 static void dense_forward_row(struct dense *t, int64_t i, int head)
 {
     double max = t->sink[head], sum, *out = dense_row(t->out, i, t->h, head, t->dv);
@@ -198,14 +198,14 @@ void dense_forward(struct dense *t)
             dense_forward_row(t, i, head);
 }
 
-// Variance of all products of a dP except one.
+// Variance of a dP without one of its products.
 static double dense_products(const struct dense *t)
 {
     double variance = t->c.inputs == INPUTS_TE ? pow(0.72, 4) : 1;
     return (t->dv - 1) * variance;
 }
 
-// The contribution of one pair to all gradients.
+// Adds the contribution of one pair to all gradients.
 static void dense_backward_pair(struct dense *t, int64_t i, int64_t j, int head)
 {
     int kv = head / (t->h / t->hk);
@@ -249,7 +249,7 @@ void dense_backward(struct dense *t)
             t->delta[head * t->sq + i] =
                 dense_product(dense_row(t->d_out, i, t->h, head, t->dv),
                               dense_row(t->out, i, t->h, head, t->dv), t->dv);
-            // The weight of the sink, whose value is zero.
+            // The weight of the sink. Its value is zero, and so is its dP.
             double weight =
                 isinf(t->sink[head]) ? 0 : exp(t->sink[head] - t->lse[head * t->sq + i]);
             t->d_sink[head] += weight * (0 - t->delta[head * t->sq + i]);

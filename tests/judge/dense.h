@@ -13,31 +13,37 @@ struct dense {
     int h, hk, dk, dv;
     double *q, *k, *v, *d_out;                   // inputs
     double *bias, *sink;                         // [head][query][key], [head]
-    double *logits;                              // of visible pairs, by dense_forward
+    double *logits;                              // of visible pairs, from dense_forward()
     double *out, *lse, *delta, *d_q, *d_k, *d_v; // results; lse, delta [head][position]
     double *d_bias, *d_sink, *max_logit;
-    double *terms_q, *terms_k; // squares of the terms of dQ and dK, [head][position]
-    double *terms_bias;        // of those of d_bias, [head][position]
-    double *all;               // their memory
+    double *terms_q, *terms_k; // sums of the squared terms of dQ and dK, [head][position]
+    double *terms_bias;        // the same of d_bias, [head][query]
+    double *all;               // the memory of all arrays
 };
 
-// Loads the inputs of a sequence; sets results to zero.
+// Draws the inputs of a sequence; sets results to zero.
 void dense_init(struct dense *t, const struct cp_case *c, int sequence);
 void dense_fini(struct dense *t);
 
-// out and lse; the largest logits; all gradients, from out and lse.
+// Computes logits, out and lse.
 void dense_forward(struct dense *t);
+
+// Computes max_logit.
 void dense_max_logits(struct dense *t);
+
+// Computes all gradients and terms, from the inputs, logits, out and lse. Once after dense_init().
 void dense_backward(struct dense *t);
 
-// A vector of a tensor [position][heads][d], and an element of one [head][query][key].
+// The vector of d elements at this position and head of a tensor [position][heads][d].
 double *dense_row(double *tensor, int64_t position, int heads, int head, int d);
+
+// The element of query i and key j of a tensor [head][query][key].
 double *dense_pair(const struct dense *t, double *tensor, int64_t i, int64_t j, int head);
 
 // Product of two vectors.
 double dense_product(const double *x, const double *y, int n);
 
-// Zeroed memory, to be freed.
+// Zeroed memory; the caller frees it. NULL: memory is short.
 double *dense_zeros(int64_t count);
 
 #endif

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One case of 512 tokens, 4 heads of 64 and no mask on one rank, whose tensors are judged one by
-// one, each by its own rules: which errors verdicts notice, and which they do not.
+// Which errors a verdict notices. The case has 512 tokens, 4 heads of 64, no mask and one rank.
+// Each tensor is judged alone, by its own rules.
 #ifndef CPATTN_TESTS_JUDGE_POWER_H
 #define CPATTN_TESTS_JUDGE_POWER_H
 
@@ -28,7 +28,7 @@ struct power_tensor {
 struct power {
     struct cp_case c;
     struct power_tensor tensors[POWER_TENSORS]; // out, dq, dk, dv
-    float *errors, *twins;
+    float *errors, *twins;                      // scratch of the tally
     char *memory;
 };
 
@@ -36,8 +36,8 @@ struct power {
 bool power_init(struct power *p, enum case_dtype dtype, enum case_inputs inputs);
 void power_fini(struct power *p);
 
-// Exact results of attention without the pairs of left_out[head][query][key], rounded to the dtype:
-// [tensor][POWER_COUNT]. False if memory is short.
+// Computes attention without the pairs of left_out[head][query][key], in fp64, and rounds it to the
+// dtype: results [tensor][POWER_COUNT]. False if memory is short.
 bool power_leave_out(const struct power *p, const bool *left_out, float *results);
 
 // The figures of a tensor with these elements.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products on the matrix unit against sums in fp64, at sizes that fit no tile.
+// Products on the matrix unit compared with sums in fp64, at sizes with and without partial tiles.
 #include <math.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -14,10 +14,10 @@
 #define SENTINEL 77.0f
 #define RUBBISH  0x4049 // a finite number around the matrices
 
-// A [m][k], B [k][n], and the memory around them.
+// A [m][k], B [k][n], C [m][n], and the memory around them.
 struct sample {
     int64_t m, n, k, lda, ldb, ldc;
-    uint16_t *a, *b, *b_transposed; // b_transposed [n][k], ldb apart, too
+    uint16_t *a, *b, *b_transposed; // rows of b and of b_transposed [n][k] are ldb apart
     uint16_t *tiles;
     float *c;
 };
@@ -104,7 +104,7 @@ static void sample_check(const struct sample *s, double start)
     ck_assert_uint_eq(s->tiles[amx_right_elements(s->k, s->n)], RUBBISH);
 }
 
-// A factor whose second piece equals the first gives twice the product.
+// If the two pieces of a factor are equal, the result is twice the product.
 static void pieces_check(const struct sample *s)
 {
     int64_t left = amx_rows_padded(s->m) * s->lda, right = amx_right_elements(s->k, s->n);
@@ -180,7 +180,7 @@ START_TEST(tiles_grow)
 }
 END_TEST
 
-// A sum of ones beyond the range in which fp32 can count, and small terms beside a large one.
+// 2^24 and 2^20 - 1 ones. In fp32 2^24 + 1 is 2^24, so a plain sum would stay there.
 START_TEST(long_sums_do_not_stagnate)
 {
     int64_t k = INT64_C(1) << 20;
@@ -204,7 +204,7 @@ START_TEST(pieces_hold_a_number)
     uint32_t state = 9;
     for (int i = 0; i < COUNT; i++)
         x[i] = (float)random_next(&state) * 0x1p-20f - 7;
-    x[0] = 0x1.01p0f; // between two, of which the even one is taken
+    x[0] = 0x1.01p0f; // halfway between two numbers of bf16: rounds to the even one
     x[1] = 0x1.03p0f;
     for (int count = 0; count <= COUNT; count += count < 40 ? 1 : 96) {
         head[count] = rest[count] = RUBBISH;
@@ -266,7 +266,7 @@ START_TEST(this_process_may_use_amx)
 }
 END_TEST
 
-// Asks in a new process, because this one has already asked.
+// Asks in a new process: the answer in this process is fixed.
 static int asked_again(const char *setting)
 {
     pid_t child = fork();

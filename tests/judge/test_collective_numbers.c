@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Receives of collectives with a mistake in their numbers or in the order of their blocks, and what
-// the diagnosis says of them.
+// Collectives with a mistake in the received numbers or in the order of blocks: the diagnosis names
+// the mistake.
 #include "tests/support/runner.h"
 
 #include <math.h>
@@ -33,7 +33,7 @@ static union view_number whole(int64_t x)
     return (union view_number){.whole = x};
 }
 
-// Right ones.
+// Right results.
 static union view_number in_order(const struct collective_view *v, int64_t index)
 {
     float sum = 0;
@@ -213,7 +213,7 @@ START_TEST(mistakes_are_named)
 }
 END_TEST
 
-// ---- factors that no element shows ------------------------------------------------------------
+// ---- factors too small to show in one element ---------------------------------------------------
 
 enum { MANY = 8192 };
 
@@ -222,7 +222,7 @@ static const struct {
     enum collective_reduction reduction;
     double factor;
     bool cut;
-    const char *says; // "": it is right
+    const char *says; // "": the results are right
 } factors[] = {
     {ELEMENT_BF16, REDUCTION_SUM, 1, false, ""},
     {ELEMENT_BF16, REDUCTION_PROD, 1, false, ""},
@@ -232,7 +232,7 @@ static const struct {
     {ELEMENT_BF16, REDUCTION_SUM, 1, true, "every element is about 0.998"},
 };
 
-// The elements in the order of ranks, each sum rounded, as a ring adds them.
+// Adds the elements in the order of ranks 1, 2, 3, 0 and rounds each partial sum, as a ring does.
 static double in_a_ring(const struct collective_view *v, int64_t index)
 {
     enum case_dtype dtype = v->element == ELEMENT_BF16 ? DTYPE_BF16 : DTYPE_FP16;
@@ -245,7 +245,7 @@ static double in_a_ring(const struct collective_view *v, int64_t index)
     return v->reduction == REDUCTION_AVG ? sum.real / RANKS : sum.real;
 }
 
-// To the 8 bits of bf16.
+// Truncates to 8 significant bits, as bf16 has.
 static double cut_off(double x)
 {
     int exponent;
@@ -286,7 +286,7 @@ START_TEST(factors_are_noticed)
 }
 END_TEST
 
-// A copy has no rounding, so that it is not simply zero.
+// Copies that are multiplied by -1e-30. The diagnosis names no factor this small.
 START_TEST(copies_are_almost_zero)
 {
     static uint16_t receive[MANY];

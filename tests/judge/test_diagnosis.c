@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Diagnosis of wrong results: each deliberate error of common/mutation.h that a verdict notices
-// gets its own diagnosis or none; results with only rounding errors get none.
+// Diagnosis of wrong results. A deliberate error that a verdict notices gets its own diagnosis or
+// none. Results with only rounding errors get none.
 #include "tests/support/runner.h"
 
 #include <math.h>
@@ -27,7 +27,7 @@ enum spoil {
     SPOIL_SWAP,    // two rows of dv are exchanged
     SPOIL_NAN,     // a row of out is NaN
     SPOIL_NOISE,   // random errors of dk
-    SPOIL_SHIFTED, // the rows of dk are those of the tokens before
+    SPOIL_SHIFTED, // each row of dk is that of the token before
     SPOILS
 };
 
@@ -36,7 +36,7 @@ enum garbage {
     GARBAGE_NOTHING,
     GARBAGE_NOISE,  // errors of 5 % on each element
     GARBAGE_OTHERS, // every element is random
-    GARBAGE_BLOCK,  // 16 dims of every other row are
+    GARBAGE_BLOCK,  // 16 dims of every other row are random
     GARBAGE_SIGNS,  // every other element has the wrong sign
     GARBAGE_WAYS
 };
@@ -48,13 +48,12 @@ static struct shared {
     enum garbage garbage;
     int garbled;     // enum report_tensor
     uint32_t insist; // bit 1 << tensor: mark as failed
-    bool as_other;   // diagnose the run as this case
+    bool as_other;   // diagnose the results as results of the case `as`
     struct cp_case as;
 } * shared;
 static struct rank_report reports[WORLD_SIZE_MAX];
 
-// ---- an engine that keeps what is found
-// ----------------------------------------------------------
+// ---- an engine that keeps the findings ----------------------------------------------------------
 
 static struct engine_ops diagnosing_ops;
 static enum status (*plain_verify)(struct engine *e, struct job *j, struct error *error);
@@ -83,7 +82,7 @@ static void multiply(const struct cp_case *c, void *data, int64_t count, double 
 static void spoil(const struct job *j, const struct rank_results *r)
 {
     const struct cp_case *c = j->c;
-    int64_t row = c->head_dim_qk * case_element_bytes(c); // both head dimensions are one
+    int64_t row = c->head_dim_qk * case_element_bytes(c); // head_dim_v is the same
     int64_t elements = shard_rows(c, SIDE_Q, j->rank) * c->heads * c->head_dim_qk;
     int64_t keys = shard_rows(c, SIDE_KV, j->rank) * c->kv_heads;
     char *out = (char *)r->out, *dq = (char *)r->dq, *dk = (char *)r->dk, *dv = (char *)r->dv;
@@ -138,7 +137,7 @@ static void garble(const struct job *j, const struct rank_results *results)
     enum report_tensor tensor = (enum report_tensor)shared->garbled;
     bool keys = tensor == TENSOR_DK || tensor == TENSOR_DV;
     int64_t rows = shard_rows(c, keys ? SIDE_KV : SIDE_Q, j->rank);
-    int dim = tensor == TENSOR_LSE ? 1 : c->head_dim_qk; // both head dimensions are one
+    int dim = tensor == TENSOR_LSE ? 1 : c->head_dim_qk; // head_dim_v is the same
     int64_t count = rows * (keys ? c->kv_heads : c->heads) * dim;
     enum case_dtype dtype = tensor == TENSOR_LSE ? DTYPE_FP32 : c->dtype;
     for (int64_t i = 0; i < count && shared->garbage != GARBAGE_NOTHING; i++) {
@@ -201,7 +200,7 @@ static void case_of(int variant, enum case_dtype dtype, struct cp_case *c)
 
 // ---- running ------------------------------------------------------------------------------------
 
-// Runs the ranks with this mistake only.
+// The next runs have this mutation (NULL: none) and no other mistake.
 static void set_mutation(const struct mutation *mutation)
 {
     shared->insist = 0;
@@ -212,7 +211,7 @@ static void set_mutation(const struct mutation *mutation)
     mutation_set(mutation);
 }
 
-// The finding that a client would show first: the one that explains most.
+// Runs the case. Returns the finding that explains most; a client shows this one first.
 static const struct finding *run(const struct cp_case *c)
 {
     struct error error = {.text = ""};
@@ -231,8 +230,8 @@ struct counts {
     int reported; // by ranks
 };
 
-// The rank reports the finding, unless its time limit passed. It uses LSE and delta of its verdict,
-// so that the last digits of numbers differ.
+// The rank reports the same tensor, unless its time limit passed. It uses LSE and delta of its
+// verdict, so the last digits of numbers in the text may differ.
 static void report_check(const struct rank_report *report, const struct finding *found,
                          struct counts *counts)
 {
@@ -360,7 +359,8 @@ START_TEST(changed_results_are_diagnosed)
 }
 END_TEST
 
-// Number of ranks with the diagnosis that dk or dv is summed in 16 bits; no rank has another one.
+// Returns the number of ranks with the diagnosis that dk or dv is summed in 16 bits. Fails the test
+// if a rank has another diagnosis.
 static int ranks_say_narrow(const struct cp_case *c)
 {
     int said = 0;
@@ -373,8 +373,8 @@ static int ranks_say_narrow(const struct cp_case *c)
     return said;
 }
 
-// Sums of dk and dv that are rounded at every step of a ring, and sums that are not. A client sees
-// the finding of the rank that explains most; some ranks have too few errors for a diagnosis.
+// Sums of dk and dv that are rounded at every step of a ring, and sums that are not. Some ranks
+// have too few errors for a diagnosis.
 START_TEST(sums_in_16_bits_are_diagnosed)
 {
     static const struct {
@@ -402,7 +402,7 @@ START_TEST(sums_in_16_bits_are_diagnosed)
 }
 END_TEST
 
-// The ranks run another case than the requested one.
+// Changes the case that the ranks run, with mistake i.
 static void misread(struct cp_case *c, int i)
 {
     const struct {
@@ -451,7 +451,7 @@ START_TEST(results_of_other_cases_are_diagnosed)
     for (size_t i = 0; i < sizeof(tries) / sizeof(*tries); i++) {
         struct cp_case c;
         case_of(tries[i].variant, DTYPE_FP16, &shared->as);
-        shared->as.inputs = INPUTS_TE; // sharp ones depend on the scale
+        shared->as.inputs = INPUTS_TE; // sharp inputs depend on the scale
         c = shared->as;
         misread(&c, tries[i].misread);
         const struct finding *f = run(&c);
@@ -502,7 +502,8 @@ START_TEST(truncation_is_diagnosed)
 }
 END_TEST
 
-// Wrong results that no hypothesis explains have no diagnosis, except the place of a block.
+// Wrong results that no hypothesis explains have no diagnosis. For GARBAGE_BLOCK the diagnosis may
+// name the place of the errors.
 START_TEST(garbage_has_no_diagnosis)
 {
     static const int cases[] = {PLAIN_CAUSAL, PLAIN_FULL_4, SINKS, BIAS_OWN, PACKED_WINDOW};

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Inputs that are kept: the same elements as drawn ones, drawn once, within their bounds.
+// The cache of drawn inputs: it returns the right elements, draws each row once, and respects its
+// upper bounds.
 #include "tests/support/runner.h"
 
 #include <math.h>
@@ -70,7 +71,8 @@ START_TEST(rows_are_drawn_once)
 }
 END_TEST
 
-// More heads than fit: in each call some stay in use, while others come and go.
+// More heads than fit: in each call the rows of one head stay in use while those of others replace
+// each other.
 START_TEST(memory_is_bounded)
 {
     enum { LONG = 8192, HEADS = 64 };
@@ -91,7 +93,7 @@ START_TEST(memory_is_bounded)
         expect_rows(&c, INPUT_K, 0, 0, few, first, rms[0]);
     }
     c = the_case(DRAWN_ROW_BYTES_MAX / DIM / sizeof(float),
-                 1); // with the sums of its rows too long
+                 1); // rows of DRAWN_ROW_BYTES_MAX; with the squares of rows, more
     drawn_begin(all, &c);
     ck_assert_ptr_eq(drawn_rows(all, &c, INPUT_V, 0, 0, (struct range){0, 8}, scratch, rms),
                      scratch);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The fast reference compared with fp64, with AMX if available and without: its errors are
-// negligible compared with the twin's.
+// The fast reference compared with fp64: its errors are negligible compared with the twin's. It
+// uses AMX if available; test_without_amx.sh runs this program without AMX.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,14 +17,14 @@
 
 #define CASES      60
 #define SEQLEN_TOP 150
-// Limit in units of the twin's error; fp16 is closer to fp32.
+// Limits in units of the twin's error. The twin's error is smaller in fp16 than in bf16.
 #define PART_BF16  4e-3
 #define PART_FP16  1e-2
 // Limit in units of the cancelling terms, which differ slightly: one uses the twin's delta, the
 // other the reference's.
 #define TERMS_PART 0.1
 
-// The reference of one sequence and key head, with all its query heads in sequence.
+// The reference of one sequence and key head. The rows of its query heads follow each other.
 struct expectation {
     int64_t queries, keys; // rows of all query heads, and of the key head
     double *out, *lse, *delta, *dq, *terms, *delta_twin, *dk, *dv, *key_terms, *dbias, *dbias_twin;
@@ -98,7 +98,7 @@ static struct expected_queries queries_at(const struct cp_case *c, struct expect
     return e;
 }
 
-// Rows of uneven pieces, of the first key head.
+// Computes the query heads of key head 0, up to 90 queries at a time.
 static void queries_expect(const struct cp_case *c, enum precision precision, int sequence,
                            struct room *room, struct expectation *x)
 {
@@ -135,7 +135,9 @@ static void keys_expect(const struct cp_case *c, enum precision precision, int s
     }
 }
 
-// The fast reference's RMS error in units: the twin's error, or a quarter of a step of bf16.
+// The RMS error of the fast reference must be at most `part` units. The unit is the RMS error of
+// the twin, or a quarter of a step of bf16 if that is larger. 2^-14 of the cancelling terms is
+// added in squares.
 static void tensor_check(const struct cp_case *c, const char *name, int64_t count,
                          const double *fast, const double *exact, const float *twin,
                          const double *terms, int d)
@@ -218,7 +220,7 @@ START_TEST(random_cases)
 }
 END_TEST
 
-// More columns than one part of a row, on both sides.
+// More queries and more keys than one part of a row (PART of judge/cpu/matrix.c).
 START_TEST(long_case)
 {
     struct cp_case c = cases_usual();
@@ -243,7 +245,7 @@ static double bias_terms(const struct cp_case *c, enum precision precision)
     return terms;
 }
 
-// A saturated softcap does not reduce dbias.
+// The bias is added after the softcap, so a saturated softcap does not reduce the terms of dbias.
 START_TEST(terms_of_a_bias_have_no_slope)
 {
     struct cp_case c = cases_usual();

@@ -40,7 +40,7 @@ START_TEST(philox_gives_the_published_blocks)
 }
 END_TEST
 
-// One element from the definition in judge/inputs.h.
+// One element, from the definition in judge/inputs.h.
 static float element(const struct input_draw *draw, uint64_t index)
 {
     if (draw->period > 0 && index % draw->period == 0)
@@ -52,7 +52,7 @@ static float element(const struct input_draw *draw, uint64_t index)
     return x * draw->factor;
 }
 
-// First elements that make the low word of the counter carry inside a vector, and its edges.
+// Indices of first elements: small ones, some whose low word overflows inside a vector, large ones.
 static const uint64_t firsts[] = {
     0, 1, 12345, UINT64_C(0xfffffff0), UINT64_C(0xffffffffffff), (UINT64_C(1) << 56) - 9};
 
@@ -126,7 +126,7 @@ START_TEST(elements_are_indexed_globally)
 }
 END_TEST
 
-// All shapes of a bias.
+// All shapes of a bias; true: it has this dimension.
 static const struct {
     enum case_bias bias;
     bool batch, heads, rows;
@@ -187,7 +187,7 @@ END_TEST
 START_TEST(a_row_holds_its_heads)
 {
     struct cp_case c = small_case((enum case_dtype)_i);
-    c.heads = 60; // longer than what is drawn at a time
+    c.heads = 60; // the row is longer than the block that is drawn at a time
     for (int t = 0; t < 4; t++) {
         float row[60 * 33], head[HEAD_DIM_MAX];
         input_row(&c, tensors[t], 1, 3, row);
@@ -243,8 +243,8 @@ static struct moments moments_of(const struct cp_case *c, enum input_tensor tens
     return m;
 }
 
-// 2^18 elements: the mean deviates by 1/512, the second moment by sqrt(2)/512, the fourth by about
-// 9/512. Tolerances are six of each.
+// 2^18 elements. Standard deviations: of the mean 1/512, of the second moment sqrt(2)/512, of the
+// fourth about 9/512. Each tolerance is about six of them.
 START_TEST(values_are_nearly_normal)
 {
     struct cp_case c;
@@ -255,12 +255,13 @@ START_TEST(values_are_nearly_normal)
     struct moments m = moments_of(&c, INPUT_K, 2048);
     ck_assert_double_eq_tol(m.mean, 0, 0.012);
     ck_assert_double_eq_tol(m.square, 1, 0.017);
-    ck_assert_double_eq_tol(m.fourth, 3 - 1.2 / 8, 0.11); // eight uniforms: a little under 3
+    ck_assert_double_eq_tol(m.fourth, 3 - 1.2 / 8, 0.11); // a sum of eight uniform numbers
     ck_assert_double_eq(m.at_limit, 0);
 }
 END_TEST
 
-// A unit normal clamped to [-1, 1]: second moment 0.516, 31.7 % of it at the limits.
+// A unit normal distribution clamped to [-1, 1]: the second moment is 0.516, and 31.7 % of the
+// values are at the limits.
 START_TEST(values_of_the_te_setting_are_clamped)
 {
     struct cp_case c;
@@ -317,8 +318,8 @@ static double logit_deviation(const struct cp_case *c)
     return sqrt(square / n);
 }
 
-// 4096 logits of 64 queries and 64 keys: the deviation is known to about 3 %; TE's inputs give
-// 0.52.
+// The standard deviation of the logits of 64 queries and 64 keys: about 4 with sharp inputs, about
+// 0.52 with TE's.
 START_TEST(sharp_logits_deviate_by_four)
 {
     static const int dims[] = {16, 64, 128, 192, 256};
@@ -337,7 +338,7 @@ START_TEST(sharp_logits_deviate_by_four)
 }
 END_TEST
 
-// The least and the largest scale that are admitted with fp16 leave all inputs finite.
+// The smallest admitted scale gives the largest inputs. In fp16 they are finite.
 START_TEST(admitted_cases_have_finite_inputs)
 {
     static const int dims[] = {1, 64, 256};
@@ -407,8 +408,8 @@ static unsigned int stored(const struct half_format *f, float value)
     return half;
 }
 
-// Between each value and the next (infinity stands for the next power of two): numbers below the
-// middle round down, above it up, the middle to even.
+// Between each value and the next: numbers below the middle round down, numbers above it up, the
+// middle to even. After the largest value comes infinity, as the next power of two.
 START_TEST(stores_round_to_nearest_even)
 {
     const struct half_format *f = &formats[_i];
@@ -464,12 +465,12 @@ static void fill_patterns(float *values, int count)
         state = state * 1664525u + 1013904223u;
         memcpy(&values[i], &state, sizeof(state));
     }
-    for (int i = 0; i + 8 < count; i += 9) // more around the least fp16 values and the largest
+    for (int i = 0; i + 8 < count; i += 9) // more numbers in the range of fp16
         values[i] = ldexpf(1 + (float)i / (float)count, i % 45 - 27);
 }
 
-// The variants against dtype_store() and dtype_load(), bit for bit, at lengths with and without a
-// rest.
+// The variants equal dtype_store() and dtype_load() bit for bit, at lengths with and without a
+// partial vector.
 START_TEST(variants_convert_alike)
 {
     const struct vector_ops *variants[VECTOR_VARIANTS_MAX];
@@ -503,7 +504,7 @@ START_TEST(variants_convert_alike)
 }
 END_TEST
 
-// The judge's own conversions: all patterns to fp32, and possible values back.
+// The judge's own conversions: all patterns to fp32, and fp32 numbers to 16 bits.
 START_TEST(the_judge_converts_alike)
 {
     enum case_dtype dtype = formats[_i].dtype;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A row layer whose parts are added as a collective of the dtype adds them is right, and one with a
-// wrong factor is not. Nor is an mlp with one, which no element shows.
+// Linear layers. A row layer is right if its parts are added as a collective of the dtype adds
+// them. A row layer or an MLP with a wrong factor fails, even if the factor shows in no single
+// element.
 #include "tests/support/runner.h"
 
 #include <math.h>
@@ -34,7 +35,7 @@ static void read(const struct linear *l, int rank, enum linear_tensor tensor, fl
     dtype_read(l->dtype, memory, 0, shape.rows * shape.columns, values);
 }
 
-// The part of a rank, rounded.
+// Computes the part of a rank, rounded to the dtype.
 static void part_make(const struct linear *l, int rank, float *part)
 {
     static float x[TOKENS * IN], w[OUT * IN];
@@ -101,7 +102,7 @@ END_TEST
 static const struct {
     enum case_dtype dtype;
     float factor;
-    bool cut; // off the last bits of bf16, instead of rounding
+    bool cut; // y is truncated to bf16 instead of rounded
     const char *says;
 } factors[] = {
     {DTYPE_BF16, 1, false, ""},
@@ -111,7 +112,8 @@ static const struct {
     {DTYPE_BF16, 1, true, "times what it should be, as if bits were cut off instead of rounded"},
 };
 
-// rows x columns times the transpose of another matrix, plus a bias.
+// c [TOKENS][columns] = a [TOKENS][depth] times the transpose of b [columns][depth], plus the bias
+// [columns].
 static void product(const float *a, const float *b, const float *bias, int columns, int depth,
                     float *c)
 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows with one mistake, computed from the definition (tests/judge/dense.h), and what the diagnosis
-// says of them.
+// Rows with one mistake, computed from the definition (tests/judge/dense.h): the diagnosis names
+// the mistake.
 #include "tests/support/runner.h"
 
 #include <math.h>
@@ -24,7 +24,8 @@ static double rounded(enum case_dtype dtype, double x)
     return value;
 }
 
-// A weight of the softmax from a logit and the largest logit of the row.
+// The weight of key j for query i, from its logit and the largest logit of the row. The caller
+// divides by the sum of weights.
 typedef double weigh(const struct dense *t, int64_t i, int64_t j, double logit, double most);
 
 static double weigh_right(const struct dense *t, int64_t i, int64_t j, double logit, double most)
@@ -55,7 +56,7 @@ static double weigh_rounded_exponent(const struct dense *t, int64_t i, int64_t j
     return exp(rounded(DTYPE_BF16, logit - most));
 }
 
-// Normalised by the caller.
+// The weight in TF32.
 static double weigh_tf32(const struct dense *t, int64_t i, int64_t j, double logit, double most)
 {
     (void)t, (void)i, (void)j;
@@ -80,7 +81,7 @@ static double weigh_no_key_17(const struct dense *t, int64_t i, int64_t j, doubl
     return j == 17 ? 0 : exp(logit - most);
 }
 
-// The first 64 keys are not scaled when the maximum changes.
+// The sums over the first 64 keys are scaled wrongly when the maximum changes.
 static double weigh_first_tile(const struct dense *t, int64_t i, int64_t j, double logit,
                                double most)
 {
@@ -126,8 +127,7 @@ static void forward_again(struct dense *t, weigh *weight_of)
         }
 }
 
-// ---- changes of the inputs, or of what the backward pass starts from
-// -----------------------------
+// ---- changes of inputs, of forward results, of gradients ----------------------------------------
 
 typedef void change(struct dense *t);
 
@@ -138,7 +138,7 @@ static void scaled_query_rounded(struct dense *t)
         t->q[i] = rounded(DTYPE_BF16, t->q[i] * scale) / scale;
 }
 
-// 0.03 % too large: only the LSE can tell.
+// 0.03 % too large: only the LSE shows it.
 static void scale_imprecise(struct dense *t)
 {
     t->c.scale = case_scale(&t->c) * 1.0003;
@@ -246,8 +246,9 @@ static void last_dims_zero(struct dense *t)
         t->out[i] = i % t->dv >= 24 ? 0 : t->out[i];
 }
 
-// A ring of four ranks adds the partial results of its steps; this row gets those of the ranks
-// before its own in turn, or of those after it. `kept` and `added` tell what is scaled.
+// Computes a row of out as a ring of four ranks merges it: first the keys of the own rank, then
+// those of the other ranks in direction `way` (-1: the ranks before). kept: each merge scales the
+// earlier out. added: each merge divides the new part by the whole sum.
 static void merge_row(struct dense *t, int64_t i, int head, int way, bool kept, bool added)
 {
     int64_t keys = t->sk / 4;
@@ -407,7 +408,7 @@ static void case_of(enum of of, struct cp_case *c)
     ck_assert_msg(case_check(c, &error) == STATUS_OK, "%s", error.text);
 }
 
-// Rows of the first rank: 20 of each of two heads.
+// Takes rows of the first rank: 20 from each of two heads. Returns the number of rows.
 static int rows_take(struct dense *t, enum report_tensor tensor, float *values,
                      struct diagnosis_row *rows)
 {
@@ -481,7 +482,8 @@ END_TEST
 
 // ---- packed sequences ---------------------------------------------------------------------------
 
-// What the queries of the second of three sequences see by mistake.
+// The keys of sequences 0 and 2 that the queries of sequence 1 see by mistake: all, the last one of
+// sequence 0, the first one of sequence 2.
 enum leaking { LEAKS_ALL, LEAKS_LAST, LEAKS_FIRST };
 
 static bool leaks(enum leaking what, int sequence, int64_t position, int64_t length)
@@ -491,7 +493,7 @@ static bool leaks(enum leaking what, int sequence, int64_t position, int64_t len
     return what == LEAKS_ALL || (sequence == 2 && position == 0);
 }
 
-// Adds the visible keys of another sequence to the rows.
+// Adds these keys of another sequence to out and lse.
 static void leak(struct dense *own, struct dense *other, enum leaking what, int sequence)
 {
     for (int head = 0; head < own->h; head++)

@@ -38,7 +38,7 @@ static bool case_passes(const struct cp_case *c)
 
 // ---- plans ----
 
-// The checker's finding for the plans.
+// True if the checker accepts the plans; otherwise *error has the reason.
 static bool plans_checked(const struct cp_case *c, struct error *error)
 {
     struct plans p;
@@ -91,7 +91,8 @@ static void print_rules(const struct cp_case *c)
     printf("%*s", width < RULES_WIDTH ? RULES_WIDTH - width : 0, "");
 }
 
-// Chunks that only break the element rule; TransformerEngine does not compare LSE.
+// Counts the chunks with a wrong element or one that is not finite. LSE is left out, because
+// TransformerEngine does not compare it.
 static void print_elementwise(const struct cp_case *c)
 {
     int chunks = 0, noticing = 0;
@@ -123,7 +124,7 @@ static void print_case(int variant, const struct cp_case *c)
     printf("# %-22s %-5d %-10s", set_name(), c->world_size, variant_name(variant));
 }
 
-// Tensors that broke a rule; all tensors.
+// Returns the tensors that broke a rule; *present: all judged tensors. Bit 1 << tensor.
 static uint32_t broken_tensors(const struct cp_case *c, uint32_t *present)
 {
     uint32_t broken = 0;
@@ -145,7 +146,7 @@ static bool are_none(uint32_t tensors, const char *what)
     return tensors == 0;
 }
 
-// The same case with the inputs of TransformerEngine's tests.
+// Runs the same variant with the inputs of TransformerEngine's tests.
 static bool passes_te(int variant)
 {
     struct cp_case c;
@@ -183,7 +184,8 @@ static bool judge(int variant, const struct expectation *e)
     return are_none(missing, "NOT NOTICED") && right;
 }
 
-// The same if the checker refuses the plans and no rank runs them.
+// Prints a row and returns whether the checker refuses the plans for the expected reason. No rank
+// runs them.
 static bool is_refused(int variant, const struct expectation *e)
 {
     struct cp_case c;
@@ -197,7 +199,7 @@ static bool is_refused(int variant, const struct expectation *e)
 
 // ---- tests ----
 
-// The first variant, and a sample of the others.
+// Tries every `part`-th variant of the expectation. Returns the number of wrong verdicts.
 static int judge_part(const struct expectation *e, int part)
 {
     int missed = 0, tried = 0;
@@ -227,7 +229,7 @@ START_TEST(every_mutation_is_noticed)
 }
 END_TEST
 
-// The tests below detect the others.
+// Other mutations have tests of their own below.
 static bool is_judged(const struct mutation *mutation)
 {
     return mutation->noticed == BY_VERDICT || mutation->noticed == BY_CHECKER;
@@ -247,7 +249,7 @@ END_TEST
 // A missing wait changes results only in some orders. Some explored orders must show it.
 #define ORDERS 20
 
-// The first of the orders in which the case fails; 0: none.
+// The first explored order with a failing verdict; 0: none.
 static uint64_t order_failing(struct cp_case *c)
 {
     for (uint64_t order = 1; order <= ORDERS; order++) {
@@ -278,7 +280,7 @@ START_TEST(a_missing_wait_is_noticed)
 }
 END_TEST
 
-// The verdict of one run cannot detect it; the digests of two runs can.
+// The digests of two runs detect a changed order of additions; a verdict cannot.
 START_TEST(an_order_that_changes_is_noticed)
 {
     struct cp_case c;
@@ -296,7 +298,7 @@ START_TEST(an_order_that_changes_is_noticed)
 }
 END_TEST
 
-// ---- a verification that looks away ----
+// ---- a verification that skips elements ----
 
 static int64_t judged(int world_size, int tensor, bool padding)
 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The reference compared with a second implementation (tests/judge/dense.h), and its gradients with
-// finite differences of that implementation's forward.
+// The reference compared with a second implementation (tests/judge/dense.h). Its gradients are also
+// compared with finite differences of that implementation's forward pass.
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +15,7 @@
 
 // ---- comparison ---------------------------------------------------------------------------------
 
-// Largest difference over the largest expected magnitude of the whole; infinities must be equal.
+// The largest difference and the largest expected magnitude of a tensor. Infinities must be equal.
 struct worst {
     double error, magnitude;
 };
@@ -269,8 +269,7 @@ START_TEST(lengths_end_where_they_say)
 }
 END_TEST
 
-// The tolerance is relative to the largest value. This test checks that scale, dtype and inputs
-// have an effect on both sides.
+// Sequence, inputs, scale and dtype each change the results of the reference.
 START_TEST(scale_dtype_and_inputs_matter)
 {
     struct sample s = {3, 4, MASK_NONE, FREE, FREE, 1, 1, 4, 4, .softcap = 0};
@@ -296,7 +295,7 @@ START_TEST(scale_dtype_and_inputs_matter)
 }
 END_TEST
 
-// RMS of out, dQ, dK and dV of a sequence, all heads being one.
+// RMS of out, dQ, dK and dV of a sequence with one head.
 static void sequence_rms(const struct cp_case *c, int sequence, double rms[4])
 {
     int64_t n = case_length(c, SIDE_Q, sequence), dim = c->head_dim_v;
@@ -318,7 +317,9 @@ static void sequence_rms(const struct cp_case *c, int sequence, double rms[4])
     free(results);
 }
 
-// The unit of a chunk of several sequences is then right for each (judge/rules.h).
+// With sharp inputs the results of a short and of a long sequence have about the same size, so the
+// unit of a chunk is right for each of its sequences (judge/rules.h). With TE's inputs the sizes
+// differ.
 START_TEST(sharp_results_do_not_depend_on_the_length)
 {
     struct cp_case c = cases_thd("32,1024", "", "", "");
@@ -341,7 +342,7 @@ START_TEST(sharp_results_do_not_depend_on_the_length)
 }
 END_TEST
 
-// So many keys that the scores of a block exceed the bound, which reduces the block.
+// With so many keys the scores of a whole block exceed the memory bound, so blocks get smaller.
 START_TEST(many_keys)
 {
     struct sample s = {70, 40000, MASK_CAUSAL_BOTTOM_RIGHT, FREE, FREE, 1, 1, 4, 4, .softcap = 0};
@@ -364,8 +365,8 @@ static double loss(struct dense *t)
     return dense_product(t->d_out, t->out, (int)(t->sq * t->h * t->dv));
 }
 
-// Largest difference of a gradient from central differences, whose error is about the third
-// derivative times the squared step, plus 1e-16 / step.
+// Largest difference between a gradient and central differences. The error of central differences
+// is about the third derivative times the squared step, plus 1e-16 / step.
 static double slope_error(struct dense *t, double *values, const double *gradient, int64_t count)
 {
     const double step = 1e-5;
@@ -382,7 +383,7 @@ static double slope_error(struct dense *t, double *values, const double *gradien
     return worst;
 }
 
-// The reference's gradients in place of the dense ones.
+// Fills the gradients with those of the reference.
 static void reference_gradients(struct dense *t)
 {
     double lse[4 * 5], delta[4 * 5], out[5 * 3], squares = 0;

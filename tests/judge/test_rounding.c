@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels on matrix units round P and dS to the dtype before they multiply by them; others round P
-// against an older row maximum, partial results before they are merged, or O before delta. None of
-// this is an error: CPU kernels that round in these ways pass every case. CPATTN_ROUNDING_CASES is
-// the number of cases for each kind of kernel.
+// Kernels on matrix units round P and dS to the dtype before they multiply by them. Some kernels
+// round P against an older row maximum, partial results before the merge, or O before delta. None
+// of this is an error: CPU kernels that round in these ways pass every case. CPATTN_ROUNDING_CASES
+// sets the number of cases for each kind of kernel.
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -13,10 +13,10 @@
 #include "tests/support/runner.h"
 #include "tests/support/world.h"
 
-#define CASES      120 // of which a part is tried
+#define CASES      120 // 1/test_part() of them is tried
 #define SEQLEN_TOP 200
 #define WORLD_TOP  2
-// Maximum fraction of a limit, as a margin for other kernels.
+// Errors may use this fraction of a limit. The rest is a margin for other kernels.
 #define PART       0.75
 
 static double part = PART;
@@ -99,7 +99,8 @@ START_TEST(the_usual_case_passes)
 }
 END_TEST
 
-// Gradients whose error is that of a delta of a rounded O, the products of which nearly cancel.
+// The error of these gradients comes from the delta of a rounded O. The products of that delta
+// nearly cancel.
 START_TEST(cases_refused_once_pass)
 {
     static const uint64_t seeds[] = {UINT64_C(8818623815268095991), UINT64_C(18183615686589464628)};
@@ -115,7 +116,8 @@ START_TEST(cases_refused_once_pass)
 }
 END_TEST
 
-// A scale that gives one key all the weight of a query, with inputs not drawn for it.
+// Large scales, with inputs that do not depend on the scale: one key gets nearly all the weight of
+// a query.
 START_TEST(saturated_cases_pass)
 {
     struct cp_case c = cases_usual();
@@ -134,7 +136,7 @@ START_TEST(saturated_cases_pass)
 }
 END_TEST
 
-// Logits far above the softcap: next to nothing of a gradient is left but the error of tanh.
+// Logits far above the softcap: the gradients nearly vanish, and the error of tanh remains.
 START_TEST(saturated_softcaps_pass)
 {
     static const int64_t lengths[] = {2, 3, 5, 8, 16, 40, 96};
@@ -152,7 +154,7 @@ START_TEST(saturated_softcaps_pass)
 }
 END_TEST
 
-// The switch has an effect, also on fp32 tensors.
+// ROUNDS_WEIGHTS changes the results.
 START_TEST(rounding_shows)
 {
     struct cp_case c = cases_usual();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Given inputs: if they equal the drawn inputs, shards and reference are the same; other inputs are
-// read from their places.
+// Given inputs. If they equal the drawn inputs, shards and reference are the same. Otherwise the
+// given elements are used.
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +17,7 @@
 
 #define CASES 300
 
-// ---- whole tensors, from what would be drawn ----
+// ---- whole tensors with the elements of drawn inputs ----
 
 static void tokens_draw(const struct cp_case *c, enum input_tensor tensor, char *data)
 {
@@ -163,8 +163,8 @@ END_TEST
 
 enum { BEHIND_ROWS = 32, BEHIND_DIM = 64, BEHIND = BEHIND_ROWS * BEHIND_DIM };
 
-// The LSE of the last query with this sink, of the fast reference, and `out` of all. `flat`: with
-// logits of 0.
+// Runs the fast reference with this sink. Returns the LSE of the last query; `out` and `twin` are
+// of all queries. `flat`: all logits are 0.
 static double lse_behind(enum case_dtype dtype, float sink, bool flat, double out[BEHIND],
                          float twin[BEHIND])
 {
@@ -193,7 +193,8 @@ static double lse_behind(enum case_dtype dtype, float sink, bool flat, double ou
     return lse[BEHIND_ROWS - 1];
 }
 
-// The relative error of the twin's out as a whole, fp16, with logits of 0 and this sink.
+// The slope of the twin's error in out, relative to the reference. In fp16, with logits of 0 and
+// this sink.
 static double slope_behind(float sink)
 {
     double out[BEHIND], product = 0, squares = 0;
@@ -207,8 +208,8 @@ static double slope_behind(float sink)
     return product / squares;
 }
 
-// A weight of exp(-11) is 280.2 steps of fp16, of which a kernel may keep 280. The twin
-// loses at most half of one of 128 steps.
+// A weight of exp(-11) is 280.2 steps of 2^-24, the smallest of fp16; a kernel may keep 280. For
+// smaller weights the twin keeps at least 128 steps, so it loses at most 1/256 of a weight.
 START_TEST(the_twin_rounds_fp16_against_a_sink_far_above)
 {
     ck_assert_double_eq_tol(slope_behind(9), 0, 1e-4);
@@ -218,7 +219,7 @@ START_TEST(the_twin_rounds_fp16_against_a_sink_far_above)
 }
 END_TEST
 
-// A sink whose exponential, relative to the logits, exceeds fp64.
+// Sinks so large that their exponential, relative to the logits, exceeds fp64.
 START_TEST(the_lse_is_a_sink_that_is_above_everything)
 {
     const float sinks[] = {700, 1000, 1e6F, 1e30F};
@@ -317,8 +318,8 @@ START_TEST(elements_outside_are_zero)
 }
 END_TEST
 
-// Logits of 1e30, whose errors in fp64 are 1e14: each query has one key of weight 1, and the same
-// in both passes, so that every row of dO arrives in one row of dv.
+// Logits of 1e30 have errors of 1e14 in fp64. Each query gives one key the weight 1, and both
+// passes must choose the same key. Then each row of dO is added to one row of dv.
 START_TEST(the_passes_agree_about_logits_of_any_size)
 {
     enum { N = 70, D = 64, HEADS = 1 };
@@ -343,7 +344,7 @@ START_TEST(the_passes_agree_about_logits_of_any_size)
     ck_assert_int_eq(reference_queries(&g.c, 0, 0, 0, N, out, lse, delta, NULL, NULL, NULL, &error),
                      STATUS_OK);
     ck_assert_double_gt(lse[0], 1e28);
-    for (int64_t first = 0; first < N; first += 13) { // blocks of other sizes than queries have
+    for (int64_t first = 0; first < N; first += 13) { // other blocks than those of queries
         int64_t end = first + 13 < N ? first + 13 : N;
         ck_assert_int_eq(reference_keys(&g.c, 0, 0, first, end, lse, delta, dk + first * D,
                                         dv + first * D, NULL, &error),
@@ -361,7 +362,7 @@ START_TEST(the_passes_agree_about_logits_of_any_size)
 }
 END_TEST
 
-// The limits of a verdict follow the logits, of whichever inputs are given and drawn.
+// The limits of a verdict depend on the logits, no matter which of Q and K are given or drawn.
 START_TEST(limits_do_not_depend_on_which_inputs_are_given)
 {
     struct cp_case drawn;

@@ -43,7 +43,7 @@ START_TEST(ranges_are_the_definition)
 }
 END_TEST
 
-// The keys that several queries see reach from the first to the last visible key.
+// The range of keys of a block of queries contains the range of each query.
 START_TEST(ranges_of_several_span_their_ranges)
 {
     struct cp_case c;
@@ -102,8 +102,8 @@ START_TEST(all_tiles_cover_a_rank)
 }
 END_TEST
 
-// Edges of spans are always chosen, of the middle about the requested part; some tiles cross a
-// multiple of 128, others do not.
+// Edges of spans are always chosen, and about the requested fraction of the rest. Some tiles cross
+// a multiple of 128, others begin at a multiple of 64.
 START_TEST(a_sample_has_edges_and_its_part)
 {
     struct cp_case c = cases_usual();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Verification: rows of a rank, its padding, and sums over ranks.
+// Verification of one rank: its rows, its padding, and the sums over queries.
 #include "tests/support/runner.h"
 
 #include <math.h>
@@ -25,7 +25,7 @@ struct desk {
     struct rank_report report;
 };
 
-// NaN in tensors without padding, zeros in tensors with padding.
+// Memory of a result: zeros if the case has padding, otherwise NaN.
 static float *floats(const struct cp_case *c, int64_t count)
 {
     bool padding = !case_is_even(c, SIDE_Q) || !case_is_even(c, SIDE_KV);
@@ -34,7 +34,7 @@ static float *floats(const struct cp_case *c, int64_t count)
     return data;
 }
 
-// Limit of the cost of the next verdicts; 0: none.
+// Limit of the work of the next verdicts; 0: none.
 static double desk_work;
 
 static void desk_case(struct desk *d, enum case_format format, enum case_sharding sharding)
@@ -194,7 +194,7 @@ static bool desk_judge(struct desk *d)
     return d->report.pass;
 }
 
-// The only broken figures must be those of this element.
+// Judges; only the figures of this element's tensor and chunk may be broken, and they name it.
 static void assert_only(struct desk *d, enum report_tensor tensor, struct element where)
 {
     enum shard_side side = tensor == TENSOR_DK || tensor == TENSOR_DV ? SIDE_KV : SIDE_Q;
@@ -218,6 +218,7 @@ static void assert_only(struct desk *d, enum report_tensor tensor, struct elemen
     }
 }
 
+// Changes one element, expects the verdict to find it, and restores it.
 static void dent(struct desk *d, float *value, enum report_tensor tensor, struct element where)
 {
     float kept = *value;
@@ -270,7 +271,7 @@ START_TEST(every_element_is_found_in_its_place)
 }
 END_TEST
 
-// Sequences of different lengths, so that the rows of a chunk do not follow from a division.
+// Sequences of different lengths: chunks have different numbers of rows.
 START_TEST(every_element_of_uneven_sequences_is_found)
 {
     static struct desk d;
@@ -293,7 +294,7 @@ START_TEST(every_element_of_uneven_sequences_is_found)
 }
 END_TEST
 
-// Chunks with more rows than fit in memory at a time.
+// Chunks with more rows than VERIFY_BLOCK_ROWS, the number that is judged at a time.
 START_TEST(long_chunks_are_judged_in_blocks)
 {
     static struct desk d;
@@ -330,7 +331,7 @@ START_TEST(forward_only_is_judged)
 }
 END_TEST
 
-// The broken figures; there must be exactly one.
+// Returns the broken figures. Fails the test if several are broken.
 static const struct figures *only_broken(struct desk *d)
 {
     const struct figures *broken = NULL;
@@ -354,7 +355,7 @@ START_TEST(padding_must_be_zero)
         case_list_set(&d.c, LIST_LENGTHS_Q, lengths, 2);
         case_list_set(&d.c, LIST_LENGTHS_KV, key_lengths, 2);
         desk_init(&d);
-        ck_assert(desk_judge(&d)); // though the LSE of padding is NaN
+        ck_assert(desk_judge(&d));
         struct {
             float *data;
             int tensor, heads, dim;
@@ -436,7 +437,7 @@ START_TEST(sums_are_judged)
 }
 END_TEST
 
-// A sink with a thousandth of the weight of another, and one without weight.
+// One sink has a thousandth of the gradient of another; a third one has none.
 START_TEST(each_sink_is_judged)
 {
     struct cp_case c;
@@ -453,7 +454,7 @@ START_TEST(each_sink_is_judged)
         numbers[TOTALS_SINK_TWIN * c.heads + head] = 1e-6 * got[head] * got[head];
     }
     ck_assert_int_eq(totals_judge_dsink(&c, heads, got).broken, 0);
-    got[1] = -0.0397F; // 0.75 %: more than five of its units, and next to nothing of the first
+    got[1] = -0.0397F; // wrong by 0.75 %: more than five of its units; negligible beside got[0]
     f = totals_judge_dsink(&c, heads, got);
     ck_assert_int_eq(f.broken, RULE_ELEMENT);
     ck_assert_int_eq(f.worst_row.head, 1);
@@ -469,7 +470,7 @@ START_TEST(each_sink_is_judged)
 }
 END_TEST
 
-// Of every tensor, and of its padding.
+// Each change of a number of elements is noticed, for every tensor and for its padding.
 START_TEST(incomplete_figures_are_an_error)
 {
     static struct desk d;
@@ -494,10 +495,10 @@ START_TEST(incomplete_figures_are_an_error)
             f->judged -= change == 2 && f->chunk != CHUNK_PADDING;
             if (change == 2 && f->chunk == CHUNK_PADDING)
                 continue;
-            if (change == 3) // twice, once of nothing
+            if (change == 3) // the same chunk twice, once without elements
                 changed.figures[changed.figures_count++] =
                     (struct figures){.tensor = f->tensor, .chunk = f->chunk};
-            if (change == 4) // two chunks of a tensor as one
+            if (change == 4) // the number of another chunk
                 f->chunk = f->chunk == 0 ? 1 : 0;
             ck_assert_int_eq(complete_check(&d.c, 0, INFINITY, true, &changed, &error),
                              STATUS_INTERNAL);
@@ -510,8 +511,8 @@ START_TEST(incomplete_figures_are_an_error)
 }
 END_TEST
 
-// A sample judges fewer elements, reports this, is complete, and detects errors in its tiles, which
-// always include the edges of spans.
+// A sample judges fewer elements, reports their number, is complete, and detects errors in its
+// tiles. The edges of spans are always in the sample.
 START_TEST(a_sample_is_judged_by_the_same_rules)
 {
     static struct desk d;

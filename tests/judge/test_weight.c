@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Each feature of a case has weight: results of a computation without it fail. Features without
-// weight are named.
+// Each feature of a case has an effect on results: a computation without the feature fails. A
+// remark names features with too little effect.
 #include "plan/weight.h"
 
 #include <math.h>
@@ -28,7 +28,8 @@ static double logit(const struct cp_case *c, const float *q, int64_t key)
     return c->softcap > 0 ? c->softcap * tanh(sum / c->softcap) : sum;
 }
 
-// The logarithms of the sums of exponentials of some rows that see all keys, as drawn.
+// For ROWS queries that see all keys: the logarithm of the sum of the keys' exponentials, from the
+// drawn inputs.
 #define ROWS 24
 static void logsums(const struct cp_case *c, double sums[ROWS])
 {
@@ -90,7 +91,8 @@ START_TEST(sums_are_as_estimated)
 }
 END_TEST
 
-// On average over rows, the share of a sink in the sum is between a fiftieth and almost 1.
+// For the mean of rows, a sink has 7 % to 98 % of the sum of exponentials. With off_by_one and a
+// small softcap it may have less.
 START_TEST(sinks_weigh_as_much_as_all_keys)
 {
     double sums[ROWS];
@@ -102,7 +104,8 @@ START_TEST(sinks_weigh_as_much_as_all_keys)
             ck_assert_double_eq_tol(mean(sums), weight_sink(&c), 2.5);
             c.softmax = SOFTMAX_OFF_BY_ONE;
             logsums(&c, sums);
-            double most = softcaps[s] > 0 && softcaps[s] < 8 ? 7.5 : 2.5; // it cannot go far
+            // A small softcap limits how much the logits can be lowered.
+            double most = softcaps[s] > 0 && softcaps[s] < 8 ? 7.5 : 2.5;
             ck_assert_msg(mean(sums) > -4 && mean(sums) < most,
                           "%lld keys, %d dims, softcap %g, lowered by %d: %g",
                           (long long)c.seqlen_kv, c.head_dim_qk, c.softcap, weight_shift(&c),
@@ -129,13 +132,13 @@ START_TEST(only_off_by_one_logits_are_lowered)
     c.head_dim_qk = 1;
     ck_assert_int_eq(weight_shift(&c), 0);
     c.head_dim_qk = 2;
-    c.window_left = 0; // a single key, and nothing to lower
+    c.window_left = 0; // one visible key
     ck_assert_int_eq(weight_shift(&c), 0);
 }
 END_TEST
 
-// No estimate is so close to an integer that another mathematics library could round it
-// differently.
+// No estimate is close to an integer. So it rounds to the same integer with another mathematics
+// library.
 START_TEST(estimates_are_far_from_edges)
 {
     struct cp_case c = cases_usual();
@@ -151,7 +154,7 @@ END_TEST
 
 // ---- features left out --------------------------------------------------------------------------
 
-// One rank and sequence, whose memory is that of struct dense.
+// One rank and one sequence. The results have the layout of struct dense.
 struct trial {
     struct cp_case c;
     struct dense dense;
@@ -220,7 +223,8 @@ static void set(struct cp_case *c, const char *fields)
     }
 }
 
-// The inputs of the case in a computation of another.
+// Draws the inputs of the case `fields`, computes with the fields `other` changed, and judges the
+// results as results of the case.
 static void trial_run(struct trial *t, const char *fields, const char *other)
 {
     t->c = cases_usual();
@@ -291,8 +295,7 @@ START_TEST(missing_features_are_noticed)
 }
 END_TEST
 
-// ---- sentences about them
-// --------------------------------------------------------------------------
+// ---- remarks about features with little effect --------------------------------------------------
 
 static const struct {
     const char *fields, *said;
@@ -340,7 +343,7 @@ START_TEST(features_with_little_weight_are_named)
 }
 END_TEST
 
-// The remark is true: only LSE shows the difference, out and gradients do not.
+// The remark is true: out and gradients do not show the difference; LSE does if the remark says so.
 START_TEST(named_features_do_not_show)
 {
     static const struct {

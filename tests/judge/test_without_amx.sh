@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# On machines with AMX: runs the tests of products with the BLAS. Prints TAP.
+# On machines with AMX: runs the tests of matrix products without AMX, on the BLAS. Prints TAP.
 set -u
 : "${top_srcdir:=.}" "${top_builddir:=build}"
 # shellcheck source=tests/support/tap.sh

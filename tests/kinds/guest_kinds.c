@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A simple guest for collectives and linear layers: every rank gets the data of all ranks and
-// computes its own results from that. The first argument names a deliberate mistake (none: right
-// results), the second a file for the numbers of the called ranks. It supports fp32 and int32,
-// sums, averages and minima, and layers of one matrix.
+// computes its own results from that. The first argument names a deliberate mistake ("none": right
+// results). The second names a file that gets the number of each rank that is called. The guest
+// supports fp32 and int32; sums, averages and minima; layers of one matrix.
 #include <cpattn_guest.h>
 
 #include <arpa/inet.h>
@@ -17,7 +17,7 @@
 #define RANKS_MAX 64
 
 static const char *mistake = "";
-static const char *tally;      // a file that gets a letter for each call, of the rank; NULL: none
+static const char *tally;      // a file that gets a line with the rank for each call; NULL: none
 static int sockets[RANKS_MAX]; // on rank 0 one to each rank, on the others [0] to rank 0
 static int calls;
 
@@ -64,7 +64,7 @@ static int start(const struct cpattn_guest_place *place, char *text, size_t size
     return 0;
 }
 
-// The parts of a tensor of all ranks.
+// The data of all ranks for one tensor.
 struct gathered {
     char *data[RANKS_MAX];
     size_t bytes[RANKS_MAX];
@@ -95,7 +95,7 @@ static void block_pass(const struct cpattn_guest_place *place, struct gathered *
     }
 }
 
-// Ranks without a part may have no memory for it.
+// memcpy() that accepts NULL for 0 bytes: a rank without a part may have no memory for it.
 static void bytes_put(void *to, const void *from, size_t bytes)
 {
     if (bytes > 0)
@@ -143,14 +143,14 @@ static int field_int(const struct cpattn_guest_job *job, const char *name)
     return atoi(text);
 }
 
-// A rank missing from a sum, or in it twice.
+// How often a sum contains the data of a rank.
 static int times_of(int rank)
 {
     return rank == 1 && makes("missing") ? 0 : rank == 1 && makes("twice") ? 2 : 1;
 }
 
-// The minimum as C's fmin() defines it; or, for the guest `compares`, by a comparison, which loses
-// the minimum when a NaN follows.
+// The minimum as fmin() defines it. The guest `compares` uses a comparison instead: it returns a
+// NaN that follows the minimum.
 static float least(float a, float b)
 {
     if (makes("compares"))
@@ -289,7 +289,7 @@ static struct matrix matrix_of(const struct cpattn_guest_job *job, const char *n
     return (struct matrix){t.data, t.dims == 2 ? t.shape[0] : 1, t.shape[t.dims - 1]};
 }
 
-// c = a b, with either factor transposed.
+// c = a b. a_turned, b_turned: this factor is transposed.
 static void product(struct matrix a, bool a_turned, struct matrix b, bool b_turned, struct matrix c)
 {
     int64_t inner = a_turned ? a.rows : a.columns;
@@ -309,7 +309,7 @@ static void bias_add(struct matrix y, struct matrix b, double factor)
         y.data[i] += (float)factor * b.data[i % y.columns];
 }
 
-// Adds up what the ranks have of a matrix, in their order.
+// Replaces a matrix by the sum of all ranks' matrices, added in the order of ranks.
 static void sum_ranks(const struct cpattn_guest_job *job, struct matrix m)
 {
     struct gathered all;

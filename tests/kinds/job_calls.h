@@ -16,10 +16,10 @@ uint64_t job_digest(struct daemon *d, const struct wire_request *request);
 void job_refused(struct daemon *d, const struct wire_request *request, enum status status,
                  const char *text);
 
-// Runs a request with `verify` off, which completes without a verdict.
+// Runs a request with `verify` off. It completes unverified.
 void job_unverified(struct daemon *d, const struct wire_request *request);
 
-// Runs a long request of three ranks and kills rank 2, which the answer must name.
+// Runs a long request of three ranks and kills rank 2. The answer must name this rank.
 void job_killed(struct daemon *d, const struct wire_request *request);
 
 #endif

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# A kind of job of the test's own. The daemon and the ranks are the real ones, but for the lists of
-# kinds: what stands here goes before the libraries, which have theirs in files of their own.
+# A kind of job that only tests have. Daemon and ranks are the real programs with other tables of
+# kinds: the linker finds these sources before the tables in the libraries.
 toy_spec = tests/kinds/toy_sum.c tests/kinds/toy_sum.h tests/kinds/toy_kinds.c
 
 test_helpers += tests/kinds/toy_daemon
@@ -25,7 +25,7 @@ random_jobs = tests/kinds/random_jobs.c tests/kinds/random_jobs.h
 test_programs += tests/kinds/test_kind_memory
 tests_kinds_test_kind_memory_SOURCES = tests/kinds/test_kind_memory.c $(random_jobs)
 
-# Both kinds below, at random, on the real daemon.
+# Random collectives and linear layers, on the real daemon.
 test_programs += tests/kinds/test_random_jobs
 tests_kinds_test_random_jobs_SOURCES = tests/kinds/test_random_jobs.c $(job_calls) \
     $(random_jobs)
@@ -37,18 +37,18 @@ tests_kinds_test_collectives_SOURCES = tests/kinds/test_collectives.c $(job_call
     $(random_jobs)
 tests_kinds_test_collectives_LDADD = $(daemon_fixture_libs)
 
-# Linear layers, likewise.
+# Linear layers, on the real daemon.
 test_programs += tests/kinds/test_linears
 tests_kinds_test_linears_SOURCES = tests/kinds/test_linears.c $(job_calls) \
     $(random_jobs)
 tests_kinds_test_linears_LDADD = $(daemon_fixture_libs)
 
-# What both have of a pool of workers.
+# The rules of a pool of workers, for collectives and linear layers.
 test_programs += tests/kinds/test_workers
 tests_kinds_test_workers_SOURCES = tests/kinds/test_workers.c $(job_calls)
 tests_kinds_test_workers_LDADD = $(daemon_fixture_libs)
 
-# A guest for collectives and linear layers, right and wrong.
+# A guest for collectives and linear layers, with and without mistakes.
 test_helpers += tests/kinds/guest_kinds
 tests_kinds_guest_kinds_SOURCES = tests/kinds/guest_kinds.c
 tests_kinds_guest_kinds_CPPFLAGS = -I$(top_srcdir)/guest
@@ -56,7 +56,7 @@ tests_kinds_guest_kinds_LDADD = guest/libcpattn-guest.la
 tests_kinds_guest_kinds_LDFLAGS = $(AM_LDFLAGS) -no-install
 long_scripts += tests/kinds/test_kind_guests.sh
 
-# A rank whose plans have a mistake, for what a client is told.
+# A rank with a mistake in its plans: the client gets a diagnosis.
 test_helpers += tests/kinds/wrong_rank
 tests_kinds_wrong_rank_SOURCES = tests/kinds/wrong_rank.c
 tests_kinds_wrong_rank_LDADD = $(cpattn_rank_LDADD)

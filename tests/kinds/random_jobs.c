@@ -60,7 +60,7 @@ struct linear random_linear(void)
     l.training = random_below(3) > 0;
     l.chunks = 1 + random_below(5);
     l.seed = (uint64_t)random_below(1 << 30);
-    if (l.layer != LINEAR_MLP) { // nothing is between
+    if (l.layer != LINEAR_MLP) { // only an MLP has an intermediate result
         l.hidden = 0;
         l.activation = ACTIVATION_NONE;
     }

@@ -78,7 +78,7 @@ START_TEST(integers_have_the_same_bits_with_every_algorithm)
 }
 END_TEST
 
-// Minima and maxima do not depend on it either, with zeros of either sign and NaN.
+// Minima and maxima do not depend on the order either, also with zeros of both signs and NaN.
 START_TEST(minima_have_the_same_bits_with_every_algorithm)
 {
     static const int worlds[] = {2, 3, 8};
@@ -200,7 +200,8 @@ START_TEST(a_rank_that_is_killed_is_the_root_cause)
 }
 END_TEST
 
-// A rank that stops in the middle is named at the deadline, and the next ranks are not affected.
+// At the deadline the answer names a rank that stops during the job. The next ranks are not
+// affected.
 START_TEST(a_rank_that_is_stopped_is_named_at_the_time_limit)
 {
     struct collective c = usual();

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# A mistake in the plans of ranks: the command shows verdict and diagnosis, as text and as JSON, and the ranks stay
-# warm. Prints TAP.
+# A mistake in the plans of ranks: the command shows verdict and diagnosis, as text and as JSON. The
+# same ranks then run other jobs. Prints TAP.
 set -u
 : "${top_srcdir:=.}" "${top_builddir:=build}"
 # shellcheck source=tests/support/tap.sh

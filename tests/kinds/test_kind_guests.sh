@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Guests for collectives and linear layers: right results pass, wrong ones fail with a diagnosis of the mistake, and
-# failures are answered with the guest's message. Prints TAP.
+# Guests for collectives and linear layers: right results pass, wrong results fail with a diagnosis
+# of the mistake, and the answer to a failure has the guest's message. Prints TAP.
 set -u
 : "${top_srcdir:=.}" "${top_builddir:=build}"
 # shellcheck source=tests/support/tap.sh
@@ -28,7 +28,7 @@ right() { # OPTIONS...
     tap_is "right: $*" "$status" 0
     [ "$status" = 0 ] || printf '%s\n' "$out" | head -n 8 | sed 's/^/# /'
 }
-wrong() { # GUEST WORDS OPTIONS...: words of the diagnosis, or of any line where there is none
+wrong() { # GUEST WORDS OPTIONS...: the verdict is a failure, and the output has the words
     words=$2
     mistake=$1
     shift 2
@@ -87,7 +87,7 @@ reduce="collective all_reduce --world-size 3 --count 1000"
     tap_has "an unknown name is refused" "$out" "implementation is 'nobody'; accepted here is cpattn, right"
 }
 
-# The function runs once on each rank, which knows its number.
+# The guest's function runs once on each rank, with the right number.
 calls() { # OPTIONS...
     : >"$scratch/calls"
     run right "$@"

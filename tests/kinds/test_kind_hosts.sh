@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Collectives and linear layers over two hosts, with an agent for the second one: the bits are those of one host.
-# Prints TAP.
+# Collectives and linear layers on two hosts, with an agent for the second one: the bits are the
+# same as on one host. Prints TAP.
 set -u
 : "${top_srcdir:=.}" "${top_builddir:=build}"
 # shellcheck source=tests/support/tap.sh

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The memory with which collectives and layers are admitted.
+// Collectives and layers are admitted with enough memory for their plans.
 #include "tests/support/runner.h"
 
 #include <string.h>
@@ -42,7 +42,7 @@ START_TEST(collectives_fit)
 }
 END_TEST
 
-// Collectives with large counts, so that constant terms of the bound do not matter.
+// Collectives with large counts: constant terms of the bound do not matter.
 START_TEST(collectives_of_every_algorithm_fit)
 {
     static const int worlds[] = {2, 3, 7, 8, 9, 64};
@@ -121,7 +121,7 @@ START_TEST(odd_products_with_a_bias_need_room)
 }
 END_TEST
 
-// The bytes of a judge follow the layer: 64 ranks with a small one fit into any machine.
+// The memory of a judge depends on the size of the layer. 64 ranks with a small layer need little.
 START_TEST(a_small_layer_needs_little)
 {
     struct linear l = layer(64, true);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Specs from text, hashed, described, and as frames.
+// Specs are parsed from text, hashed, described, and sent in frames.
 #include "tests/support/runner.h"
 
 #include <string.h>
@@ -87,7 +87,7 @@ START_TEST(frames_carry_a_case_whole)
     case_list_set(&c, LIST_LENGTHS_Q, lengths, 2);
     job_spec_of_case(&sent, &c);
     uint32_t bytes = job_frame_fill(&frame, &sent);
-    ck_assert_uint_lt(bytes, sizeof(frame) / 2); // lists travel as far as they are used
+    ck_assert_uint_lt(bytes, sizeof(frame) / 2); // unused elements of lists are not sent
     ck_assert_int_eq(job_frame_load(&frame, bytes, &got, &error), STATUS_OK);
     ck_assert_ptr_eq(got.kind, &job_kind_attention);
     ck_assert_mem_eq(&got.attention, &c, sizeof(c));

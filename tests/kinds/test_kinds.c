@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A new kind of job through socket, daemon and ranks: verdicts, time limits, dying ranks, and
+// A new kind of job through socket, daemon and ranks: verdicts, time limits, ranks that die, and
 // attention before and after it on the same ranks.
 #include "tests/support/runner.h"
 
@@ -211,7 +211,7 @@ START_TEST(a_job_can_be_cancelled)
 }
 END_TEST
 
-// A sum that has killed two pools is refused; attention, and another sum, are not.
+// A sum that has killed two pools is refused. Attention and another sum are accepted.
 START_TEST(a_job_that_kills_its_pools_is_poison)
 {
     struct wire_request request = sum_of(WORLD, 10), other = sum_of(WORLD, 11);

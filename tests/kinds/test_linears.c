@@ -24,7 +24,7 @@ static struct linear usual(void)
     return l;
 }
 
-// Clears the fields of intermediate results, which only an mlp has.
+// Sets the layer. Clears the fields of the intermediate result unless it is an MLP.
 static struct linear of_layer(struct linear l, enum linear_layer layer)
 {
     l.layer = layer;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// One set of random jobs of both kinds, on 1 to 8 ranks of one daemon. Each passes, in the order of
-// its plan and in legal orders drawn from seeds. All jobs are run again in another order, with
-// cases of attention in between, and must have the same bits.
+// One set of random collectives and layers, on 1 to 8 ranks of one daemon. Each job passes with its
+// operations in the order of the plan and in legal orders drawn from seeds. Then all jobs run again
+// in another order, with cases of attention in between, and have the same bits.
 //
 //     test_random_jobs             $CPATTN_RANDOM_JOBS jobs (80) from $CPATTN_TEST_SEED (1)
 //     test_random_jobs --print     their cpattn-submit commands; nothing is run
@@ -82,7 +82,8 @@ static uint64_t job_run(const struct random_job *job, const char *order)
     return digest;
 }
 
-// Another place in memory and an earlier run do not change results.
+// Changes the place of a collective's tensors in memory, or runs a layer twice. The results must
+// stay the same.
 static void job_vary(struct random_job *job)
 {
     if (job->spec.kind == &job_kind_collective) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rules of a pool of workers, on collectives and linear layers: each rank runs once with its
-// own number; the rank that fails first is the root cause, and its siblings are listed; nothing of
-// a failed job is left; the next job of any kind has the bits that it had before.
+// The rules of a pool of workers, for collectives and linear layers. Each rank runs once with its
+// own number. The rank that fails first is the root cause; the other ranks are listed. Nothing of a
+// failed job is left. The next job of any kind has the same bits as before.
 #include "tests/support/runner.h"
 
 #include <signal.h>
@@ -34,7 +34,7 @@ static struct wire_request attention_of(void)
     return request;
 }
 
-// `runs` jobs in sequence.
+// A collective that is run `runs` times.
 static struct wire_request collective_of(int64_t count, int runs)
 {
     struct collective c;
@@ -67,7 +67,7 @@ static struct wire_request small_of(enum kind kind)
                               : attention_of();
 }
 
-// A job that is long enough to be killed in it.
+// A job that runs long enough to be killed.
 static struct wire_request long_of(enum kind kind)
 {
     return kind == COLLECTIVE ? collective_of(1 << 20, 10000) : linear_of(2000, 10000);
@@ -99,7 +99,7 @@ START_TEST(each_rank_reports_once_by_its_number)
 }
 END_TEST
 
-// Kills a rank of a running job, which the answer must name.
+// Kills a rank of a running job. The answer must name this rank.
 static void expect_cause(enum kind kind, int killed)
 {
     struct wire_request request = long_of(kind);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Replaces rank/kinds.c.
+// The ranks' table of kinds, in place of rank/kinds.c.
 #include "rank/kind.h"
 
 extern const struct rank_kind rank_kind_toy_sum;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The daemon's side of a sum.
+// The daemon's side of the kind `sum`.
 #include "tests/kinds/toy_sum.h"
 
 #include "common/arena.h"

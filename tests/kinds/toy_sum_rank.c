@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ranks' side of a sum: a rank fills its vector, receives those of the others, adds them, and
-// compares the sum with the drawn values.
+// The ranks' side of the kind `sum`: a rank fills its vector, receives the vectors of the others,
+// adds all, and compares the sum with the drawn values.
 #include "rank/kind.h"
 
 #include <stdio.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The changes of plans that tests/mutations/table.c lists with a sentence for each. All return
-// whether the rank's plan is another one now.
+// Changes of plans; tests/mutations/table.c describes each with a sentence. They return true if
+// they have changed the rank's plan.
 #ifndef CPATTN_TESTS_MUTATIONS_CHANGES_H
 #define CPATTN_TESTS_MUTATIONS_CHANGES_H
 

@@ -4,7 +4,7 @@
 
 #include "tests/mutations/diagnoses.h"
 
-// The correct diagnoses.
+// The correct diagnoses of each mutation.
 static const struct {
     const char *mutation;
     enum diagnosis_kind kinds[2];

@@ -145,7 +145,7 @@ struct op edit_exchange(const struct op *like)
     return beside(like, OP_EXCHANGE);
 }
 
-// Moves the operation's transfers to the end of the plan's, where there is room for one more.
+// Moves the operation's transfers to the end of the plan's array, and adds one.
 void edit_transfer(struct plan *plan, int32_t op, struct transfer transfer)
 {
     struct op *exchange = &plan->ops[op];
@@ -206,7 +206,7 @@ static struct slice slice_of(const struct rectangle *r)
                           .bias_column = r->bias_column};
 }
 
-// The spans of a team, which the caller frees.
+// The spans of a team; the caller frees them.
 static struct span *spans_of(const struct cp_case *c, enum shard_side side, struct team team,
                              int *count)
 {
@@ -222,7 +222,7 @@ static void slice_append(struct plan *plan, struct op *op, struct slice s)
     op->slice_count++;
 }
 
-// New slices for one operation.
+// Builds the slices of one operation again. False if no rectangle changed.
 static bool op_rectangles(struct plan *plan, struct op *op, rectangle_fn *change)
 {
     const struct cp_case *c = &plan->c;
@@ -296,7 +296,7 @@ static void replay(struct builder *b, const struct plan *plan, const struct op *
     case OP_SINK_GRAD:
         builder_sink_grad(b, op->heads, op->q_rows, r, slices, op->slice_count);
         break;
-    case OP_REDUCE: // of other kinds, whose plans are not edited
+    case OP_REDUCE: // operations of other kinds of jobs; their plans are not edited
     case OP_DIVIDE:
     case OP_PRODUCT:
     case OP_ACTIVATE:

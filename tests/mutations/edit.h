@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Changing a plan that is built: operations are taken out, put in and given other operands, slices
-// or transfers. What is short of memory aborts.
+// Edits a finished plan: removes and inserts operations, and changes their operands, slices and
+// transfers. Aborts the program if memory is short.
 #ifndef CPATTN_TESTS_MUTATIONS_EDIT_H
 #define CPATTN_TESTS_MUTATIONS_EDIT_H
 
@@ -25,13 +25,14 @@ bool edit_is_attend(const struct op *op);
 struct team edit_source(const struct plan *plan, const struct op *op);
 bool edit_is_remote(const struct plan *plan, const struct op *op);
 
-// The first matching operation from `from` on, or the last of all; -1: none.
+// The first matching operation from number `from` on; -1: none.
 int32_t edit_find(const struct plan *plan, match_fn *match, int32_t from);
+// The last matching operation of the plan; -1: none.
 int32_t edit_find_last(const struct plan *plan, match_fn *match);
 
 // ---- changes -----
 
-// Removes an operation. Until edit_finish() it keeps its place, and matches nothing.
+// Removes an operation. Until edit_finish() its place holds an operation without kind and operands.
 void edit_drop(struct op *op);
 // Removes all matching operations; false if there are none.
 bool edit_drop_all(struct plan *plan, match_fn *match);
@@ -41,19 +42,20 @@ void edit_insert(struct plan *plan, int32_t at, struct op op);
 // Moves operation `from` to before number `at`.
 void edit_move(struct plan *plan, int32_t from, int32_t at);
 
-// A new buffer, as a region.
+// Adds a scratch buffer. Returns the region of all its bytes.
 struct region edit_buffer(struct plan *plan, const char *name, int64_t bytes);
 
 // New operations with the phase and step of `like`.
 struct op edit_fill(const struct op *like, struct region destination, float value);
 struct op edit_add(const struct op *like, struct region source, struct region destination);
-// Without transfers; edit_transfer() adds one to the last inserted operation.
+// An exchange without transfers.
 struct op edit_exchange(const struct op *like);
+// Adds a transfer to operation number `op`.
 void edit_transfer(struct plan *plan, int32_t op, struct transfer transfer);
 
 // ---- rectangles ----
 
-// A span of queries with a span of keys of its sequence, before it becomes a slice.
+// A span of queries and a span of keys of the same sequence. edit_rectangles() makes a slice of it.
 struct rectangle {
     const struct cp_case *c;
     int rank;
@@ -63,7 +65,8 @@ struct rectangle {
     struct case_band band;
 };
 
-// False: unchanged. A rectangle without queries or keys gives no slice.
+// Changes a rectangle; returns false if it stays the same. A rectangle without queries or keys
+// gives no slice.
 typedef bool rectangle_fn(struct rectangle *r);
 
 // Builds the slices of all attend operations again. False if nothing changed.
@@ -71,7 +74,7 @@ bool edit_rectangles(struct plan *plan, rectangle_fn *change);
 
 // ---- the changed plan ----
 
-// Completes the plan with the waits of its operations.
+// Replaces the plan by a new one with the same operations and with the waits that they need.
 void edit_finish(struct plan **plan);
 
 #endif

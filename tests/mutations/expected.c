@@ -167,7 +167,7 @@ const struct expectation expectations[] = {
     SHOWS("D_TOO_EARLY", PLAIN | ON(GATHER), DQ | DK, 0),
     SHOWS("OUT_TOO_EARLY", PLAIN | ON(GATHER), OUT, 0),
     SHOWS("DKV_TOO_EARLY", PLAIN | ON(GATHER), DK | DV, 0),
-    SHOWS("DKV_TOO_EARLY", ON(ULYSSES), DV, 0), // which is added last
+    SHOWS("DKV_TOO_EARLY", ON(ULYSSES), DV, 0), // dV is added last
     // messages
     SHOWS("DK_WRONG_OWNER", PLAIN, DK | DV, 0),
     SHOWS("GATHER_WRONG_OWNER", ON(GATHER), DK | DV, 0),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The cases that deliberate errors are tried on, and in which tensors each has to show.
+// The cases on which deliberate errors are tried, and the tensors in which each error must show.
 #ifndef CPATTN_TESTS_MUTATIONS_EXPECTED_H
 #define CPATTN_TESTS_MUTATIONS_EXPECTED_H
 
@@ -34,16 +34,16 @@ enum {
     VARIANTS
 };
 const char *variant_name(int variant);
-// Mostly 192 tokens with sharp inputs, 768 with those of TransformerEngine's tests, 4 heads over 2,
-// bf16.
+// A case with 4 query heads, 2 key heads, usually bf16, and usually 192 tokens. With the inputs of
+// TransformerEngine's tests it has 768 tokens.
 void variant_case(int variant, enum case_inputs inputs, struct cp_case *c);
 
 struct expectation {
     const char *mutation;
     uint32_t variants; // bit 1 << variant
-    uint32_t shows;    // bit 1 << tensor (common/report.h): breaks a rule on some rank, if there is
-                       // such a tensor; no other case has
-    uint32_t may;      // but for these, where it hangs on the numbers
+    uint32_t shows;    // bit 1 << tensor (common/report.h): must break a rule on some rank, if the
+                       // case has this tensor
+    uint32_t may;      // these tensors may also break a rule; no others may
     const char *refused; // BY_CHECKER: part of the checker's sentence
 };
 extern const struct expectation expectations[];

@@ -23,7 +23,7 @@ static bool starts_out(const struct plan *plan, const struct op *op)
     return fills(plan, op, "o_sum");
 }
 
-// All matching fills use `value`.
+// Makes all matching fills use `value`. False if nothing changes.
 static bool start_with(struct plan *plan, match_fn *match, float value)
 {
     bool any = false;
@@ -200,7 +200,8 @@ static bool delivers_dkv(const struct plan *plan, const struct op *op)
     return delivers(plan, op, BUFFER_DKV);
 }
 
-// Before the sum is delivered, a row of it that has to be zero is 1e-3. Those of dK come first.
+// Sets a row of the sum that must be zero to 1e-3 before the sum is delivered. In the sum of dK and
+// dV the rows of dK come first.
 static bool lonely_gradient(struct plan *plan, match_fn *match, enum shard_side side)
 {
     const struct cp_case *c = &plan->c;
@@ -237,7 +238,7 @@ static bool is_backward(const struct plan *plan, const struct op *op)
     return op->phase == PHASE_BACKWARD;
 }
 
-// After operation `at`: adds ln 2 to a region.
+// Adds ln 2 to a region after operation `at`.
 static void add_ln2(struct plan *plan, int32_t at, struct region region)
 {
     struct op like = plan->ops[at];
@@ -262,7 +263,7 @@ bool sink_twice(struct plan *plan)
     return any;
 }
 
-// Each weight is half of what it should be: ln 2 is added before backward reads the LSE.
+// Adds ln 2 before the backward pass reads the LSE: each weight is half of what it should be.
 bool lse_too_large(struct plan *plan)
 {
     int32_t start = edit_find(plan, starts_lse, 0), begin = edit_find(plan, is_backward, 0);
@@ -273,9 +274,9 @@ bool lse_too_large(struct plan *plan)
     return true;
 }
 
-// ---- sums, once more ----
+// ---- sums that are repeated or lost ----
 
-// Each addition that matches is made twice.
+// Repeats each addition from this buffer.
 static bool add_twice(struct plan *plan, const char *all)
 {
     bool any = false;

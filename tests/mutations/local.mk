@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# The same sources with the deliberate errors of common/mutation.h compiled in, and those of plans,
-# which the linker puts between plan_create() and its callers.
+# The same sources with the deliberate errors of common/mutation.h compiled in, and with the errors
+# of plans: the linker replaces plan_create() by a function that applies them.
 check_LIBRARIES += tests/mutations/libmutated.a
 tests_mutations_libmutated_a_SOURCES = \
     tests/mutations/changes.h \

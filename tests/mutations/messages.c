@@ -23,7 +23,7 @@ static bool carries_gradients(const struct plan *plan, const struct transfer *t)
     return edit_begins(plan, &t->send, "dkv_part") || edit_begins(plan, &t->receive, "dkv_arrived");
 }
 
-// Omits the last hop.
+// In the last hop of the ring, the gradients stay on the rank.
 bool dk_wrong_owner(struct plan *plan)
 {
     int32_t hop = edit_find(plan, is_last_hop, 0);
@@ -40,7 +40,7 @@ bool dk_wrong_owner(struct plan *plan)
 
 // ---- all-gather ----
 
-// Wrong memory for the parts of all ranks but the first.
+// Sends each part of dK and dV, except the first, from the memory of the part before it.
 bool gather_wrong_owner(struct plan *plan)
 {
     int32_t sent = -1;
@@ -63,9 +63,9 @@ bool gather_wrong_owner(struct plan *plan)
 
 // ---- all-to-all ----
 
-// The transfers of a block of a tensor that an exchange deals: one for each member but the rank,
-// and in the copies behind it that of the rank itself. Returns their number; 0: it deals no such
-// tensor.
+// Collects the transfers of a tensor in an all-to-all: those to other members are in the exchange,
+// that to the rank itself is in the copy operation after it. Returns the size of the team; 0: the
+// operation is no all-to-all of this tensor.
 static int dealt(struct plan *plan, int32_t exchange, const char *name,
                  struct transfer *transfers[WORLD_SIZE_MAX])
 {
@@ -108,7 +108,7 @@ bool a2a_wrong_heads(struct plan *plan)
     return sends_turned(plan, "dout") || queries;
 }
 
-// Results from a member are stored at the place of the next member's.
+// Stores the results of each member in the place of the next member's.
 static bool home_turned(struct plan *plan, const char *name)
 {
     struct transfer *transfers[WORLD_SIZE_MAX] = {NULL};
@@ -137,9 +137,9 @@ bool dq_home_turned(struct plan *plan)
     return home_turned(plan, "dq_team");
 }
 
-// ---- the ring, once more ----
+// ---- more errors in the ring ----
 
-// Removes the transfers of an operation.
+// Moves the transfers of an operation to `taken`. Returns their number.
 static int take_transfers(struct plan *plan, struct op *op, struct transfer *taken)
 {
     int count = op->transfer_count;
@@ -189,7 +189,7 @@ static bool is_first_exchange(const struct plan *plan, const struct op *op)
            op->step == 0 && op->transfer_count == 2;
 }
 
-// Rows of one half; the second one has the odd row, too.
+// The rows of one half of a tensor. The second half includes the odd row.
 static struct region some_rows(struct region tensor, int64_t rows, bool second)
 {
     int64_t row = rows > 0 ? tensor.bytes / rows : 0, first = rows / 2;
@@ -197,7 +197,7 @@ static struct region some_rows(struct region tensor, int64_t rows, bool second)
                   : region_part(tensor, 0, first * row);
 }
 
-// As some_rows(), but the halves are exchanged.
+// A region of the size of some_rows(), at the place of the other half.
 static struct region other_rows(struct region tensor, int64_t rows, bool second)
 {
     struct region part = some_rows(tensor, rows, second);
@@ -249,7 +249,7 @@ bool ring_reversed(struct plan *plan)
 
 // ---- changes that plan_check() refuses ----
 
-// One slot for sent and received data.
+// Uses slot 0 also in place of slot 1: sent and received data share one slot.
 bool slots_shared(struct plan *plan)
 {
     int32_t slots[2] = {-1, -1};

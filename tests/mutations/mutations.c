@@ -43,7 +43,7 @@ bool mutation_apply(const struct mutation *mutation, struct plan **plan)
 {
     if (!mutation->change || !mutation->change(*plan))
         return false;
-    if (mutation->noticed != BY_ORDERS) // waits would be derived again
+    if (mutation->noticed != BY_ORDERS) // edit_finish() would derive the waits again
         edit_finish(plan);
     return true;
 }
@@ -53,7 +53,7 @@ int mutation_plans_changed(void)
     return plans_changed;
 }
 
-// ---- between plan_create() and its callers; the linker puts it there ----
+// ---- the linker calls this in place of plan_create() ----
 
 enum status __real_plan_create(const struct cp_case *c, int rank, struct plan **plan,
                                struct error *error);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Errors of visibility: each is applied with a span of queries and a span of keys.
+// Errors of visibility. Each changes rectangles of a span of queries and a span of keys.
 #include "tests/mutations/changes.h"
 #include "tests/mutations/edit.h"
 
@@ -155,7 +155,7 @@ bool padding_key_seen(struct plan *plan)
     return edit_rectangles(plan, with_padding);
 }
 
-// ---- windows that are lost on the way ----
+// ---- lost windows ----
 
 static bool without_window(struct rectangle *r)
 {
@@ -191,7 +191,7 @@ bool window_forward_only(struct plan *plan)
 
 // ---- which queries ----
 
-// The begin of another rank's chunk minus the begin of this one.
+// The begin of another rank's chunk minus the begin of the rank's own chunk.
 static int64_t distance_to(const struct rectangle *r, int other)
 {
     int64_t occupied = case_occupied(r->c, SIDE_Q, r->q.sequence), own_begin, other_begin, end;

@@ -63,12 +63,12 @@ bool stale_slot(struct plan *plan)
 
 // ---- backward ----
 
-// Overwrites dQ before the backward attention of step 1.
 static bool is_backward_step_1(const struct plan *plan, const struct op *op)
 {
     return edit_is_ring(plan) && op->kind == OP_ATTEND_BACKWARD && op->step == 1;
 }
 
+// Sets dQ to zero before the backward attention of step 1.
 bool drop_dq_step(struct plan *plan)
 {
     int32_t op = edit_find(plan, is_backward_step_1, 0), fill = edit_find(plan, starts_dq, 0);
@@ -89,7 +89,7 @@ bool drop_dkv_add(struct plan *plan)
     return edit_drop_all(plan, adds_arrived_at_step_1);
 }
 
-// The first halves of dK and dV, which are adjacent.
+// Adds only the first halves of dK and of dV.
 bool hop_drops_chunk(struct plan *plan)
 {
     int32_t at = edit_find(plan, adds_arrived_at_step_1, 0);
@@ -106,7 +106,7 @@ bool hop_drops_chunk(struct plan *plan)
     return true;
 }
 
-// Backward reads a copy of the LSE after the rank's own keys.
+// The backward pass reads a copy of the LSE that is made after the rank's own keys.
 bool lse_partial(struct plan *plan)
 {
     bool any = false;
@@ -137,7 +137,7 @@ static bool adds_part(const struct plan *plan, const struct op *op)
     return op->kind == OP_ADD && edit_begins(plan, &op->operand[UNARY_SOURCE], "dkv_home");
 }
 
-// Every second plan of a process has them in reverse order.
+// Reverses the order of additions in every second plan of a process.
 bool adds_change_places(struct plan *plan)
 {
     static unsigned int turns;
@@ -157,7 +157,7 @@ static bool converts_team(const struct plan *plan, const struct op *op)
     return op->kind == OP_CONVERT && edit_begins(plan, &op->operand[UNARY_DESTINATION], "dkv_team");
 }
 
-// Where no key head is shared nothing is added: the member sends zeros.
+// If members share no key head, there is no such addition. Then member 1 sends zeros.
 bool a2a_drop_member(struct plan *plan)
 {
     bool any = edit_drop_all(plan, adds_part_of_member_1);
@@ -171,7 +171,7 @@ bool a2a_drop_member(struct plan *plan)
     return any;
 }
 
-// There is one such operation for dK and one for dV; they alternate.
+// Such additions for dK and for dV alternate.
 static bool adds_home(const struct plan *plan, const struct op *op)
 {
     return op->kind == OP_ADD && edit_begins(plan, &op->operand[UNARY_SOURCE], "home");
@@ -198,7 +198,7 @@ bool replicated_kv_lost(struct plan *plan)
     return any;
 }
 
-// ---- keys of another step, or read otherwise ----
+// ---- keys of another step or in another layout ----
 
 static bool is_own_backward(const struct plan *plan, const struct op *op)
 {
@@ -252,7 +252,7 @@ static bool is_backward(const struct plan *plan, const struct op *op)
     return op->phase == PHASE_BACKWARD;
 }
 
-// All ranks exchange, even if there is nothing to transpose: their exchanges have to match.
+// All ranks get the exchange, even without keys to transpose: the exchanges of ranks must match.
 bool kv_transposed(struct plan *plan)
 {
     int32_t begin = edit_find(plan, is_backward, 0);
@@ -314,7 +314,7 @@ static bool delivers_dkv(const struct plan *plan, const struct op *op)
     return op->kind == OP_CONVERT && to->bytes > 0 && plan->buffers[to->buffer].role == BUFFER_DKV;
 }
 
-// Adds the sum to itself, through a copy, until there is one for each rank.
+// Multiplies the sum by the number of ranks: adds a copy of it world_size - 1 times.
 bool world_factor(struct plan *plan)
 {
     int32_t end = edit_find(plan, delivers_dkv, 0);
@@ -399,7 +399,7 @@ static bool is_convert(const struct plan *plan, const struct op *op)
     return op->kind == OP_CONVERT;
 }
 
-// The operation has no row length; the smallest usual head dimension suffices.
+// A conversion does not know the length of rows; ROW is a usual head dimension.
 #define ROW 64
 
 // After each conversion, overwrites the end of its result with zeros.

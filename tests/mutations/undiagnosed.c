@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// For programs with hundreds of failing cases that need only verdicts: the linker replaces the slow
-// diagnosis with this.
+// For programs with hundreds of failing cases that need only verdicts. The linker replaces the slow
+// diagnosis with this function.
 #include "rank/diagnose.h"
 
 void __wrap_job_diagnose(struct job *j, evidence_read *read, void *read_context,

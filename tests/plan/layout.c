@@ -24,7 +24,7 @@ static void deal(const struct cp_case *c, int64_t n, int64_t position, struct pl
     place->rank = place->chunk ? chunks - 1 - k : k;
 }
 
-// The row of the token that `before` local tokens of its sequence precede.
+// The row of a token. `before`: number of local tokens of its sequence before it.
 static int64_t row_of(const struct cp_case *c, const struct layout *layout, int rank, int sequence,
                       int64_t before)
 {

@@ -13,15 +13,15 @@
 
 struct place {
     int rank;
-    int chunk;   // 0 or 1: first or second of the rank
-    int64_t row; // of the rank's tensor
+    int chunk;   // 0 or 1: first or second chunk of the rank
+    int64_t row; // in the rank's tensor
 };
 
 // One side of a generated case of up to LAYOUT_RANKS_MAX ranks and lengths up to LAYOUT_LENGTH_MAX.
 struct layout {
-    int64_t length[GENERATE_BATCH_MAX], occupied[GENERATE_BATCH_MAX]; // by sequence
-    struct place places[GENERATE_BATCH_MAX][LAYOUT_OCCUPIED_MAX];     // and position
-    int64_t tokens[LAYOUT_RANKS_MAX][GENERATE_BATCH_MAX];             // of a sequence on a rank
+    int64_t length[GENERATE_BATCH_MAX], occupied[GENERATE_BATCH_MAX]; // [sequence]
+    struct place places[GENERATE_BATCH_MAX][LAYOUT_OCCUPIED_MAX];     // [sequence][position]
+    int64_t tokens[LAYOUT_RANKS_MAX][GENERATE_BATCH_MAX];             // [rank][sequence]
     int64_t rows[LAYOUT_RANKS_MAX];
 };
 void layout_make(const struct cp_case *c, enum shard_side side, struct layout *layout);

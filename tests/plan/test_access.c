@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The accesses of operations in plans of random cases: the table for waits is compared with a
-// second definition (tests/plan/touches.h), and that with the actual accesses of the CPU's
-// operations.
+// The accesses of operations in plans of random cases. The table for waits is compared with a
+// second definition (tests/plan/touches.h). The second definition is compared with the actual
+// accesses of the CPU's operations.
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,7 +16,7 @@
 #define RUNS    300
 #define BUFFERS 128
 
-// An assertion for inner loops: Check's own writes to a file each time.
+// An assertion for inner loops. Each of Check's own assertions writes to a file.
 #define EXPECT(condition, op, i)                                                                   \
     do {                                                                                           \
         if (!(condition))                                                                          \
@@ -132,7 +132,7 @@ END_TEST
 
 // ---- memory ----
 
-// Two copies of all buffers of a plan: before an operation, and after.
+// Two copies of all buffers of a plan: before an operation and after it.
 struct memory {
     const struct plan *plan;
     struct own_provider own;
@@ -203,7 +203,7 @@ static void run(const struct memory *m, const struct op *op, struct attention_ba
 
 // ---- what operations do ----
 
-// By kind and operand: whether it was ever written, and ever changed a result.
+// [kind][operand]: an operation has written this operand; this operand has changed a result.
 static bool written[OP_KINDS][OPERANDS_MAX], read_from[OP_KINDS][OPERANDS_MAX];
 
 static bool region_differs(const struct memory *m, const char *a, const char *b,
@@ -233,7 +233,7 @@ static void expect_confined(const struct memory *m, const struct op *op, const c
         EXPECT(may_change[i] || m->after[i] == m->before[i], op, -1);
 }
 
-// Only the bytes that are read change the result; all others are drawn again.
+// Draws all bytes again that the operation does not read. The result must stay the same.
 static void expect_independent(const struct memory *m, const struct op *op,
                                const struct touch *touch, const char *is_read, const char *result,
                                struct attention_backend *backend, uint64_t *random)
@@ -294,7 +294,7 @@ static void try_operation(const struct memory *m, const struct op *op,
     free(may_change);
 }
 
-// Every operand that is read or written by the definition was so at least once.
+// Each operand that the definition reads or writes was read or written at least once.
 static void expect_all_seen(const struct plan *plan, const struct op *op)
 {
     struct touch touch[OPERANDS_MAX];
@@ -305,7 +305,7 @@ static void expect_all_seen(const struct plan *plan, const struct op *op)
     }
 }
 
-// In fp32, so that any four bytes are a number.
+// In fp32: every operand consists of fp32 numbers.
 START_TEST(operations_access_what_the_table_says)
 {
     struct attention_backend *backend;

@@ -31,7 +31,7 @@ static const struct shape {
     int32_t heads[2], head_first[2]; // by rank
     int64_t rows, row_step;
     bool whole;
-    int64_t first[2], count[2]; // delivered
+    int64_t first[2], count[2]; // elements of the gradient that each rank delivers
 } shapes[] = {
     {COMM_P2P, FORMAT_BSHD, BIAS_111S, {1, 1}, {0, 0}, 1, 0, true, {0, 2}, {2, 3}},
     {COMM_P2P, FORMAT_BSHD, BIAS_1H1S, {3, 3}, {0, 0}, 1, 0, true, {0, 7}, {7, 8}},
@@ -76,11 +76,11 @@ START_TEST(a_member_without_heads_needs_none)
     c.heads = c.kv_heads = 1;
     ck_assert_int_eq(bias_shape(&c, 0).heads, 0);
     ck_assert_int_eq(bias_shape(&c, 1).heads, 1);
-    ck_assert_int_eq(bias_share(&c, 0).count, 20); // it has queries all the same
+    ck_assert_int_eq(bias_share(&c, 0).count, 20); // of its queries
 }
 END_TEST
 
-// For any schedule of the case: a guest has its own.
+// The schedule of the case has no effect: a guest has its own schedule.
 START_TEST(a_rank_of_a_guest_has_the_bias_of_its_own_queries)
 {
     struct cp_case c = bias_case(COMM_A2A, FORMAT_SBHD, BIAS_BHSS), ring = c;
@@ -117,7 +117,7 @@ static void check_row(const struct cp_case *c, struct meaning *row, int64_t sequ
     *row = m;
 }
 
-// No row of a team stands for two rows of the bias, and none is beyond the end.
+// Each row of the team's bias has one meaning, and no span has rows beyond the end.
 static void check_team(const struct cp_case *c, struct team team)
 {
     int64_t rows = bias_rows(c, team);
@@ -152,7 +152,7 @@ START_TEST(no_row_is_shared_by_two_tokens)
 }
 END_TEST
 
-// Records the rectangles of an operation's slices in a gradient; they do not overlap.
+// Marks the rectangles of an operation's slices in a gradient. Fails the test if they overlap.
 static void check_rectangles(const struct plan *plan, const struct op *op, char *met)
 {
     const struct cp_case *c = &plan->c;
@@ -223,7 +223,8 @@ START_TEST(a_gradient_is_written_once_unless_elements_are_shared)
 }
 END_TEST
 
-// Shares are consecutive and complete; an unshared bias has as many rows as tokens.
+// Shares of a gradient that is summed over all ranks are consecutive. With a bias for each head
+// they are complete, and the members of a team have all heads.
 START_TEST(shares_cover_the_gradient)
 {
     for (uint64_t seed = 0; seed < 3000; seed++) {

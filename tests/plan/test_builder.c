@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The builder with random algorithms: random operations on random byte ranges of a few buffers,
-// with local copies as exchanges. The independent checker decides.
+// The builder with random operations on random byte ranges of a few buffers. Exchanges are messages
+// of one rank to itself. The independent checker decides.
 #include "plan/builder.h"
 
 #include <stdlib.h>
@@ -13,7 +13,7 @@
 #define BUFFER_BYTES 64
 #define MESSAGES_MAX 3
 
-// A case without tokens: inputs and outputs are empty, so that any plan is right.
+// A case without tokens: inputs and outputs are empty, so any operations are allowed.
 static struct builder *begin(int32_t buffers[BUFFERS])
 {
     struct cp_case c;
@@ -56,7 +56,7 @@ static bool overlap(const struct region *a, const struct region *b)
            b->offset < a->offset + a->bytes;
 }
 
-// Draws `count` regions of the same length of which no two overlap.
+// Draws `count` regions of the same length that do not overlap.
 static void random_regions(uint64_t *state, const int32_t *buffers, struct region *regions,
                            int count)
 {
@@ -162,7 +162,7 @@ START_TEST(empty_operations_are_not_added)
     builder_attend(b, OP_ATTEND_BACKWARD, heads, 1, 0, operand, NULL, 0);
     const struct transfer transfers[] = {{.peer = 0}, {.peer = 0, .send = some}, {.peer = 0}};
     builder_exchange(b, transfers, 3);
-    builder_exchange(b, transfers, 1); // stays, so that exchanges count alike on all ranks
+    builder_exchange(b, transfers, 1); // stays: all ranks must have the same number of exchanges
     struct plan *plan = end(b);
     ck_assert_int_eq(plan->op_count, BUFFERS + 2);
     ck_assert_int_eq(plan->ops[BUFFERS].transfer_count, 1);

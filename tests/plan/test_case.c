@@ -175,7 +175,7 @@ START_TEST(sizes_that_no_machine_holds_are_refused)
         &c, STATUS_RESOURCE_EXHAUSTED,
         "batch 4096 x seqlen 16777216/16777216 x heads 4096/4096 x head_dim 256/256 needs "
         "more than 1 PiB of memory per rank (world_size 2)");
-    c.batch = c.heads = c.kv_heads = 1; // the longest sequence alone is none of them
+    c.batch = c.heads = c.kv_heads = 1; // one sequence of this length is admitted
     ck_assert_int_eq(case_check(&c, NULL), STATUS_OK);
 }
 END_TEST
@@ -231,7 +231,7 @@ START_TEST(padding_without_effect_is_refused)
     listed.pad_multiple = 4;
     expect_refused(&listed, STATUS_INVALID_ARGUMENT,
                    "pad_multiple is 4 with padded lengths for both sides; accepted is 1 there");
-    cases_set(&listed, "lengths_kv", "1,2"); // of which no list says what they occupy
+    cases_set(&listed, "lengths_kv", "1,2"); // pad_multiple applies to these
     ck_assert_int_eq(case_check(&listed, NULL), STATUS_OK);
     outside.format = FORMAT_SBHD;
     expect_refused(&outside, STATUS_INVALID_ARGUMENT,
@@ -283,7 +283,7 @@ START_TEST(band_is_the_mask)
 }
 END_TEST
 
-// The lists of a known failure: a sequence with tokens beside one with only padding.
+// Tokens of a sequence, with and without padding.
 START_TEST(lengths_come_from_lists_or_defaults)
 {
     static const struct {
@@ -309,7 +309,7 @@ START_TEST(lengths_come_from_lists_or_defaults)
         ck_assert_int_eq(case_is_even(&c, SIDE_KV), i == 0);
     }
     struct cp_case c = cases_thd("9,8", "", "", "");
-    c.seqlen_kv = 700; // no longer alike
+    c.seqlen_kv = 700; // lengths of keys follow those of queries only if seqlen is the same
     ck_assert_int_eq(case_length(&c, SIDE_KV, 1), 700);
     c.format = FORMAT_BSHD;
     ck_assert_int_eq(case_length(&c, SIDE_Q, 1), 8);
@@ -365,7 +365,7 @@ START_TEST(the_hash_covers_the_computation)
 }
 END_TEST
 
-// One diagonal starts at the first key, the other ends at the last.
+// One diagonal starts at the first key, the other ends at the last key.
 START_TEST(windows_are_measured_from_either_diagonal)
 {
     struct cp_case c = cases_usual();

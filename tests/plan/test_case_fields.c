@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The fields of a case as text, its lists, its lines.
+// The fields of a case as text, its lists, its description and its command.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -42,7 +42,7 @@ START_TEST(lists_do_not_touch_each_other)
     expect_list(&c, "lengths_kv", "");
     expect_list(&c, "padded_q", "12,13,14,15");
     expect_list(&c, "padded_kv", "7,8,9,10");
-    // Another order gives the same bytes, without remains of earlier values.
+    // Another order of calls gives the same bytes: nothing remains of earlier values.
     other.format = FORMAT_THD;
     cases_set(&other, "padded_kv", "7,8,9,10");
     cases_set(&other, "padded_q", "12,13,14,15");
@@ -79,7 +79,7 @@ START_TEST(cases_travel_without_their_empty_end)
 {
     struct cp_case c = cases_thd("9,8", "", "12,8", ""), got;
     size_t size = case_bytes(&c);
-    char *bytes = malloc(size); // so that a sanitizer sees a read past the end
+    char *bytes = malloc(size); // a sanitizer notices a read past the end
     memcpy(bytes, &c, size);
     memset(&got, 0xff, sizeof got);
     ck_assert_uint_eq(size, offsetof(struct cp_case, list_values) + 4 * sizeof(int32_t));
@@ -252,7 +252,7 @@ START_TEST(additional_names_are_read_but_not_written)
 }
 END_TEST
 
-// Sets every field of a fresh case to what case_get() prints of another.
+// Copies every field through its text: case_get() and case_set().
 static void copy_by_text(const struct cp_case *from, struct cp_case *to)
 {
     case_init(to);
@@ -286,7 +286,7 @@ START_TEST(every_field_is_described)
         ck_assert_int_eq(field->kind == FIELD_CHOICE, field->choices != NULL);
         covered += field->size;
     }
-    // The rest is padding.
+    // 6 bytes of the struct are padding.
     ck_assert_int_eq(covered + 6, offsetof(struct cp_case, list_values));
 }
 END_TEST

@@ -7,7 +7,8 @@
 #include "tests/support/generate.h"
 #include "tests/support/runner.h"
 
-// Operations that matrix products make for every visible pair, product by product.
+// Floating-point operations of matrix products over all visible pairs. dims: the length of a vector
+// in each product.
 static double count(const struct cp_case *c, const int *dims, int products)
 {
     double sum = 0;

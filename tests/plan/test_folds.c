@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Folds: a plan whose attentions do the operations around them computes the same.
+// Folds: attentions and conversions do the operations around them. The folded plan computes the
+// same results.
 #include "plan/folds.h"
 
 #include <math.h>
@@ -15,7 +16,7 @@ struct folded {
     struct fold *folds[WORLD_SIZE_MAX];
 };
 
-// Whether an operation that may not fold does.
+// True if a fold does more than it may.
 static bool folds_more(const struct fold *fold, struct fold_ability may, bool sums)
 {
     if (!may.folds && (fold->begins || fold->lse_begins || fold->out_only || fold->out.bytes > 0 ||
@@ -24,8 +25,8 @@ static bool folds_more(const struct fold *fold, struct fold_ability may, bool su
     return (!may.begins_queries && fold->queries_begin) || (!sums && fold->add_count > 0);
 }
 
-// One of `refusals` attentions may not fold, and another may not begin queries; 0: all may. With 1
-// conversions may not add either.
+// Creates plans and their folds. A fraction 1 / `refusals` of the attentions may not fold, and the
+// same fraction of the others may not begin queries; 0: all may. With 1, conversions may not add.
 static void folded_create(struct folded *f, const struct cp_case *c, uint64_t seed, int refusals)
 {
     plans_create(&f->p, c);
@@ -94,7 +95,8 @@ START_TEST(folded_plans_compute_the_definition)
 }
 END_TEST
 
-// Of a causal ring the first attention begins, and the last in which a row sees a key rounds it.
+// In a causal ring the first attention begins O and LSE. The last attention in which a row sees a
+// key rounds the row.
 START_TEST(a_ring_is_folded)
 {
     struct cp_case c;
@@ -118,7 +120,7 @@ START_TEST(a_ring_is_folded)
 }
 END_TEST
 
-// The operation before a backward attention that fills this operand.
+// The fold of the operation that fills this operand of a backward attention.
 static const struct fold *fill_of(const struct folded *f, int rank, int step, int operand)
 {
     const struct plan *plan = f->p.plans[rank];
@@ -137,8 +139,9 @@ static int64_t parts_bytes(const struct fold *fill)
     return bytes;
 }
 
-// Rank r of a causal ring has the chunks r and 5 - r. Its queries see all keys of the ranks behind
-// it, and the first half of those before it. The first queries see no key of a rank behind.
+// Rank r of a causal ring has the chunks r and 5 - r. Its queries see all keys of the ranks after
+// it, and the first half of the keys of the ranks before it. Its first chunk of queries sees no key
+// of the ranks after it.
 START_TEST(gradients_are_folded)
 {
     struct cp_case c;
@@ -165,7 +168,7 @@ START_TEST(gradients_are_folded)
 }
 END_TEST
 
-// Sequences of which rows are left in more places than a fill has parts.
+// With too many sequences, rows are left in more places than a fill has parts.
 START_TEST(too_many_parts_are_not_folded)
 {
     struct cp_case c;
@@ -190,8 +193,8 @@ static const struct fold *fold_of_backward(const struct folded *f, int rank, int
     return &f->folds[rank][plans_find(f->p.plans[rank], OP_ATTEND_BACKWARD, PHASE_BACKWARD, step)];
 }
 
-// Where one attention computes all of dK and dV it rounds them: alone, and for each group of heads
-// of an all-to-all whose key heads are on one rank each.
+// An attention that computes all of dK and dV also rounds them. So on one rank, and for each group
+// of heads of an all-to-all with each key head on one rank.
 START_TEST(gradients_of_keys_are_rounded)
 {
     struct cp_case c;
@@ -225,7 +228,7 @@ START_TEST(gradients_of_keys_are_rounded)
 }
 END_TEST
 
-// Keys that nobody sees have gradients of 0.
+// Keys that no query sees have gradients of 0.
 START_TEST(gradients_of_unseen_keys_are_converted)
 {
     struct cp_case c;
@@ -253,8 +256,8 @@ START_TEST(without_backward_nobody_reads_the_sum)
 }
 END_TEST
 
-// In an all_gather the conversion of dK and dV adds what all other ranks send, the last seven of it
-// if they are more.
+// In an all_gather the conversion of dK and dV adds the parts of all other ranks, or the last
+// FOLD_SUMMANDS_MAX - 1 parts if there are more.
 START_TEST(conversions_add)
 {
     static const int worlds[] = {2, 4, 8, 11};
@@ -278,8 +281,8 @@ START_TEST(conversions_add)
 }
 END_TEST
 
-// The conversions of dQ and of dK and dV come last. The first is made to read the sum of the
-// second, or what is added to it.
+// The conversion of dQ and that of dK and dV come last. Makes the first one read the sum of dK and
+// dV, or the part that is added to it. Then the addition must not fold.
 static void expect_no_addition(bool sum)
 {
     struct cp_case c;
@@ -308,7 +311,7 @@ START_TEST(what_others_read_is_not_folded)
 }
 END_TEST
 
-// LSE begins with a number for each head, which has an operation of its own.
+// LSE begins with a number for each head. An operation of its own fills it in.
 START_TEST(learnable_sinks_stay)
 {
     struct cp_case c;
@@ -323,7 +326,7 @@ START_TEST(learnable_sinks_stay)
 }
 END_TEST
 
-// Nothing of the forward is folded.
+// No operation of the forward pass is folded.
 static void expect_nothing_done(const struct cp_case *c, int refusals)
 {
     struct folded f;
@@ -350,7 +353,7 @@ START_TEST(some_plans_are_not_folded)
 }
 END_TEST
 
-// Changes all operations of a kind and phase.
+// Changes all operations of a kind and phase. Then no operation of the kind `stays` is folded.
 static void expect_no_folds(enum op_kind kind, enum plan_phase phase, enum op_kind stays,
                             void (*change)(const struct plan *plan, struct op *op))
 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shards of random cases against the second definition of tests/plan/layout.h: every token and
-// every position of padding is exactly on the documented rank, chunk and row.
+// Shards of random cases compared with the second definition in tests/plan/layout.h: every token
+// and every position of padding is on the documented rank, chunk and row.
 #include <string.h>
 
 #include "plan/shard.h"
@@ -10,7 +10,7 @@
 #define SEEDS     10000
 #define SPANS_MAX (2 * GENERATE_BATCH_MAX)
 
-// An assertion for inner loops: Check's own writes to a file each time.
+// An assertion for inner loops. Each of Check's own assertions writes to a file.
 #define EXPECT(condition)                                                                          \
     do {                                                                                           \
         if (!(condition))                                                                          \
@@ -86,7 +86,7 @@ START_TEST(every_token_is_at_its_documented_place)
 }
 END_TEST
 
-// The definition itself: the rows of a rank are numbered without a gap and each is used once.
+// The definition itself: each row of a rank has one token.
 START_TEST(the_definition_uses_each_row_once)
 {
     for (seed = 0; seed < SEEDS; seed++) {

@@ -15,7 +15,7 @@
 
 // ---- every case ----
 
-// Cases in a slice of a test, so that slow builds keep within its time.
+// Number of cases in each run of a loop test. With more, slow builds would exceed its time limit.
 #define SLICE 2500
 
 START_TEST(generated_plans_pass_the_check)
@@ -91,7 +91,7 @@ END_TEST
 
 // ---- other algorithms ----
 
-// A team of all ranks attends whole sequences, as one process does.
+// A team of all ranks attends to whole sequences, as one process does.
 START_TEST(dealt_sequences_are_one_slice)
 {
     const enum case_mask masks[] = {MASK_NONE, MASK_CAUSAL, MASK_CAUSAL_BOTTOM_RIGHT};
@@ -119,7 +119,7 @@ START_TEST(dealt_sequences_are_one_slice)
 }
 END_TEST
 
-// Besides the diagonals of a team's two parts of each sequence there is one square.
+// At most three slices for each sequence: the diagonals of the team's two parts, and one square.
 START_TEST(dealt_teams_have_few_slices)
 {
     struct cp_case c;
@@ -140,7 +140,7 @@ START_TEST(dealt_teams_have_few_slices)
 }
 END_TEST
 
-// Many different sequences keep their order.
+// With more than TEAM_SEQUENCES_MAX different sequences the tokens are stored member by member.
 START_TEST(many_uneven_sequences_pass)
 {
     for (int batch = TEAM_SEQUENCES_MAX; batch <= TEAM_SEQUENCES_MAX + 1; batch++)
@@ -213,10 +213,10 @@ START_TEST(gather_overlaps)
         int32_t exchange = plans_find(plan, OP_EXCHANGE, PHASE_FORWARD, step);
         plans_expect_wait(plan, attend, plans_find(plan, OP_EXCHANGE, PHASE_FORWARD, step - 1));
         if (step < 4)
-            plans_expect_wait(plan, exchange, -1); // a place for each
+            plans_expect_wait(plan, exchange, -1); // each part has a place of its own
         attend = plans_find(plan, OP_ATTEND_BACKWARD, PHASE_BACKWARD, step);
         exchange = plans_find(plan, OP_EXCHANGE, PHASE_BACKWARD, step);
-        plans_expect_wait(plan, attend, -1); // the keys are all there
+        plans_expect_wait(plan, attend, -1); // all keys have arrived
         if (step < 4)
             plans_expect_wait(plan, exchange, attend);
     }
@@ -260,7 +260,7 @@ START_TEST(ulysses_overlaps)
     c.heads = c.kv_heads = 6; // three of each rank
     plans_create(&p, &c);
     const struct plan *plan = p.plans[1];
-    const int come[] = {0, 1, 3}; // the others bring results home
+    const int come[] = {0, 1, 3}; // the other exchanges return results
     for (int group = 0; group < 3; group++) {
         int32_t attend = plans_find(plan, OP_ATTEND_FORWARD, PHASE_FORWARD, group);
         int32_t in = nth_exchange(plan, PHASE_FORWARD, come[group]);
@@ -388,7 +388,7 @@ void *__real_reallocarray(void *block, size_t count, size_t size);
 void *__wrap_calloc(size_t count, size_t size);
 void *__wrap_reallocarray(void *block, size_t count, size_t size);
 
-static int allocations_left = -1; // until one fails; negative: none does
+static int allocations_left = -1; // allocations until one fails; negative: none fails
 
 static bool allocation_fails(void)
 {

@@ -112,7 +112,7 @@ static void transfer_outside(struct plan *plan)
     plan->transfers[0].send.offset = -4;
 }
 
-// Pieces of 4 bytes in a message of 384.
+// Makes a message of 384 bytes one of pieces of 4 bytes.
 static struct region *send_in_blocks(struct plan *plan, int64_t blocks, int64_t block_stride)
 {
     struct region *send = &plan->transfers[0].send;
@@ -135,7 +135,7 @@ static void blocks_without_rows(struct plan *plan)
     send_in_blocks(plan, 2, 16)->rows = 1;
 }
 
-// Up to the end of the buffer, but with fewer bytes.
+// The pieces reach the end of the buffer, but have fewer bytes.
 static void blocks_inside(struct plan *plan)
 {
     send_in_blocks(plan, 24, 16);
@@ -372,7 +372,7 @@ START_TEST(fault_is_reported)
 }
 END_TEST
 
-// ---- one fault each, where sinks, bias and largest logits are wanted ----
+// ---- one fault each, in a case with sinks, bias and largest logits ----
 
 static void bias_row_outside(struct plan *plan)
 {
@@ -508,7 +508,7 @@ static bool receives_mark(const struct plan *plan, const struct op *op, int32_t 
     return overlap;
 }
 
-// True if two receives of an exchange and the copies behind it have a byte in common, byte by byte.
+// True if two receives of an exchange and of the copies after it share a byte. Compares all bytes.
 static bool receives_overlap(const struct plan *plan, const struct op *op)
 {
     const struct op *exchange = op->kind == OP_COPY ? op - 1 : op;

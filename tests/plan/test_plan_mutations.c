@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Changes of plans: each is noticed by the checker or by the symbols.
+// Changes of plans: the checker or the symbolic run notices each.
 #include <string.h>
 
 #include "plan/plan.h"
@@ -53,7 +53,8 @@ static void even_case(int world_size, struct cp_case *c)
     c->head_dim_v = 1;
 }
 
-// Ordered, matched and complete, but wrong: only the computed values show it.
+// The checker accepts these plans: they are ordered, matched and complete. Only the computed values
+// show the error.
 START_TEST(wrong_schedule_shows_in_the_outputs)
 {
     mutation_set(mutation_find(in_schedule[_i]));
@@ -82,7 +83,7 @@ START_TEST(wrong_extras_show_in_the_outputs)
         c.comm = e->comm;
         c.bias = e->bias;
         c.softmax = e->softmax;
-        c.heads = c.kv_heads = world_size; // one for each
+        c.heads = c.kv_heads = world_size; // one for each rank
         plans_create(&p, &c);
         ck_assert_int_eq(plan_check(p.plans, p.size, NULL), STATUS_OK);
         ck_assert_msg(!symbolic_run(p.plans, 1, why), "not noticed on %d ranks", world_size);
@@ -148,7 +149,7 @@ END_TEST
 
 // ---- changes of a plan ---------------
 
-// Field by field: padding between fields may differ.
+// Compares field by field, because padding between fields may differ.
 static bool same_region(const struct region *a, const struct region *b)
 {
     return a->buffer == b->buffer && a->offset == b->offset && a->bytes == b->bytes &&
@@ -182,13 +183,13 @@ static void expect_same_plan(const struct plan *a, const struct plan *b)
         ck_assert(a->transfers[i].peer == b->transfers[i].peer &&
                   same_region(&a->transfers[i].send, &b->transfers[i].send) &&
                   same_region(&a->transfers[i].receive, &b->transfers[i].receive));
-    for (int32_t i = 0; i < a->slice_count; i++) // without gaps
+    for (int32_t i = 0; i < a->slice_count; i++) // a slice has no padding
         ck_assert_mem_eq(&a->slices[i], &b->slices[i], sizeof a->slices[i]);
     for (int32_t i = 0; i < a->wait_count; i++)
         ck_assert_int_eq(a->waits[i], b->waits[i]);
 }
 
-// Therefore a plan without the change is unaffected.
+// edit_finish() does not change a plan that is not edited.
 START_TEST(an_unchanged_plan_stays_the_same)
 {
     for (uint64_t seed = 0; seed < 300; seed++) {

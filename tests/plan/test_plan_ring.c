@@ -62,7 +62,7 @@ START_TEST(ring_backward_overlaps)
         int32_t add = plans_find(plan, OP_ADD, PHASE_BACKWARD, step);
         int32_t keys = arrival(plan, PHASE_BACKWARD, "slot", step - 1); // of the step after
         plans_expect_wait(plan, add, hop);
-        if (step == 1) // the keys that came before have waited for the same
+        if (step == 1) // the exchange of keys before it waits for the same operation
             plans_expect_wait(plan, hop, -1);
         else
             plans_expect_wait(plan, hop, ready);
@@ -71,7 +71,7 @@ START_TEST(ring_backward_overlaps)
             ck_assert_int_eq(keys, -1);
             continue;
         }
-        // They need the memory of the step before, and no sum.
+        // The keys need the memory of the step before. They do not wait for a sum.
         plans_expect_wait(plan, keys,
                           plans_find(plan, OP_ATTEND_BACKWARD, PHASE_BACKWARD, step - 1));
         ck_assert_int_eq(plan->ops[keys].transfer_count, 2);
@@ -168,7 +168,7 @@ END_TEST
 
 // ---- contents of the messages ----
 
-// True if the definition lets a query of one rank see a key of another.
+// True if there is a slice of the queries of `rank` and the keys of `source`.
 static bool sees(const struct cp_case *c, int rank, int source)
 {
     struct span q[64], kv[64];
@@ -219,7 +219,7 @@ static int arrivals(const struct plan *plan, enum plan_phase phase, const char *
     return count;
 }
 
-// Each arrives once, and in the backward there are two slots.
+// Each block of keys arrives once. The backward pass finds two blocks in the slots.
 START_TEST(ring_brings_the_keys_that_are_seen)
 {
     for (uint64_t seed = 0; seed < 2000; seed++) {
@@ -283,14 +283,14 @@ START_TEST(contiguous_ring_moves_half)
     c.sharding = SHARDING_CONTIGUOUS;
     plans_create(&p, &c);
     int64_t elements = shard_rows(&c, SIDE_KV, 0) * c.kv_heads * (c.head_dim_qk + c.head_dim_v);
-    int hops = 8 * 7 / 2, kept = 7 + 6; // all ranks but one or two see two others
+    int hops = 8 * 7 / 2, kept = 7 + 6; // seven ranks see another rank, six see two or more
     ck_assert_int_eq(all_bytes(&p, &exchanges),
                      elements * (case_element_bytes(&c) * (2 * hops - kept) + 4 * hops));
     plans_destroy(&p);
 }
 END_TEST
 
-// Ranks between two others forward their sums, which would otherwise wait too long.
+// Two sums are enough, because a rank between two others forwards their sums at once.
 START_TEST(few_sums_are_enough)
 {
     for (int size = 5; size <= 14; size += 3)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Slices against the definition by counting on small lengths, and examples of shards. Random shards
-// are in tests/plan/test_layout.c.
+// Slices of small lengths, compared with the definition by counting pairs; examples of shards.
+// Random shards are in tests/plan/test_layout.c.
 #include "plan/shard.h"
 
 #include <stdlib.h>
@@ -18,7 +18,7 @@
 #define ROWS_MAX   (GENERATE_BATCH_MAX * (int)GENERATE_OCCUPIED(LENGTH_MAX, WORLD_MAX))
 #define SPANS_MAX  64
 
-// An assertion for inner loops: Check's own writes to a file each time.
+// An assertion for inner loops. Each of Check's own assertions writes to a file.
 #define EXPECT(condition)                                                                          \
     do {                                                                                           \
         if (!(condition))                                                                          \
@@ -94,7 +94,8 @@ static void expect_span(const struct span *span, int sequence, int chunk, int64_
     ck_assert_int_eq(span->position, position);
 }
 
-// Two ranks, six sequences in four chunks each; of the first rank 0 holds 0..2 and padding.
+// Two ranks, six sequences in four chunks each. Of sequence 0, rank 0 holds the keys 0..2 and
+// padding.
 START_TEST(padding_is_in_no_span)
 {
     struct cp_case c = cases_thd("9,8,8,12,8,12", "", "12,8,8,12,8,12", "");
@@ -207,7 +208,7 @@ static void expect_tight(const struct slice *s)
     int64_t begin, end, key_min = s->kv_len, key_max = -1;
     for (int64_t i = 0; i < s->q_len; i++) {
         slice_visible(s, i, &begin, &end);
-        EXPECT(begin < end || (i > 0 && i + 1 < s->q_len)); // the outer queries see something
+        EXPECT(begin < end || (i > 0 && i + 1 < s->q_len)); // first and last query see a key
         if (begin < end && begin < key_min)
             key_min = begin;
         if (begin < end && end > key_max)
@@ -262,7 +263,8 @@ START_TEST(slices_cover_visible_pairs_once)
 }
 END_TEST
 
-// Slices of one step of a case of two interleaved sequences whose 2P chunks have 8 tokens each.
+// The number of slices of one step and the pairs of a sequence. The case has two interleaved
+// sequences of 2P chunks of 8 tokens.
 static int step_slices(enum case_mask mask, int world_size, int rank, int source, int64_t *pairs)
 {
     struct cp_case c;
@@ -280,7 +282,7 @@ static int step_slices(enum case_mask mask, int world_size, int rank, int source
         *pairs += slice_pairs(&slices[n]);
     ck_assert_int_eq(count % 2, 0);
     *pairs /= 2;
-    return count / 2; // of each sequence
+    return count / 2; // for each sequence
 }
 
 START_TEST(neighbours_without_a_mask_merge)

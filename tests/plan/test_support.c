@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The list of refused cases: only its own rule refuses each example, the manual has the same words,
-// and no other case is refused.
+// The list of refused cases: its own rule is the first that refuses each example, the manual has
+// the same words, and no other case is refused.
 #include "plan/support.h"
 
 #include <errno.h>
@@ -57,7 +57,8 @@ START_TEST(the_first_rule_is_that_of_the_fields)
 }
 END_TEST
 
-// Replaces a field of a random case by that of another one: every refusal comes from a rule.
+// Replaces a field of a random case by that of another random case: every refusal comes from a
+// rule.
 START_TEST(nothing_else_is_refused)
 {
     int refused = 0;

@@ -3,11 +3,11 @@
 
 #include <string.h>
 
-// Bytes of the operands. The number of key rows follows from the region of K.
+// Numbers of elements of the operands. The number of key rows follows from the region of K.
 struct sizes {
-    int64_t q, out, row; // elements of Q, of O, of LSE or D
+    int64_t q, out, row; // row: LSE or D
     int64_t k, v;
-    int64_t head, bias; // elements: one a head; of the bias
+    int64_t head, bias; // head: one element for each head
     int64_t dtype;      // bytes of an element of an input
 };
 
@@ -57,7 +57,7 @@ static void forward(const struct cp_case *c, const struct sizes *z, struct touch
     t[ATTEND_MAX] = adds_to(c->max_logit ? z->head * 4 : 0);
 }
 
-// Inputs, dO, LSE and D of the complete forward are inputs; gradients are added to.
+// Q, K, V, bias, dO, LSE and D are inputs; the operation adds to the gradients.
 static void backward(const struct sizes *z, struct touch *t)
 {
     t[ATTEND_Q] = reads(z->q * z->dtype);
@@ -73,7 +73,7 @@ static void backward(const struct sizes *z, struct touch *t)
     t[ATTEND_DBIAS] = adds_to(z->bias * 4);
 }
 
-// Of linear layers.
+// The operands of the operations of linear layers.
 static void matrices(const struct plan *plan, const struct op *op, struct touch *touch)
 {
     int64_t element = plan->linear.dtype == DTYPE_FP32 ? 4 : 2;

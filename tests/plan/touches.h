@@ -9,10 +9,10 @@
 // An operand of an operation, by its index in op.operand.
 struct touch {
     bool reads, writes;
-    int64_t bytes; // of all its pieces; 0: the case has no such thing
+    int64_t bytes; // of all its pieces; 0: the case has no such operand
 };
 
-// The operands of a compute operation; all false if it has no such operand.
+// Fills in the operands of a compute operation. An operand that it does not have is zero.
 void touches_find(const struct plan *plan, const struct op *op, struct touch touch[OPERANDS_MAX]);
 
 #endif

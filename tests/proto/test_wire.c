@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The codec: what is encoded is decoded unchanged, within its memory and without leaks.
+// The codec: an encoded message is decoded unchanged, within the memory budget and without leaks.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,8 +12,8 @@ static struct error error;
 
 // ---- counting and failing allocations -----------------------------------------------------------
 
-// The linker redirects calls of the codec and of the test framework to this, so that only
-// differences count. One of a series of calls can fail.
+// The linker redirects calls of the codec and of the test framework to these functions. So a test
+// compares differences of the counts. A chosen call can fail.
 void *__real_malloc(size_t size);
 void *__real_calloc(size_t count, size_t size);
 void __real_free(void *pointer);
@@ -183,7 +183,7 @@ START_TEST(other_requests_survive)
 }
 END_TEST
 
-// Encodes, decodes and compares, except the lists, which the callers compare.
+// Encodes and decodes a reply, and compares it. The caller compares the lists.
 static struct wire_reply reply_echo(const struct wire_reply *sent)
 {
     struct wire_reply got, flat = *sent;
@@ -381,8 +381,8 @@ END_TEST
 
 // ---- memory -------------------------------------------------------------------------------------
 
-// Runs `step` with its first, second, ... allocation failing, until none fails. Each failure is
-// reported and leaves nothing allocated.
+// Runs `step` again and again: in the first run its first allocation fails, in the second run the
+// second, until none fails. A run with a failure returns RESOURCE_EXHAUSTED and frees everything.
 static void assert_torture(enum status (*step)(void *), void *argument, int least)
 {
     int n = 0;
@@ -468,7 +468,7 @@ START_TEST(any_allocation_may_fail)
 }
 END_TEST
 
-// Small input can make the unpacker allocate many times its size; the budget stops this.
+// The budget stops an input that makes the unpacker allocate many times the size of the input.
 static void assert_budget(enum status status, size_t bytes, size_t budget)
 {
     char sentence[64];

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tensors of a client on the wire: sent tensors are read, and a tensor that does not fit the case
-// is refused with its name, its shape and that of the case.
+// Tensors of a client on the wire: sent places are read. A tensor that does not fit the case is
+// refused with its name, its shape and the accepted shape.
 #include <stdlib.h>
 #include <string.h>
 
@@ -185,7 +185,7 @@ START_TEST(a_tensor_comes_once)
     request.places.given[WHOLE_Q] = 0;
     request.places.given[WHOLE_K] = 1 << 22;
     Cpattn__V1__Request *message = message_of(&request);
-    twice(message); // q and k are of one shape here
+    twice(message); // q and k have the same shape here
     ck_assert_int_eq(decode(message, &read, &error), STATUS_INVALID_ARGUMENT);
     ck_assert_msg(strstr(error.text, "k comes twice"), "%s", error.text);
     cpattn__v1__request__free_unpacked(message, NULL);

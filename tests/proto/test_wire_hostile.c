@@ -81,7 +81,7 @@ START_TEST(results_are_refused)
     REPLY_REFUSED(rank->rank, -1, "result.ranks[1].rank is -1; accepted is 0 to 63");
     REPLY_REFUSED(f->tensor, 0, "result.ranks[1].figures[1].tensor is not specified");
     REPLY_REFUSED(f->tensor, 9, "figures[1].tensor is 9; accepted is 1 to 8");
-    f->tensor = 0; // a name has its place
+    f->tensor = 0; // a name in place of the number
     strcpy(f->name, "sum");
     REPLY_REFUSED(f->name[1], 'U', "figures[1].name is 'sUm'; accepted are letters");
     f->tensor = TENSOR_OUT;
@@ -279,7 +279,7 @@ END_TEST
 
 // ---- bytes --------------------------------------------------------------------------------------
 
-// The method comes last, so that no prefix of a request is a request.
+// The method comes last, so a prefix of a request is never a valid request.
 START_TEST(truncated_requests_are_refused)
 {
     struct sample s = {12};
@@ -291,7 +291,7 @@ START_TEST(truncated_requests_are_refused)
         sample_case(&s, &request.run);
         ck_assert_int_eq(wire_encode_request(&request, &data, &size, &error), STATUS_OK);
         for (size_t cut = 0; cut < size; cut++) {
-            uint8_t *part = malloc(cut + 1); // of its own, so that a sanitizer sees its end
+            uint8_t *part = malloc(cut + 1); // a sanitizer notices a read past the end
             memcpy(part, data, cut);
             ck_assert_int_ne(wire_decode_request(part, cut, &got, &error), STATUS_OK);
             free(part);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Requests of any client on the wire: refused with the right status and message; missing fields are
-// distinguished from zeros.
+// Requests on the wire, from any client: invalid ones are refused with the right status and
+// message. Missing fields and zeros are different.
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,7 +19,7 @@ struct request_tree {
     Cpattn__V1__Cancel cancel;
     Cpattn__V1__Order order;
     Cpattn__V1__Watch watch;
-    uint8_t id[16], cancel_id[17]; // one more than a good one has
+    uint8_t id[16], cancel_id[17]; // a valid id has 16 bytes
 };
 
 static void tree_init(struct request_tree *t)
@@ -77,7 +77,7 @@ static void assert_tree_refused(struct request_tree *t, enum status expected, co
         ck_assert_mem_eq(&request.id, &id, sizeof id);
 }
 
-// The encoded request.
+// Encodes a request and unpacks the message.
 static Cpattn__V1__Request *request_unpacked(const struct wire_request *request)
 {
     void *data;
@@ -142,7 +142,7 @@ START_TEST(the_good_request_is_taken)
 }
 END_TEST
 
-// A request without the field verify_extent keeps its meaning, and AUTO is sent without the field.
+// A request without verify_extent means AUTO, and AUTO is sent without this field.
 START_TEST(verify_says_on_the_wire_whether_and_how_much)
 {
     static const struct {
@@ -275,7 +275,7 @@ START_TEST(missing_fields_are_refused_by_name)
 }
 END_TEST
 
-// A missing field has the default of the schema; a zero that was sent is a zero.
+// A missing field has the default of the schema. A sent zero is a zero.
 START_TEST(missing_fields_mean_what_the_schema_says)
 {
     struct wire_request request;
@@ -298,7 +298,7 @@ START_TEST(missing_fields_mean_what_the_schema_says)
 }
 END_TEST
 
-// Requests of clients that send no zeros, byte by byte.
+// The bytes of requests from clients that send no zeros.
 #define ENVELOPE                                                                                   \
     "\x08\x01\x12\x10\x07\x07\x07\x07\x07\x07\x07\x07\x07\x07\x07\x07\x07\x07\x07\x07\x18\x80\xe4" \
     "\x97\xd0\x12"
@@ -429,7 +429,8 @@ static ProtobufCMessageUnknownField unknown = {
 
 #define ADD_UNKNOWN(message) ((message).n_unknown_fields = 1, (message).unknown_fields = &unknown)
 
-// An unknown field could change the meaning of a case and is refused; elsewhere it is ignored.
+// An unknown field in a case or run could change its meaning, so it is refused. In the envelope it
+// is ignored if the method is known.
 START_TEST(unknown_fields_are_refused_where_they_matter)
 {
     struct wire_request request;

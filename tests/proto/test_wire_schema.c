@@ -41,7 +41,7 @@ START_TEST(no_message_contains_itself)
 }
 END_TEST
 
-// Each kind of field has one type, on which the maps rely.
+// The schema uses only the types that the maps support. Number 0 of each enum is UNSPECIFIED.
 static void visit_types(const ProtobufCMessageDescriptor *message)
 {
     for (unsigned i = 0; i < message->n_fields; i++) {
@@ -110,7 +110,8 @@ static void assert_field_fits(const ProtobufCMessageDescriptor *message,
                   message->name, map->name);
 }
 
-// Every field of the message is in the table, except `others`, which are messages or lists.
+// Every field of the message is in the table, except `others` fields: messages, lists, and fields
+// with a table of their own.
 static void assert_table_covers(const ProtobufCMessageDescriptor *message,
                                 const struct map_field *table, unsigned others)
 {
@@ -121,7 +122,7 @@ static void assert_table_covers(const ProtobufCMessageDescriptor *message,
                   message->n_fields);
 }
 
-// On the wire one field says whether results are compared, the other which part.
+// On the wire the field `verify` is two fields: whether results are compared, and how many of them.
 static bool is_verify(const struct case_field *field)
 {
     return strcmp(field->name, "verify") == 0;
@@ -161,11 +162,11 @@ START_TEST(every_field_has_its_member)
         if (!is_verify(field))
             assert_field_fits(&cpattn__v1__case__descriptor, &map);
     }
-    ck_assert_uint_eq(count + 1, cpattn__v1__case__descriptor.n_fields); // verify is two
+    ck_assert_uint_eq(count + 1, cpattn__v1__case__descriptor.n_fields); // verify: two fields
 }
 END_TEST
 
-// The value of the enum is called PREFIX_NAME, in upper case.
+// The name of the enum's value is PREFIX_NAME, in upper case.
 static void assert_value_named(const ProtobufCEnumDescriptor *values, int number, const char *name)
 {
     const ProtobufCEnumValue *value = protobuf_c_enum_descriptor_get_value(values, number);

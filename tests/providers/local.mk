@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Providers: a toy, and what can be wrong with one.
+# Providers: a toy, and variants of it with one fault each.
 toys = tests/providers/toy.la tests/providers/toy_merges.la tests/providers/toy_scale.la \
     tests/providers/toy_crashes.la tests/providers/toy_fails.la \
     tests/providers/toy_causal.la tests/providers/toy_moods.la

@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Attention kernels in shared objects: a right one passes under every schedule, a wrong one fails with its diagnosis,
-# unsupported operations are refused or computed by the daemon's own kernels, and a crash costs only its case. Prints
-# TAP.
+# Attention kernels in shared objects. A right kernel passes with every schedule, a wrong one fails.
+# Unsupported operations are refused or computed by the daemon's own kernels. A crash costs only its
+# case. Prints TAP.
 set -u
 : "${top_srcdir:=.}" "${top_builddir:=build}"
 # shellcheck source=tests/support/tap.sh
@@ -12,7 +12,7 @@ set -u
 peek=$top_builddir/tests/support/peek
 objects=$top_builddir/tests/providers/.libs
 
-# One that cannot be loaded is told at the start.
+# The daemon does not start with a provider that cannot be loaded.
 refused() { # NAME FILE
     timeout 60 "$top_builddir/cpattnd" --socket "$CPATTN_SOCKET" --backend cpu --devices 2 \
         --provider "$1=$2" >"$scratch/out" 2>&1
@@ -56,7 +56,7 @@ run() {
     out=$(cat "$scratch/out")
 }
 small="--heads 4 --kv-heads 2 --seqlen 40 --head-dim 16"
-count() { # MEMBER, of the first rank of what run() has printed
+count() { # MEMBER of the first rank, in the last output of run()
     echo "$out" | "$peek" json "ranks.0.attention.$1"
 }
 

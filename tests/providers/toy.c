@@ -2,9 +2,10 @@
 // A provider in plain C: one kernel, straight from the definition in cpattn_provider.h, in one
 // thread. To start a provider of your own, copy it.
 //
-// TOY_MERGES builds one that merges by itself; TOY_WRONG_SCALE, TOY_CRASHES, TOY_FAILS and
-// TOY_CAUSAL_ONLY build those that tests need: wrong, deadly, failing, and choosy; one of TOY_MOODS
-// fails to load or open while there is a file beside it that says so.
+// Macros select variants for tests. TOY_MERGES: it merges partial results by itself.
+// TOY_WRONG_SCALE: its results are wrong. TOY_CRASHES, TOY_FAILS: its forward crashes or returns an
+// error. TOY_CAUSAL_ONLY: it supports only causal rectangles. TOY_MOODS: it crashes or fails in
+// loading or opening while there is a file FILE.poisonous, FILE.deadly or FILE.closed beside it.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -85,7 +86,7 @@ static int64_t bias_index(const struct pair *p)
     return p->r->bias + p->head * p->a->bias_head_stride + p->i * p->a->bias_row_stride + p->j;
 }
 
-// *slope: of the logit by the scaled product.
+// *slope: the derivative of the logit by the scaled product.
 static double logit(const struct pair *p, const void *q, const void *k, const void *bias,
                     double *slope)
 {
@@ -177,7 +178,7 @@ static int toy_forward(void *state, void *prepared, const struct cpattn_attentio
 
 // ---- backward -----------------------------------------------------------------------------------
 
-// Index of the LSE and delta of a row, and of its row of gradients.
+// Index of the LSE and of delta of a row.
 static int64_t value_index(const struct pair *p)
 {
 #ifdef TOY_MERGES
@@ -227,8 +228,8 @@ static void pair_backward(const struct pair *p, const struct cpattn_backward *ar
     }
 }
 
-// A provider that does not merge overwrites the gradients. This kernel sums up in them, so it
-// clears them first.
+// A provider that does not merge overwrites the gradients. This kernel adds to them, so it clears
+// them first.
 static void gradients_clear(const struct cpattn_attention *a, const struct cpattn_backward *args)
 {
 #ifndef TOY_MERGES

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A guest that does what the model of a case says, mostly wrong. It knows one right answer: that of
-queries that see no key, which is zero. Its tensors are numpy's; with the argument "torch", and on GPUs,
-they are PyTorch's."""
+"""A guest with faults. The model of a case names the fault. Without a fault all results are zero:
+that is right only when no query sees a key. Tensors are numpy arrays; with the argument "torch",
+and on GPUs, they are PyTorch tensors."""
 import io
 import os
 import signal
@@ -52,7 +52,7 @@ def misbehave_in_torch(how, shard, results, torch):
         torch.zeros(4, device=results["dq"].device)[torch.tensor([9], device=results["dq"].device)]
     elif how == "keeps the device busy":
         torch.cuda._sleep(1 << 40)
-    elif how == "another stream":  # which nobody has waited for
+    elif how == "another stream":  # the results are returned before the stream has written them
         stream = torch.cuda.Stream()
         with torch.cuda.stream(stream):
             torch.cuda._sleep(100_000_000)

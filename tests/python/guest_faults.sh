@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=sh
-# Mistakes of a guest (guest_faults.py) and what a daemon says of them, on the CPU and on GPUs. Source it behind
-# tap.sh and daemon.sh. `submit` is the command that the daemon of the test serves.
+# Faults of a guest (guest_faults.py) and the daemon's messages for them, on the CPU and on GPUs.
+# Source this file after tap.sh and daemon.sh. `submit` is the cpattn-submit that talks to the
+# daemon of the test.
 
 run() { # OPTIONS...: sets out and status
     # shellcheck disable=SC2154
@@ -14,7 +15,8 @@ faults_of() { # IMPLEMENTATION
     faults="--implementation $1 --batch 2 --heads 8 --head-dim 32 --seqlen-q 40 --seqlen-kv 0 --mask none"
 }
 
-fault() { # MODEL OPTIONS...: runs the wrong model, then a right case; sets told and code
+# Runs a case of MODEL, then a right case. Sets told and code to those of the first.
+fault() { # MODEL OPTIONS...
     model=$1
     shift
     # shellcheck disable=SC2086
@@ -30,7 +32,7 @@ pools_started() {
     "$submit" status --json | grep -o '"implementation":"faults"[^}]*"generation":[0-9]*' | grep -o '[0-9]*$' | tr '\n' ' '
 }
 
-# Models that do no harm: their case passes, too.
+# These models do no harm: their case passes, and so does the next.
 faults_harmless() { # MODEL...
     for harmless; do
         fault "$harmless" --world-size 1
@@ -38,7 +40,7 @@ faults_harmless() { # MODEL...
     done
 }
 
-# Mistakes in the results of attend(), and an exception. The rank survives them.
+# Wrong results of attend(), and an exception. The rank survives them.
 faults_in_results() { # WRONG-DTYPE RIGHT-DTYPE
     fault raises --world-size 1
     tap_has "raises: type, message and frames" "$told" "UNKNOWN: rank 0 of 1: ValueError: the ring is broken \

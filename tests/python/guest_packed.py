@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A guest for packed sequences (thd) with a bias: each rank gathers all keys, and PyTorch differentiates.
-The model of a case may name a mistake."""
+"""A guest for packed sequences (thd) with a bias. Each rank gathers all keys; autograd computes the
+gradients. The model of a case may name a fault."""
 import torch
 import torch.distributed as dist
 
@@ -13,14 +13,14 @@ def length(case, sequence, side):
 
 
 def places(case, tokens, side):
-    """Sequence, position and whether it is no padding, of each row."""
+    """Returns for each row its sequence, its position, and False if it is padding."""
     sequence, position = torch.tensor(tokens).reshape(-1, 2).T
     ends = torch.tensor([length(case, s, side) for s in range(case.batch)])
     return sequence, position, position < ends[sequence]
 
 
 def biases(case, bias, sequence, position, keys):
-    """[heads, queries, keys] of the bias as a Shard has it."""
+    """Expands the bias of a Shard to [heads, queries, keys]."""
     if case.bias[0] == "b" and case.bias[2] == "s":
         return bias[:, :, keys]
     if case.bias[2] == "s":

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A guest that is many rings: the model of a case says which. Some are wrong in ways that rings of
-others have been, some are unusual and right."""
+"""A guest with many variants of a ring. The model of a case lists the variants, joined by " + ".
+Some are unusual but right; the others have faults that real rings have had."""
 import math
 
 import torch
@@ -12,10 +12,10 @@ LN2 = math.log(2)
 
 
 class Ring:
-    """Attention over all ranks; `how` is the set of what is unusual or wrong about it.
+    """Attention over all ranks. `how` is the set of variants and faults.
 
-    All tensors are [batch, heads, tokens, dim] in fp32. Every rank deals out its tokens by positions,
-    so that each may own others here than in the case.
+    All tensors are [batch, heads, tokens, dim] in fp32. given[r] lists the token positions of rank
+    r in the case; owned[r] lists those of rank r in this ring. The two may differ.
     """
 
     def __init__(self, case, shard, group, how):
@@ -25,7 +25,7 @@ class Ring:
         self.given = [self.positions(r) for r in range(self.size)]
         self.owned = [self.deal(r) for r in range(self.size)]
 
-    # ---- who has what ----
+    # ---- the tokens of each rank ----
 
     def positions(self, rank):
         return torch.cat([torch.tensor([*c]) for c in self.case.chunks(rank)])
@@ -42,7 +42,7 @@ class Ring:
         return self.given[rank]
 
     def gathered(self, tensor, owners):
-        """All tokens of a tensor in order."""
+        """Gathers all tokens, ordered by position. owners[r] lists the positions of rank r."""
         rows = [len(o) for o in owners]
         parts = [tensor.new_empty(*tensor.shape[:2], n, tensor.shape[3]) for n in rows]
         wide = max(rows)
@@ -63,7 +63,7 @@ class Ring:
     # ---- passing on ----
 
     def step(self, i):
-        """Whose keys are here in step i."""
+        """Returns the owner of the keys that this rank holds in step i."""
         return (self.rank + i if "reverse" in self.how else self.rank - i) % self.size
 
     def pass_on(self, tensors, i):
@@ -104,7 +104,7 @@ class Ring:
     def merge(self, out, lse, s, v):
         block = s.logsumexp(-1)
         part = (s - block.masked_fill(block == -torch.inf, 0)[..., None]).exp() @ v
-        if "lse in base 2" in self.how:  # but what is merged with it is not
+        if "lse in base 2" in self.how:  # logaddexp() and exp() below still take it as base e
             block = block / LN2
         if "16-bit parts" in self.how:
             part = part.bfloat16().float()
@@ -144,7 +144,7 @@ class Ring:
         return self.merge(torch.zeros(*q.shape[:3], v.shape[3]), lse, s, v)
 
     def forward_running(self, q, k, v, lse):
-        """Numerator, denominator and maximum, in base 2, divided at the end."""
+        """Carries numerator, denominator and maximum in base 2, and divides at the end."""
         top, kv = lse.masked_fill(lse == -torch.inf, -1e30) / LN2, [k, v]
         total = (lse > -torch.inf).float()
         sums = torch.zeros(*q.shape[:3], v.shape[3])
@@ -190,7 +190,7 @@ class Ring:
         return dq, *gradients
 
     def backward_whole(self, q, k, v, do, delta, lse):
-        """Gradients of all keys on each rank, which are added up then."""
+        """Each rank computes gradients of all keys. An all-reduce adds them up."""
         rows = [len(o) for o in self.owned]
         dk, dv = (torch.zeros(*k.shape[:2], sum(rows), t.shape[3]) for t in (k, v))
         dq = torch.zeros_like(q)

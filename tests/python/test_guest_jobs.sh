@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Guests for collectives and linear layers over PyTorch's process group: the examples pass, and wrong ones are
-# diagnosed. Prints TAP; skipped without PyTorch.
+# Guests for collectives and linear layers over PyTorch's process group: the example passes, wrong
+# ones are diagnosed. Prints TAP; skipped without PyTorch.
 set -u
 : "${top_srcdir:=.}" "${top_builddir:=build}"
 # shellcheck source=tests/support/tap.sh
@@ -68,7 +68,7 @@ for options in "column" "row" "mlp --hidden 50" "mlp --hidden 50 --activation sw
     case $options in *dtype*) ;; *) options="$options --dtype fp32" ;; esac
     right linear $options $layer
 done
-# Some ranks have no features, or no tokens.
+# Some ranks have no features or no tokens.
 right linear row --world-size 3 --tokens 31 --in-features 1 --out-features 28 --dtype fp32
 right linear column --world-size 3 --tokens 2 --in-features 5 --out-features 1 --sequence-parallel true --dtype fp32
 right linear mlp --world-size 3 --tokens 2 --in-features 5 --hidden 1 --out-features 4 --sequence-parallel true --dtype fp32

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Guests with rings over PyTorch's process group: the example and twenty variants pass, wrong ones fail with a
-# diagnosis. Prints TAP; skipped without PyTorch.
+# Guests with rings over PyTorch's process group: the guests of the package and right variants pass,
+# wrong variants fail with a diagnosis. Prints TAP; skipped without PyTorch.
 set -u
 : "${top_srcdir:=.}" "${top_builddir:=build}"
 # shellcheck source=tests/support/tap.sh
@@ -40,7 +40,8 @@ for options in "" "--format sbhd --dtype fp16 --mask none" "--dtype fp32 --kv-he
     tap_is "scaled_dot_product_attention: $options" "$status" 0
 done
 
-# A bias in every shape, whatever the comm is, by which the daemon's own ranks would deal heads.
+# Every shape of bias. comm says how the daemon's own ranks share tokens and heads; a guest may
+# ignore it.
 for bias in 111s 11ss 1h1s 1hss b11s b1ss bh1s bhss; do
     run --implementation ring --world-size 3 --seqlen 97 --bias $bias --kv-heads 2
     tap_is "the ring to copy: a bias $bias" "$status" 0

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Guests of the daemon: attention in numpy is judged, mistakes of a guest are answered with a message, and the next
-# case runs. Prints TAP; skipped without numpy.
+# Guests of the daemon: attention in numpy is judged; a fault of a guest gets a message, and the
+# next case runs. Prints TAP; skipped without numpy.
 set -u
 : "${top_srcdir:=.}" "${top_builddir:=build}"
 # shellcheck source=tests/support/tap.sh
@@ -78,7 +78,7 @@ tap_is "right: it passes" "$code" 0
 tap_lacks "right: nothing is said of lse, which it leaves out" "$told" "lse "
 
 started=$(pools_started)
-# It sees that it is back where it was, the second time.
+# The second run of "changes its directory" asserts that the directory was set back after the first.
 faults_harmless forks prints "changes its directory" "changes its directory" "replaces signals" leaks "replaces stderr" \
     "leaves a process behind"
 faults_in_results float64 uint16
@@ -92,7 +92,8 @@ tap_has "lse of one" "$told" "rank 1 of 2: delivers no lse, which other ranks do
 fault "closes descriptors" --world-size 1
 tap_has "closes descriptors" "$code $told" "rank 0 of 1"
 
-# A case that does not wait for the start is answered with that reason. Later cases do not get its message.
+# The time limit of the first case passes while the pool starts; its message says so. The next case
+# gets its own message.
 faults_of slow
 # shellcheck disable=SC2086
 run $faults --world-size 1 --timeout 1s
@@ -125,7 +126,7 @@ else
     tap_skip "faults in PyTorch" "python3 has no PyTorch with gloo"
 fi
 
-# ---- programs that are no guests ----
+# ---- programs that are not guests ----
 
 run --implementation dead --world-size 1
 tap_has "one that ends is named with its command and how it ended" "$out" "the pool of 1 rank cannot be started: \

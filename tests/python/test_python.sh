@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# The Python package and its pytest plug-in, on the libraries of this build. Prints TAP; skipped without numpy or
-# pytest.
+# The Python package and its pytest plug-in, with the libraries of this build. Prints TAP; skipped
+# without numpy or pytest.
 set -u
 : "${top_srcdir:=.}" "${top_builddir:=build}"
 # shellcheck source=tests/support/tap.sh
@@ -47,7 +47,7 @@ tap_has "a test has the id of its case" "$(cat "$scratch/out")" "test_wrong[cp_1
 tap_has "a failure shows its figures" "$(cat "$scratch/out")" "FAIL dk, chunk 0:"
 tap_is "a failure has no traceback" "$(grep -c 'VerdictError(' "$scratch/out")" 0
 tap_has "the short summary has the tensor and the rank" "$(grep '^FAILED' "$scratch/out")" " - dk on rank 0: "
-# pytest-xdist sends reports in this form.
+# pytest-xdist sends reports to another process in this form.
 cat >"$scratch/conftest.py" <<'PY'
 def pytest_runtest_logreport(report):
     if report.failed:
@@ -70,7 +70,8 @@ status=$(run $plugin --cpattn-matrix "$scratch/absent.yaml" test_kernel.py)
 tap_is "a missing matrix is a usage error" "$status" 4
 tap_has "missing matrix: the message" "$(cat "$scratch/out")" absent.yaml
 
-# The matrix of every run, in the settings of pytest; a run from a folder below.
+# The ini file of pytest names the matrix. Its path is relative to the ini file, not to the working
+# directory.
 mkdir -p "$scratch/project/tests"
 cp "$scratch/test_kernel.py" "$scratch/project/tests"
 printf '[pytest]\ncpattn_matrix = cases.yaml\n' >"$scratch/project/pytest.ini"
@@ -88,7 +89,7 @@ tap_is "they name a missing one: pytest's help is there" "$(run $plugin -c "$scr
 status=$(run $plugin -rs test_kernel.py)
 tap_has "without a matrix: why tests are skipped" "$(cat "$scratch/out")" "no matrix; give --cpattn-matrix FILE"
 
-# A matrix of another kind, and a rank of torchrun.
+# A matrix of collectives, in a process that has the variables of rank 1 of 2 of torchrun.
 cat >"$scratch/sums.yaml" <<'YAML'
 kind: collective
 defaults: {operation: broadcast, count: 100, dtype: int32}

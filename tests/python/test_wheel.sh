@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# The wheel is self-contained, and the programs and commands of doc/test-your-kernel.md work as printed, in an empty
-# folder with a minimal PATH. Prints TAP; skipped if Python cannot create a virtual environment or has no numpy.
+# The wheel is self-contained. The programs and commands of doc/test-your-kernel.md work as printed,
+# in an empty folder with a minimal PATH. Prints TAP; skipped if Python cannot create a virtual
+# environment or has no numpy.
 set -u
 : "${top_srcdir:=.}" "${top_builddir:=build}"
 # shellcheck source=tests/support/tap.sh
@@ -22,7 +23,7 @@ case $(nm -D "$top_builddir/check/.libs/libcpattn-check.so" 2>/dev/null) in
 esac
 interpreter=$(python3 -c 'import os, sys; print(os.path.dirname(sys.executable))')
 
-# Block NUMBER of a language, as it stands on the page.
+# Prints code block NUMBER of a language on the page.
 block() { # LANGUAGE NUMBER
     awk -v fence="\`\`\`$1" -v wanted="$2" '
         $0 == "```" { inside = 0 }
@@ -42,7 +43,7 @@ cp "$top_builddir"/wheel/cpattn-*.whl "$scratch/" || { cat "$scratch/out"; exit 
 block python 1 >"$scratch/kernel.py"
 block python 2 >"$scratch/judge.py"
 
-# There is no network: the environment uses numpy of the machine, and no other package.
+# pip has no index here: the environment borrows numpy from the machine and has no other package.
 tap_is "it installs into an empty environment" "$(bare "$(block sh 1 | sed 's/ numpy$//')")" 0
 site=$(cd "$scratch" && judge/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
 ln -s "$numpy/numpy" "$site/numpy"
@@ -79,7 +80,7 @@ tap_is "with all cases" "$(grep -c '"id"' "$scratch/out")" 16
 tap_lacks "the command finds all libraries" "$(ldd "$site/cpattn/bin/cpattn-submit" 2>&1)" "not found"
 tap_has "and those of the wheel" "$(ldd "$site/cpattn/bin/cpattn-submit" 2>&1)" "/cpattn/bin/../lib/libnng"
 
-# A guest that has nothing but the wheel.
+# A guest in the environment of the wheel.
 builddir=$(cd "$top_builddir" && pwd)
 cp "$top_srcdir/examples/guests/numpy_attention.py" "$scratch/"
 cat >"$scratch/guest.sh" <<SH

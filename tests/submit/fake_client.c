@@ -1,12 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
-// libcpattn's functions without a daemon, so that the command can be tested on answers that a sound
-// daemon never gives. The model of a case decides: "fail...", "nan...", "zero...", "padding..."
-// (all four fail), "sample..." (not all is judged), "remark...", "faint..." (dq would pass with
-// zeros, too), "nothing..." (the reference of dq is zero), "killed...", "busy...", "unsent..." (not
-// even submitted), "slow..." (50 ms), "stuck..." (until it is cancelled), "drift..." (another
-// digest each time), "slower..." (1 ms more each time), "flaky..." (the first fails; more of
-// "flaky_killed" are killed), "shaky..." and "flaky_shaky..." (the first is killed), "limits..."
-// and, with tensors, "fail_limits..." (the message has the time limits); others pass.
+// libcpattn's functions without a daemon. They test the command with answers that a sound daemon
+// never gives. The beginning of the model of a case selects the answer:
+//   fail, nan, zero, padding  a fail
+//   sample                    a sample of the elements is judged
+//   remark                    figures with remarks
+//   faint                     dq would also pass if it were zero
+//   nothing                   the reference of dq is zero
+//   killed                    rank 1 was killed
+//   busy                      the queue is full
+//   unsent                    the request cannot be submitted
+//   slow                      a pass after 50 ms
+//   stuck                     no answer until the request is cancelled
+//   drift                     another digest in each run
+//   slower                    forward takes 1 ms more in each run
+//   skew                      rank r has a backward that is r ns shorter
+//   flaky                     the first run fails
+//   flaky_killed              the first run fails, a rank is killed in each later one
+//   shaky                     a rank is killed in the first run
+//   flaky_shaky               a rank is killed in the first run, the second run fails
+//   limits                    an error that tells the time limits
+//   fail_limits               a fail; with tensors an error that tells the time limits
+// All other cases pass.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -105,7 +119,7 @@ static bool model_is(const struct cp_case *c, const char *name)
     return strncmp(c->model, name, strlen(name)) == 0;
 }
 
-// Figures of an honest kernel, with one chunk nearer to its limits.
+// Figures of a correct kernel. The errors grow with the rank and the index.
 static struct cpattn_figures sound_figures(const struct cp_case *c, int rank, int index)
 {
     bool lse = index / 2 == 1;
@@ -179,7 +193,7 @@ static struct cpattn_figures padding_figures(int index)
                                    .first_bad_got = 0.5};
 }
 
-static int flaky_runs; // in this process; the first fails
+static int flaky_runs; // finished runs of "flaky" models in this process
 
 static bool fails(const struct cp_case *c)
 {
@@ -189,8 +203,8 @@ static bool fails(const struct cp_case *c)
            model_is(c, "padding");
 }
 
-// In a failing case dq of the last rank is wrong, and the tensors computed from it have larger
-// errors.
+// In a failing case dq, dk and dv of the last rank are wrong. Each has a larger error than the one
+// before.
 static struct cpattn_figures make_figures(const struct cp_case *c, int rank, int index)
 {
     struct cpattn_figures f = sound_figures(c, rank, index);
@@ -201,11 +215,11 @@ static struct cpattn_figures make_figures(const struct cp_case *c, int rank, int
     if (model_is(c, "zero"))
         f.broken = CPATTN_RULE_ZERO;
     else
-        figures_break(c, index / 2, &f); // from 2: dq
+        figures_break(c, index / 2, &f); // 2 is dq
     return f;
 }
 
-// A plan of 13 sequential operations, 50 us each, 2 us apart; rank r begins r us after rank 0.
+// Times of 13 operations in sequence, 50 us each, 2 us apart. Rank r begins r us after rank 0.
 #define FAKE_TIMES 13
 static void fill_times(const struct cp_case *c, struct cpattn_rank *rank)
 {
@@ -339,7 +353,7 @@ enum cpattn_status cpattn_submit(struct cpattn_client *client, const struct cpat
     return cpattn_submit_limited(client, c, timeout_ns, 0, request, error);
 }
 
-// An internal function that the command uses: tensors do not change.
+// Internal functions of the library that the command calls. Tensors stay as they are.
 struct attend_tensors;
 enum status request_attend(struct cpattn_client *client, const struct cpattn_case *c,
                            const struct attend_tensors *memory, uint64_t timeout_ns,
@@ -370,7 +384,7 @@ cpattn_description_provider(const struct cpattn_description *description, int i)
 {
     (void)description;
     (void)i;
-    return NULL; // it has none
+    return NULL; // the fake daemon has no providers
 }
 
 enum cpattn_status cpattn_submit_limited(struct cpattn_client *client, const struct cpattn_case *c,
@@ -446,7 +460,7 @@ struct cpattn_request *cpattn_wait_any(struct cpattn_client *client, uint64_t ti
     return NULL;
 }
 
-// Returns the time limits of the request.
+// Sets an error whose text has the two time limits of the request.
 static enum cpattn_status fake_limits(const struct cpattn_request *request,
                                       struct cpattn_error *error)
 {

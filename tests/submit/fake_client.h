@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the parts of the fake client share.
+// Functions that both files of the fake client use.
 #ifndef CPATTN_TESTS_SUBMIT_FAKE_CLIENT_H
 #define CPATTN_TESTS_SUBMIT_FAKE_CLIENT_H
 
@@ -9,7 +9,7 @@
 enum cpattn_status fake_error(struct cpattn_error *error, enum cpattn_status status,
                               const char *text);
 
-// The longest time limit of a request (FAKE_TIMEOUT_MAX_S in the environment).
+// Returns the longest time limit of a request in ns; FAKE_TIMEOUT_MAX_S in the environment sets it.
 uint64_t fake_timeout_max_ns(void);
 
 #endif

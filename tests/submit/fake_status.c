@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// libcpattn's functions for description, status and events without a daemon: always the same
-// devices, pools, cases and events.
+// libcpattn's functions for description, status and events, without a daemon. Devices, pools, cases
+// and events are constant.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +17,7 @@ struct cpattn_watch {
     struct cpattn_event event;
 };
 
-// Cases of two users; those of the other user have few members.
+// Cases of two users. Those of uid 1001 have no id and no text, as a daemon hides them from others.
 static const struct fake_event {
     struct cpattn_event event;
     const char *id, *user, *case_text, *state, *text;
@@ -203,7 +203,7 @@ static const struct cpattn_open_request fake_requests[] = {
     {"", "uid=1001", "torch", "", "", 0, 4, false, 1000000000, 0, 0, NULL},
 };
 
-// The daemon at "many" has one case, of 64 ranks and user 0.
+// The daemon at the socket "many" has one case of user 0 with 64 ranks.
 static const struct cpattn_open_request *many_ranks(void)
 {
     static struct cpattn_rank_place places[64];
@@ -252,7 +252,8 @@ uint64_t fake_timeout_max_ns(void)
     return fake_number("FAKE_TIMEOUT_MAX_S", 86400) * 1000000000;
 }
 
-// FAKE_DESCRIBE_MS: how long an answer takes, without a wait here; FAKE_DESCRIBES: how many come.
+// Fails if the time limit is shorter than FAKE_DESCRIBE_MS, without a wait. After FAKE_DESCRIBES
+// answers every call fails.
 enum cpattn_status cpattn_describe(struct cpattn_client *client, uint64_t timeout_ns,
                                    struct cpattn_description **description,
                                    struct cpattn_error *error)

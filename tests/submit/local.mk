@@ -13,7 +13,7 @@ tests_submit_test_timeline_SOURCES = tests/submit/test_timeline.c
 tests_submit_test_timeline_CPPFLAGS = $(AM_CPPFLAGS) $(XML_CFLAGS)
 tests_submit_test_timeline_LDADD = tests/support/libtesting.a $(submit_libs) $(third_party_libs)
 
-# The command with answers that a sound daemon never gives.
+# The command on top of a fake client library, for answers that a sound daemon never gives.
 test_helpers += tests/submit/submit_fake
 tests_submit_submit_fake_SOURCES = tests/submit/fake_client.c tests/submit/fake_client.h \
     tests/submit/fake_status.c client/submit/main.c
@@ -42,7 +42,7 @@ test_programs += tests/submit/test_safetensors
 tests_submit_test_safetensors_SOURCES = tests/submit/test_safetensors.c
 tests_submit_test_safetensors_LDADD = tests/support/libtesting.a $(submit_libs) $(third_party_libs)
 
-# A rank that computes wrongly.
+# A rank program with a fault.
 test_helpers += tests/submit/wrong_rank
 tests_submit_wrong_rank_SOURCES = tests/submit/wrong_rank.c
 tests_submit_wrong_rank_CPPFLAGS = $(AM_CPPFLAGS) -DCPATTN_MUTATIONS

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Benches of several cases, and comparison with earlier ones. Prints TAP.
+# Benches of several cases, and comparison with earlier benches. Prints TAP.
 set -u
 : "${top_srcdir:=.}" "${top_builddir:=build}"
 # shellcheck source=tests/support/tap.sh
@@ -22,8 +22,8 @@ tap_is "a sweep: a row for each case, the last option fastest" \
     "$status $(sed 1d "$scratch/out" | awk '{printf "%s/%s ", $1, $2}')" "0 1k/p2p 1k/a2a 2k/p2p 2k/a2a "
 tap_is "a sweep: columns" "$(head -n 1 "$scratch/out" | tr -s ' ')" \
     "SEQLEN COMM FORWARD BACKWARD SPREAD FWD TFLOP/s BWD TFLOP/s BOTH SENT GB/s EXPOSED"
-# To the one other rank go keys and values of 2 sequences of 512 tokens, 8 heads of 128 elements of 2 bytes,
-# 4 MiB, forward and backward; their gradients are as much once more.
+# A rank sends its keys and values to the other one: 2 sequences, 512 tokens, 8 heads, 128 elements,
+# 2 bytes, 2 tensors: 4 MiB in forward and 4 MiB in backward. Their gradients are another 4 MiB.
 run --seqlen 1k,2k --batch 2 --heads 8 --mask none --repeat 1
 tap_is "a sweep: bytes sent by a rank grow with the length" "$(grep -o '[0-9.]* MiB' "$scratch/out" | tr '\n' ' ')" "12 MiB 24 MiB "
 run --seqlen 1k,2k --comm p2p,a2a --repeat 3 --json
@@ -56,7 +56,7 @@ refuses 64 "$scratch/none/x cannot be written: No such file or directory" --save
 tap_is "one case: one value" "$? $(cat "$scratch/err")" \
     "64 cpattn-submit: seqlen_q is '1k,2k'; accepted is 0 to 16777216"
 
-# With this model the rank with the longer forward has the shorter backward.
+# With this model rank 1 has the longer forward and the shorter backward.
 run --seqlen 1k --model skew --repeat 1 --json
 tap_is "a run is forward and backward of the same rank" \
     "$(for name in forward backward run; do "$peek" json "times_ns.$name.median" <"$scratch/out"; done | tr '\n' ' ')" \

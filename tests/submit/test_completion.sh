@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Completion: bash offers exactly the words that the programs accept. Prints TAP.
+# Completion in bash: commands, options, and words that the programs accept. Prints TAP.
 set -u
 : "${top_srcdir:=.}" "${top_builddir:=build}"
 # shellcheck source=tests/support/tap.sh
@@ -38,7 +38,8 @@ done
 tap_is "all options of the daemon" "$(offer "$daemon" -- | tr ' ' '\n' | sort)" \
     "$("$daemon" --help | grep -oE -- '^ +(-., +)?--[a-z0-9-]+' | grep -oE -- '--.*' | sort)"
 
-# Words come out of sentences for people: each is taken, and which there are is known of some.
+# Completion takes the words of an option from the text of its help. The command accepts each word.
+# For some options the test also knows the words.
 for option in $("$submit" explain --help | sed -n 's/^ *\(--[a-z0-9-]*\)=\(WORD\|BOOL\).*/\1/p'); do
     refused=
     for word in $(offer "$submit" explain "$option" ''); do

@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# The commands of doc/when-a-case-fails.md, on a guest with a mistake. Prints TAP; skipped without numpy.
+# The commands of doc/when-a-case-fails.md, on a guest with a fault. Prints TAP; skipped without
+# numpy.
 set -u
 : "${top_srcdir:=.}" "${top_builddir:=build}"
 # shellcheck source=tests/support/tap.sh
@@ -14,7 +15,7 @@ python_libraries guest
 PATH=$(cd "$top_builddir" && pwd):$PATH
 export PATH
 
-# The kernel of the tutorial with its mistake, but only in fp16.
+# The kernel of the tutorial. Its fault is limited to fp16.
 sed 's/^        ds \*= .*/        ds *= numpy.float32(1 if case.dtype == "fp16" else case.softmax_scale)/' \
     "$top/examples/guests/numpy_attention.py" >"$scratch/kernel.py"
 sed -n "/^cat >mine.yaml/,/^END/p" "$top/doc/tutorial.md" | sed '1d;$d' >"$scratch/mine.yaml"

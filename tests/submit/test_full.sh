@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Full file systems: that of a report, /dev/shm, and the folder of the socket. Without the right to mount, the last
-# two are skipped. Prints TAP.
+# Full file systems: of a report, of /dev/shm, and of the folder of the socket. The last two are
+# skipped without the right to mount. Prints TAP.
 set -u
 : "${top_srcdir:=.}" "${top_builddir:=build}"
 # shellcheck source=tests/support/tap.sh
@@ -55,7 +55,7 @@ done
 daemon_stop
 tap_is "a full disk of a client does not affect the daemon" "$status" 0
 
-# ---- shared memory, and the socket's folder ----
+# ---- shared memory and the folder of the socket ----
 
 cat >"$scratch/full" <<'END'
 mount -t tmpfs -o size=4k none /dev/shm || exit 77

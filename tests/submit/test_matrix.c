@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Matrix files: product, order and ids, exclusions, subsets, choices of the command line, and every
-// mistake with its place.
+// Matrix files: product, order and ids, exclusions, subsets, choices of the command line, and the
+// place of each mistake.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,7 +36,7 @@ static const struct cp_case *case_of(const struct matrix_list *list, int index)
     return &spec.attention;
 }
 
-// The ids of the cases of one fate, one per line.
+// Returns the ids of the cases of one fate, one per line.
 static const char *ids(const struct matrix_list *list, enum matrix_fate fate)
 {
     static char text[16384];
@@ -171,7 +171,7 @@ static void assert_list(const struct cp_case *c, const char *field, const char *
     ck_assert_str_eq(text, expected);
 }
 
-// A list of numbers may be a text or a list of the file, wherever a field is allowed.
+// A list of numbers may be a text or a YAML list, in defaults, models and axes.
 START_TEST(lists_are_texts_or_lists)
 {
     struct matrix *matrix = read_matrix("defaults: {format: thd, batch: 3, lengths_q: [5, 0, 7]}\n"
@@ -217,7 +217,7 @@ END_TEST
 
 // ---- exclusion, subsets, filters --------------------------------------------------------------
 
-// The cases that a `when:` excludes from eight.
+// A `when:` and the cases that it excludes from the eight of SMALL.
 static const struct {
     const char *when, *excluded;
 } conditions[] = {
@@ -492,7 +492,7 @@ START_TEST(every_wrong_choice_is_named)
 }
 END_TEST
 
-// An axis `name` of the values 1..count.
+// Adds an axis `name` with the values 1 to `count`. Returns the length of the text.
 static size_t add_axis(char *text, size_t used, size_t size, const char *name, int count)
 {
     used += (size_t)snprintf(text + used, size - used, "  %s: [1", name);
@@ -525,7 +525,8 @@ START_TEST(the_product_is_bounded)
 }
 END_TEST
 
-// The file would take long to read: each value is compared with all before it.
+// The test extends the axis in memory. Reading a file compares each value with all before it, which
+// would take long.
 START_TEST(an_axis_may_have_more_values_than_fit_in_16_bits)
 {
     enum { LAST = 32768 };

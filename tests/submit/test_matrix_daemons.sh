@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# A matrix over two daemons: the same verdicts and bits as on one, each case once, also if one daemon ends. Prints
-# TAP.
+# A matrix over two daemons: verdicts and digests are those of one daemon, and each case runs once,
+# also if one of the daemons is killed. Prints TAP.
 set -u
 : "${top_srcdir:=.}" "${top_builddir:=build}"
 # shellcheck source=tests/support/tap.sh
@@ -53,7 +53,7 @@ worked=yes
 [ "$first" -gt 0 ] && [ "$second" -gt 0 ] || worked="$first and $second"
 tap_is "two daemons: both run cases" "$worked" yes
 
-# One is killed while its cases run: they go to the other, and so does the rest.
+# One daemon is killed while cases run. Its cases and the remaining ones go to the other daemon.
 # shellcheck disable=SC2086
 "$submit" matrix "$scratch/m.yaml" $both -j 2 --set seqlen=512 --save "$scratch/less.jsonl" \
     >"$scratch/out" 2>"$scratch/err" &

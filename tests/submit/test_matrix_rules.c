@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Matrix files: changes under conditions, kinds of exclusion, products, shorter sequences; and the
-// shipped matrix of TransformerEngine's tests compared with a list derived independently from its
-// rules.
+// Matrix files: changes under conditions, kinds of exclusion, products, shorter sequences. The
+// shipped matrix of TransformerEngine's tests has the cases of transformer_engine.txt.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -237,7 +236,7 @@ END_TEST
 // ---- shorter sequences ------------------------------------------------------------------------
 
 static const struct {
-    const char *field, *value, *shrunk; // by 16
+    const char *field, *value, *shrunk; // the scale is 16
 } lengths[] = {
     {"seqlen_q", "4096", "256"},
     {"seqlen_q", "4097", "257"},
@@ -307,7 +306,7 @@ END_TEST
 #define TE_CASES 450
 #define LINE_MAX 256
 
-// One line of the reference: the id, the sessions with the case, and the case.
+// One line of the reference: the id, the text of the case, and the sessions that have it.
 struct expected {
     char id[64], what[LINE_MAX];
     bool essential, deterministic, seen;
@@ -361,7 +360,8 @@ static struct expected *find_expected(const char *id)
     return NULL;
 }
 
-// The lengths of the sequences, without or with padding, as "2794+3301"; "-" if not thd.
+// Writes the lengths of the two sequences as "2794+3301", "-" if the format is not thd. `length`
+// gives them without or with padding.
 static void te_lengths(const struct cp_case *c,
                        int64_t (*length)(const struct cp_case *, enum shard_side, int32_t),
                        char text[64])
@@ -382,7 +382,7 @@ static long long bound(int64_t width)
     return width == SLICE_UNBOUNDED ? -1 : (long long)width;
 }
 
-// A case as the reference writes it.
+// Writes a case as the reference does.
 static void te_describe(const struct cp_case *c, char text[LINE_MAX])
 {
     char valid[64], occupied[64];
@@ -399,7 +399,7 @@ static void te_describe(const struct cp_case *c, char text[LINE_MAX])
         c->training ? "training" : "forward", valid, occupied);
 }
 
-// The case must have the values that its id names.
+// Checks that the id of the case agrees with its fields.
 static void te_check_id(const struct matrix_case *made)
 {
     char id[128];

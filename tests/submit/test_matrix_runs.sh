@@ -232,7 +232,8 @@ tap_is "is asked again, and the limit is told once" "$err" \
     "cpattn-submit: the daemon at fake grants a case at most 80.0 s with its wait (timeout-max)"
 FAKE_DESCRIBE_MS=99000 run "$scratch/good.yaml"
 tap_has "one that never says it: each case has its refusal" "$out" "the time limit is too long"
-# A case without an answer has its daemon asked again whether it takes cases; it does not say its limit any more.
+# After a case that cannot be submitted, the command asks the daemon for its description again. That
+# call fails here.
 printf 'models: {unsent: {}, zzz: {}}\naxes: {dtype: [bf16, fp16, fp32]}\n' >"$scratch/unsent.yaml"
 FAKE_DESCRIBES=1 run "$scratch/unsent.yaml"
 tap_is "the limit that a daemon has said stays" "$(summary)" "6 cases: 3 passed, 3 could not be run"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files of tensors: written files are read, and malformed files are refused with a reason. Maps of
+// Files of tensors: written files are read back; malformed files are refused with a reason. Maps of
 // the errors of tensors.
 #include <fcntl.h>
 #include <math.h>
@@ -24,7 +24,7 @@ static void setup(void)
 static void teardown(void)
 {
     unlink(path);
-    ck_assert_int_eq(rmdir(folder), 0); // nothing else was left
+    ck_assert_int_eq(rmdir(folder), 0); // no other file is left
 }
 
 static void file_write(const void *data, size_t bytes)
@@ -79,7 +79,7 @@ END_TEST
 static const struct {
     const char *header;
     unsigned data_bytes;
-    const char *text; // NULL: it is fine
+    const char *text; // part of the message; NULL: the header is accepted
 } headers[] = {
     {"{\"x\":{" X1 "}}", 1, NULL},
     {"{\"__metadata__\":{\"a\":\"b\"},\"x\":{" X1 "}}   ", 1, NULL},
@@ -177,7 +177,7 @@ START_TEST(a_file_that_cannot_be_written_is_told)
 }
 END_TEST
 
-// As root, a file in place of /dev/null would affect the whole machine.
+// The writer must not replace a special file: run as root, it would replace /dev/null.
 START_TEST(a_pipe_stays_a_pipe)
 {
     char name[] = "x", bytes[256];

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# The command without a daemon: refusals with their exit status, output for answers of every kind, lists, reports, and
-# help. Prints TAP.
+# The command with a fake client library: refusals and their exit status, output for every kind of
+# answer, lists, reports, help. Prints TAP.
 set -u
 : "${top_srcdir:=.}" "${top_builddir:=build}"
 # shellcheck source=tests/support/tap.sh
@@ -14,7 +14,7 @@ scratch=$(mktemp -d) || exit 99
 trap 'rm -rf "$scratch"' EXIT
 unset CPATTN_SOCKET
 
-# Runs the command; stdout in $out, stderr in $err, its exit status in $status.
+# Runs the command. Sets out to its stdout, err to its stderr, and status to its exit status.
 run() {
     "$fake" "$@" >"$scratch/out" 2>"$scratch/err"
     status=$?
@@ -22,7 +22,7 @@ run() {
     err=$(cat "$scratch/err")
 }
 
-# The command refuses: nothing on stdout, exactly this sentence on stderr, this exit status.
+# Passes if the command prints nothing on stdout and SENTENCE on stderr, and exits with STATUS.
 refuses() { # STATUS SENTENCE ARGUMENTS...
     wanted=$1 sentence="cpattn-submit: $2"
     shift 2
@@ -30,7 +30,7 @@ refuses() { # STATUS SENTENCE ARGUMENTS...
     tap_is "refused: $*" "$status|$err|$out" "$wanted|$sentence|"
 }
 
-# Several values of the one object that was printed.
+# Prints the values at several paths of the one printed object.
 peeks() { # PATH...
     for path; do "$peek" json "$path" <"$scratch/out"; done | tr '\n' ' '
 }
@@ -138,7 +138,7 @@ tap_lacks "no colour where no terminal is" "$out" "$(printf '\033')"
 run case --world-size 4 --verbose
 tap_is "--verbose: every chunk" "$(grep -cE '^(out|lse|dq|dk|dv) ' "$scratch/out")" 40
 
-# Key heads follow heads unless they are given, whichever comes first.
+# kv_heads equals heads unless it is given. The order of the options does not matter.
 for heads in "--heads 4:h4" "--heads 16 --kv-heads 8:h16/8" "--kv-heads 8 --heads 16:h16/8" ":h8"; do
     # shellcheck disable=SC2086
     run case ${heads%:*}
@@ -248,7 +248,7 @@ tap_is "a refused case: exit status and sentence" "$status $(sed -n 2p "$scratch
 run case --repeat 5
 tap_is "repeats: exit status" "$status" 0
 tap_has "repeats: one digest" "$out" "5 runs, all of digest 0123456789abcdef; "
-interrupted() { # ARGUMENTS...: the command gets an interrupt after a second
+interrupted() { # ARGUMENTS...: the command gets SIGINT after a second
     timeout --foreground -s INT 1 "$fake" "$@" >"$scratch/out" 2>"$scratch/err"
     out=$(cat "$scratch/out")
 }
@@ -270,7 +270,7 @@ run case --repeat 3 --json
 tap_is "repeats in JSON: an object each" "$("$peek" json outcome <"$scratch/out" | tr '\n' ' ')" \
     "pass pass pass "
 
-# A case that is not verified neither passes nor fails, in its text and in the exit status.
+# A case that is not verified is neither a pass nor a fail. Its exit status is 0.
 run case --verify false
 tap_is "unverified: exit status and outcome" "$status $(head -n 1 "$scratch/out")" \
     "0 unverified bf16 bshd p2p w2 b2 h8 s512 d128 causal verify=off"
@@ -283,8 +283,8 @@ case $out in
 *) tap_pass "unverified: no figures" ;;
 esac
 
-# The fake's times: see fill_answer() there. The first run is verified, the times of `slower` grow by
-# 1 ms from run to run.
+# The times are those of fill_answer() in fake_client.c. The first run is verified. With `slower`,
+# forward takes 1 ms more in each run.
 run bench --repeat 5 --model slower --json
 tap_is "bench: what was run" "$status $(peeks verified repeat case.verify)" \
     "0 pass 5 off "
@@ -300,7 +300,7 @@ tap_has "bench: a table" "$(printf '%s' "$out" | tr -s ' ')" \
     "
 backward 6.00 ms 6.00 ms 6.00 ms 0.0%
 "
-# 1 GFLOP per rank, of which two products of seven are forward.
+# Each rank computes 1 GFLOP. Two of seven matrix products are forward.
 tap_has "bench: rates" "$(printf '%s' "$out" | tr -s ' ')" \
     "
 backward per device 0.119 TFLOP/s 0.119 TFLOP/s 0.119 TFLOP/s 0.0%
@@ -322,7 +322,7 @@ tap_is "wall time: its parts" \
     "$(peeks times_ns.parts.queue times_ns.parts.inputs times_ns.parts.run times_ns.parts.rest \
         times_ns.total)" "1000000 300000 8500001 1495677 12345678 "
 
-# Every command that is shown to reproduce a case is that case.
+# The command that an answer shows gives the same case.
 run case --model cp_2_1 --dtype fp16 --mask none --seqlen-q 17 --window-left 3 --seed 9 --json
 again=$("$peek" json command <"$scratch/out")
 "$peek" json case <"$scratch/out" >"$scratch/case"
@@ -412,7 +412,8 @@ tap_has "JUnit: the message ends with the diagnosis" \
     "$(junit 'string(//testcase[@name="fail1/bf16/w2"]/failure/@message)')|" \
     " (and 5 more); diagnosis: the scale is missing; it explains 97 % of the error of dq on rank 1|"
 
-# The report appears when it is complete, an earlier one stays until then.
+# A report is written to a temporary file, and renamed when it is complete. Another link to the
+# earlier file keeps the earlier text.
 echo earlier >"$scratch/reports.xml"
 chmod 640 "$scratch/reports.xml"
 mkdir "$scratch/reports"
@@ -469,7 +470,7 @@ tap_is "a matrix: what the verdicts do not say" "$(tail -n 6 "$scratch/out" | he
 run matrix "$scratch/notes.yaml" --filter model=good
 tap_lacks "a matrix: nothing is said of nothing" "$out" "cases with"
 
-# Waiting costs a case of a matrix nothing: its time limit is that of the run.
+# The time limit of a case in a matrix counts its run, not its wait in the queue.
 printf 'timeout: 7s\nmodels: {limits: {}}\n' >"$scratch/limits.yaml"
 run case --model limits --timeout 5s
 tap_has "time limits: of a case" "$out" "DEADLINE_EXCEEDED: limits of 5 s and 0 s"
@@ -516,8 +517,8 @@ tap_is "many cases, --verbose: all failures" "$(grep -c 'again: ' "$scratch/out"
 
 # ---- interruption ----
 
-# Waits until the process handles SIGTERM itself. Before it is the program it is a shell, which may
-# handle the signal too, in its own way.
+# Waits until the process is the program and has a handler for SIGTERM. Before exec it is a shell,
+# and the shell may have a handler, too.
 await_handler() { # PID
     while kill -0 "$1" 2>/dev/null; do
         [ "$(cat "/proc/$1/comm")" = "${fake##*/}" ] || continue
@@ -769,7 +770,7 @@ tap_is "a path to a matrix is not searched" \
 
 # ---- terminals ----
 
-terminal() { # TERM ARGUMENTS...: what the command draws on a terminal
+terminal() { # TERM ARGUMENTS...: prints what the command writes to a terminal
     term=$1
     shift
     TERM=$term script -qec "$fake $*" /dev/null </dev/null
@@ -781,7 +782,7 @@ if command -v script >/dev/null 2>&1; then
     tap_has "progress in a file has a line for each case" "$(terminal dumb matrix "$demonstration")" \
         "16/16 pass  cp_2_1/fp16/w4"
     tap_lacks "NO_COLOR: no colour" "$(NO_COLOR=1 terminal xterm case)" "$escape"
-    # Without curses it prints that reason; --once prints the picture.
+    # Without curses the command says so, and only `top --once` works.
     drawn=$(printf q | TERM=xterm script -qec "$fake top" /dev/null)
     case $drawn in
     *"no curses"*) tap_skip "top on the whole screen" "no curses" ;;
@@ -813,9 +814,11 @@ for command in $commands; do
     done
     tap_is "$command --help: every option is in the manual" "$status$undocumented" 0
     cp "$scratch/out" "$scratch/help.$command"
-    # argp adds a line of blanks behind a text that ends exactly at the margin: such a text needs other words.
+    # argp prints a line of blanks after a text that ends exactly at the margin. Such a text needs
+    # other words.
     tap_is "$command --help: no line of blanks" "$(grep -B 1 '^  *$' "$scratch/out")" ""
-    # Examples are lines that a person can type, with records that are there: they are at least understood.
+    # The command accepts the options and arguments of each example. The records that examples name
+    # exist, empty.
     : >"$scratch/run.jsonl"
     : >"$scratch/old.jsonl"
     sed -n 's/^  cpattn-submit //p' "$scratch/out" | while read -r line; do

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# The command against a daemon with real ranks: the demonstration passes; failures are shown with their cause and exit
-# status, and other cases continue. Prints TAP.
+# The command with a daemon that has real ranks: the demonstration passes; a failure has its cause
+# and exit status, and other cases go on. Prints TAP.
 set -u
 : "${top_srcdir:=.}" "${top_builddir:=build}"
 # shellcheck source=tests/support/tap.sh
@@ -30,14 +30,14 @@ await_status() { # MEMBER VALUE
     done
 }
 
-# The rank processes of the daemon, the oldest first.
+# Prints the process ids of the daemon's ranks, the oldest first.
 ranks() {
     tr ' ' '\n' <"/proc/$daemon/task/$daemon/children" | while read -r child; do
         [ -z "$child" ] || [ "$(cat "/proc/$child/comm")" = cpattnd-starter ] || echo "$child"
     done
 }
 
-# A case that runs for much longer than a test needs, in little memory.
+# A case that runs much longer than a test needs, in little memory.
 long="case --batch 1 --seqlen 32k --heads 4"
 
 # ---- no daemon ----
@@ -51,7 +51,7 @@ tap_is "no daemon: exit status of case" "$status$out" 78
 run matrix "$top_srcdir/cases/demonstration.yaml"
 tap_is "no daemon: exit status of matrix" "$status$out" 78
 
-# ---- a daemon of another version, or something else altogether ----
+# ---- a daemon with another version of the protocol, or with unusual answers ----
 
 mkfifo "$scratch/stdin"
 "$top_builddir/tests/client/fake_daemon" "$CPATTN_SOCKET" <"$scratch/stdin" >"$scratch/ready" &
@@ -85,7 +85,7 @@ tap_is "describe" "$status $("$peek" json backend <"$scratch/out") $(
     "$peek" json devices <"$scratch/out")" "0 cpu 2"
 run status
 tap_has "status without a pool" "$out" "no pool yet"
-# The exit status of `status --check` after an order.
+# Sends an order, then prints the exit status of `status --check`.
 checked() { # COMMAND DEVICE
     "$submit" "$1" "$2" >/dev/null
     run status --check
@@ -95,7 +95,7 @@ tap_is "status --check: both devices, one, none, one, both are in use" \
     "$(run status --check; echo "$status") $(checked drain 0) $(checked drain 1) $(checked enable 0) $(checked enable 1)" \
     "0 0 1 0 0"
 
-# A bench is verified once, then run three times without.
+# The bench runs once with verification, once for warming up, and twice with measurement.
 run bench --repeat 2 --warmup 1 --seqlen 64 --json
 tap_is "bench: exit status" "$status$err" 0
 tap_is "bench: what was run" \
@@ -275,7 +275,7 @@ if command -v script >/dev/null 2>&1; then
 else
     tap_skip "cancel by the id that a waiting case shows" "no script command"
 fi
-# With nothing but what status says: whose case runs where, and how to end it.
+# The output of `status` is enough to find whose case runs, and to cancel it.
 # shellcheck disable=SC2086
 "$submit" $long >"$scratch/long" 2>&1 &
 await_status running 1
@@ -361,8 +361,8 @@ tap_is "a matrix, too" "$status $(tail -n 1 "$scratch/out" | sed 's/ in .*//') $
 kill -TERM "$daemon"
 wait "$daemon"
 
-# A reload lowers the longest limit while a matrix runs: it goes on with that limit, and says so. A stopped rank
-# holds its first case up.
+# A reload lowers the longest time limit while a matrix runs. The matrix goes on with the new limit
+# and says so. A stopped rank keeps the first case from ending before the reload.
 echo "timeout-max: 80s" >"$scratch/settings"
 daemon_start --config "$scratch/settings" --backend cpu --devices 2
 run case --seqlen 64
@@ -402,7 +402,7 @@ daemon_start --backend cpu --devices 2
 
 # ---- the end of the daemon ----
 
-# The log shows the requests that were in flight: admitted, and not answered.
+# The log tells the requests that were in flight: they are admitted and not answered.
 run case --seqlen 64
 # shellcheck disable=SC2086
 "$submit" $long >"$scratch/long" 2>&1 &

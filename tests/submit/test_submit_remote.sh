@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# The command and a daemon on a network: every subcommand accepts the credentials, as options and from the
+# The command and a daemon on a network: the subcommands accept credentials as options and from the
 # environment. Prints TAP.
 set -u
 : "${top_srcdir:=.}" "${top_builddir:=build}"
@@ -21,7 +21,7 @@ run() {
     err=$(cat "$scratch/err")
 }
 
-# On the first port that is free.
+# Starts the daemon on the first free port.
 port=$(tap_port)
 until grep -q ' ready ' "$scratch/log" 2>/dev/null; do
     if [ -z "$daemon" ] || ! kill -0 "$daemon" 2>/dev/null; then

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# attend, dump and --dump-fails with a daemon with real ranks, and with one whose ranks compute wrong results. Prints
-# TAP.
+# attend, dump and --dump-fails with a daemon that has real ranks, and with one that has a rank
+# program with a fault. Prints TAP.
 set -u
 : "${top_srcdir:=.}" "${top_builddir:=build}"
 # shellcheck source=tests/support/tap.sh
@@ -105,7 +105,7 @@ umask 077
 echo "sixteen letters!" >"$scratch/token"
 port=$(tap_port)
 while [ -z "$daemon" ]; do
-    : >"$scratch/log" # of the daemon before
+    : >"$scratch/log" # drops the lines of the previous daemon
     "$top_builddir/cpattnd" --socket "$CPATTN_SOCKET" --backend cpu --devices 2 \
         --listen "tcp://127.0.0.1:$port" --token-file "$scratch/token" 2>"$scratch/log" &
     daemon=$!

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The predicted timeline of plans: order, matching exchanges, durations, sums; and its picture.
+// The predicted timeline of plans: order, matching exchanges, durations, sums. The picture of it.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,7 +14,7 @@
 #include "tests/support/plans.h"
 #include "tests/support/runner.h"
 
-// Rates that give round times: attention is free of overhead and of memory.
+// Rates for round times, without overhead.
 static const struct timeline_rates plain = {
     .flops = 1e9, .memory_bytes = 1e9, .link_bytes = 1e9, .node_bytes = 1e9, .overhead_s = 0};
 
@@ -42,7 +42,7 @@ static bool close_to(double a, double b)
     return fabs(a - b) <= 1e-12 + 1e-9 * fabs(b);
 }
 
-// The latest end of the operations that the operation waits for; 0: none.
+// Returns the latest end of the operations that this one waits for; 0 if it waits for none.
 static double ready(const struct plan *plan, const struct timeline_span *spans, int32_t index)
 {
     const struct op *op = &plan->ops[index];
@@ -75,7 +75,7 @@ static const struct timeline_span *exchange(const struct plans *p, const struct 
     return NULL;
 }
 
-// The time when the last of an exchange and its peers is posted.
+// Returns when the exchange is posted on this rank and on all its peers.
 static double all_posted(const struct plans *p, const struct timeline *timeline, int rank,
                          int32_t index)
 {
@@ -119,7 +119,7 @@ START_TEST(operations_start_when_what_they_wait_for_ends)
     struct plans p;
     struct cp_case c;
     te_case(&c, comms[_i], 4);
-    c.sharding = SHARDING_CONTIGUOUS; // uneven, so that ranks wait for each other
+    c.sharding = SHARDING_CONTIGUOUS; // ranks have unequal work and wait for each other
     plans_create(&p, &c);
     struct timeline *timeline = play(&p, &plain);
     bool waited = false;
@@ -131,7 +131,7 @@ START_TEST(operations_start_when_what_they_wait_for_ends)
         }
         ck_assert(timeline->ranks[r].end <= timeline->end);
     }
-    // Head parallelism is even for every sharding.
+    // With a2a each rank has some of the heads and all tokens, so all ranks have equal work.
     ck_assert_int_eq(waited, comms[_i] != COMM_A2A);
     timeline_destroy(timeline);
     plans_destroy(&p);
@@ -200,7 +200,7 @@ START_TEST(bytes_are_what_is_read_and_written)
 }
 END_TEST
 
-// In a forward ring of two each rank sends its keys and values once.
+// In a forward ring of two ranks each rank sends its keys and values once.
 START_TEST(an_exchange_takes_what_its_bytes_take)
 {
     struct plans p;
@@ -223,14 +223,14 @@ START_TEST(an_exchange_takes_what_its_bytes_take)
 }
 END_TEST
 
-// The same ring over two nodes, and a case whose ranks are all on one.
+// A ring of four ranks on one, two and four nodes.
 START_TEST(messages_to_another_node_use_its_link)
 {
     struct plans p;
     struct cp_case c;
     struct timeline_rates rates = {
         .flops = 1e15, .memory_bytes = 1e15, .link_bytes = 1e6, .node_bytes = 1e5, .overhead_s = 0};
-    int64_t bytes = 2 * 64 * 8 * (128 + 128) * 2; // of a quarter of the tokens
+    int64_t bytes = 2 * 64 * 8 * (128 + 128) * 2; // a rank has a quarter of the 256 tokens
     for (int nodes = 1; nodes <= 4; nodes *= 2) {
         te_case(&c, COMM_P2P, 4);
         c.training = false;
@@ -239,7 +239,7 @@ START_TEST(messages_to_another_node_use_its_link)
         struct timeline *timeline = play(&p, &rates);
         double rate = nodes == 1 ? 1e6 : 1e5;
         for (int r = 0; r < 4; r++) {
-            // Rank 0 of two nodes sends to its own node and receives from the other.
+            // With two nodes a rank sends to one node and receives from the other.
             ck_assert_int_eq(timeline->ranks[r].sent, 3 * bytes);
             ck_assert(close_to(timeline->ranks[r].busy[STREAM_COMM], 3 * (double)bytes / rate));
         }
@@ -322,7 +322,7 @@ static double evaluate(xmlDoc *document, const char *expression)
     return value;
 }
 
-// Elements with a class, without those of the legend (`legend` many).
+// Counts the elements of a class, less the `legend` elements that are in the legend.
 static int count_class(xmlDoc *document, const char *class, int legend)
 {
     char expression[96];
@@ -374,7 +374,7 @@ END_TEST
 
 #define BOXES "//*[local-name()='g']/*[local-name()='rect']"
 
-// All boxes lie between the begin of the lanes and the right edge.
+// All boxes lie between the start of the lanes and the right edge.
 START_TEST(boxes_lie_inside_the_lanes)
 {
     struct plans p;
@@ -443,7 +443,7 @@ START_TEST(texts_of_the_case_cannot_break_the_picture)
 }
 END_TEST
 
-// An empty case takes no time, without a division by zero.
+// A case without tokens takes no time. Its picture is drawn without a division by zero.
 START_TEST(a_case_without_tokens_can_be_drawn)
 {
     struct plans p;

@@ -15,7 +15,8 @@ if ! command -v python3 >/dev/null; then
     exit 0
 fi
 
-# Prints what is wrong with a trace, and else counts of its events.
+# Prints up to five faults of a trace, or the number of its events of each name; then the names of
+# the processes.
 cat >"$scratch/check.py" <<'END'
 import json, sys
 from collections import Counter, defaultdict
@@ -83,7 +84,8 @@ tap_is "a case: exit status" "$?" 0
 tap_has "a case: predicted and measured lanes" "$(check "$scratch/case.json")" \
     "rank 0, predicted; rank 0, measured; rank 1, predicted; rank 1, measured|"
 tap_has "a case: its phases" "$(check "$scratch/case.json")" " backward=2 compare=2 "
-# A trace of two ranks. Each has measured its first 13 operations; the second rank began 1 us later.
+# The fake client reports times of the first 13 operations of both ranks. Rank 1 begins 1 us after
+# rank 0.
 cat >"$scratch/measured.py" <<'END'
 import json, sys
 events = json.load(open(sys.argv[1]))["traceEvents"]
@@ -128,8 +130,9 @@ tap_is "svg: ranks at the ends of a window have rows of their own" "$(grep -o '>
 tap_is "svg: few ranks have a row each" "$(grep -o '>rank [0-7]<' "$scratch/8.svg" | sort -u | wc -l)" 8
 # ---- the critical path ----
 
-# The widths of the framed operations, without the sample of the legend: they follow one another from
-# the beginning to the end of the axis, whichever ranks they are on.
+# Prints the sum of the widths of the operations on the critical path, and 1 if they are on several
+# rows. The sample in the legend is left out. The operations follow one another without a gap, so
+# the sum is the width of the axis.
 framed() { # SVG
     sed -n 's/.*class="critical" d="M\([0-9.]*\) \([0-9.]*\)h\([0-9.]*\)v30h.*/\1 \2 \3/p' "$1" |
         awk '{ sum += $3; rows[$2] = 1 } END { n = 0; for (r in rows) n++; printf "%.0f %d", sum, (n > 1) }'

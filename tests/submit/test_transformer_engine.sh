@@ -1,9 +1,10 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# TransformerEngine's matrix through the daemon: its 450 cases; then one in CPATTN_TEST_PART (4 unless set) of the 960
-# cases that include those its backends skip; then one in CPATTN_TEST_PART of the 450 over two daemons, interrupted by
-# signals and resumed. Lengths are divided by CPATTN_TE_SCALE, 128 unless set; 16 is the thorough setting and takes many
-# minutes. Prints TAP, one test for each model.
+# TransformerEngine's matrix through the daemon. First its 450 cases. Then 1 in CPATTN_TEST_PART
+# (default 4) of the 960 cases that --unskip gives: it adds those that the backends skip. Then 1 in
+# CPATTN_TEST_PART of the 450 on two daemons, interrupted by signals and resumed. CPATTN_TE_SCALE
+# (default 128) divides the lengths; 16 is the thorough setting and takes many minutes. Prints TAP,
+# one test for each model.
 set -u
 : "${top_srcdir:=.}" "${top_builddir:=build}"
 # shellcheck source=tests/support/tap.sh
@@ -40,7 +41,8 @@ tap_is "with what is skipped: exit status" "$?$(cat "$scratch/err")" 0
 cases=$(((960 + part - 1) / part))
 tap_has "with what is skipped: all passed" "$(tail -n 1 "$scratch/skipped")" "$cases cases: $cases passed"
 
-# A line of the progress is "12/450 pass  flash.cp_1_0/bf16/...": the name of the model ends at the first slash.
+# A progress line is "12/450 pass  flash.cp_1_0/bf16/...". The name of the model ends at the first
+# slash.
 sed -n 's|^ *[0-9]*/[0-9]* \([a-z ]*[a-z]\)  *\([a-z]*\.[a-z0-9_]*\)/.*|\2 \1|p' "$scratch/out" "$scratch/skipped" |
     sort | uniq -c >"$scratch/models"
 cut -c9- "$scratch/models" | cut -d' ' -f1 | uniq >"$scratch/names"
@@ -53,17 +55,18 @@ tap_is "every model is there" "$(grep -c . "$scratch/names")" 36
 
 daemon_start "$scratch/second.sock"
 cases=$(te --list --shard "1/$part" | wc -l)
-# With the 1278 that the file leaves out.
+# A report also has its share of the 1278 cases that the file excludes.
 all=$((cases + (1278 + part - 1) / part))
 te_part() { te --shard "1/$part" "$@"; }
 lines() { if [ -f "$1" ]; then wc -l <"$1"; else echo 0; fi; }
-# True if the process is cpattn-submit, and handles SIGTERM itself. Before, it is a shell.
+# True if the process is cpattn-submit and has a handler for SIGTERM. Before exec it is a shell.
 handles() { # PID
     [ "$(cat "/proc/$1/comm" 2>/dev/null)" = cpattn-submit ] || return
     caught=$(sed -n 's/^SigCgt:[[:space:]]*//p' "/proc/$1/status" 2>/dev/null)
     [ $((0x${caught#????????} & 0x4000)) -ne 0 ]
 }
-# Sends the signal when the record has ANSWERS lines, and waits for the end. SIGNAL with a 2 after it is sent twice.
+# Starts the matrix, sends SIGNAL when the record has ANSWERS lines, and waits for the end. With a 2
+# at the end of SIGNAL it is sent twice.
 interrupted() { # SIGNAL ANSWERS OPTIONS...
     signal=$1 answers=$2
     shift 2
@@ -78,7 +81,8 @@ interrupted() { # SIGNAL ANSWERS OPTIONS...
     [ "$signal" = "${signal%2}" ] || kill -"${signal%2}" "$running" 2>/dev/null
     wait "$running"
 }
-# How many cases the JUnit file has, those that are left out included; it has to be whole XML.
+# Prints the number of cases in the JUnit file, with the excluded ones. Fails if the XML is not
+# complete.
 junit_cases() { "$peek" xml 'count(//testcase)' <"$scratch/te.xml"; }
 
 interrupted INT $((cases / 10)) --save "$scratch/two.jsonl"

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# The commands of doc/tutorial.md have the printed results. Prints TAP. The page uses the example installed by the
-# packages; this test takes it from the source tree.
+# The commands of doc/tutorial.md have the printed results. Prints TAP. The page uses the example
+# that the packages install; this test takes it from the source tree.
 set -u
 : "${top_srcdir:=.}" "${top_builddir:=build}"
 # shellcheck source=tests/support/tap.sh

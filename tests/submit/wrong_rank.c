@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// cpattn-rank with a mistake: dV of the last key head is zero.
+// cpattn-rank with a fault: dV of the last key head is zero.
 #include "common/mutation.h"
 #include "rank/process.h"
 

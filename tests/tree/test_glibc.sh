@@ -8,7 +8,7 @@ set -u
 . "$top_srcdir/tests/support/tap.sh"
 newest=2.34
 
-# "SYMBOL GLIBC_x.y" of those that a file asks for and that are newer.
+# Prints "SYMBOL GLIBC_x.y" for each undefined symbol of the file that is newer than $newest.
 newer() { # FILE
     LC_ALL=C objdump -T "$1" | awk -v newest="$newest" '
         function after(a, b,    i, x, y) {
@@ -23,7 +23,8 @@ newer() { # FILE
         }'
 }
 
-# From here on headers redirect ordinary functions (strtol) to symbols of their own version.
+# From glibc 2.38 on, the headers redirect ordinary functions (strtol) to new symbols
+# (__isoc23_strtol, GLIBC_2.38).
 headers=$(printf '#include <features.h>\n__GLIBC__ __GLIBC_MINOR__\n' | ${CC:-cc} -E -P - 2>/dev/null | tail -n 1)
 redirects() {
     [ "${headers%% *}" != 2 ] || [ "${headers##* }" -ge 38 ]
@@ -43,7 +44,7 @@ else
         [ -f "$file" ] || continue # not built here
         tap_is "$name needs no newer glibc than $newest" "$(newer "$file")" ""
     done
-    # It finds what it looks for.
+    # newer() does find symbols: with an older limit it prints those of 2.34.
     newest=2.2
     tap_has "symbols are seen" "$(newer "$top_builddir/cpattnd")" "GLIBC_2.34"
 fi

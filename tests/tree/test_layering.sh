@@ -8,7 +8,7 @@ number=0
 scratch=$(mktemp -d) || exit 99
 trap 'rm -rf "$scratch"' EXIT
 
-# Passes if the check fails on a tree that holds only this file, or two, and says what is expected.
+# Builds a tree of one or two files. Passes if CHECK exits with 1 there and prints EXPECTED.
 notices() { # CHECK FILE TEXT EXPECTED [FILE TEXT]
     number=$((number + 1))
     tree=$scratch/$number
