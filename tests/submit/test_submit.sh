@@ -111,6 +111,7 @@ refuses 64 "$demonstration: no case is left: 0 excluded, 16 left out by the comm
     matrix "$demonstration" --filter nowhere --list
 refuses 64 "$demonstration: no case is left: 0 excluded, 16 left out by the command line" \
     matrix "$demonstration" --filter nowhere --list --json
+refuses 64 "--subset none: the file has no subsets; leave the option out" matrix "$demonstration" --subset none
 
 printf 'models:\n  a: {heads: 12,\n  b: [}\n' >"$scratch/torn.yaml"
 run matrix "$scratch/torn.yaml"
