@@ -93,6 +93,7 @@ EXTRA_DIST += python/pyproject.toml python/cpattn/__init__.py python/cpattn/_ans
     python/cpattn/guest.py python/cpattn/guests/__init__.py python/cpattn/job_check.py \
     python/cpattn/guests/torch_context_parallel.py python/cpattn/guests/torch_sdpa.py \
     python/cpattn/py.typed python/cpattn/pytest_plugin.py python/cpattn/_submit.py python/cpattn/_map.py \
+    python/cpattn/_values.py \
     python/tests/test_check.py \
     python/tests/test_client.py python/tests/test_guest.py \
-    python/tests/test_job_check.py python/tests/test_mistakes.py
+    python/tests/test_job_check.py python/tests/test_mistakes.py python/tests/test_values.py

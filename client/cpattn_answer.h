@@ -81,7 +81,11 @@ struct cpattn_operation_time {
     uint64_t start_ns, end_ns;
 };
 
-// The measurements of one rank.
+// The measurements of one rank. If a collective or linear layers run several iterations, the sum of
+// forward and backward is the mean over them. On the CPU, and of a guest, each of the times of the
+// run is a mean. On a GPU backward, exchange and exposed are those of the last iteration, and
+// forward is the rest of the mean; a backward that is not less than the mean becomes 0. With the
+// library's own collective forward, exchange and exposed are the mean.
 struct cpattn_rank {
     int32_t rank;
     bool pass;
@@ -100,7 +104,8 @@ struct cpattn_rank {
     // kernels computed, or "".
     int32_t own_forward, own_backward, provider_forward, provider_backward;
     const char *provider_reason;
-    uint64_t launch_ns; // launching the operations on the device's streams; 0: the host ran them
+    uint64_t launch_ns; // launching the operations on the device's streams; 0: the host ran them,
+                        // or the job is no attention
     int32_t operations; // in the rank's plan; 0: it has no plan, as with a guest
     // If the case has operation_times: times of the plan's first operations, at most 512.
     int32_t operation_times_count;

@@ -28,7 +28,12 @@ enum status link_refuse_unreachable(const char *path, struct error *error)
                          "no daemon at %s: nothing listens there; start one there with "
                          "'cpattnd --listen %s', see cpattnd(8), NETWORK",
                          path, path);
-    bool absent = stat(path, &status) != 0 && errno == ENOENT;
+    bool there = stat(path, &status) == 0, absent = !there && errno == ENOENT;
+    if (there && !S_ISSOCK(status.st_mode))
+        return error_set(error, STATUS_UNAVAILABLE,
+                         "no daemon at %s: it is %s, not a socket; name the socket of a daemon "
+                         "that runs",
+                         path, S_ISDIR(status.st_mode) ? "a directory" : "a file");
     int folder = folder_length(path);
     if (absent && folder > 0) {
         char name[PATH_MAX];

@@ -16,8 +16,9 @@ static enum status refuse(const char *what, int result, struct error *error)
                          "forward the daemon's unix socket with ssh instead");
     if (result == NNG_ENOMEM)
         return error_set(error, STATUS_RESOURCE_EXHAUSTED, "memory is short for TLS");
-    return error_set(error, STATUS_INVALID_ARGUMENT, "%s cannot be used: %s", what,
-                     nng_strerror(result));
+    return error_set(error, STATUS_INVALID_ARGUMENT,
+                     "%s cannot be used: %s; accepted are certificates, and a private key, in PEM",
+                     what, nng_strerror(result));
 }
 
 enum status link_tls_create(const struct link_tls_pem *pem, const char *host, nng_tls_config **tls,

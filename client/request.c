@@ -188,7 +188,8 @@ static enum status id_read(const char *text, struct request_id *id, struct error
     }
     return good ? STATUS_OK
                 : error_set(error, STATUS_INVALID_ARGUMENT,
-                            "the id of a request is %zu hexadecimal digits", 2 * sizeof id->bytes);
+                            "the id of the request is '%.40s'; accepted is %zu hexadecimal digits",
+                            text, 2 * sizeof id->bytes);
 }
 
 enum cpattn_status cpattn_cancel_id(struct cpattn_client *client, const char *id,

@@ -51,11 +51,13 @@ static void text_free(char *text)
     free(text);
 }
 
+// Returns the whole text; NULL if the file is none in PEM.
 static char *text_read(FILE *file)
 {
     char *text = calloc(1, PEM_BYTES_MAX);
     size_t size = text ? fread(text, 1, PEM_BYTES_MAX, file) : 0;
-    if (text && !ferror(file) && size < PEM_BYTES_MAX && strlen(text) == size)
+    if (text && !ferror(file) && size < PEM_BYTES_MAX && strlen(text) == size &&
+        strstr(text, "-----BEGIN "))
         return text;
     free(text);
     return NULL;
@@ -79,7 +81,9 @@ static enum status pem_read(const char *name, const char *path, bool secret, cha
     if (secret && open_to_all)
         return error_set(error, STATUS_PERMISSION_DENIED,
                          "%s: %s can be read by everybody; chmod 0600 %s", name, path, path);
-    return error_set(error, STATUS_INVALID_ARGUMENT, "%s: %s is no file in PEM", name, path);
+    return error_set(error, STATUS_INVALID_ARGUMENT,
+                     "%s: %s is no file in PEM; accepted is text with a line '-----BEGIN ...'",
+                     name, path);
 }
 
 // ---- secrets -----------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "common/option_names.h"
 
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -115,6 +116,54 @@ static enum status find_option(const struct option_names *names, const char *wor
     return refuse_ambiguous(&search, names->command, error);
 }
 
+// Returns the option of this letter, or NULL. An alias stands for the option before it.
+static const struct argp_option *letter_among(const struct argp_option *options, int letter)
+{
+    const struct argp_option *original = options;
+    for (const struct argp_option *o = options; o && (o->name || o->key || o->doc); o++) {
+        if (!(o->flags & OPTION_ALIAS))
+            original = o;
+        if (o->key == letter)
+            return original;
+    }
+    return NULL;
+}
+
+static const struct argp_option *letter_find(const struct argp *argp, int letter)
+{
+    static const struct argp_option built_in[] = {
+        {.name = "help", .key = '?'}, {.name = "version", .key = 'V'}, {.name = NULL}};
+    const struct argp_option *found = letter_among(argp->options, letter);
+    for (const struct argp_child *child = argp->children; child && child->argp && !found; child++)
+        found = letter_among(child->argp->options, letter);
+    if (!found && (letter == '?' || argp_program_version || argp_program_version_hook))
+        found = letter_among(built_in, letter);
+    return found;
+}
+
+// Looks up the options of `word`, one for each letter. *value: the last one needs the next argument
+// as its value.
+static enum status check_letters(const struct option_names *names, const char *word, bool *value,
+                                 struct error *error)
+{
+    *value = false;
+    for (const char *letter = word + 1; *letter; letter++) {
+        const struct argp_option *found = letter_find(names->argp, (unsigned char)*letter);
+        if (!found && (*letter < '!' || *letter > '~'))
+            return error_set(error, STATUS_INVALID_ARGUMENT,
+                             "an option has the byte 0x%02x; %s --help lists them",
+                             (unsigned char)*letter, names->command);
+        if (!found)
+            return error_set(error, STATUS_INVALID_ARGUMENT,
+                             "unknown option '-%c'; %s --help lists them", *letter, names->command);
+        if (!found->arg)
+            continue;
+        *value = !letter[1]; // what follows the letter is its value
+        break;
+    }
+    return STATUS_OK;
+}
+
 // Refuses a long option with one hyphen. getopt would read "-tls-ca" as the options -t, -l, -s and
 // so on.
 static enum status check_hyphens(const struct option_names *names, const char *word,
@@ -133,30 +182,43 @@ static enum status check_hyphens(const struct option_names *names, const char *w
                      names->command);
 }
 
+// Looks up a long option. *value: it needs the next argument as its value.
+static enum status check_long(const struct option_names *names, const char *word, bool *value,
+                              struct error *error)
+{
+    const struct argp_option *found;
+    const char *equals = strchr(word, '=');
+    enum status status = find_option(names, word + 2, &found, error);
+    if (status != STATUS_OK)
+        return status;
+    *value = found->arg && !equals;
+    if (found->arg || !equals)
+        return STATUS_OK;
+    return error_set(error, STATUS_INVALID_ARGUMENT, "option '%.*s' takes no value; see %s --help",
+                     (int)(equals - word), word, names->command);
+}
+
 enum status option_names_check(const struct option_names *names, int argc, char **argv,
                                struct error *error)
 {
     static char help[] = "--help";
-    enum status status = STATUS_OK;
     for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++) {
-        const struct argp_option *found;
+        enum status status = STATUS_OK;
+        bool value = false;
         if (strcmp(argv[i], "-h") == 0)
             argv[i] = help;
-        if (argv[i][0] == '-' && argv[i][1] != '-')
+        if (strncmp(argv[i], "--", 2) == 0)
+            status = check_long(names, argv[i], &value, error);
+        else if (argv[i][0] == '-')
             status = check_hyphens(names, argv[i], error);
+        if (status == STATUS_OK && argv[i][0] == '-' && argv[i][1] != '-')
+            status = check_letters(names, argv[i], &value, error);
         if (status != STATUS_OK)
             return status;
-        if (strncmp(argv[i], "--", 2) != 0)
-            continue;
-        status = find_option(names, argv[i] + 2, &found, error);
-        if (status != STATUS_OK)
-            return status;
-        if (!found->arg || strchr(argv[i], '='))
-            continue;
-        if (++i < argc) // the value, which may look like an option
-            continue;
-        return error_set(error, STATUS_INVALID_ARGUMENT, "option '%s' needs a value; see %s --help",
-                         argv[i - 1], names->command);
+        if (value && ++i == argc) // the value may look like an option
+            return error_set(error, STATUS_INVALID_ARGUMENT,
+                             "option '%s' needs a value; see %s --help", argv[i - 1],
+                             names->command);
     }
-    return status;
+    return STATUS_OK;
 }

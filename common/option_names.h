@@ -19,7 +19,8 @@ struct option_names {
 
 // Checks the options of `argv`, from argv[1] to the end or "--". Long names may be abbreviated.
 // Replaces "-h", which argp does not know, by "--help". INVALID_ARGUMENT: an option is unknown,
-// ambiguous or without its value; the message names the nearest option, if there is a near one.
+// ambiguous, without its value or with a value that it does not take; the message names the nearest
+// long option, if there is a near one.
 enum status option_names_check(const struct option_names *names, int argc, char **argv,
                                struct error *error) MUST_CHECK;
 

@@ -90,7 +90,7 @@ struct timings {
     uint64_t exchange_ns; // time with an exchange in progress
     uint64_t exposed_ns;  // time with an exchange and no computation in progress
     uint64_t reference_ns, compare_ns;
-    uint64_t launch_ns; // time to enqueue the plan on the device's streams; 0: the host ran it
+    uint64_t launch_ns; // time to enqueue the plan of an attention on the device's streams; 0: none
 };
 
 // Why a rank refused a case before it began; the ranks stay ready. If only other ranks have a

@@ -64,7 +64,7 @@ struct collective {
     enum collective_algorithm algorithm;
     int64_t count;      // elements, 0..COLLECTIVE_COUNT_MAX; all_to_allv: maximum of a message
     int64_t size;       // bytes as in nccl-tests, from which the count follows; 0: count is given
-    int32_t iterations; // number of consecutive runs; times are their means
+    int32_t iterations; // number of consecutive runs; the time is their mean
     int32_t root;       // of broadcast and reduce
     int32_t offset;     // shift of the arrays in memory, in elements
     bool in_place;

@@ -55,7 +55,7 @@ static const struct case_field fields[] = {
     MEMBER_BOOL(S, in_place, "send and receive are the same memory (true) or not (false)"),
     MEMBER_INT(S, offset, 0, COLLECTIVE_OFFSET_MAX, "shift of the arrays in memory, in elements"),
     MEMBER_INT(S, iterations, 1, COLLECTIVE_ITERATIONS_MAX,
-               "consecutive runs; times are their means"),
+               "consecutive runs; the time is their mean"),
     MEMBER_BOOL(S, verify, "compare the results (true) or only run and time (false)"),
     MEMBER_UINT(S, seed, "seed of the elements"),
     MEMBER_BOOL(S, specials,

@@ -42,7 +42,7 @@ struct linear {
     bool training;  // also backward
     int32_t chunks; // pieces of a rank's tokens; one is sent while others are computed
     bool verify;
-    int32_t iterations;    // consecutive runs; times are their means
+    int32_t iterations;    // consecutive runs; the time is their mean
     uint64_t seed;         // of the inputs
     uint64_t explore_seed; // 0: run in plan order; else in the legal order drawn from this seed
     bool operation_times;  // each rank reports when each operation of its last run ran

@@ -30,7 +30,7 @@ static const struct case_field fields[] = {
     MEMBER_BOOL(S, training, "forward and backward (true) or forward only (false)"),
     MEMBER_INT(S, chunks, 1, LINEAR_CHUNKS_MAX,
                "pieces of a rank's tokens; one is sent while others are multiplied"),
-    MEMBER_INT(S, iterations, 1, LINEAR_ITERATIONS_MAX, "consecutive runs; times are their means"),
+    MEMBER_INT(S, iterations, 1, LINEAR_ITERATIONS_MAX, "consecutive runs; the time is their mean"),
     MEMBER_BOOL(S, verify, "compare the results (true) or only run and time (false)"),
     MEMBER_UINT(S, seed, "seed of the inputs"),
     MEMBER_UINT(S, explore_seed, "0: plan order, else a legal order drawn from this seed"),

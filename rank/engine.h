@@ -88,9 +88,11 @@ struct engine_ops {
     // `error` has the reason.
     enum status (*plan_reserve)(struct engine *e, struct plan_run *run, bool *lacks,
                                 struct error *error);
-    // Runs all iterations and waits for them. Forward, exchange and exposed times are means over
-    // the iterations; on a device the exchange and exposed times of a plan are those of the last
-    // iteration. UNIMPLEMENTED: there is no such library.
+    // Runs all iterations and waits for them. Forward, backward, exchange and exposed times are
+    // means over the iterations. A device records the times of the last iteration only: backward,
+    // exchange and exposed times of a plan are those of that iteration, and the forward time is the
+    // rest of the mean; a backward that is not less than the mean becomes 0. Forward, exchange and
+    // exposed times of a library call are the mean. UNIMPLEMENTED: there is no such library.
     enum status (*plan_execute)(struct engine *e, const struct plan_run *run, struct error *error);
     // All ranks call it when they no longer need the memory; release() frees it.
     enum status (*plan_finish)(struct engine *e, struct error *error);

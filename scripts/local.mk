@@ -2,7 +2,7 @@
 dist_noinst_SCRIPTS = scripts/check scripts/quickstart scripts/lint scripts/coverage
 dist_noinst_SCRIPTS += scripts/sanitize-cuda
 dist_noinst_SCRIPTS += scripts/bundle scripts/bundle-check scripts/wheel scripts/packages scripts/packages-check
-EXTRA_DIST += scripts/lib.sh
+EXTRA_DIST += scripts/lib.sh scripts/options.sh
 
 test_scripts += scripts/layering
 test_scripts += scripts/form

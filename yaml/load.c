@@ -215,6 +215,29 @@ static yaml_mark_t mark_of_byte(const char *text, size_t size, size_t offset)
     return mark;
 }
 
+// Returns the byte at a line and column, or 0.
+static char byte_at(const char *text, size_t size, const yaml_mark_t *mark)
+{
+    yaml_mark_t here = {0};
+    for (size_t i = 0; i < size; i++) {
+        bool newline = text[i] == '\n', continues = ((unsigned char)text[i] & 0xc0) == 0x80;
+        if (here.line == mark->line && here.column == mark->column && !continues)
+            return text[i];
+        here.column = newline ? 0 : here.column + !continues;
+        here.line += newline;
+    }
+    return 0;
+}
+
+// Says what to do about a character in the wrong place. NULL: the problem in libyaml's words does.
+static const char *advice_on(const char *problem, char byte)
+{
+    bool starts = strstr(problem, "cannot start any token") != NULL;
+    if (byte == '\t' && (starts || strstr(problem, "tab character")))
+        return "a tab; indent with spaces";
+    return starts ? "a value that begins with @, ` or %; put it in quotes" : NULL;
+}
+
 static enum status parser_error(struct reader *r, const yaml_parser_t *p, const char *text,
                                 size_t size)
 {
@@ -227,7 +250,10 @@ static enum status parser_error(struct reader *r, const yaml_parser_t *p, const 
         snprintf(why, sizeof(why), "not readable as YAML: %s", problem);
         return refuse(r, &mark, why);
     }
-    if (p->context)
+    const char *advice = advice_on(problem, byte_at(text, size, &p->problem_mark));
+    if (advice)
+        snprintf(why, sizeof(why), "not readable as YAML: %s", advice);
+    else if (p->context)
         snprintf(why, sizeof(why), "not readable as YAML: %s (%s that begins in line %zu)", problem,
                  p->context, p->context_mark.line + 1);
     else

@@ -148,18 +148,18 @@ static __device__ __forceinline__ float weight_of(const attend16 &a, float score
     return fmaxf(exp2_fast(x), 0);
 }
 
-// Stores the weights of two adjacent columns as part of the A fragments of a step. `first` and
-// `second` are the twin's weights, which are rounded. `first_rest` and `second_rest` are the
-// reference's weights; the rest is their difference from the rounded weights.
+// Stores the weights of two adjacent columns, `low` and `high`, as part of the A fragments of a
+// step: the twin's weights rounded, and the rest up to the exact weights, which are the
+// reference's.
 template <class T>
-static __device__ __forceinline__ void weights_set(hmma_weights &w, int tile, int m, float first,
-                                                   float second, float first_rest,
-                                                   float second_rest)
+static __device__ __forceinline__ void weights_set(hmma_weights &w, int tile, int m, float twin_low,
+                                                   float twin_high, float exact_low,
+                                                   float exact_high)
 {
-    uint32_t pair = T::pack(first, second);
-    float low = first_rest - T::low(pair), high = second_rest - T::high(pair);
+    uint32_t pair = T::pack(twin_low, twin_high);
+    float rest_low = exact_low - T::low(pair), rest_high = exact_high - T::high(pair);
     w.rounded[tile / 2][tile % 2 * 2 + m] = pair;
-    w.rest[tile / 2][tile % 2 * 2 + m] = T::pack(low * T::REST, high * T::REST);
+    w.rest[tile / 2][tile % 2 * 2 + m] = T::pack(rest_low * T::REST, rest_high * T::REST);
 }
 
 // The warps that share rows exchange their parts of the weights through shared memory, so that each

@@ -55,8 +55,9 @@ static void part_add(const struct narrow *x, struct panel *p, int64_t begin, int
 }
 
 // Adds the part to the sum, and the variance of rounding the sum to x->variance. A part smaller
-// than a step may be lost, which limits the variance. `first`: the rounding is not counted.
-static void part_round(struct narrow *x, int panel, bool first)
+// than a step may be lost, which limits the variance. The `last` rounding is not counted: an honest
+// result has it, too.
+static void part_round(struct narrow *x, int panel, bool last)
 {
     const struct trial *t = x->t;
     int64_t begin = (int64_t)t->panel_first[panel] * t->dim;
@@ -66,7 +67,7 @@ static void part_round(struct narrow *x, int panel, bool first)
         double part = x->part[i] * scale;
         x->sum[i] += part;
         double step = step_of(t->c->dtype, x->sum[i]);
-        if (!first)
+        if (!last)
             x->variance[i] += fmin(step * step / 12, part * part);
         x->part[i] = 0;
     }
@@ -93,7 +94,7 @@ static void sum_by_ranks(struct narrow *x, int panel)
     double *part = x->part + (int64_t)t->panel_first[panel] * t->dim;
     for (int step = 1; step <= world; step++) {
         part_of_rank(x, &t->panels[panel], (t->in->rank + step) % world, part);
-        part_round(x, panel, step == world); // an honest result has the last rounding, too
+        part_round(x, panel, step == world);
     }
 }
 

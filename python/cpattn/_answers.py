@@ -9,10 +9,9 @@ from typing import Any, Iterator, Optional
 
 from cpattn._library import Status
 from cpattn._structs import Error, EventStruct, members
+from cpattn._values import SECOND
 from cpattn.case import Case
 from cpattn.check import Diagnosis, Figures
-
-SECOND = 10**9
 
 
 @dataclasses.dataclass(frozen=True)

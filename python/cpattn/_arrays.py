@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import dataclasses
+import importlib
 import sys
 from typing import Any, Callable, Optional
 
@@ -148,6 +149,15 @@ def view(name: str, tensor: Any, dtype: str) -> View:
     return View(address, shape, strides, device, (tensor, capsule))
 
 
+def _imported(library: str, device: Any) -> Any:
+    try:
+        return importlib.import_module(library)
+    except ImportError as error:
+        other = "'numpy'" if library == "torch" else "'torch'"
+        instead = "" if device is not None else f", or pass library={other}"
+        raise ImportError(f"{library} cannot be imported: {error}; install it{instead}") from error
+
+
 def empty(shape: tuple, dtype: str, library: str, device: Any = None) -> Any:
     """Returns a new tensor with undefined elements; bf16 is uint16 in numpy.
 
@@ -157,14 +167,12 @@ def empty(shape: tuple, dtype: str, library: str, device: Any = None) -> Any:
     if device is not None and library != "torch":
         raise ValueError(f"{library} has no tensors on a device; library 'torch' has")
     if library == "torch":
-        import torch
-
+        torch = _imported(library, device)
         names = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
         names.update({name: getattr(torch, name) for name in _WHOLE})
         return torch.empty(shape, dtype=names[dtype], device=device)
     if library == "numpy":
-        import numpy
-
+        numpy = _imported(library, device)
         names = {"bf16": numpy.uint16, "fp16": numpy.float16, "fp32": numpy.float32}
         names.update({name: getattr(numpy, name) for name in _WHOLE})
         return numpy.empty(shape, dtype=names[dtype])

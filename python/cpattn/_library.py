@@ -285,9 +285,11 @@ def _load(name: str, functions: dict[str, Any]) -> ctypes.CDLL:
             entry.restype = result
             entry.argtypes = arguments
         return library
+    named = os.environ.get("CPATTN_LIBRARY_PATH", "")
+    wrong = f", which is {named} and has none" if named and len(tried) == 1 else ""
     raise ImportError(
         f"lib{name} cannot be loaded: {'; '.join(tried)}. Install cpattnd, or name the folder of "
-        "its libraries in CPATTN_LIBRARY_PATH"
+        f"its libraries in CPATTN_LIBRARY_PATH{wrong}"
     )
 
 

@@ -7,6 +7,7 @@ from typing import Any, Callable, Union
 
 from cpattn._library import CASE_FAILS, CpattnError, Status, case_library, insist
 from cpattn._structs import Error
+from cpattn._values import word
 
 Value = Union[str, int, float, bool, list, tuple]
 
@@ -22,6 +23,10 @@ def _text(value: Value) -> str:
     if isinstance(value, (list, tuple)):
         return ",".join(str(item) for item in value)
     return str(value).removeprefix("torch.")  # torch.bfloat16
+
+
+def _field(name: Any) -> bytes:
+    return word("a field", name, "the name of a field")
 
 
 class Case:
@@ -55,13 +60,13 @@ class Case:
     def __setitem__(self, name: str, value: Value) -> None:
         error = Error()
         status = self._library.cpattn_case_set(
-            self._handle, name.encode(), _text(value).encode(), ctypes.byref(error)
+            self._handle, _field(name), _text(value).encode(), ctypes.byref(error)
         )
         insist(status, error)
 
     def __getitem__(self, name: str) -> str:
         text = ctypes.create_string_buffer(_VALUE_BYTES)
-        if self._library.cpattn_case_get(self._handle, name.encode(), text, len(text)) < 0:
+        if self._library.cpattn_case_get(self._handle, _field(name), text, len(text)) < 0:
             raise CpattnError(Status.INVALID_ARGUMENT, self._without(name))
         return text.value.decode()
 
@@ -146,9 +151,9 @@ class Job(Case):
 
     def __init__(self, kind: str, **fields: Value) -> None:
         self._library = case_library()
-        self._handle = self._library.cpattn_case_create_kind(kind.encode())
+        self._handle = self._library.cpattn_case_create_kind(word("kind", kind, "a kind of job"))
         if not self._handle:
-            raise CpattnError(Status.INVALID_ARGUMENT, f"{kind!r} is no kind of job")
+            raise CpattnError(Status.INVALID_ARGUMENT, f"kind is {kind!r}, which no job can have")
         self.kind, self._given = kind, []
         for name, value in fields.items():
             self[name] = value

@@ -13,6 +13,7 @@ from typing import Any, Iterable, Optional
 from cpattn import _arrays, _map
 from cpattn._library import TENSORS, check_library, insist
 from cpattn._structs import Array, Element, Error, FiguresStruct
+from cpattn._values import whole
 from cpattn.case import Case
 
 INPUTS = ("q", "k", "v", "do", "bias", "sink")
@@ -244,15 +245,17 @@ class Check:
     """
 
     def __init__(self, case: Case, rank: int = 0, sums: str = "all") -> None:
+        if not isinstance(case, Case):
+            raise TypeError(f"case is {case!r}; it should be a Case")
         self._library = check_library()
         self.case = case
-        self.rank = rank
+        self.rank = whole("rank", rank)
         self._placed = {"q": False, "k": False}
         self._memory = _arrays.Memory()
         self._handle: Optional[ctypes.c_void_p] = None
         handle, error = ctypes.c_void_p(), Error()
         status = self._library.cpattn_check_create(
-            case._handle, rank, ctypes.byref(handle), ctypes.byref(error)
+            case._handle, self.rank, ctypes.byref(handle), ctypes.byref(error)
         )
         insist(status, error)
         self._handle = handle
@@ -280,7 +283,10 @@ class Check:
         wanted = list(positions)
         of_sequences = [0] * len(wanted) if sequences is None else list(sequences)
         if len(of_sequences) != len(wanted):
-            raise ValueError(f"{len(wanted)} positions and {len(of_sequences)} sequences")
+            raise ValueError(
+                f"there are {len(wanted)} positions and {len(of_sequences)} sequences; each position "
+                "needs one"
+            )
         if side not in self._placed:
             raise ValueError(f"side is {side!r}; it is 'q' or 'k'")
         error = Error()

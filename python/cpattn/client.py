@@ -20,7 +20,6 @@ from typing import Any, Iterable, Iterator, Optional, Union
 
 from cpattn import _attend
 from cpattn._answers import (
-    SECOND,
     Answer,
     DaemonStatus,
     Description,
@@ -40,6 +39,7 @@ from cpattn._structs import (
     ResultStruct,
     members,
 )
+from cpattn._values import DAY, SECOND, nanoseconds, one_of, whole, word
 from cpattn.case import Case
 
 __all__ = [
@@ -53,22 +53,22 @@ __all__ = [
     "Request",
 ]
 
-_DAY = 24 * 3600
 _FOREVER = 2**64 - 1
 
 CaseLike = Union[Case, dict]
 
 
-def _ns(seconds: float) -> int:
-    return int(seconds * SECOND)
-
-
 def _case(case: CaseLike) -> Case:
+    if not isinstance(case, (Case, dict)):
+        raise TypeError(f"case is {case!r}; it should be a Case, a Job or a dict of fields")
     return case if isinstance(case, Case) else Case(**case)
 
 
 def _wait_ns(timeout: Optional[float]) -> int:
-    return _FOREVER if timeout is None else _ns(timeout)
+    """A wait has no longest time."""
+    if timeout is None or timeout == float("inf"):
+        return _FOREVER
+    return min(_FOREVER, nanoseconds("timeout", timeout, float("inf")))
 
 
 _EVENT_KINDS = ("admitted", "started", "finished", "pool", "device", "daemon")
@@ -165,14 +165,14 @@ class Client:
         options = OptionsStruct(
             size=ctypes.sizeof(OptionsStruct),
             socket=path(socket),
-            connect_timeout_ns=_ns(connect_timeout),
-            grace_ns=_ns(grace),
-            requests_max=in_flight,
+            connect_timeout_ns=nanoseconds("connect_timeout", connect_timeout),
+            grace_ns=nanoseconds("grace", grace),
+            requests_max=whole("in_flight", in_flight),
             token_file=path(token_file),
             tls_ca=path(tls_ca),
             tls_certificate=path(tls_certificate),
             tls_key=path(tls_key),
-            patience_ns=0 if patience is None else max(1, _ns(patience)),
+            patience_ns=0 if patience is None else max(1, nanoseconds("patience", patience)),
             cancel_on_disconnect=cancel_on_disconnect,
         )
         handle, error = ctypes.c_void_p(), Error()
@@ -219,8 +219,8 @@ class Client:
         status = self._library.cpattn_submit_limited(
             self._handle,
             case._handle,
-            _ns(timeout),
-            _ns(run_timeout),
+            nanoseconds("timeout", timeout),
+            nanoseconds("run_timeout", run_timeout),
             ctypes.byref(handle),
             ctypes.byref(error),
         )
@@ -260,7 +260,7 @@ class Client:
             self._handle,
             case._handle,
             ctypes.byref(tensors.struct),
-            _ns(timeout),
+            nanoseconds("timeout", timeout),
             ctypes.byref(result),
             ctypes.byref(error),
         )
@@ -301,7 +301,7 @@ class Client:
             while waiting or flying:
                 while waiting and len(flying) < self._in_flight:
                     try:
-                        request = self.submit(waiting[0][0], _DAY, run_timeout)
+                        request = self.submit(waiting[0][0], DAY, run_timeout)
                     except Exception as error:
                         if getattr(error, "status", None) != Status.UNAVAILABLE:
                             raise
@@ -324,14 +324,14 @@ class Client:
                 request.cancel()
 
     def cancel(self, request_id: str, timeout: float = 5) -> None:
-        """Cancels a request of any client by its id, 32 hexadecimal digits.
+        """Cancels a request by its id, 32 hexadecimal digits.
 
         Raises CpattnError: INVALID_ARGUMENT if it is no id, NOT_FOUND if no such request waits or
         runs.
         """
-        error = Error()
+        error, name = Error(), word("request_id", request_id, "the id of a request")
         status = self._library.cpattn_cancel_id(
-            self._handle, request_id.encode(), _ns(timeout), ctypes.byref(error)
+            self._handle, name, nanoseconds("timeout", timeout), ctypes.byref(error)
         )
         insist(status, error)
 
@@ -363,9 +363,14 @@ class Client:
 
     def _order(self, order: int, device: int, timeout: float, host: int = 0) -> int:
         count, error = ctypes.c_uint64(), Error()
-        wait = _ns(timeout)
         status = self._library.cpattn_order_on(
-            self._handle, order, host, device, wait, ctypes.byref(count), ctypes.byref(error)
+            self._handle,
+            order,
+            whole("host", host),
+            whole("device", device),
+            nanoseconds("timeout", timeout),
+            ctypes.byref(count),
+            ctypes.byref(error),
         )
         insist(status, error)
         return count.value
@@ -375,8 +380,9 @@ class Client:
     def describe(self, timeout: float = 5) -> Description:
         """Returns the daemon and its limits."""
         found, error = ctypes.POINTER(DescriptionStruct)(), Error()
+        wait = nanoseconds("timeout", timeout)
         status = self._library.cpattn_describe(
-            self._handle, _ns(timeout), ctypes.byref(found), ctypes.byref(error)
+            self._handle, wait, ctypes.byref(found), ctypes.byref(error)
         )
         insist(status, error)
         values = members(found.contents)
@@ -418,8 +424,9 @@ class Client:
     def status(self, timeout: float = 5) -> DaemonStatus:
         """Returns the state of the daemon."""
         found, error = ctypes.POINTER(DaemonStatusStruct)(), Error()
+        wait = nanoseconds("timeout", timeout)
         status = self._library.cpattn_query_status(
-            self._handle, _ns(timeout), ctypes.byref(found), ctypes.byref(error)
+            self._handle, wait, ctypes.byref(found), ctypes.byref(error)
         )
         insist(status, error)
         values = members(found.contents)
@@ -458,10 +465,13 @@ class Client:
         (0 to 1024); with a timeout of 0 there are no others. Raises ValueError for an unknown kind,
         CpattnError if the daemon goes away.
         """
-        mask = sum(2 << _EVENT_KINDS.index(kind) for kind in set(kinds))
+        kinds = {kinds} if isinstance(kinds, str) else set(kinds)
+        for kind in kinds:
+            one_of("a kind", kind, _EVENT_KINDS)
+        mask = sum(2 << _EVENT_KINDS.index(kind) for kind in kinds)
         watch, error = ctypes.c_void_p(), Error()
         status = self._library.cpattn_watch_create(
-            self._handle, mask, recent, ctypes.byref(watch), ctypes.byref(error)
+            self._handle, mask, whole("recent", recent), ctypes.byref(watch), ctypes.byref(error)
         )
         insist(status, error)
         try:
@@ -471,7 +481,7 @@ class Client:
                 left = 1.0 if until is None else min(1.0, max(0.0, until - time.monotonic()))
                 found = ctypes.POINTER(EventStruct)()
                 status = self._library.cpattn_watch_next(
-                    watch, _ns(left), ctypes.byref(found), ctypes.byref(error)
+                    watch, int(left * SECOND), ctypes.byref(found), ctypes.byref(error)
                 )
                 insist(status, error)
                 if found:

@@ -10,7 +10,8 @@ from typing import Any, Optional
 from cpattn import _arrays
 from cpattn._library import check_library, insist
 from cpattn._structs import CheckBuffer, CheckTensor, Error
-from cpattn.case import Job
+from cpattn._values import whole
+from cpattn.case import Case, Job
 from cpattn.check import Check, Verdict, VerdictError, verdict_of
 
 
@@ -47,12 +48,14 @@ class JobCheck:
     """
 
     def __init__(self, job: Job, rank: int = 0) -> None:
+        if not isinstance(job, Case):
+            raise TypeError(f"job is {job!r}; it should be a Job")
         self._library, self._handle = check_library(), ctypes.c_void_p()
-        self.job, self.rank = job, rank
+        self.job, self.rank = job, whole("rank", rank)
         self._memory = _arrays.Memory()
         error = Error()
         status = self._library.cpattn_check_job_create(
-            job._handle, rank, ctypes.byref(self._handle), ctypes.byref(error)
+            job._handle, self.rank, ctypes.byref(self._handle), ctypes.byref(error)
         )
         insist(status, error)
         self.tensors = {tensor.name: tensor for tensor in self._tensors()}

@@ -128,6 +128,31 @@ def test_time_limits(client):
     assert answer.text
 
 
+@pytest.mark.parametrize("timeout", [-1, 1e30, float("nan"), float("inf"), "x", None])
+def test_a_wrong_time_limit_is_named(client, timeout):
+    with pytest.raises((TypeError, ValueError), match=f"timeout is {timeout!r}; it should be ".replace("+", ".")):
+        client.submit(SMALL, timeout=timeout)
+    with pytest.raises((TypeError, ValueError), match="run_timeout is "):
+        client.submit(SMALL, run_timeout=timeout)
+    with pytest.raises((TypeError, ValueError), match="timeout is "):
+        client.describe(timeout=timeout)
+
+
+def test_a_wait_may_be_long(client):
+    request = client.submit(SMALL)
+    with pytest.raises(ValueError, match="timeout is -1; it should be 0 or more seconds"):
+        request.wait(-1)
+    assert request.wait(float("inf")) and request.wait(1e30)
+
+
+@pytest.mark.parametrize("device", ["x", 2**32, 0.5])
+def test_a_wrong_device_is_named(client, device):
+    with pytest.raises((TypeError, ValueError), match=f"device is {device!r}; it should be "):
+        client.drain(device)
+    with pytest.raises((TypeError, ValueError), match=f"host is {device!r}; it should be "):
+        client.drain(0, host=device)
+
+
 def test_a_refusal_is_an_answer(client):
     answer = client.run({"world_size": 64, "comm": "p2p", "seqlen": 16777216, "batch": 64})
     assert not answer and answer.status == cpattn.Status.RESOURCE_EXHAUSTED and answer.text

@@ -223,7 +223,7 @@ static enum status library_put(struct cuda *cuda, const struct plan_run *run, st
     return result == cudaSuccess ? status : cuda_failed(cuda, result, error);
 }
 
-// Enqueues the iterations of the plan. Only the last one records times.
+// Enqueues the iterations of the plan. Only the last one records times, which saves calls.
 static enum status operations_put(struct cuda *cuda, const struct plan_run *run,
                                   struct error *error)
 {
@@ -235,9 +235,7 @@ static enum status operations_put(struct cuda *cuda, const struct plan_run *run,
     return status;
 }
 
-// Fills the times. Forward and backward together are the mean over the iterations. For a plan,
-// backward, exchange and exposed times are those of the last iteration; for a library call,
-// exchange and exposed times are the whole mean.
+// Fills the times as rank/engine.h says.
 static enum status timings_read(struct cuda *cuda, const struct plan_run *run, int begin, int end,
                                 struct error *error)
 {

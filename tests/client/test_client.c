@@ -414,7 +414,10 @@ START_TEST(any_request_is_cancelled_by_its_id)
                                             "0123456789abcdef0123456789abcdef0"};
     for (size_t i = 0; i < sizeof malformed / sizeof malformed[0]; i++) {
         ck_assert_int_eq(cpattn_cancel_id(other, malformed[i], 0, &error), CPATTN_INVALID_ARGUMENT);
-        ck_assert_str_eq(error.text, "the id of a request is 32 hexadecimal digits");
+        char text[128];
+        snprintf(text, sizeof text,
+                 "the id of the request is '%s'; accepted is 32 hexadecimal digits", malformed[i]);
+        ck_assert_str_eq(error.text, text);
     }
     ck_assert_int_eq(cpattn_cancel_id(other, "0123456789ABCDEF0123456789abcdef", 0, &error),
                      CPATTN_NOT_FOUND);

@@ -92,7 +92,8 @@ START_TEST(without_a_daemon_the_error_tells_how_to_start_one)
     assert_no_client(fake.path, 0, CPATTN_UNAVAILABLE, "nothing listens there; start it with");
     unlink(fake.path);
     close(open(fake.path, O_CREAT | O_WRONLY, 0600));
-    assert_no_client(fake.path, 0, CPATTN_UNAVAILABLE, "nothing listens there");
+    assert_no_client(fake.path, 0, CPATTN_UNAVAILABLE, "it is a file, not a socket; name the");
+    assert_no_client("/tmp", 0, CPATTN_UNAVAILABLE, "/tmp: it is a directory, not a socket; name");
 }
 END_TEST
 

@@ -309,10 +309,19 @@ START_TEST(files_of_tls_are_checked)
     options.tls_ca = "/nonexistent/ca";
     expect_no_client(&options, CPATTN_INVALID_ARGUMENT, "tls-ca: cannot read /nonexistent/ca");
     options.tls_ca = token_file;
+    expect_no_client(&options, CPATTN_INVALID_ARGUMENT, token_file);
+    expect_no_client(&options, CPATTN_INVALID_ARGUMENT,
+                     " is no file in PEM; accepted is text with a line '-----BEGIN ...'");
+    options.tls_ca = own.key_file;
     expect_no_client(&options, CPATTN_INVALID_ARGUMENT, "tls-ca cannot be used");
     options = tls_options();
     options.tls_key = token_file;
-    expect_no_client(&options, CPATTN_INVALID_ARGUMENT, "tls-certificate with tls-key cannot");
+    expect_no_client(&options, CPATTN_INVALID_ARGUMENT, token_file);
+    options = tls_options();
+    options.tls_certificate = own.key_file;
+    expect_no_client(&options, CPATTN_INVALID_ARGUMENT,
+                     "tls-certificate with tls-key cannot be used: Cryptographic error; accepted "
+                     "are certificates, and a private key, in PEM");
     options.tls_key = NULL;
     expect_no_client(&options, CPATTN_INVALID_ARGUMENT, "tls-key is missing");
     options = tls_options();

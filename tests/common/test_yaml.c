@@ -69,8 +69,11 @@ static const struct refusal {
 } refusals[] = {
     {"a: 1\nb: [1, 2\nc: 3\n", "f:3:2: not readable as YAML: did not find expected ',' or ']' "
                                "(while parsing a flow sequence that begins in line 2)"},
-    {"a: 1\n\tb: 2\n", "f:2:1: not readable as YAML: found a tab character that violates "
-                       "indentation (while scanning a plain scalar that begins in line 1)"},
+    {"a: 1\n\tb: 2\n", "f:2:1: not readable as YAML: a tab; indent with spaces"},
+    {"\xc3\xa9: 1\na:\n\tb: 2\n", "f:3:1: not readable as YAML: a tab; indent with spaces"},
+    {"a: |\n\tb\n", "f:2:1: not readable as YAML: a tab; indent with spaces"},
+    {"\xc3\xa9: @b\n", "f:1:4: not readable as YAML: a value that begins with @, ` or %; put it in "
+                       "quotes"},
     {"a: 'x\n", "f:2:1: not readable as YAML: found unexpected end of stream "
                 "(while scanning a quoted scalar that begins in line 1)"},
     {"a: b: c\n", "f:1:5: not readable as YAML: mapping values are not allowed in this context"},

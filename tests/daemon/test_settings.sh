@@ -39,6 +39,8 @@ refuses "unknown option '--sokcet' (did you mean --socket?); cpattnd --help list
 refuses "unknown option '-socket' (did you mean --socket?); cpattnd --help lists them" cpattnd -socket x
 refuses "unknown option '--nothing'; cpattnd --help lists them" cpattnd --nothing
 refuses "option '--token' needs a value; see cpattnd --help" cpattnd --token
+refuses "unknown option '-x'; cpattnd --help lists them" cpattnd -x
+refuses "option '--help' takes no value; see cpattn-agent --help" cpattn-agent --help=x
 refuses "option '--tls-c' could be --tls-certificate or --tls-clients" cpattnd --tls-c x
 refuses "unknown option '--deamon' (did you mean --daemon?); cpattn-agent --help lists them" cpattn-agent --deamon x
 tap_has "cpattnd -h" "$("$top_builddir/cpattnd" -h)" "Usage: cpattnd"

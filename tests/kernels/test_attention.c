@@ -193,16 +193,16 @@ START_TEST(rows_that_see_nothing_stay)
         }
     struct attention_backend *backend = scene_backend();
     scene_run(&s, backend, true);
-    int changed = 0, kept = 0;
+    int blind_written = 0, seeing_written = 0;
     for (int64_t i = 0; i < 20; i++) {
         int64_t row = scene_row(&s.q, i);
-        int *count = i < 15 ? &changed : &kept; // the last 5 queries see a key
+        int *written = i < 15 ? &blind_written : &seeing_written; // the last 5 queries see a key
         for (int e = 0; e < 16; e++)
-            *count += s.o[row * 16 + e] != -0.75f && s.dq[row * 16 + e] != -0.75f;
-        *count += s.lse[row] != 1.5f;
+            *written += s.o[row * 16 + e] != -0.75f && s.dq[row * 16 + e] != -0.75f;
+        *written += s.lse[row] != 1.5f;
     }
-    ck_assert_int_eq(changed, 0);
-    ck_assert_int_eq(kept, 5 * 17);
+    ck_assert_int_eq(blind_written, 0);
+    ck_assert_int_eq(seeing_written, 5 * 17);
     backend_cpu.destroy(backend);
     scene_fini(&s);
 }

@@ -48,9 +48,15 @@ refuses 67 "heads is 9 and kv_heads is 4; accepted is a heads that is a multiple
     --heads 8,9 --kv-heads 4
 refuses 64 "--slower is 'x'; accepted is 0 to 10000" --slower x
 refuses 64 "$scratch/none: cannot be read: No such file or directory" --compare "$scratch/none"
-echo '{"command": "x"}' >"$scratch/bad.jsonl"
-refuses 64 "$scratch/bad.jsonl:1: no bench; accepted are lines as bench --save of this version writes them" \
-    --compare "$scratch/bad.jsonl"
+damaged() { # LINE SENTENCE
+    printf '%s\n' "$1" >"$scratch/bad.jsonl"
+    refuses 64 "$scratch/bad.jsonl:1: no bench: $2" --compare "$scratch/bad.jsonl"
+}
+above="a number above 0, as bench --save of this version writes it"
+damaged '{"command":"x"' "'}' expected near end of file, at byte 15; accepted is an object of JSON"
+damaged '{"command":5}' "command is 5; accepted is a text"
+damaged '{"command":"x"}' "times_ns.run.median is missing; accepted is $above"
+damaged '{"command":"x","times_ns":{"run":{"median":0}}}' "times_ns.run.median is 0; accepted is $above"
 refuses 64 "$scratch/none/x cannot be written: No such file or directory" --save "$scratch/none/x"
 "$fake" case --seqlen 1k,2k >/dev/null 2>"$scratch/err"
 tap_is "one case: one value" "$? $(cat "$scratch/err")" \

@@ -94,7 +94,7 @@ tap_is "a long sum is complete" "$(tail -n 1 "$scratch/out" | sed 's/ in [0-9.]*
 printf '{"id": 3}\n' >"$scratch/bad.jsonl"
 run "$scratch/m.yaml" --resume "$scratch/bad.jsonl"
 tap_is "--resume: not a record" "$status $err" \
-    "64 cpattn-submit: $scratch/bad.jsonl:1: no answer of a matrix; accepted are lines as --save writes them"
+    "64 cpattn-submit: $scratch/bad.jsonl:1: no answer of a matrix: id is 3; accepted is a text"
 run "$scratch/m.yaml" --resume "$scratch/none.jsonl"
 tap_is "--resume: missing file" "$status $err" \
     "64 cpattn-submit: $scratch/none.jsonl: cannot be read: No such file or directory"

@@ -109,12 +109,30 @@ refuses() { # STATUS SENTENCE ARGUMENTS...
 }
 refuses 64 "the record is missing; see cpattn-submit report --help"
 refuses 64 "$scratch/none: cannot be read: No such file or directory" "$scratch/none"
-no_answer=": no answer of a matrix; accepted are lines as --save writes them"
-refuses 64 "$scratch/m.yaml:1$no_answer" "$scratch/m.yaml"
-for part in -9 -1e9 -1e308; do
-    printf '{"id":"a","outcome":"pass","of_limit":%s,"tensor":"out"}\n' "$part" >"$scratch/part.jsonl"
-    refuses 64 "$scratch/part.jsonl:1$no_answer" "$scratch/part.jsonl"
-done
+
+damaged() { # LINE SENTENCE
+    { head -n 1 "$scratch/run.jsonl" && printf '%s\n' "$1"; } >"$scratch/damaged.jsonl"
+    report "$scratch/damaged.jsonl"
+    tap_is "refused: $(printf '%s' "$1" | tr -cd ' -~')" "$status $err" \
+        "64 cpattn-submit: $scratch/damaged.jsonl:2: no answer of a matrix: $2"
+}
+outcomes="not run, pass, fail, error, excluded or unverified"
+damaged 'models: {}' "'[' or '{' expected near 'models', at byte 6; accepted is an object of JSON"
+damaged '{"id":"a","id":"b"}' "duplicate object key near '\"id\"', at byte 14; accepted is an object of JSON"
+damaged "$(printf '{"id":"\377"}')" "unable to decode byte 0xff near '\"', at byte 7; accepted is an object of JSON"
+damaged '["a","pass"]' "a list; accepted is an object of JSON"
+damaged '{"outcome":"pass"}' "id is missing; accepted is the name of a case"
+damaged '{"id":"","outcome":"pass"}' 'id is ""; accepted is the name of a case'
+damaged '{"id":"a"}' "outcome is missing; accepted is $outcomes"
+damaged '{"id":"a","outcome":"passed"}' "outcome is \"passed\"; accepted is $outcomes"
+damaged '{"id":"a","outcome":{"kind":"pass"}}' 'outcome is {"kind": "pass"}; accepted is a text'
+damaged '{"id":"a","outcome":"fail","message":["x"]}' 'message is ["x"]; accepted is a text'
+damaged '{"id":"a","outcome":"pass","of_limit":-9}' 'of_limit is -9; accepted is a number from 0, "inf" or "nan"'
+damaged '{"id":"a","outcome":"pass","of_limit":-1e308}' \
+    'of_limit is -1e308; accepted is a number from 0, "inf" or "nan"'
+damaged '{"id":"a","outcome":"pass","of_limit":true}' 'of_limit is true; accepted is a number from 0, "inf" or "nan"'
+damaged "{\"id\":\"a\",\"outcome\":\"$(printf '%060d' 0)\"}" \
+    "outcome is \"$(printf '%044d' 0)...; accepted is $outcomes"
 refuses 64 "$scratch/none/x cannot be written: No such file or directory" "$scratch/run.jsonl" -o "$scratch/none/x"
 cp "$scratch/run.jsonl" "$scratch/copy.jsonl"
 refuses 64 "--output is $scratch/copy.jsonl, a record that would be lost" "$scratch/copy.jsonl" -o "$scratch/copy.jsonl"

@@ -134,18 +134,23 @@ static void expect_refusal(enum status expected, const char *text)
 
 START_TEST(malformed_files_are_refused)
 {
-    expect_refusal(STATUS_NOT_FOUND, "No such file");
+    expect_refusal(STATUS_NOT_FOUND, "cannot be read: No such file");
     file_write("1234567", 7);
-    expect_refusal(STATUS_INVALID_ARGUMENT, "shorter than its header");
+    expect_refusal(STATUS_INVALID_ARGUMENT,
+                   "no safetensors file: it has 7 bytes, and the length of");
     file_write("\3\0\0\0\0\0\0\0{}", 10);
-    expect_refusal(STATUS_INVALID_ARGUMENT, "announces 3 bytes");
+    expect_refusal(STATUS_INVALID_ARGUMENT, "no safetensors file: the header announces 3 bytes");
     file_write("\377\377\377\377\377\377\377\377{}", 10);
     expect_refusal(STATUS_INVALID_ARGUMENT, "announces 18446744073709551615 bytes");
     file_write("\2\0\0\0\0\0\0\0{}x", 11);
     expect_refusal(STATUS_INVALID_ARGUMENT, "the tensors have 0 bytes");
     unlink(path);
     ck_assert_int_eq(mkfifo(path, 0600), 0);
-    expect_refusal(STATUS_INVALID_ARGUMENT, "no regular file");
+    expect_refusal(STATUS_INVALID_ARGUMENT, "cannot be read: it is no regular file");
+    unlink(path);
+    ck_assert_int_eq(mkdir(path, 0700), 0);
+    expect_refusal(STATUS_INVALID_ARGUMENT, "cannot be read: it is a directory");
+    rmdir(path);
 }
 END_TEST
 

@@ -50,6 +50,14 @@ refuses 64 "unknown option '--softcap'; cpattn-submit collective --help lists th
     collective --softcap 4
 refuses 64 "unknown option '-tls-ca' (did you mean --tls-ca?); cpattn-submit case --help lists them" \
     case -tls-ca x
+refuses 64 "unknown option '-x'; cpattn-submit case --help lists them" case -x
+refuses 64 "unknown option '-1'; cpattn-submit enable --help lists them" enable -1
+refuses 64 "unknown option '-q'; cpattn-submit case --help lists them" case -vq
+refuses 64 "an option has the byte 0xc3; cpattn-submit case --help lists them" case -ä
+refuses 64 "option '-j' needs a value; see cpattn-submit matrix --help" matrix a -j
+refuses 64 "--jobs is '--x'; accepted is 1 to 512" matrix a -j --x
+refuses 64 "--jobs is 'v'; accepted is 1 to 512" matrix a -jv
+refuses 64 "option '--json' takes no value; see cpattn-submit status --help" status --json=3
 refuses 64 "option '--model' needs a value; see cpattn-submit case --help" case --model
 refuses 64 "unexpected argument 'x'; see cpattn-submit case --help" case x
 refuses 64 "world_size is '0'; accepted is 1 to 64" case --world-size 0
@@ -103,6 +111,7 @@ refuses 64 "$demonstration: no case is left: 0 excluded, 16 left out by the comm
     matrix "$demonstration" --filter nowhere --list
 refuses 64 "$demonstration: no case is left: 0 excluded, 16 left out by the command line" \
     matrix "$demonstration" --filter nowhere --list --json
+refuses 64 "--subset none: the file has no subsets; leave the option out" matrix "$demonstration" --subset none
 
 printf 'models:\n  a: {heads: 12,\n  b: [}\n' >"$scratch/torn.yaml"
 run matrix "$scratch/torn.yaml"

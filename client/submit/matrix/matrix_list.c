@@ -88,9 +88,12 @@ static enum status take_subset(struct maker *maker, const char *name)
         nearest_offer(&nearest, maker->subset->name);
         text_append(known, sizeof(known), "%s%s", i > 0 ? ", " : "", maker->subset->name);
     }
+    if (!known[0])
+        return error_set(maker->error, STATUS_INVALID_ARGUMENT,
+                         "--subset %s: the file has no subsets; leave the option out", name);
     return error_set(maker->error, STATUS_INVALID_ARGUMENT,
                      "--subset %s: the file has no subset of this name%s; known: %s", name,
-                     nearest_hint(&nearest, hint, sizeof(hint)), known[0] ? known : "none");
+                     nearest_hint(&nearest, hint, sizeof(hint)), known);
 }
 
 static enum status take_choice(struct maker *maker)

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <sys/types.h>
 
-#include <jansson.h>
+#include "client/submit/outcome/json_line.h"
 
 void bench_record_destroy(struct bench_record *record)
 {
@@ -19,30 +19,37 @@ void bench_record_destroy(struct bench_record *record)
     free(record);
 }
 
-static double median(const json_t *object, const char *series)
+static enum status add_entry(struct bench_record *record, const json_t *object, struct error *error)
 {
-    const json_t *times = json_object_get(object, "times_ns");
-    return json_number_value(json_object_get(json_object_get(times, series), "median"));
+    const json_t *command = json_object_get(object, "command");
+    const json_t *run = json_object_get(json_object_get(object, "times_ns"), "run");
+    const json_t *median = json_object_get(run, "median");
+    if (!json_is_string(command))
+        return json_line_refuse("command", command, "a text", error);
+    if (!(json_number_value(median) > 0))
+        return json_line_refuse("times_ns.run.median", median,
+                                "a number above 0, as bench --save of this version writes it",
+                                error);
+    size_t count = (size_t)record->count + 1;
+    struct bench_entry *grown = reallocarray(record->entries, count, sizeof(*grown));
+    if (!grown)
+        return STATUS_RESOURCE_EXHAUSTED;
+    record->entries = grown;
+    grown[record->count] =
+        (struct bench_entry){strdup(json_string_value(command)), json_number_value(median)};
+    if (!grown[record->count].command)
+        return STATUS_RESOURCE_EXHAUSTED;
+    record->count++;
+    return STATUS_OK;
 }
 
-static enum status add_line(struct bench_record *record, const char *line, size_t length)
+static enum status add_line(struct bench_record *record, const char *line, size_t length,
+                            struct error *error)
 {
-    json_t *object = json_loadb(line, length, JSON_REJECT_DUPLICATES, NULL);
-    const char *command = json_string_value(json_object_get(object, "command"));
-    double device_ns = median(object, "run");
-    enum status status = command && device_ns > 0 ? STATUS_OK : STATUS_INVALID_ARGUMENT;
-    struct bench_entry *grown = NULL;
-    if (!status) {
-        size_t count = (size_t)record->count + 1;
-        grown = reallocarray(record->entries, count, sizeof(*grown));
-        status = grown ? STATUS_OK : STATUS_RESOURCE_EXHAUSTED;
-    }
-    if (!status) {
-        record->entries = grown;
-        grown[record->count] = (struct bench_entry){strdup(command), device_ns};
-        status = grown[record->count].command ? STATUS_OK : STATUS_RESOURCE_EXHAUSTED;
-        record->count += !status;
-    }
+    json_t *object = NULL;
+    enum status status = json_line_read(line, length, &object, error);
+    if (!status)
+        status = add_entry(record, object, error);
     json_decref(object);
     return status;
 }
@@ -57,14 +64,11 @@ static enum status read_lines(FILE *in, const char *path, struct bench_record *r
     enum status status = STATUS_OK;
     while (!status && (length = getline(&line, &size, in)) > 0) {
         number++;
-        status = add_line(record, line, (size_t)length);
+        status = add_line(record, line, (size_t)length, error);
     }
     free(line);
     if (status == STATUS_INVALID_ARGUMENT)
-        return error_set(
-            error, status,
-            "%s:%d: no bench; accepted are lines as bench --save of this version writes them", path,
-            number);
+        return error_prefix(error, "%s:%d: no bench", path, number);
     if (status)
         return error_set(error, status, "%s: not enough memory", path);
     if (ferror(in))

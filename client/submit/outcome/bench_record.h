@@ -16,8 +16,8 @@ struct bench_record {
     int count;
 };
 
-// Reads a file. INVALID_ARGUMENT: a line, named by its number, is no bench; NOT_FOUND: no such
-// file; INTERNAL: it cannot be read.
+// Reads a file. INVALID_ARGUMENT: a line, named by its number, is no bench, and why; NOT_FOUND: no
+// such file; INTERNAL: it cannot be read.
 enum status bench_record_load(const char *path, struct bench_record **record,
                               struct error *error) MUST_CHECK;
 void bench_record_destroy(struct bench_record *record); // accepts NULL

@@ -7,7 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <jansson.h>
+#include "client/submit/outcome/json_line.h"
+#include "client/submit/outcome/text.h"
 
 static void entry_fini(struct record_entry *entry)
 {
@@ -84,13 +85,41 @@ static bool keep_text(char **kept, const char *text)
     return *kept || !text[0];
 }
 
-static enum status take_entry(const json_t *object, struct record_entry *entry)
+// "NAME, NAME or NAME".
+static enum status refuse_outcome(const json_t *object, struct error *error)
+{
+    char accepted[OUTCOME_KINDS * (OUTCOME_WORD_MAX + 4)] = "";
+    for (int i = 0; i < OUTCOME_KINDS; i++) {
+        const char *joint = i == 0 ? "" : i + 1 < OUTCOME_KINDS ? ", " : " or ";
+        text_append(accepted, sizeof(accepted), "%s%s", joint, outcome_name((enum outcome_kind)i));
+    }
+    return json_line_refuse("outcome", json_object_get(object, "outcome"), accepted, error);
+}
+
+// Checks what the rest of the program relies on, and takes outcome and error.
+static enum status take_verdict(const json_t *object, struct outcome *o, struct error *error)
+{
+    static const char *const texts[] = {
+        "id",      "outcome",       "status",        "tensor",    "rule",    "digest",
+        "message", "first_outcome", "first_message", "diagnosis", "command", NULL};
+    const json_t *used = json_object_get(object, "of_limit");
+    if (json_line_texts(object, texts, error))
+        return STATUS_INVALID_ARGUMENT;
+    if (!text_of(object, "id")[0])
+        return json_line_refuse("id", json_object_get(object, "id"), "the name of a case", error);
+    if (!find_kind(text_of(object, "outcome"), &o->kind))
+        return refuse_outcome(object, error);
+    o->used = real_of(object, "of_limit");
+    if (o->used < 0 || (used && !json_is_number(used) && !json_is_string(used)))
+        return json_line_refuse("of_limit", used, "a number from 0, \"inf\" or \"nan\"", error);
+    return STATUS_OK;
+}
+
+static enum status take_entry(const json_t *object, struct record_entry *entry, struct error *error)
 {
     struct outcome *o = &entry->outcome;
     *entry = (struct record_entry){0};
-    o->used = real_of(object, "of_limit");
-    if (!text_of(object, "id")[0] || !find_kind(text_of(object, "outcome"), &o->kind) ||
-        o->used < 0)
+    if (take_verdict(object, o, error))
         return STATUS_INVALID_ARGUMENT;
     o->status = find_status(text_of(object, "status"));
     snprintf(o->tensor, sizeof(o->tensor), "%s", text_of(object, "tensor"));
@@ -114,17 +143,21 @@ static enum status take_entry(const json_t *object, struct record_entry *entry)
     return STATUS_RESOURCE_EXHAUSTED;
 }
 
-static enum status entry_read(const char *line, size_t length, struct record_entry *entry)
+static enum status entry_read(const char *line, size_t length, struct record_entry *entry,
+                              struct error *error)
 {
-    json_t *object = json_loadb(line, length, JSON_REJECT_DUPLICATES, NULL);
-    enum status status = take_entry(object, entry);
+    json_t *object = NULL;
+    enum status status = json_line_read(line, length, &object, error);
+    if (!status)
+        status = take_entry(object, entry, error);
     json_decref(object);
     return status;
 }
 
 // ---- the file ---------------------------------------------------------------------------------
 
-static enum status entry_add(struct record *record, int *room, const char *line, size_t length)
+static enum status entry_add(struct record *record, int *room, const char *line, size_t length,
+                             struct error *error)
 {
     if (record->count == *room) {
         int grown = *room ? 2 * *room : 256;
@@ -135,7 +168,7 @@ static enum status entry_add(struct record *record, int *room, const char *line,
         record->entries = entries;
         *room = grown;
     }
-    enum status status = entry_read(line, length, &record->entries[record->count]);
+    enum status status = entry_read(line, length, &record->entries[record->count], error);
     record->count += status == STATUS_OK;
     return status;
 }
@@ -152,15 +185,13 @@ static enum status read_lines(FILE *in, const char *path, struct record *record,
         number++;
         record->bytes += length;
         status = number > RECORD_LINES_MAX ? STATUS_INVALID_ARGUMENT
-                                           : entry_add(record, &room, line, (size_t)length);
+                                           : entry_add(record, &room, line, (size_t)length, error);
     }
     free(line);
     if (status == STATUS_INVALID_ARGUMENT && number > RECORD_LINES_MAX)
         return error_set(error, status, "%s: more than %d lines", path, RECORD_LINES_MAX);
     if (status == STATUS_INVALID_ARGUMENT)
-        return error_set(error, status,
-                         "%s:%d: no answer of a matrix; accepted are lines as --save writes them",
-                         path, number);
+        return error_prefix(error, "%s:%d: no answer of a matrix", path, number);
     if (status)
         return error_set(error, status, "%s: not enough memory", path);
     if (ferror(in))

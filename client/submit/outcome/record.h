@@ -24,9 +24,10 @@ struct record {
 // A file with more lines is refused: no matrix has so many cases.
 #define RECORD_LINES_MAX 1000000
 
-// Reads a record. Lines without "id" and "outcome", and those with a negative "of_limit", are
-// refused: INVALID_ARGUMENT with the file and the number of the line; a last line without a newline
-// is ignored. NOT_FOUND: there is no such file; INTERNAL: it cannot be read.
+// Reads a record. Lines without "id" and "outcome", those with a negative "of_limit", and those
+// with a member of another type are refused: INVALID_ARGUMENT with the file, the number of the line
+// and the member; a last line without a newline is ignored. NOT_FOUND: there is no such file;
+// INTERNAL: it cannot be read.
 enum status record_load(const char *path, struct record **record, struct error *error) MUST_CHECK;
 void record_destroy(struct record *record); // accepts NULL
 

@@ -243,11 +243,14 @@ static enum status header_read(int fd, uint64_t file_bytes, struct safetensors *
 {
     unsigned char prefix[LENGTH_BYTES];
     if (file_bytes < LENGTH_BYTES || !read_all(fd, prefix, sizeof(prefix), 0))
-        return error_set(error, STATUS_INVALID_ARGUMENT, "the file is shorter than its header");
+        return error_set(error, STATUS_INVALID_ARGUMENT,
+                         "no safetensors file: it has %" PRIu64
+                         " bytes, and the length of the header alone has %d",
+                         file_bytes, LENGTH_BYTES);
     uint64_t length = length_decode(prefix);
     if (length > SAFETENSORS_HEADER_MAX || length > file_bytes - LENGTH_BYTES)
         return error_set(error, STATUS_INVALID_ARGUMENT,
-                         "the header announces %" PRIu64
+                         "no safetensors file: the header announces %" PRIu64
                          " bytes; accepted are up to %d that are in the file",
                          length, SAFETENSORS_HEADER_MAX);
     char *header = malloc(length + 1);
@@ -267,7 +270,7 @@ static enum status open_failed(int number, struct error *error)
     enum status status = number == ENOENT   ? STATUS_NOT_FOUND
                          : number == EACCES ? STATUS_PERMISSION_DENIED
                                             : STATUS_INVALID_ARGUMENT;
-    return error_set(error, status, "%s", strerror(number));
+    return error_set(error, status, "cannot be read: %s", strerror(number));
 }
 
 enum status safetensors_open(const char *path, struct safetensors *s, struct error *error)
@@ -280,7 +283,8 @@ enum status safetensors_open(const char *path, struct safetensors *s, struct err
     if (fd < 0 || fstat(fd, &stat) != 0)
         status = open_failed(errno, error);
     else if (!S_ISREG(stat.st_mode))
-        status = error_set(error, STATUS_INVALID_ARGUMENT, "it is no regular file");
+        status = error_set(error, STATUS_INVALID_ARGUMENT, "cannot be read: it is %s",
+                           S_ISDIR(stat.st_mode) ? "a directory" : "no regular file");
     if (status == STATUS_OK)
         status = header_read(fd, (uint64_t)stat.st_size, &opened, error);
     if (status != STATUS_OK) {
