@@ -307,6 +307,19 @@ START_TEST(a_missing_device_or_backend_stops_the_start)
 }
 END_TEST
 
+START_TEST(a_list_of_gpus_is_refused_on_the_cpu)
+{
+    assert_no_start("echo 'the driver is not loaded' >&2; exit 69", "auto", "0,2-3",
+                    "--devices 0,2-3 is a list of GPUs, and on the CPU a number of cores from 1 to "
+                    "64 is expected; the ranks run on the CPU because no GPU is usable: the driver "
+                    "is not loaded");
+    assert_no_start(FOUR, "cpu", "2-2", "--devices 2-2 is a list of GPUs");
+    assert_no_start(FOUR, "cpu", "0-3,5,62-63",
+                    "--devices 0-3,5,62-63 is a list of GPUs, and on the CPU a number of cores "
+                    "from 1 to 64 is expected; the ranks run on the CPU because of --backend cpu");
+}
+END_TEST
+
 START_TEST(lists_of_devices_are_read_with_care)
 {
     static const char *const lists[] = {"0",     "65",  "64-64", "0,",     ",0",  "0,0",
@@ -336,6 +349,7 @@ int main(void)
     tcase_add_loop_test(c, devices_are_those_that_cuda_may_see, 0, 3);
     tcase_add_test(c, without_devices_the_cpu_serves);
     tcase_add_test(c, a_missing_device_or_backend_stops_the_start);
+    tcase_add_test(c, a_list_of_gpus_is_refused_on_the_cpu);
     tcase_add_test(c, lists_of_devices_are_read_with_care);
     suite_add_tcase(suite, c);
     return runner_run(suite);
