@@ -38,6 +38,17 @@ tests_daemon_test_starter_SOURCES = tests/daemon/test_starter.c daemon/pool/star
     daemon/settings/guests.c daemon/settings/guests.h $(process_sources)
 tests_daemon_test_starter_LDADD = $(LDADD) $(EV_LIBS) $(SECCOMP_LIBS)
 
+# Crews with ranks on other hosts only.
+far_crews = tests/daemon/far_crews.c tests/daemon/far_crews.h daemon/pool/crew.c daemon/pool/crew.h \
+    daemon/pool/crew_state.h daemon/pool/rank_process.c daemon/pool/rank_process.h \
+    daemon/pool/stderr_text.c daemon/pool/stderr_text.h $(squad_sources) \
+    daemon/settings/guests.c daemon/settings/guests.h $(process_sources)
+
+test_programs += tests/daemon/test_pool_text
+tests_daemon_test_pool_text_SOURCES = tests/daemon/test_pool_text.c daemon/service/pool_text.c \
+    daemon/service/pool_text.h $(far_crews)
+tests_daemon_test_pool_text_LDADD = $(LDADD) $(EV_LIBS) $(SECCOMP_LIBS)
+
 test_programs += tests/daemon/test_host
 tests_daemon_test_host_SOURCES = tests/daemon/test_host.c daemon/machine/host.c daemon/machine/host.h
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The daemon with simulated GPUs: a script replaces their rank program. It lists devices, and runs
 // ranks of the CPU backend after it has recorded their devices.
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,6 +9,7 @@
 #include <unistd.h>
 
 #include "tests/daemon/daemon_scene.h"
+#include "tests/support/port.h"
 #include "tests/support/runner.h"
 
 static char program[128], noted[128];
@@ -168,6 +170,36 @@ START_TEST(only_named_devices_are_used)
     ck_assert_int_eq(noted_times("rank 1 of 2 on 5 "), 1);
     ck_assert_int_eq(noted_times("rank 0 of 1 on 1 "), 1);
     ck_assert_int_eq(noted_times(" on "), 3);
+    ck_assert_int_eq(daemon_stop(&d), 0);
+}
+END_TEST
+
+// Of several hosts too, the devices of this host that are out of use have the numbers of GPUs.
+START_TEST(drained_gpus_have_their_numbers)
+{
+    char secret[128], url[64];
+    snprintf(secret, sizeof(secret), "%s/secret", d.folder);
+    snprintf(url, sizeof(url), "tcp://127.0.0.1:%d", port_free());
+    int fd = open(secret, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    ck_assert_int_ge(dprintf(fd, "a secret of agents\n"), 0);
+    close(fd);
+    program_write(FOUR);
+    daemon_start(&d, (const char *const[]){"--backend", "cuda", "--cuda-rank-program", program,
+                                           "--devices", "1,5", "--hosts", "b=2", "--agents-listen",
+                                           url, "--agents-token-file", secret, NULL});
+    struct wire_request request = daemon_request(METHOD_ORDER);
+    request.order = (struct wire_order){.kind = ORDER_DRAIN_DEVICE, .device = 5};
+    struct wire_reply reply = daemon_call(&d, &request);
+    expect_status(&reply, STATUS_OK);
+    wire_reply_fini(&reply);
+    request = daemon_request(METHOD_STATUS);
+    reply = daemon_call(&d, &request);
+    expect_status(&reply, STATUS_OK);
+    ck_assert_uint_eq(reply.pools.devices_out, 1 << 5);
+    ck_assert_int_eq(reply.pools.host_count, 2);
+    ck_assert_uint_eq(reply.pools.hosts[0].devices_out, 1 << 5);
+    wire_reply_fini(&reply);
+    unlink(secret);
     ck_assert_int_eq(daemon_stop(&d), 0);
 }
 END_TEST
@@ -343,6 +375,7 @@ int main(void)
     tcase_add_test(c, devices_are_described_and_assigned);
     tcase_add_test(c, pools_share_devices_without_overlap);
     tcase_add_test(c, only_named_devices_are_used);
+    tcase_add_test(c, drained_gpus_have_their_numbers);
     tcase_add_test(c, more_ranks_than_devices_are_refused);
     tcase_add_test(c, ranks_share_gpus_if_allowed);
     tcase_add_test(c, ranks_get_the_variables_of_nccl);
