@@ -13,12 +13,15 @@ daemon_fixture = tests/daemon/daemon_fixture.c tests/daemon/daemon_fixture.h \
 daemon_fixture_libs = tests/support/libtesting.a $(base_libs) $(NNG_LIBS) $(PROTOBUF_C_LIBS) $(CHECK_LIBS) \
     $(PTHREAD_LIBS) $(MATH_LIBS)
 
+# Clients over a network.
+net_client = tests/daemon/net_client.c tests/daemon/net_client.h
+
 test_programs += tests/daemon/test_daemon
 tests_daemon_test_daemon_SOURCES = tests/daemon/test_daemon.c $(daemon_fixture)
 tests_daemon_test_daemon_LDADD = $(daemon_fixture_libs)
 
 test_programs += tests/daemon/test_daemon_life
-tests_daemon_test_daemon_life_SOURCES = tests/daemon/test_daemon_life.c $(daemon_fixture)
+tests_daemon_test_daemon_life_SOURCES = tests/daemon/test_daemon_life.c $(net_client) $(daemon_fixture)
 tests_daemon_test_daemon_life_LDADD = $(daemon_fixture_libs)
 
 test_programs += tests/daemon/test_gpus
@@ -169,9 +172,6 @@ tests_daemon_test_daemon_watch_LDADD = $(daemon_fixture_libs)
 long_programs += tests/daemon/test_daemon_socket
 tests_daemon_test_daemon_socket_SOURCES = tests/daemon/test_daemon_socket.c $(daemon_fixture)
 tests_daemon_test_daemon_socket_LDADD = $(daemon_fixture_libs)
-
-# Clients over a network.
-net_client = tests/daemon/net_client.c tests/daemon/net_client.h
 
 if MICROHTTPD
 test_programs += tests/daemon/test_daemon_metrics
