@@ -307,11 +307,13 @@ struct cpattn_pool {
     uint32_t generation;        // number of starts
     uint64_t jobs, deaths;      // answered cases; times that it was lost
     const char *last_failure;   // or ""
-    uint64_t devices;           // bit mask: GPUs by index, else cores by number
+    uint64_t devices;           // bit mask: GPUs by index, else cores by number; see `hosts`
     bool spare;                 // stands by for another pool on the same devices, or is starting to
     const char *implementation; // a guest's name, or "" for the daemon's own
-    uint64_t hosts;             // bit mask: it uses `devices` on each of these hosts
-    const char *exchange;       // how ranks on GPUs exchange, with measured times; or ""
+    // Bit mask of hosts, on each of which it uses the same devices. `devices` are those of the
+    // first; hosts other than the daemon's count theirs from 0.
+    uint64_t hosts;
+    const char *exchange; // how ranks on GPUs exchange, with measured times; or ""
 };
 
 // Where a rank stands in a case. Never changes.

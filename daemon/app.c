@@ -173,19 +173,39 @@ static void reload_refused(const struct app *s, const struct error *error)
     service_reloaded(s->service, &told, RELOAD_BEGUN);
 }
 
+// Reads the files of all ports again, and then applies them; ports whose addresses change keep
+// what they have. A failure changes nothing.
+static enum status ports_renew(struct app *s, const struct settings *config, struct error *error)
+{
+    struct port port = {.fd = -1}, agents = {.fd = -1};
+    bool same_port = strcmp(s->config.listen.text, config->listen.text) == 0;
+    bool same_agents = strcmp(s->config.hosts.listen_text, config->hosts.listen_text) == 0;
+    enum status status = STATUS_OK;
+    if (same_port)
+        status = port_reread(&config->listen, &port, error);
+    if (status == STATUS_OK && same_agents)
+        status = app_hosts_reread(&s->hosts, config, &agents, error);
+    if (status != STATUS_OK) {
+        port_fini(&port);
+        return status;
+    }
+    if (same_port)
+        port_renew(&s->port, &port);
+    if (same_agents)
+        app_hosts_renew(&s->hosts, &agents);
+    server_set_tls(s->server, s->port.tls);
+    return STATUS_OK;
+}
+
 static void settings_apply(struct app *s, const struct settings *read)
 {
     struct settings config = *read;
     struct error error;
     const char *fixed = settings_fixed_difference(&s->config, &config);
-    bool same_port = strcmp(s->config.listen.text, config.listen.text) == 0;
-    bool same_agents = strcmp(s->config.hosts.listen_text, config.hosts.listen_text) == 0;
-    if ((same_port && port_reread(&config.listen, &s->port, &error) != STATUS_OK) ||
-        (same_agents && app_hosts_reread(&s->hosts, &config, &error) != STATUS_OK)) {
+    if (ports_renew(s, &config, &error) != STATUS_OK) {
         reload_refused(s, &error);
         return;
     }
-    server_set_tls(s->server, s->port.tls);
     if (fixed)
         log_warning("reload setting=%s action=left_until_restart", fixed);
     config.queue_max = s->config.queue_max;

@@ -61,19 +61,25 @@ static struct listen_config *listen_of(const struct settings *settings)
     return listen;
 }
 
-enum status app_hosts_reread(struct app_hosts *h, const struct settings *settings,
-                             struct error *error)
+enum status app_hosts_reread(const struct app_hosts *h, const struct settings *settings,
+                             struct port *read, struct error *error)
 {
+    *read = (struct port){.fd = -1};
     if (!h->nodes)
         return STATUS_OK;
     struct listen_config *listen = listen_of(settings);
     enum status status =
-        listen ? port_reread(listen, &h->port, error)
+        listen ? port_reread(listen, read, error)
                : error_set(error, STATUS_RESOURCE_EXHAUSTED, "no memory for other hosts");
-    if (status == STATUS_OK)
-        nodes_set_tls(h->nodes, h->port.tls);
     free(listen);
     return status;
+}
+
+void app_hosts_renew(struct app_hosts *h, struct port *read)
+{
+    port_renew(&h->port, read);
+    if (h->nodes)
+        nodes_set_tls(h->nodes, h->port.tls);
 }
 
 enum status app_hosts_open(struct app_hosts *h, struct ev_loop *loop,

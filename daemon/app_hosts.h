@@ -25,9 +25,13 @@ enum status app_hosts_open(struct app_hosts *h, struct ev_loop *loop,
                            const struct settings *settings, const struct backend *backend,
                            struct service *service, struct error *error) MUST_CHECK;
 
-// Reads the TLS files again, for future connections of agents. A failure changes nothing.
-enum status app_hosts_reread(struct app_hosts *h, const struct settings *settings,
-                             struct error *error) MUST_CHECK;
+// port_reread() for the port of agents. Without other hosts reads nothing.
+enum status app_hosts_reread(const struct app_hosts *h, const struct settings *settings,
+                             struct port *read, struct error *error) MUST_CHECK;
+
+// Applies the TLS files of app_hosts_reread() to future connections of agents. `read` is then
+// empty.
+void app_hosts_renew(struct app_hosts *h, struct port *read);
 
 // Call after the service is destroyed. Accepts a struct whose port has fd -1.
 void app_hosts_fini(struct app_hosts *h);

@@ -173,7 +173,8 @@ struct wire_pool {
     uint32_t generation; // number of starts
     uint64_t jobs;       // number of completed jobs
     uint64_t deaths;     // how often the pool was lost
-    uint64_t devices;    // bit mask of device numbers on each host: GPUs by index, or cores
+    uint64_t devices;    // bit mask: on the daemon's host GPUs by index, or cores; a pool of other
+                         // hosts only has devices numbered from 0
     uint64_t hosts;      // bit mask of indices in wire_status.hosts; 1 with a single host
     bool spare;          // does not lead its twin: stands by, or will stand by once it is up
     char last_failure[ERROR_TEXT_MAX]; // or ""

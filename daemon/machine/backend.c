@@ -17,13 +17,25 @@
 // Minimum memory of every GPU for spares by default.
 #define SPARES_BYTES_MIN (INT64_C(32) << 30)
 
-static void choose_cpu(const struct settings *config, struct backend *b)
+// Refuses a list of GPUs. `reason` says why no GPU is used if the backend is not configured.
+static enum status choose_cpu(const struct settings *config, const struct error *reason,
+                              struct backend *b, struct error *error)
 {
+    bool configured = config->backend == BACKEND_CPU;
+    char list[DEVICES_TEXT_MAX];
+    devices_write(&config->devices, list);
+    if (config->devices.named)
+        return error_set(error, STATUS_FAILED_PRECONDITION,
+                         "--devices %s is a list of GPUs, and on the CPU a number of cores from 1 "
+                         "to %d is expected; the ranks run on the CPU because %s%s",
+                         list, DEVICES_MAX, configured ? "of --backend cpu" : "no GPU is usable: ",
+                         configured ? "" : reason->text);
     strcpy(b->name, "cpu");
     b->program = config->rank_program;
     b->device_count = config->devices.count > 0 ? config->devices.count : host_cores();
     b->ranks_per_device = WORLD_SIZE_MAX;
     b->memory_bytes = host_memory_available() / 2;
+    return STATUS_OK;
 }
 
 static const struct wire_device *gpu_find(const struct wire_device *all, int count, int index)
@@ -162,7 +174,7 @@ enum status backend_choose(const struct settings *config, struct backend *backen
                            "cases",
                            reason.text);
     else
-        choose_cpu(config, backend);
+        status = choose_cpu(config, &reason, backend, error);
     if (status == STATUS_OK)
         status = confinement_choose(config, backend, error);
     if (status != STATUS_OK)

@@ -22,9 +22,9 @@ struct backend {
 
 // "auto" uses the GPUs if there are any, and otherwise the CPU and logs the reason. Fails with a
 // sentence about the remedy. FAILED_PRECONDITION: no usable GPU with "cuda"; the machine has GPUs
-// but not those that --devices asks for. Also errors of the confinement: spawn_try(),
-// filter_create(), confine_check_rights(). On the CPU a list of n GPUs in --devices counts as n
-// cores. Call on the main thread, before other threads are started.
+// but not those that --devices asks for; --devices names GPUs and the ranks run on the CPU. Also
+// errors of the confinement: spawn_try(), filter_create(), confine_check_rights(). Call on the main
+// thread, before other threads are started.
 enum status backend_choose(const struct settings *config, struct backend *backend,
                            struct error *error) MUST_CHECK;
 

@@ -104,22 +104,24 @@ static enum status files_check(const struct listen_config *listen, struct error 
                                : status;
 }
 
-enum status port_reread(const struct listen_config *listen, struct port *port, struct error *error)
+enum status port_reread(const struct listen_config *listen, struct port *read, struct error *error)
 {
-    struct port read = {.fd = -1};
+    *read = (struct port){.fd = -1};
     enum status status = files_check(listen, error);
     if (status == STATUS_OK)
-        status = files_read(listen, &read, error);
-    if (status != STATUS_OK) {
-        port_fini(&read);
-        return status;
-    }
-    read.fd = port->fd;
-    port->fd = -1;
-    port_fini(port);
-    *port = read;
-    token_wipe(&read.token);
-    return STATUS_OK;
+        status = files_read(listen, read, error);
+    if (status != STATUS_OK)
+        port_fini(read);
+    return status;
+}
+
+void port_renew(struct port *port, struct port *read)
+{
+    tls_release(port->tls);
+    port->tls = read->tls;
+    port->token = read->token;
+    read->tls = NULL;
+    port_fini(read);
 }
 
 void port_fini(struct port *port)

@@ -21,10 +21,14 @@ struct port {
 enum status port_open(const struct listen_config *listen, struct port *port,
                       struct error *error) MUST_CHECK;
 
-// Reads token and TLS files again, for future connections and requests. TLS files must be regular
-// files. A failure changes nothing.
-enum status port_reread(const struct listen_config *listen, struct port *port,
+// Reads token and TLS files again, into a port with fd -1, for port_renew(). TLS files must be
+// regular files. Free with port_fini(); a failure leaves nothing to free.
+enum status port_reread(const struct listen_config *listen, struct port *read,
                         struct error *error) MUST_CHECK;
+
+// Gives the port the token and TLS of `read`, for future connections and requests. `read` is then
+// empty.
+void port_renew(struct port *port, struct port *read);
 
 // Closes the port, releases TLS and wipes the token. Accepts a port that was not opened (fd -1).
 void port_fini(struct port *port);

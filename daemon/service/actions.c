@@ -51,7 +51,8 @@ static void on_start(struct service *s, const struct action *a)
     log_notice("pool_start implementation=%s world=%d instance=%d generation=%u devices=0x%" PRIx64
                " hosts=0x%" PRIx64 " spare=%d",
                guests_name(s->config.guests, a->implementation), a->world_size, a->instance,
-               a->generation, a->devices, a->hosts, a->spare);
+               a->generation, pool_text_devices(&s->config, a->hosts, a->devices), a->hosts,
+               a->spare);
     if (crew_start(s->crews, a->pool, &placement.start, &error) == STATUS_OK)
         return;
     reasons_note_start(&s->reasons, a->implementation, a->world_size, a->generation, &error);
@@ -135,7 +136,7 @@ static void action_do(struct service *s, const struct action *a)
         break;
     case ACTION_STUCK:
         s->moved = true;
-        pool_text_log_stuck(s->crews, &s->config.description, a);
+        pool_text_log_stuck(s->crews, &s->config, a);
         break;
     case ACTION_EXIT:
         watchers_close(s->watchers);

@@ -4,17 +4,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-static int number_of(const struct wire_description *d, int place)
-{
-    return d->gpu_count > 0 ? d->gpus[place].index : place;
-}
-
-// Returns the number by which users know a device. Devices of other hosts are numbered from 0,
-// because their agents choose the devices.
-static int host_number_of(const struct service_config *config, int host, int place)
-{
-    return host == 0 ? number_of(&config->description, place) : place;
-}
+#include "daemon/service/pool_text.h"
 
 static enum status device_find(const struct service_config *config, const struct wire_order *order,
                                uint64_t *bit, struct error *error)
@@ -26,7 +16,7 @@ static enum status device_find(const struct service_config *config, const struct
         return error_set(error, STATUS_INVALID_ARGUMENT, "host is %d; this daemon has %d", host,
                          config->host_count);
     for (int place = 0; place < config->hosts[host].device_count; place++) {
-        int number = host_number_of(config, host, place);
+        int number = pool_text_device(config, host, place);
         if (number == order->device) {
             *bit = UINT64_C(1) << place;
             return STATUS_OK;

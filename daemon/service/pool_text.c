@@ -10,13 +10,19 @@
 #include "daemon/process/proc.h"
 #include "daemon/settings/guests.h"
 
-uint64_t pool_text_devices(const struct wire_description *d, uint64_t places)
+int pool_text_device(const struct service_config *config, int host, int place)
 {
-    uint64_t gpus = 0;
-    for (int place = 0; place < d->gpu_count; place++)
-        if (places >> place & 1)
-            gpus |= UINT64_C(1) << d->gpus[place].index;
-    return d->gpu_count > 0 ? gpus : places;
+    const struct wire_description *d = &config->description;
+    return host == HOST_HERE && place < d->gpu_count ? d->gpus[place].index : place;
+}
+
+uint64_t pool_text_devices(const struct service_config *config, uint64_t hosts, uint64_t places)
+{
+    uint64_t devices = 0;
+    int host = hosts ? __builtin_ctzll(hosts) : HOST_HERE;
+    for (uint64_t left = places; left; left &= left - 1)
+        devices |= UINT64_C(1) << pool_text_device(config, host, __builtin_ctzll(left));
+    return devices;
 }
 
 // ---- the rank and its last output --------------------------------------------------------------
@@ -118,11 +124,14 @@ void pool_text_late(const struct crew *crew, struct error *error)
               crew->world_size, guest, command, crew->guest ? " (start-timeout)" : "", wrote);
 }
 
-// Writes the name of a device of this host: "GPU 3", "device 0".
-static void device_name(const struct wire_description *d, int device, char *text, size_t size)
+// Writes the name of a device: "GPU 3", "device 0", "device 1 of host node2".
+static void device_name(const struct service_config *config, int host, int place, char *text,
+                        size_t size)
 {
-    bool gpu = device < d->gpu_count;
-    snprintf(text, size, "%s %d", gpu ? "GPU" : "device", gpu ? d->gpus[device].index : device);
+    bool here = host == HOST_HERE;
+    snprintf(text, size, "%s %d%s%s", here && config->description.gpu_count > 0 ? "GPU" : "device",
+             pool_text_device(config, host, place), here ? "" : " of host ",
+             here ? "" : config->hosts[host].name);
 }
 
 static const char *process_describe(struct crews *crews, int pool, uint32_t generation, int rank,
@@ -133,11 +142,11 @@ static const char *process_describe(struct crews *crews, int pool, uint32_t gene
     return known ? crew_describe_process(crew, rank, text) : proc_describe(0, text);
 }
 
-void pool_text_stuck(struct crews *crews, const struct wire_description *d, int world_size,
+void pool_text_stuck(struct crews *crews, const struct service_config *config, int world_size,
                      const struct core_stuck *stuck, struct error *error)
 {
-    char device[32], process[PROC_TEXT_MAX];
-    device_name(d, stuck->device, device, sizeof(device));
+    char device[32 + HOST_NAME_BYTES], process[PROC_TEXT_MAX];
+    device_name(config, stuck->host, stuck->device, device, sizeof(device));
     process_describe(crews, stuck->pool, stuck->generation, stuck->rank, process);
     error_set(error, STATUS_UNAVAILABLE,
               "no pool of %d rank%s is available: rank %d of a pool was killed and does not "
@@ -145,19 +154,19 @@ void pool_text_stuck(struct crews *crews, const struct wire_description *d, int 
               world_size, plural(world_size), stuck->rank, process, device);
 }
 
-void pool_text_log_stuck(struct crews *crews, const struct wire_description *d,
+void pool_text_log_stuck(struct crews *crews, const struct service_config *config,
                          const struct action *stuck)
 {
     char process[PROC_TEXT_MAX];
     process_describe(crews, stuck->pool, stuck->generation, stuck->rank, process);
     log_error("pool_stuck world=%d instance=%d generation=%" PRIu32 " devices=0x%" PRIx64
-              " rank=%d process=%s",
+              " hosts=0x%" PRIx64 " rank=%d process=%s",
               stuck->world_size, stuck->instance, stuck->generation,
-              pool_text_devices(d, stuck->devices), stuck->rank,
+              pool_text_devices(config, stuck->hosts, stuck->devices), stuck->hosts, stuck->rank,
               log_quote(&(struct log_quoted){0}, process));
 }
 
-void pool_text_status(struct crews *crews, const struct wire_description *d,
+void pool_text_status(struct crews *crews, const struct service_config *config,
                       struct error (*start_errors)[WORLD_SIZE_MAX + 1], struct wire_pool *pools,
                       int count)
 {
@@ -167,9 +176,9 @@ void pool_text_status(struct crews *crews, const struct wire_description *d,
         if (text[0] && (pool->state == POOL_BACKOFF || pool->state == POOL_DOWN))
             snprintf(pool->last_failure, sizeof(pool->last_failure), "%s", text);
         if (pool->guest > 0)
-            memcpy(pool->implementation, d->guests[pool->guest - 1].name,
+            memcpy(pool->implementation, config->description.guests[pool->guest - 1].name,
                    sizeof(pool->implementation));
-        pool->devices = pool_text_devices(d, pool->devices);
+        pool->devices = pool_text_devices(config, pool->hosts, pool->devices);
         const struct crew *crew = pool->crew >= 0 ? crews_get(crews, pool->crew) : NULL;
         if (crew && crew_is_ready(crew))
             memcpy(pool->exchange, crew->exchange, sizeof(pool->exchange));

@@ -60,7 +60,7 @@ const char *reasons_detail(const struct reasons *r, const struct action *a, cons
     if (a->cause == CAUSE_STUCK) {
         const struct core_stuck rank = {a->pool, a->generation, a->rank, __builtin_ctzll(a->hosts),
                                         __builtin_ctzll(a->devices)};
-        pool_text_stuck(r->crews, &r->config->description, a->world_size, &rank, room);
+        pool_text_stuck(r->crews, r->config, a->world_size, &rank, room);
         return room->text;
     }
     if (a->cause == CAUSE_DEADLINE_QUEUED)
@@ -77,7 +77,7 @@ void reasons_explain_refusal(const struct reasons *r, const struct core_request 
     struct core_stuck stuck;
     struct error told = *error;
     if (error->status == STATUS_UNAVAILABLE && core_is_stuck(r->core, job, &stuck))
-        pool_text_stuck(r->crews, &r->config->description, job->world_size, &stuck, error);
+        pool_text_stuck(r->crews, r->config, job->world_size, &stuck, error);
     if (error->status != STATUS_FAILED_PRECONDITION)
         return;
     const char *loss = loss_reasons_find(&r->losses, job->case_hash);

@@ -11,7 +11,9 @@ void status_fill(struct service *s, struct wire_status *status, struct wire_pool
     tally_fill(&s->tally, clock_now_ns(), status);
     loop_lag_tell(s->config.lag, clock_now_ns(), &status->loop_lag_max_ns,
                   &status->loop_lag_p99_ns);
-    status->devices_out = pool_text_devices(&s->config.description, core_devices_out(s->core, 0));
-    pool_text_status(s->crews, &s->config.description, s->reasons.start_errors, pools,
-                     status->pool_count);
+    status->devices_out =
+        pool_text_devices(&s->config, 1 << HOST_HERE, core_devices_out(s->core, HOST_HERE));
+    if (status->host_count > 0)
+        status->hosts[HOST_HERE].devices_out = status->devices_out;
+    pool_text_status(s->crews, &s->config, s->reasons.start_errors, pools, status->pool_count);
 }

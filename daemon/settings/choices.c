@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "daemon/settings/choices.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "common/limits.h"
@@ -47,6 +48,25 @@ bool devices_parse(const char *text, struct device_choice *devices)
     else
         return false;
     return true;
+}
+
+void devices_write(const struct device_choice *devices, char text[DEVICES_TEXT_MAX])
+{
+    size_t used = 0;
+    text[0] = '\0';
+    if (devices->count > 0 && !devices->named)
+        snprintf(text, DEVICES_TEXT_MAX, "%d", devices->count);
+    for (int first = 0, last; first < DEVICES_MAX && used < DEVICES_TEXT_MAX; first = last + 1) {
+        last = first;
+        if (!(devices->named >> first & 1))
+            continue;
+        while (last + 1 < DEVICES_MAX && devices->named >> (last + 1) & 1)
+            last++;
+        // A single number would be a count.
+        bool range = last > first || devices->count == 1;
+        used += (size_t)snprintf(text + used, DEVICES_TEXT_MAX - used, range ? "%s%d-%d" : "%s%d",
+                                 used > 0 ? "," : "", first, last);
+    }
 }
 
 bool rank_memory_parse(const char *text, int64_t *bytes)

@@ -24,4 +24,9 @@ bool filter_parse(const char *text, enum filter_choice *choice);     // auto, on
 bool devices_parse(const char *text, struct device_choice *devices); // "2-2" names the one GPU 2
 bool rank_memory_parse(const char *text, int64_t *bytes);            // at least 256 MiB
 
+#define DEVICES_TEXT_MAX 192
+
+// Writes the choice as devices_parse() reads it; "" if its count is 0.
+void devices_write(const struct device_choice *devices, char text[DEVICES_TEXT_MAX]);
+
 #endif

@@ -13,12 +13,15 @@ daemon_fixture = tests/daemon/daemon_fixture.c tests/daemon/daemon_fixture.h \
 daemon_fixture_libs = tests/support/libtesting.a $(base_libs) $(NNG_LIBS) $(PROTOBUF_C_LIBS) $(CHECK_LIBS) \
     $(PTHREAD_LIBS) $(MATH_LIBS)
 
+# Clients over a network.
+net_client = tests/daemon/net_client.c tests/daemon/net_client.h
+
 test_programs += tests/daemon/test_daemon
 tests_daemon_test_daemon_SOURCES = tests/daemon/test_daemon.c $(daemon_fixture)
 tests_daemon_test_daemon_LDADD = $(daemon_fixture_libs)
 
 test_programs += tests/daemon/test_daemon_life
-tests_daemon_test_daemon_life_SOURCES = tests/daemon/test_daemon_life.c $(daemon_fixture)
+tests_daemon_test_daemon_life_SOURCES = tests/daemon/test_daemon_life.c $(net_client) $(daemon_fixture)
 tests_daemon_test_daemon_life_LDADD = $(daemon_fixture_libs)
 
 test_programs += tests/daemon/test_gpus
@@ -37,6 +40,17 @@ test_programs += tests/daemon/test_starter
 tests_daemon_test_starter_SOURCES = tests/daemon/test_starter.c daemon/pool/starter.c daemon/pool/starter.h \
     daemon/settings/guests.c daemon/settings/guests.h $(process_sources)
 tests_daemon_test_starter_LDADD = $(LDADD) $(EV_LIBS) $(SECCOMP_LIBS)
+
+# Crews with ranks on other hosts only.
+far_crews = tests/daemon/far_crews.c tests/daemon/far_crews.h daemon/pool/crew.c daemon/pool/crew.h \
+    daemon/pool/crew_state.h daemon/pool/rank_process.c daemon/pool/rank_process.h \
+    daemon/pool/stderr_text.c daemon/pool/stderr_text.h $(squad_sources) \
+    daemon/settings/guests.c daemon/settings/guests.h $(process_sources)
+
+test_programs += tests/daemon/test_pool_text
+tests_daemon_test_pool_text_SOURCES = tests/daemon/test_pool_text.c daemon/service/pool_text.c \
+    daemon/service/pool_text.h $(far_crews)
+tests_daemon_test_pool_text_LDADD = $(LDADD) $(EV_LIBS) $(SECCOMP_LIBS)
 
 test_programs += tests/daemon/test_host
 tests_daemon_test_host_SOURCES = tests/daemon/test_host.c daemon/machine/host.c daemon/machine/host.h
@@ -158,9 +172,6 @@ tests_daemon_test_daemon_watch_LDADD = $(daemon_fixture_libs)
 long_programs += tests/daemon/test_daemon_socket
 tests_daemon_test_daemon_socket_SOURCES = tests/daemon/test_daemon_socket.c $(daemon_fixture)
 tests_daemon_test_daemon_socket_LDADD = $(daemon_fixture_libs)
-
-# Clients over a network.
-net_client = tests/daemon/net_client.c tests/daemon/net_client.h
 
 if MICROHTTPD
 test_programs += tests/daemon/test_daemon_metrics

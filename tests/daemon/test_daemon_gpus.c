@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The daemon with simulated GPUs: a script replaces the rank program for GPUs. It lists devices. It
 // records the device of each rank and then runs a rank of the CPU backend.
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,6 +9,7 @@
 #include <unistd.h>
 
 #include "tests/daemon/daemon_scene.h"
+#include "tests/support/port.h"
 #include "tests/support/runner.h"
 
 static char program[128], noted[128];
@@ -172,6 +174,36 @@ START_TEST(only_named_devices_are_used)
 }
 END_TEST
 
+// Of several hosts too, the devices of this host that are out of use have the numbers of GPUs.
+START_TEST(drained_gpus_have_their_numbers)
+{
+    char secret[128], url[64];
+    snprintf(secret, sizeof(secret), "%s/secret", d.folder);
+    snprintf(url, sizeof(url), "tcp://127.0.0.1:%d", port_free());
+    int fd = open(secret, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    ck_assert_int_ge(dprintf(fd, "a secret of agents\n"), 0);
+    close(fd);
+    program_write(FOUR);
+    daemon_start(&d, (const char *const[]){"--backend", "cuda", "--cuda-rank-program", program,
+                                           "--devices", "1,5", "--hosts", "b=2", "--agents-listen",
+                                           url, "--agents-token-file", secret, NULL});
+    struct wire_request request = daemon_request(METHOD_ORDER);
+    request.order = (struct wire_order){.kind = ORDER_DRAIN_DEVICE, .device = 5};
+    struct wire_reply reply = daemon_call(&d, &request);
+    expect_status(&reply, STATUS_OK);
+    wire_reply_fini(&reply);
+    request = daemon_request(METHOD_STATUS);
+    reply = daemon_call(&d, &request);
+    expect_status(&reply, STATUS_OK);
+    ck_assert_uint_eq(reply.pools.devices_out, 1 << 5);
+    ck_assert_int_eq(reply.pools.host_count, 2);
+    ck_assert_uint_eq(reply.pools.hosts[0].devices_out, 1 << 5);
+    wire_reply_fini(&reply);
+    unlink(secret);
+    ck_assert_int_eq(daemon_stop(&d), 0);
+}
+END_TEST
+
 START_TEST(more_ranks_than_devices_are_refused)
 {
     start(FOUR, "cuda", "2");
@@ -307,6 +339,19 @@ START_TEST(a_missing_device_or_backend_stops_the_start)
 }
 END_TEST
 
+START_TEST(a_list_of_gpus_is_refused_on_the_cpu)
+{
+    assert_no_start("echo 'the driver is not loaded' >&2; exit 69", "auto", "0,2-3",
+                    "--devices 0,2-3 is a list of GPUs, and on the CPU a number of cores from 1 to "
+                    "64 is expected; the ranks run on the CPU because no GPU is usable: the driver "
+                    "is not loaded");
+    assert_no_start(FOUR, "cpu", "2-2", "--devices 2-2 is a list of GPUs");
+    assert_no_start(FOUR, "cpu", "0-3,5,62-63",
+                    "--devices 0-3,5,62-63 is a list of GPUs, and on the CPU a number of cores "
+                    "from 1 to 64 is expected; the ranks run on the CPU because of --backend cpu");
+}
+END_TEST
+
 START_TEST(lists_of_devices_are_read_with_care)
 {
     static const char *const lists[] = {"0",     "65",  "64-64", "0,",     ",0",  "0,0",
@@ -330,12 +375,14 @@ int main(void)
     tcase_add_test(c, devices_are_described_and_assigned);
     tcase_add_test(c, pools_share_devices_without_overlap);
     tcase_add_test(c, only_named_devices_are_used);
+    tcase_add_test(c, drained_gpus_have_their_numbers);
     tcase_add_test(c, more_ranks_than_devices_are_refused);
     tcase_add_test(c, ranks_share_gpus_if_allowed);
     tcase_add_test(c, ranks_get_the_variables_of_nccl);
     tcase_add_loop_test(c, devices_are_those_that_cuda_may_see, 0, 3);
     tcase_add_test(c, without_devices_the_cpu_serves);
     tcase_add_test(c, a_missing_device_or_backend_stops_the_start);
+    tcase_add_test(c, a_list_of_gpus_is_refused_on_the_cpu);
     tcase_add_test(c, lists_of_devices_are_read_with_care);
     suite_add_tcase(suite, c);
     return runner_run(suite);

@@ -14,6 +14,8 @@
 #include <unistd.h>
 
 #include "tests/daemon/daemon_scene.h"
+#include "tests/daemon/net_client.h"
+#include "tests/support/port.h"
 
 // ---- the end -----------------------------------------------------------------------------------
 
@@ -215,6 +217,49 @@ START_TEST(test_order_to_reload)
 }
 END_TEST
 
+#define OTHER_TOKEN "another one, just as good"
+
+// Settings with a port for clients and one for agents.
+static const char *ports_text(int port, int agents_port)
+{
+    static char text[512];
+    snprintf(text, sizeof(text),
+             "listen: tcp://127.0.0.1:%d\ntoken-file: %s/token\nhosts: b=2\n"
+             "agents-listen: tcp://127.0.0.1:%d\nagents-token-file: %s/agents\n",
+             port, d.folder, agents_port, d.folder);
+    return text;
+}
+
+// The token of clients can be used, that of agents cannot. A later reload that leaves the address
+// of clients until a restart leaves their token, too.
+START_TEST(test_reload_applies_all_files_or_none)
+{
+    char path[128];
+    int port = port_free(), agents_port = port_free();
+    net_file(&d, "token", NET_TOKEN);
+    net_file(&d, "agents", "a secret of agents");
+    start_with_settings(path, sizeof(path), ports_text(port, agents_port));
+    int fd = net_connect(port);
+    net_greet(fd);
+    net_expect(fd, NET_TOKEN, STATUS_OK);
+    net_file(&d, "token", OTHER_TOKEN);
+    net_file(&d, "agents", "short");
+    reload_until(path, ports_text(port, agents_port), "kept_as_it_was");
+    net_expect(fd, NET_TOKEN, STATUS_OK);
+    net_file(&d, "agents", "a secret of agents");
+    reload_until(path, ports_text(port_free(), agents_port), "reloaded ");
+    ck_assert(daemon_logged(&d, "setting=listen action=left_until_restart"));
+    net_expect(fd, NET_TOKEN, STATUS_OK);
+    expect_reload(path, ports_text(port, agents_port), RELOAD_APPLIED);
+    net_expect(fd, OTHER_TOKEN, STATUS_OK);
+    close(fd);
+    net_file_remove(&d, "token");
+    net_file_remove(&d, "agents");
+    unlink(path);
+    ck_assert_int_eq(daemon_stop(&d), 0);
+}
+END_TEST
+
 // A settings file may be a pipe of the shell that started the daemon. Without a writer a read would
 // block for ever.
 START_TEST(test_pipes_are_not_read_again)
@@ -390,6 +435,7 @@ int main(void)
     tcase_add_test(tcase, test_lag_is_logged);
     tcase_add_test(tcase, test_sighup_reloads);
     tcase_add_test(tcase, test_order_to_reload);
+    tcase_add_test(tcase, test_reload_applies_all_files_or_none);
     tcase_add_test(tcase, test_pipes_are_not_read_again);
     tcase_add_test(tcase, test_sighup_ignored_at_the_start_stays_so);
     tcase_add_test(tcase, test_notifies_service_manager);
