@@ -434,16 +434,19 @@ class Check:
         return made if device is None else made.to(device)
 
     def verify(self, **results: Any) -> Verdict:
-        """Judges some or all of out, lse, dq, dk, dv, dbias, dsink and max_logit. They are all in host
-        memory or all on one CUDA device, where the work on PyTorch's current stream is finished
-        first. Warns if a result passes with inputs of give() that let zeros pass, too."""
+        """Judges some or all of out, lse, dq, dk, dv, dbias, dsink and max_logit; a result that is not named
+        is not judged. They are all in host memory or all on one CUDA device, where the work on
+        PyTorch's current stream is finished first. A result may be None only if the case does not have
+        it. Warns if a result passes with inputs of give() that let zeros pass, too."""
         arrays = (Array * len(TENSORS))()
         views = []
         for tensor, value in results.items():
             _known(tensor, RESULTS, "result")
-            if value is None:
+            if value is None and not self.has(tensor):
                 continue
             self._insist_on(tensor)
+            if value is None:
+                raise TypeError(f"{tensor} is None; give a tensor, or leave {tensor} out, then it is not judged")
             views.append(_arrays.view(tensor, value, self._dtype(tensor)))
             arrays[TENSORS.index(tensor)] = self._array(tensor, views[-1])
         devices = {view.device for view in views}
