@@ -246,8 +246,10 @@ static double explained(const struct search *s, const struct hypothesis *h)
             continue;
         double size =
             is_reduced(s) ? collective_numbers_size(&s->v, view_origin_of(&s->v, index).index) : 0;
+        bool exact = h->mistake == MISTAKE_UNTOUCHED; // zeros, for example, are near the pattern
         spoken++;
-        hits += equal(s, s->sample->got[i], is, 2 * s->v.bound * size + 1e-12 * fabs(is.real));
+        hits += equal(s, s->sample->got[i], is,
+                      exact ? 0 : 2 * s->v.bound * size + 1e-12 * fabs(is.real));
     }
     // A shift predicts no elements at the ends of the receive.
     return spoken >= BAD_MIN && 10 * spoken >= 9 * s->bad_count ? (double)hits / spoken : 0;

@@ -93,9 +93,9 @@ static bool predict_real(const struct collective_view *v, enum collective_mistak
         *is = origin.rank < 0 ? narrow_inputs(v, number, origin.index)
                               : narrowed(v, narrow_element(number), right);
         return true;
-    default:
-        *is = is_narrow_sum(v, number, origin, got, right) ? got : right;
-        return true;
+    default: // of other elements this mistake predicts nothing
+        *is = got;
+        return is_narrow_sum(v, number, origin, got, right);
     }
 }
 

@@ -13,8 +13,15 @@ struct pass {
     struct devices reserved; // for earlier jobs
     bool room;               // no earlier job waits for room to start its pool
     bool memory;             // no earlier job waits for memory; if one does, later jobs may not run
-    struct devices yielding; // leased by killed pools whose twins may use them
+    // Leased by killed pools whose twins may use them, or by pools that no job awaits.
+    struct devices yielding;
 };
+
+// True if the pool is being started for jobs that have all ended before it was ready.
+static bool pool_is_unawaited(const struct pool *pool)
+{
+    return pool->mode == MODE_STARTING && pool->leased && list_empty(&pool->size->queue);
+}
 
 // Number of starting pools with a lease. Pools that were started to stand by have no lease: see
 // size_awaited().
@@ -35,6 +42,9 @@ static void pass_begin(struct core *core, struct pass *pass)
     pass->reserved = pass->yielding = (struct devices){{0}};
     LIST_FOREACH (node, &core->modes[MODE_IDLE])
         if (twin_hands_over(pool_entry(node)))
+            devices_add(&pass->yielding, &pool_entry(node)->place, &core->devices_all);
+    LIST_FOREACH (node, &core->modes[MODE_STARTING])
+        if (pool_is_unawaited(pool_entry(node)))
             devices_add(&pass->yielding, &pool_entry(node)->place, &core->devices_all);
     pass->room = true;
     pass->memory = true;
@@ -283,10 +293,27 @@ static bool memory_fits(const struct core *core, const struct pass *pass, const 
     return pass->memory && (most == 0 || core->memory == 0 || core->memory + job->memory <= most);
 }
 
-static void pool_reserve(const struct core *core, struct pass *pass, struct pool *pool)
+// Stops pools on these devices that are being started and that no job awaits. One of them may hang
+// until its start timeout.
+static void stop_unawaited(struct core *core, const struct place *place)
+{
+    LIST_FOREACH (node, &core->modes[MODE_STARTING]) {
+        struct pool *pool = pool_entry(node);
+        if (pool_is_unawaited(pool) && pool->place.hosts & place->hosts &&
+            pool->place.slots & place->slots)
+            pool_handle(core, pool,
+                        &(struct pool_event){.kind = POOL_STOP,
+                                             .rank = -1,
+                                             .why = "no job waits for it, and another one needs "
+                                                    "its devices"});
+    }
+}
+
+static void pool_reserve(struct core *core, struct pass *pass, struct pool *pool)
 {
     devices_add(&pass->reserved, &pool->place, &core->devices_all);
     pool->pass = core->pass;
+    stop_unawaited(core, &pool->place);
 }
 
 // Runs the job, or reserves or starts a pool for it.

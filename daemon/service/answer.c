@@ -147,6 +147,8 @@ static void fate_tell(const struct rank_process *r, bool culprit, enum cause cau
         text = rank_end_text(&r->end, end);
     if (lives && culprit)
         text = cause == CAUSE_RANK_FAILED ? "" : "stopped by the daemon";
+    if (lives && cause == CAUSE_DEADLINE_STARTING && !r->crew->killed)
+        text = "still starting";
     snprintf(fate, RANK_END_TEXT_MAX, "%s", text);
 }
 
@@ -264,14 +266,34 @@ static const char *state_explain(const struct rank_process *r)
                                           : "";
 }
 
+// Tells what is known of ranks that were in the function of a guest, none of which is accused.
+static void where_write(const struct crew *crew, char *text, size_t size)
+{
+    int wrote = 0, running = 0, last_running = 0;
+    for (int rank = 0; rank < crew->world_size; rank++) {
+        const struct rank_process *r = &crew->ranks[rank];
+        wrote += bytering_kept(&r->stderr_text.ring) > 0;
+        running += r->state == 'R';
+        last_running = r->state == 'R' ? rank : last_running;
+    }
+    int used = snprintf(text, size, "%s",
+                        wrote > 0 ? "their stderr tells where each was"
+                                  : "none of them wrote to stderr where it was");
+    if (running == 1)
+        snprintf(text + used, size - (size_t)used, "; only rank %d was computing (state R)",
+                 last_running);
+}
+
 static void deadline_running_write(const struct sentence *s, struct error *error)
 {
     const struct rank_process *r = culprit_of(s);
+    char where[128];
     if (s->crew && !r) {
+        where_write(s->crew, where, sizeof(where));
         error_set(error, s->action->status,
                   "the time limit of %s passed while several of %d ranks were in the function of "
-                  "guest %s; their stderr tells where each was; the pool is being restarted",
-                  s->timeout, s->action->world_size, s->crew->guest->name);
+                  "guest %s; %s; the pool is being restarted",
+                  s->timeout, s->action->world_size, s->crew->guest->name, where);
         return;
     }
     error_set(

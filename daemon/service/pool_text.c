@@ -81,8 +81,11 @@ static void lines_write(char *from, char *text, size_t size)
 void pool_text_wrote(const struct rank_process *r, char *text, size_t size)
 {
     char tail[LINES_BYTES], lines[LINES_BYTES + 3 * LINES_TOLD];
-    bytering_tail(&r->stderr_text.ring, tail, sizeof(tail));
-    lines_write(tail, lines, sizeof(lines));
+    size_t length = bytering_tail(&r->stderr_text.ring, tail, sizeof(tail));
+    char *begun = length < bytering_kept(&r->stderr_text.ring) ? strchr(tail, '\n') : NULL;
+    lines_write(begun ? begun : tail, lines, sizeof(lines)); // without the rest of a cut line
+    if (!lines[0])
+        lines_write(tail, lines, sizeof(lines));
     snprintf(text, size, "%s%s", lines[0] ? "; it wrote: " : "", lines);
 }
 

@@ -504,7 +504,9 @@ class Check:
         return made if device is None else made.to(device)
 
     def verify(self, **results: Any) -> Verdict:
-        """Judges some or all of out, lse, dq, dk, dv, dbias, dsink and max_logit; None is ignored.
+        """Judges some or all of out, lse, dq, dk, dv, dbias, dsink and max_logit.
+
+        A result that is not named is not judged. It may be None only if the case does not have it.
 
         All results are in host memory or all on one CUDA device; there the call waits for the work
         on PyTorch's current stream. Issues a UserWarning if a result would pass as zeros, too,
@@ -517,9 +519,11 @@ class Check:
         views = []
         for tensor, value in results.items():
             _known(tensor, RESULTS, "result")
-            if value is None:
+            if value is None and not self.has(tensor):
                 continue
             self._insist_on(tensor)
+            if value is None:
+                raise TypeError(f"{tensor} is None; give a tensor, or leave {tensor} out, then it is not judged")
             views.append(_arrays.view(tensor, value, self._dtype(tensor)))
             arrays[TENSORS.index(tensor)] = self._array(tensor, views[-1])
         devices = {view.device for view in views}

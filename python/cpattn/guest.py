@@ -368,8 +368,11 @@ class _Server:
             self._run_job(job)
             return 0
         except SystemExit as error:
+            told = error.code is not None and not isinstance(error.code, int)
+            if told:  # as Python does at its end
+                print(error.code, file=sys.stderr, flush=True)
             sys.stdout.flush()
-            os._exit(error.code if isinstance(error.code, int) else error.code is not None)
+            os._exit(1 if told else error.code or 0)
         except Unsupported as error:
             fail(job, True, str(error).encode("ascii", "replace"))
         except WrongResult as error:

@@ -143,7 +143,9 @@ def _told(verdict: Verdict) -> ReprExceptionInfo:
     """What pytest shows of a failed verdict: its text, and a short message. pytest-xdist sends no other class."""
     wrong = dict.fromkeys(f.tensor for f in verdict.figures if f.broken)
     where = "" if verdict.rank is None else f" on rank {verdict.rank}"
-    message = f"{', '.join(wrong)}{where}: {verdict.diagnosis or 'wrong'}"
+    message = f"{', '.join(wrong)}{where}"
+    # pytest cuts the line at the width of the terminal.
+    message = f"{verdict.diagnosis} ({message})" if verdict.diagnosis else f"{message}: wrong"
     return ReprExceptionInfo(
         reprtraceback=ReprTraceback(reprentries=[], extraline=str(verdict), style="native"),
         reprcrash=ReprFileLocation(path="", lineno=0, message=message),

@@ -116,6 +116,11 @@ def test_results_can_be_judged_one_by_one():
     assert not verdict and "slope" in verdict.figures[0].broken
 
 
+def test_a_result_that_the_case_lacks_may_be_none():
+    check = make(training=False)
+    assert check.verify(out=check.expected("out", "numpy"), dq=None)
+
+
 def test_a_rank_may_have_no_tokens():
     case = cpattn.Case(world_size=4, batch=1, heads=2, head_dim=16, seqlen=1)
     check = cpattn.Check(case, rank=1)
@@ -183,6 +188,7 @@ def test_strides_are_followed():
         (lambda c: c.verify(out=numpy.zeros((2, 100, 4, 32), numpy.float16)), "elements of fp16; it should have bf16"),
         (lambda c: c.verify(out=[1.0]), "out is a list; it should be a tensor"),
         (lambda c: c.verify(dO=None), "dO is no result .did you mean 'dq'|'do'|results are out"),
+        (lambda c: c.verify(out=c.expected("out", "numpy"), dq=None), "dq is None; give a tensor"),
         (lambda c: c.verify(max_logit=numpy.zeros(4, "f4")), "max_logit false, so it has no max_logit"),
         (lambda c: make(training=False).verify(dq=numpy.zeros(1)), "training false, so it has no dq"),
         (lambda c: make(training=False, bias="1hss").expected("dbias"), "bias 1hss and training false"),

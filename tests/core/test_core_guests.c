@@ -91,6 +91,35 @@ START_TEST(a_guest_has_its_own_start_timeout)
 }
 END_TEST
 
+START_TEST(a_start_that_no_job_awaits_yields_its_devices)
+{
+    struct core_request request = request_of(1, 4);
+    int slot;
+    request.timeout_ns = 3 * S;
+    ck_assert_int_eq(submit_request(&request, &slot), STATUS_OK);
+    struct ranks hanging = expect_start_of(1, 4);
+    pass(3 * S);
+    expect_answer(slot, CAUSE_DEADLINE_STARTING, -1);
+    expect_none(); // a repetition of the job finds it ready
+    int other = submit(2);
+    expect_kill(hanging);
+    ranks_reap(hanging);
+    struct ranks own = start_ready(2, 0);
+    run_finish(own, expect_run(own, other));
+}
+END_TEST
+
+START_TEST(a_start_that_a_job_awaits_keeps_its_devices)
+{
+    int slot = submit_to(1, 4);
+    struct ranks guest = expect_start_of(1, 4);
+    submit(2);
+    expect_none();
+    ranks_ready(guest);
+    expect_run(guest, slot);
+}
+END_TEST
+
 START_TEST(a_guest_supports_only_its_world_sizes)
 {
     struct core_request request = request_of(1, 3);
@@ -140,6 +169,8 @@ int main(void)
     tcase_add_test(guests, a_guest_has_separate_pools);
     tcase_add_test(guests, devices_have_one_job_at_a_time_with_guests_too);
     tcase_add_test(guests, a_guest_has_its_own_start_timeout);
+    tcase_add_test(guests, a_start_that_no_job_awaits_yields_its_devices);
+    tcase_add_test(guests, a_start_that_a_job_awaits_keeps_its_devices);
     tcase_add_test(guests, a_guest_supports_only_its_world_sizes);
     tcase_add_test(guests, failures_of_a_guest_affect_no_other);
     tcase_add_test(guests, guests_have_no_spares);

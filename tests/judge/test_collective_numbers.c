@@ -10,7 +10,7 @@
 #include "judge/collective_numbers.h"
 #include "judge/dtype.h"
 
-enum { RANKS = 4, RANK = 1, COUNT = 64 };
+enum { RANKS = 4, RANK = 1, COUNT = 64, FILL = 0xa5 };
 
 typedef union view_number make(const struct collective_view *v, int64_t index);
 
@@ -40,6 +40,28 @@ static union view_number in_order(const struct collective_view *v, int64_t index
     for (int rank = 0; rank < RANKS; rank++)
         sum += (float)view_drawn(v, rank, index).real;
     return real(sum);
+}
+
+static union view_number zero(const struct collective_view *v, int64_t index)
+{
+    (void)v, (void)index;
+    return real(0);
+}
+
+// The fp32 number whose bytes are all FILL.
+static union view_number unwritten(const struct collective_view *v, int64_t index)
+{
+    float value;
+    (void)v, (void)index;
+    memset(&value, FILL, sizeof(value));
+    return real(value);
+}
+
+// A little outside of the limit, with the precision of fp32.
+static union view_number just_outside(const struct collective_view *v, int64_t index)
+{
+    double error = 1.6 * v->bound * collective_numbers_size(v, index);
+    return real((float)(in_order(v, index).real + (index % 2 ? error : -error)));
 }
 
 static union view_number added_in_bf16(const struct collective_view *v, int64_t index)
@@ -157,6 +179,11 @@ static const struct {
     const char *says;
 } mistakes[] = {
     {COLLECTIVE_ALL_REDUCE, ELEMENT_FP32, REDUCTION_SUM, false, in_order, MISTAKE_NONE, ""},
+    {COLLECTIVE_ALL_REDUCE, ELEMENT_FP32, REDUCTION_SUM, false, zero, MISTAKE_ZERO,
+     "the elements are zero"},
+    {COLLECTIVE_ALL_REDUCE, ELEMENT_FP32, REDUCTION_SUM, false, unwritten, MISTAKE_UNTOUCHED,
+     "the memory was never written"},
+    {COLLECTIVE_ALL_REDUCE, ELEMENT_FP32, REDUCTION_SUM, false, just_outside, MISTAKE_NONE, ""},
     {COLLECTIVE_ALL_REDUCE, ELEMENT_FP32, REDUCTION_SUM, false, added_in_bf16, MISTAKE_NARROW_SUM,
      "the elements have only the precision of bf16: it is reduced in bf16"},
     {COLLECTIVE_ALL_REDUCE, ELEMENT_FP32, REDUCTION_SUM, false, sent_in_fp16, MISTAKE_NARROW_INPUT,
@@ -207,7 +234,7 @@ START_TEST(mistakes_are_named)
     for (int i = 0; i < sample.count; i++)
         sample.got[i] = mistakes[_i].make(&v, sample.index[i]);
     enum collective_mistake found =
-        collective_diagnose(&c, RANK, &sample, 0x5a, &figures, &diagnosis);
+        collective_diagnose(&c, RANK, &sample, FILL, &figures, &diagnosis);
     ck_assert_msg(strcmp(diagnosis.text, mistakes[_i].says) == 0, "%s", diagnosis.text);
     ck_assert_int_eq(found, mistakes[_i].mistake);
 }
@@ -281,7 +308,7 @@ START_TEST(factors_are_noticed)
     collective_sample_choose(&v, figures.first_bad.position, &sample);
     for (int i = 0; i < sample.count; i++)
         sample.got[i] = collective_element(&v, receive, sample.index[i]);
-    collective_diagnose(&c, RANK, &sample, 0x5a, &figures, &diagnosis);
+    collective_diagnose(&c, RANK, &sample, FILL, &figures, &diagnosis);
     ck_assert_msg(strstr(diagnosis.text, factors[_i].says), "%s", diagnosis.text);
 }
 END_TEST
@@ -308,7 +335,7 @@ START_TEST(copies_are_almost_zero)
     collective_sample_choose(&v, figures.first_bad.position, &sample);
     for (int i = 0; i < sample.count; i++)
         sample.got[i] = collective_element(&v, receive, sample.index[i]);
-    collective_diagnose(&c, RANK, &sample, 0x5a, &figures, &diagnosis);
+    collective_diagnose(&c, RANK, &sample, FILL, &figures, &diagnosis);
     ck_assert_msg(strstr(diagnosis.text, "every element is almost zero"), "%s", diagnosis.text);
 }
 END_TEST

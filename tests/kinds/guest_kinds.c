@@ -256,6 +256,14 @@ static int collective(struct cpattn_guest_job *job, void *context)
         cpattn_guest_fail(job, true, "knows fp32 and int32 alone");
         return 1;
     }
+    if (makes("waits") || (makes("spins") && cpattn_guest_place(job)->rank != 1))
+        pause();
+    while (makes("spins"))
+        calls++;
+    for (int line = 0; makes("talks") && line < 20; line++)
+        fprintf(stderr, "line %d: %0120d\n", line, line);
+    if (makes("talks"))
+        exit(9);
     if (makes("fails") && cpattn_guest_place(job)->rank == 1) {
         cpattn_guest_fail(job, false, "the ring is broken");
         return 1;

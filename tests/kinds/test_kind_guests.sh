@@ -125,5 +125,22 @@ layer="--world-size 3 --dtype fp32 --tokens 24 --in-features 40 --out-features 2
 kill -TERM "$daemon"
 wait "$daemon"
 tap_is "the daemon ends with status 0" "$?" 0
+
+# ---- ranks that hang or end ----
+
+daemon_start --backend cpu --devices 4 --log-level error --guest "waits=$guest waits" --guest "spins=$guest spins" \
+    --guest "talks=$guest talks"
+# shellcheck disable=SC2086
+{
+    run waits $reduce --timeout 1s
+    tap_has "ranks that hang and tell nothing" "$out" \
+        "in the function of guest waits; none of them wrote to stderr where it was; the pool"
+    run spins $reduce --timeout 1s
+    tap_has "a rank that computes while others wait" "$out" "; only rank 1 was computing (state R)"
+    run talks $reduce
+    tap_has "the last lines of stderr are whole" "$out" "it wrote: line 1"
+}
+kill -TERM "$daemon"
+wait "$daemon"
 daemon=
 tap_done

@@ -81,6 +81,8 @@ def misbehave(how, shard, results):
         time.sleep(600)
     elif how == "exits":
         sys.exit(7)
+    elif how == "exits with a sentence":
+        sys.exit("the fabric is down")
     elif how == "dies" and shard.rank == shard.world_size - 1:
         os.kill(os.getpid(), signal.SIGSEGV)
     elif how == "hangs" and shard.rank == shard.world_size - 1:

@@ -66,6 +66,8 @@ faults_in_results() { # WRONG-DTYPE RIGHT-DTYPE
 faults_of_ranks() {
     fault exits --world-size 1
     tap_has "exits" "$told" "ABORTED: rank 0 of 1 of guest faults exited with 7 in forward, step 0"
+    fault "exits with a sentence" --world-size 1
+    tap_has "exits with a sentence" "$told" "exited with 1 in forward, step 0; it wrote: the fabric is down"
     fault dies --world-size 2
     tap_has "dies" "$told" "rank 1 of 2 of guest faults was killed by signal 11 (SIGSEGV) in forward, step 0"
     tap_is "dies: nothing of earlier cases is told" "$(printf '%s' "$told" | grep -c 'the ring is')" 0

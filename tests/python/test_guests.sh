@@ -98,6 +98,7 @@ faults_of slow
 # shellcheck disable=SC2086
 run $faults --world-size 1 --timeout 1s
 tap_has "too slow to begin" "$out" "passed while the pool of 1 rank was being started"
+tap_has "too slow to begin: the rank" "$out" " still starting "
 # shellcheck disable=SC2086
 run $faults --world-size 1 --model exits
 tap_has "too slow to begin: the next case" "$out" "of guest slow exited with 7 in forward, step 0"
@@ -150,7 +151,7 @@ tap_has "a missing program is reported at the start" \
 tap_has "an invalid name is reported at the start" \
     "$("$top_builddir/cpattnd" --socket "$scratch/other" --guest "a b=true" 2>&1)" "expected NAME=COMMAND"
 run --implementation stranger --world-size 2 --timeout 900ms
-tap_is "no rank is accused while several start" "$(printf '%s' "$out" | grep -c 'stopped by the daemon') $(
+tap_is "no rank is accused while several start" "$(printf '%s' "$out" | grep -c 'still starting') $(
     printf '%s' "$out" | grep -c '<- cause')" "2 0"
 kill -TERM "$daemon"
 wait "$daemon"

@@ -47,6 +47,15 @@ tap_has "a test has the id of its case" "$(cat "$scratch/out")" "test_wrong[cp_1
 tap_has "a failure shows its figures" "$(cat "$scratch/out")" "FAIL dk, chunk 0:"
 tap_is "a failure has no traceback" "$(grep -c 'VerdictError(' "$scratch/out")" 0
 tap_has "the short summary has the tensor and the rank" "$(grep '^FAILED' "$scratch/out")" " - dk on rank 0: "
+cat >"$scratch/test_zeros.py" <<'PY'
+def test_zeros(cpattn_check):
+    out, dq = (check.expected(t, "numpy") * 0 for check in [cpattn_check] for t in ("out", "dq"))
+    cpattn_check.insist(out=out, dq=dq)
+PY
+# shellcheck disable=SC2086
+status=$(run $plugin --cpattn-matrix "$top_srcdir/cases/demonstration.yaml" --cpattn-filter model=cp_1_0 \
+    --cpattn-filter world_size=2 --cpattn-filter dtype=bf16 --cpattn-scale 16 test_zeros.py)
+tap_has "the short summary begins with the diagnosis" "$(grep '^FAILED' "$scratch/out")" " - out is zero"
 # pytest-xdist sends reports to another process in this form.
 cat >"$scratch/conftest.py" <<'PY'
 def pytest_runtest_logreport(report):

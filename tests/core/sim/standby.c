@@ -134,9 +134,23 @@ void judge_kill_standby(struct sim *s, const struct crew *crew)
               "KILL of a spare without need");
 }
 
+// True if the crew starts for no job that still waits, and a job of another world size may need its
+// devices.
+static bool is_unawaited(const struct sim *s, const struct crew *crew)
+{
+    if (crew->is_ready || crew->spare || record_waiting(s, crew->world_size) > 0)
+        return false;
+    for (int w = 1; w <= WORLD_SIZE_MAX; w++)
+        for (int i = 0; record_waiting(s, w) > 0 && i < record_instances(s, w); i++)
+            if (record_devices(s, w, i) & crew->devices)
+                return true;
+    return false;
+}
+
 void judge_kill_leader(struct sim *s, const struct crew *crew)
 {
-    bool lost = crew->doomed || s->draining || s->interrupted || crew->devices & s->devices_out;
+    bool lost = crew->doomed || s->draining || s->interrupted || crew->devices & s->devices_out ||
+                is_unawaited(s, crew);
     SIM_CHECK(s, crew->is_ready || lost, "KILL of a pool that starts as it should");
     if (!lost && !idles_out(s, crew)) {
         SIM_CHECK(s, room_is_needed(s), "KILL of a pool without need");
