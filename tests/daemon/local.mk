@@ -47,6 +47,10 @@ far_crews = tests/daemon/far_crews.c tests/daemon/far_crews.h daemon/pool/crew.c
     daemon/pool/stderr_text.c daemon/pool/stderr_text.h $(squad_sources) \
     daemon/settings/guests.c daemon/settings/guests.h $(process_sources)
 
+test_programs += tests/daemon/test_crew
+tests_daemon_test_crew_SOURCES = tests/daemon/test_crew.c $(far_crews)
+tests_daemon_test_crew_LDADD = $(LDADD) $(EV_LIBS) $(SECCOMP_LIBS)
+
 test_programs += tests/daemon/test_pool_text
 tests_daemon_test_pool_text_SOURCES = tests/daemon/test_pool_text.c daemon/service/pool_text.c \
     daemon/service/pool_text.h $(far_crews)
