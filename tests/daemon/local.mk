@@ -7,6 +7,11 @@ test_programs += tests/daemon/test_answer_cache
 tests_daemon_test_answer_cache_SOURCES = tests/daemon/test_answer_cache.c daemon/service/answer_cache.c
 tests_daemon_test_answer_cache_LDADD = tests/support/libtesting.a $(CHECK_LIBS) $(PTHREAD_LIBS)
 
+test_programs += tests/daemon/test_events
+tests_daemon_test_events_SOURCES = tests/daemon/test_events.c daemon/service/events.c \
+    daemon/service/events.h
+tests_daemon_test_events_LDADD = daemon/libserver.a $(LDADD)
+
 # The real daemon: with the real ranks, with ranks that misbehave, with clients that do.
 daemon_fixture = tests/daemon/daemon_fixture.c tests/daemon/daemon_fixture.h \
     tests/daemon/daemon_scene.c tests/daemon/daemon_scene.h
