@@ -7,6 +7,11 @@ test_programs += tests/daemon/test_answer_cache
 tests_daemon_test_answer_cache_SOURCES = tests/daemon/test_answer_cache.c daemon/service/answer_cache.c
 tests_daemon_test_answer_cache_LDADD = tests/support/libtesting.a $(CHECK_LIBS) $(PTHREAD_LIBS)
 
+test_programs += tests/daemon/test_events
+tests_daemon_test_events_SOURCES = tests/daemon/test_events.c daemon/service/events.c \
+    daemon/service/events.h
+tests_daemon_test_events_LDADD = daemon/libserver.a $(LDADD)
+
 # The real daemon: with the real ranks, with ranks that misbehave, with clients that misbehave.
 daemon_fixture = tests/daemon/daemon_fixture.c tests/daemon/daemon_fixture.h \
     tests/daemon/daemon_scene.c tests/daemon/daemon_scene.h
@@ -46,6 +51,10 @@ far_crews = tests/daemon/far_crews.c tests/daemon/far_crews.h daemon/pool/crew.c
     daemon/pool/crew_state.h daemon/pool/rank_process.c daemon/pool/rank_process.h \
     daemon/pool/stderr_text.c daemon/pool/stderr_text.h $(squad_sources) \
     daemon/settings/guests.c daemon/settings/guests.h $(process_sources)
+
+test_programs += tests/daemon/test_crew
+tests_daemon_test_crew_SOURCES = tests/daemon/test_crew.c $(far_crews)
+tests_daemon_test_crew_LDADD = $(LDADD) $(EV_LIBS) $(SECCOMP_LIBS)
 
 test_programs += tests/daemon/test_pool_text
 tests_daemon_test_pool_text_SOURCES = tests/daemon/test_pool_text.c daemon/service/pool_text.c \
