@@ -177,7 +177,8 @@ static void settings_apply(struct app *s, const struct settings *read)
 {
     struct settings config = *read;
     struct error error;
-    const char *fixed = settings_fixed_difference(&s->config, &config);
+    const char *names[SETTINGS_FIXED];
+    int fixed = settings_fixed_differences(&s->config, &config, names);
     bool same_port = strcmp(s->config.listen.text, config.listen.text) == 0;
     bool same_agents = strcmp(s->config.hosts.listen_text, config.hosts.listen_text) == 0;
     if ((same_port && port_reread(&config.listen, &s->port, &error) != STATUS_OK) ||
@@ -186,8 +187,8 @@ static void settings_apply(struct app *s, const struct settings *read)
         return;
     }
     server_set_tls(s->server, s->port.tls);
-    if (fixed)
-        log_warning("reload setting=%s action=left_until_restart", fixed);
+    for (int i = 0; i < fixed; i++)
+        log_warning("reload setting=%s action=left_until_restart", names[i]);
     config.queue_max = s->config.queue_max;
     const struct service_limits limits = limits_of(s, &config);
     service_limit(s->service, &limits);
@@ -201,7 +202,7 @@ static void settings_apply(struct app *s, const struct settings *read)
                limits.allowed.count, limits.subjects.count, limits.administrators.count,
                limits.idle_timeout_ns / NS_PER_MS, limits.memory_bytes_max);
     log_init(config.log_level);
-    service_reloaded(s->service, NULL, fixed ? RELOAD_NEEDS_RESTART : RELOAD_APPLIED);
+    service_reloaded(s->service, NULL, fixed > 0 ? RELOAD_NEEDS_RESTART : RELOAD_APPLIED);
 }
 
 static void on_read(void *context, const struct settings *settings, const struct error *error)
