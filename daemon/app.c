@@ -201,13 +201,14 @@ static void settings_apply(struct app *s, const struct settings *read)
 {
     struct settings config = *read;
     struct error error;
-    const char *fixed = settings_fixed_difference(&s->config, &config);
+    const char *names[SETTINGS_FIXED];
+    int fixed = settings_fixed_differences(&s->config, &config, names);
     if (ports_renew(s, &config, &error) != STATUS_OK) {
         reload_refused(s, &error);
         return;
     }
-    if (fixed)
-        log_warning("reload setting=%s action=left_until_restart", fixed);
+    for (int i = 0; i < fixed; i++)
+        log_warning("reload setting=%s action=left_until_restart", names[i]);
     config.queue_max = s->config.queue_max;
     const struct service_limits limits = limits_of(s, &config);
     service_limit(s->service, &limits);
@@ -221,7 +222,7 @@ static void settings_apply(struct app *s, const struct settings *read)
                limits.allowed.count, limits.subjects.count, limits.administrators.count,
                limits.idle_timeout_ns / NS_PER_MS, limits.memory_bytes_max);
     log_init(config.log_level);
-    service_reloaded(s->service, NULL, fixed ? RELOAD_NEEDS_RESTART : RELOAD_APPLIED);
+    service_reloaded(s->service, NULL, fixed > 0 ? RELOAD_NEEDS_RESTART : RELOAD_APPLIED);
 }
 
 static void on_read(void *context, const struct settings *settings, const struct error *error)

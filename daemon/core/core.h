@@ -148,9 +148,10 @@ struct core_seat core_seat(const struct core *core, int pool, int rank);
 // The time at which core_time() must be called; UINT64_MAX: never.
 uint64_t core_next_time(const struct core *core);
 
-// Fills all members except uptime, passed and failed, which the service counts. The devices of a
-// STUCK pool are those that are out of use, and last_failure names one of its ranks. The caller
-// owns `pools`, an array of POOLS_MAX; status->pools points to it afterwards.
+// Fills all members except uptime and the outcomes (passed, failed, unverified, errors), which the
+// service counts. The devices of a STUCK pool are those that are out of use, and last_failure names
+// one of its ranks. The caller owns `pools`, an array of POOLS_MAX; status->pools points to it
+// afterwards.
 void core_status(const struct core *core, struct wire_status *status, struct wire_pool *pools);
 
 // Aborts the process when an invariant does not hold; for tests and debugging.

@@ -147,7 +147,6 @@ static void job_answer(struct core *core, struct job *job, const struct pool *po
     answer.run_ns = job->state == JOB_RUNNING ? core->now_ns - job->run_ns : 0;
     answer.start_ns = job->start_ns;
     answer.queue_ns = answer.total_ns - answer.run_ns - answer.start_ns;
-    core->errors += cause != CAUSE_NONE;
     if (job->pool)
         job->pool->job = NULL;
     job->pool = NULL;

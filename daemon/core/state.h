@@ -196,7 +196,7 @@ struct core {
     uint64_t number;     // number of the last admitted job
     uint32_t generation; // generation of the last START
     bool draining, exited;
-    uint64_t refused, errors;
+    uint64_t refused;
 };
 
 static inline uint64_t time_after(uint64_t now_ns, uint64_t delay_ns)

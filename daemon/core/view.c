@@ -82,7 +82,6 @@ void core_status(const struct core *core, struct wire_status *status, struct wir
     status->queued = core->job_counts[JOB_QUEUED];
     status->running = core->job_counts[JOB_RUNNING];
     status->admitted = core->number;
-    status->errors = core->errors;
     status->refused = core->refused;
     status->draining = core->draining;
     status->host_count = core->config.host_count > 1 ? core->config.host_count : 0;

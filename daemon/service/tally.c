@@ -34,5 +34,8 @@ void tally_fill(const struct tally *t, uint64_t now_ns, struct wire_status *stat
     status->passed = t->verdicts[VERDICT_PASS];
     status->failed = t->verdicts[VERDICT_FAIL];
     status->unverified = t->verdicts[VERDICT_UNVERIFIED];
+    status->errors = 0;
+    for (int code = 0; code < STATUS_COUNT; code++)
+        status->errors += t->codes[code];
     status->refused += t->refused;
 }

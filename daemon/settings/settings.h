@@ -69,7 +69,11 @@ enum status settings_read(struct settings *config, int argc, char **argv,
 enum status settings_reread(const struct settings *old, struct settings *config,
                             struct error *error) MUST_CHECK;
 
-// Returns the name of a setting that differs and needs a restart to change; NULL: there is none.
-const char *settings_fixed_difference(const struct settings *a, const struct settings *b);
+// Settings that need a restart to change.
+#define SETTINGS_FIXED 22
+
+// Returns the number of these settings that differ, and their names.
+int settings_fixed_differences(const struct settings *a, const struct settings *b,
+                               const char *names[SETTINGS_FIXED]);
 
 #endif

@@ -171,7 +171,9 @@ START_TEST(test_sighup_reloads)
     reload_until(path, "memory: 23G\nqueue-max: lots\n", "kept_as_it_was");
     ck_assert_int_eq(memory_granted(), INT64_C(22) << 30);
     reload_until(path, "memory: 24G\nqueue-max: 3\n", "setting=queue-max action=left_until");
-    reload_until(path, "memory: 24G\nspares: on\n", "setting=spares action=left_until");
+    reload_until(path, "memory: 24G\nspares: on\nkill-timeout: 3s\n",
+                 "setting=kill-timeout action=left_until");
+    ck_assert(daemon_logged(&d, "setting=spares action=left_until"));
     while (memory_granted() != INT64_C(24) << 30)
         usleep(1000);
     run_and_pass(&d, 2);

@@ -57,7 +57,7 @@ static union view_number unwritten(const struct collective_view *v, int64_t inde
     return real(value);
 }
 
-// A little outside of the limit, with the precision of fp32.
+// Returns a number a little outside of its limit, rounded to fp32.
 static union view_number just_outside(const struct collective_view *v, int64_t index)
 {
     double error = 1.6 * v->bound * collective_numbers_size(v, index);

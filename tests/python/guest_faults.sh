@@ -32,6 +32,14 @@ pools_started() {
     "$submit" status --json | grep -o '"implementation":"faults"[^}]*"generation":[0-9]*' | grep -o '[0-9]*$' | tr '\n' ' '
 }
 
+# The counter of the daemon's status, or the sum of several.
+counted() { # NAME...
+    state=$("$submit" status --json)
+    for name; do
+        printf '%s' "$state" | grep -o "\"$name\":[0-9]*" | head -n 1
+    done | awk -F : '{ sum += $2 } END { print sum }'
+}
+
 # These models do no harm: their case passes, and so does the next.
 faults_harmless() { # MODEL...
     for harmless; do
@@ -60,6 +68,7 @@ faults_in_results() { # WRONG-DTYPE RIGHT-DTYPE
     tap_has "unknown" "$told" "attend returned 'dx'; the results of this case are out, lse, dq, dk, dv"
     fault "a tuple" --world-size 1
     tap_has "a tuple" "$told" "attend returned a tuple, not a dict of tensors by name"
+    tap_is "each answer is counted once" "$(counted passed failed unverified errors)" "$(counted admitted)"
 }
 
 # Ranks that end, hang, or raise while others wait.

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Every script answers --help with its own comment and refuses an option that it does not have; neither begins its
-# work. Prints TAP.
+# Each script prints the comment at its top for --help, and refuses an unknown option. Both calls
+# start no program that builds or installs. Prints TAP.
 set -u
 : "${top_srcdir:=.}"
 # shellcheck source=tests/support/tap.sh
@@ -9,7 +9,8 @@ set -u
 scratch=$(mktemp -d) || exit 99
 trap 'rm -rf "$scratch"' EXIT
 
-# The scripts run in a tree of their own, without the programs that build.
+# The scripts run in a separate tree. Programs that build or install are replaced by stubs that
+# record the call.
 mkdir "$scratch/bin"
 for name in apt-get autoreconf make nvidia-smi sudo; do
     printf '#!/bin/sh\necho "%s $*" >>"%s"\nexit 1\n' "$name" "$scratch/called" >"$scratch/bin/$name"

@@ -169,7 +169,7 @@ struct sim {
     struct berth berths[WORLD_SIZE_MAX + 1][DEVICES_MAX];
     int kills[SIM_HASH_MAX];
     uint64_t kill_ns[SIM_HASH_MAX];
-    uint64_t admitted, refused, errors;
+    uint64_t admitted, refused;
     int answered; // number of stored answers
 
     struct news current; // the event that is reported to the core
