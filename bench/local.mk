@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Benchmarks are built by `make bench` and never by `make`.
+# `make bench` builds the benchmarks; `make` does not.
 EXTRA_PROGRAMS = $(bench_programs)
 bench_programs =
 EXTRA_DIST += bench/draw.py bench/results
@@ -12,7 +12,7 @@ bench_bench_attention_SOURCES = bench/bench_attention.c
 bench_bench_attention_CPPFLAGS = $(AM_CPPFLAGS) $(BLAS_CFLAGS)
 bench_bench_attention_LDADD = kernels/libkernels.a $(base_libs) $(third_party_libs)
 
-# Judges results of other programs; for bench/cuda/judge_torch.py.
+# Judges the results of bench/cuda/judge_torch.py.
 bench_programs += bench/judge_results
 bench_judge_results_SOURCES = bench/judge_results.c
 bench_judge_results_LDADD = $(rank_libs) $(base_libs) $(third_party_libs)
@@ -21,7 +21,7 @@ bench_programs += bench/bench_roundtrip
 bench_bench_roundtrip_SOURCES = bench/bench_roundtrip.c bench/measure.c bench/measure.h
 bench_bench_roundtrip_LDADD = client/libclient.la $(base_libs) $(third_party_libs)
 
-# Random faults for a given time.
+# Random faults for a set time.
 bench_programs += bench/soak
 bench_soak_SOURCES = bench/soak.c bench/soak_client.c bench/soak_client.h bench/soak_process.c \
     bench/soak_process.h bench/soak_report.c bench/soak_report.h bench/soak_state.c bench/soak_state.h \
@@ -29,7 +29,7 @@ bench_soak_SOURCES = bench/soak.c bench/soak_client.c bench/soak_client.h bench/
     tests/support/children.h
 bench_soak_LDADD = tests/support/libtesting.a $(base_libs) $(third_party_libs)
 
-# Duration of faults and of a flooded queue.
+# The time that faults and a flooded queue take.
 bench_programs += bench/bench_faults
 bench_bench_faults_SOURCES = bench/bench_faults.c bench/measure.c bench/measure.h \
     tests/support/raw_client.c tests/support/raw_client.h \
@@ -42,7 +42,7 @@ bench_bench_hosts_SOURCES = bench/bench_hosts.c tests/nodes/hosts_fixture.c test
     $(daemon_fixture)
 bench_bench_hosts_LDADD = $(daemon_fixture_libs)
 
-# The same under Slurm, with faults of Slurm's daemons.
+# Ranks on other hosts under Slurm, with faults of Slurm's daemons.
 EXTRA_DIST += bench/slurm_faults bench/slurm_cluster
 
 # The smallest errors that verdicts detect.

@@ -1,4 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
-# Matrix files shipped with the project, one per line.
+# Matrix files of the project, one per line.
 casesdir = $(pkgdatadir)/cases
 dist_cases_DATA =

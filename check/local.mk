@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# libcpattn-check: the judge as a library. Its cases are those of libcpattn.
+# libcpattn-check: the judge as a library. Its cases are objects of libcpattn.
 noinst_LTLIBRARIES += check/libcheck.la
 check_libcheck_la_SOURCES = \
     check/bias.c \
@@ -41,8 +41,9 @@ EXTRA_check_libcpattn_check_la_DEPENDENCIES = check/libcpattn-check.map
 EXTRA_DIST += check/libcpattn-check.map
 pkgconfig_DATA += check/cpattn-check.pc
 
-# Its part for memory of a GPU, which it loads when it is handed some. It has the functions of the
-# judge and of a check that it calls itself, so that nothing is looked up across the two.
+# The part of libcpattn-check for GPU memory. libcpattn-check loads it when it gets GPU memory. The
+# part contains the functions of the judge and of a check that it calls, so that neither library
+# needs symbols of the other.
 check_cuda_sources = \
     check/bias.c \
     check/cuda/judge.c \
@@ -86,7 +87,7 @@ check_libcpattn_check_cuda_la_LDFLAGS = $(AM_LDFLAGS) -module -avoid-version -no
     -export-symbols-regex '^cpattn_check_cuda_table$$'
 endif
 
-# The Python package over the libraries: pip install ./python.
+# The Python package, which uses the libraries: pip install ./python.
 EXTRA_DIST += python/pyproject.toml python/cpattn/__init__.py python/cpattn/_answers.py python/cpattn/_arrays.py \
     python/cpattn/_attend.py python/cpattn/_guest_memory.py python/cpattn/_library.py python/cpattn/_structs.py \
     python/cpattn/case.py python/cpattn/check.py python/cpattn/client.py \

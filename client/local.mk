@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# All client code; libcpattn is made of it, and the command and the tests link it directly.
+# The code of the client. libcpattn contains it; the command and the tests link it directly.
 noinst_LTLIBRARIES += client/libclient.la
 client_libclient_la_SOURCES = \
     client/attend.c \
@@ -41,8 +41,8 @@ EXTRA_client_libcpattn_la_DEPENDENCIES = client/libcpattn.map
 EXTRA_DIST += client/libcpattn.map
 pkgconfig_DATA += client/cpattn.pc
 
-# In the installed archive names that are not the library's own are bound and out of the way, as the
-# version script has it in the shared library.
+# In the installed archive only the library's own names are global, as in the shared library with
+# its version script.
 install-exec-hook:
 	@archive='$(DESTDIR)$(libdir)/libcpattn.a'; \
 	if test -f "$$archive" && test -n '$(OBJCOPY)'; then \

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Harnesses that people copy: built against the public header and library alone, run by the tests.
+# Examples to copy. They use only the public headers and libraries. The tests run them.
 examplesdir = $(docdir)/examples
 dist_examples_DATA = examples/harness.c examples/harness.py examples/kernel.c
 guestsdir = $(examplesdir)/guests
@@ -16,7 +16,7 @@ examples_kernel_SOURCES = examples/kernel.c
 examples_kernel_CPPFLAGS = -I$(top_srcdir)/client -I$(top_srcdir)/check
 examples_kernel_LDADD = check/libcpattn-check.la client/libcpattn.la $(MATH_LIBS)
 
-# The example of cpattn(3).
+# The example in the manual cpattn(3).
 check_PROGRAMS += examples/manual
 nodist_examples_manual_SOURCES = examples/manual.c
 examples_manual_CPPFLAGS = -I$(top_srcdir)/client

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# libcpattn-guest: a rank whose attention is the caller's.
+# libcpattn-guest: a rank that runs the caller's attention, collectives or linear layers.
 noinst_LTLIBRARIES += guest/libguest.la
 guest_libguest_la_SOURCES = \
     guest/cpattn_guest.h \
@@ -25,8 +25,8 @@ EXTRA_guest_libcpattn_guest_la_DEPENDENCIES = guest/libcpattn-guest.map
 EXTRA_DIST += guest/libcpattn-guest.map
 pkgconfig_DATA += guest/cpattn-guest.pc
 
-# The same with the CUDA engine, which libcpattn-guest loads where a rank has a GPU. Without NCCL: a guest
-# brings its own. Objects of nvcc are those of the rank program.
+# The same with the CUDA engine. libcpattn-guest loads it if the rank has a GPU. It has no NCCL; a
+# guest brings its own. The objects of nvcc are those of the rank program.
 if CUDA
 lib_LTLIBRARIES += guest/libcpattn-guest-cuda.la
 guest_cuda_objects = $(patsubst %.cu,%.$(OBJEXT),$(filter %.cu,$(cuda_common_sources) \

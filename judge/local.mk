@@ -3,7 +3,7 @@ noinst_LIBRARIES += judge/libjudge.a
 judge_libjudge_a_SOURCES = $(judge_sources)
 judge_libjudge_a_CPPFLAGS = $(AM_CPPFLAGS) $(BLAS_CFLAGS)
 
-# Compiled a second time, with mutations, for the tests.
+# The tests compile these files again, with mutations.
 judge_sources =
 judge_sources += judge/chunk.c
 judge_sources += judge/chunk.h

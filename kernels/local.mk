@@ -3,7 +3,7 @@ noinst_LIBRARIES += kernels/libkernels.a
 kernels_libkernels_a_SOURCES = $(kernels_sources)
 kernels_libkernels_a_CPPFLAGS = $(AM_CPPFLAGS) $(BLAS_CFLAGS)
 
-# Compiled a second time, with mutations, for the tests.
+# The tests compile these files again, with mutations.
 kernels_sources = \
     kernels/attention.h \
     kernels/backend.h \
@@ -42,5 +42,5 @@ kernels_sources = \
     kernels/vector_plain.c \
     kernels/vector_variants.h
 
-# For those who write kernels.
+# The header for providers of kernels.
 include_HEADERS += kernels/cpattn_provider.h

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 # CPATTN_PROBE_FLAG(VARIABLE, FLAG)
-# Appends the flag to the variable if the compiler and the linker take it without a murmur.
+# Appends the flag to the variable if the compiler and the linker accept it without a warning.
 AC_DEFUN([CPATTN_PROBE_FLAG], [
     AC_MSG_CHECKING([whether $CC accepts $2])
     cpattn_saved_CFLAGS=$CFLAGS
@@ -27,8 +27,8 @@ AC_DEFUN([CPATTN_COMPILER_FLAGS], [
     HARDEN_CPPFLAGS=
     HARDEN_CFLAGS=
     HARDEN_LDFLAGS=
-    # Sanitizers replace the checked string functions; fortified calls would hide from them.
-    # Without optimisation the C library warns about the macro, and the probe then leaves it out.
+    # Sanitizers check the string functions, but not their fortified variants. Without optimisation
+    # the C library warns about the macro; the probe then leaves it out.
     AS_IF([test "x$cpattn_sanitize" = xno && test "x$cpattn_coverage" = xno],
           [CPATTN_PROBE_FLAG([HARDEN_CPPFLAGS], [-U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2])])
     m4_foreach([flag], [[-fstack-protector-strong], [-fstack-clash-protection], [-fcf-protection],

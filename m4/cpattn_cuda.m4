@@ -2,9 +2,10 @@
 
 # CPATTN_CUDA
 # Looks for the CUDA toolkit and for NCCL. Sets NVCC, CUDA_HOST_CXX, CUDA_PREFIX, CUDA_ARCH,
-# CUDA_GENCODE, CUDA_GENCODE_SM90, NVCCFLAGS, CUDA_CPPFLAGS, CUDA_LIBS, NCCL_CPPFLAGS, NCCL_LIBS,
-# cpattn_cuda_note for the summary, and the conditionals CUDA and CUDA_SM90. "auto" builds the CUDA
-# backend where all of it is there; what was asked for by name must be there.
+# CUDA_GENCODE, CUDA_GENCODE_SM90, NVCCFLAGS, CUDA_CPPFLAGS, CUDA_LIBS, CUDA_WERROR, NCCL_CPPFLAGS,
+# NCCL_LIBS, NCCL_LIBDIR, cpattn_cuda_note for the summary, and the conditionals CUDA and CUDA_SM90.
+# With --with-cuda=auto the CUDA backend is built if everything is found. With another value a
+# missing part is an error.
 AC_DEFUN([CPATTN_CUDA], [
     AC_ARG_WITH([cuda],
         [AS_HELP_STRING([--with-cuda=auto|no|PREFIX], [build the CUDA backend with this toolkit [auto]])],
@@ -40,10 +41,11 @@ AC_DEFUN([CPATTN_CUDA], [
     AM_CONDITIONAL([CUDA_SM90], [test -n "$CUDA_GENCODE_SM90"])
 ])
 
-# The steps. Each sets cpattn_cuda_off to a sentence where it finds that there can be no CUDA backend.
+# The steps. A step that finds that the CUDA backend cannot be built sets cpattn_cuda_off to the
+# reason.
 
-# The list of capabilities, whatever separates it, each once. A list that makes no sense is an error
-# even where the toolkit is missing.
+# Sets CUDA_ARCH to the capabilities, each once. Blanks, commas and semicolons separate them in
+# --with-cuda-arch. An invalid list is an error, also without the toolkit.
 AC_DEFUN([CPATTN_CUDA_ARCH], [
     CUDA_ARCH=
     for cpattn_arch in `AS_ECHO(["$with_cuda_arch"]) | tr ',;' '  '`; do
@@ -56,7 +58,7 @@ AC_DEFUN([CPATTN_CUDA_ARCH], [
     AS_IF([test -z "$CUDA_ARCH"], [AC_MSG_ERROR([--with-cuda-arch: the list is empty; give it such as "80 90"])])
 ])
 
-# nvcc may be reached through links and wrappers; it says itself where it lives.
+# Finds nvcc. It may be a link or a wrapper, so nvcc itself is asked for its folder.
 AC_DEFUN([CPATTN_CUDA_TOOLKIT], [
     AS_CASE([$with_cuda],
         [auto|yes], [cpattn_cuda_path="$PATH$PATH_SEPARATOR/usr/local/cuda/bin"
@@ -86,7 +88,8 @@ AC_DEFUN([CPATTN_CUDA_TOOLKIT], [
     ])
 ])
 
-# nvcc takes the path of a host compiler and nothing else; ccache in front of CC serves nvcc as well.
+# Finds nvcc's host compiler: nvcc accepts only a path, without ccache and options. If CC has
+# ccache, nvcc gets it, too.
 AC_DEFUN([CPATTN_CUDA_HOST], [
     AC_CHECK_PROGS([CXX], [g++ clang++ c++])
     CUDA_HOST_CXX=
@@ -97,9 +100,10 @@ AC_DEFUN([CPATTN_CUDA_HOST], [
     AS_CASE([$CC], [ccache\ *|*/ccache\ *], [NVCC="${CC%% *} $NVCC"])
 ])
 
-# Every capability must be one that this compiler knows. The newest goes in as PTX too, which the
-# driver of a later device can translate; code for one device only ("a", "f") cannot serve as that.
-# Kernels with instructions that only sm_90a has (kernels/cuda/sm90_*.cu) are compiled for it alone.
+# Sets the -gencode options. nvcc must know each capability. The newest is also compiled to PTX,
+# which drivers translate for later devices; capabilities with "a" or "f" are not, because they are
+# for one device or family. Kernels with instructions of sm_90a (kernels/cuda/sm90_*.cu) are
+# compiled only for it.
 AC_DEFUN([CPATTN_CUDA_CODE], [
     cpattn_cuda_known=" `$NVCC --list-gpu-code | tr '\n' ' '`"
     CUDA_GENCODE=
@@ -120,7 +124,7 @@ AC_DEFUN([CPATTN_CUDA_CODE], [
           [CUDA_GENCODE="$CUDA_GENCODE -gencode arch=compute_$cpattn_cuda_newest,code=compute_$cpattn_cuda_newest"])
 ])
 
-# The one test that all of it fits together: host compiler, C library, toolkit.
+# Checks that host compiler, C library and toolkit make a program together.
 AC_DEFUN([CPATTN_CUDA_LINK], [
     AC_MSG_CHECKING([whether $NVCC with $CUDA_HOST_CXX makes programs])
     cat >conftest.cu <<_ACEOF
@@ -141,7 +145,7 @@ _ACEOF
     rm -f conftest.cu conftest_main.c conftest_cu.o conftest
 ])
 
-# ncclCommSplit came with 2.18.
+# Finds NCCL 2.18 or later: older versions have no ncclCommSplit.
 AC_DEFUN([CPATTN_CUDA_NCCL], [
     AS_CASE([$with_nccl],
         [auto|yes], [cpattn_nccl_prefixes="$CUDA_PREFIX /usr /usr/local"],

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
 # CPATTN_CUDNN
-# Looks for cuDNN's headers and those of its frontend, from which the provider `cudnn` is made. Sets
-# CUDNN_CPPFLAGS, cpattn_cudnn_note for the summary, and the conditional CUDNN. Behind CPATTN_CUDA. The
-# library itself is loaded by ranks, and need not be there.
+# Looks for the headers of cuDNN and of its frontend, which the provider `cudnn` needs. Sets
+# CUDNN_CPPFLAGS, cpattn_cudnn_note for the summary, and the conditional CUDNN. Call it after
+# CPATTN_CUDA. Ranks load the library itself; the build does not need it.
 AC_DEFUN([CPATTN_CUDNN], [
     AC_ARG_WITH([cudnn],
         [AS_HELP_STRING([--with-cudnn=auto|no|DIR], [build the provider cudnn with the cuDNN frontend in DIR or DIR/include [auto]])],

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 
 # CPATTN_MISSING(DEBIAN-PACKAGE)
-# Remembers a package so that one message can name all that are missing.
+# Adds a package to cpattn_missing, so that one message names all that are missing.
 AC_DEFUN([CPATTN_MISSING], [cpattn_missing="$cpattn_missing $1"])
 
 # CPATTN_PKG(PREFIX, MODULE, DEBIAN-PACKAGE)
 AC_DEFUN([CPATTN_PKG], [PKG_CHECK_MODULES([$1], [$2], [], [CPATTN_MISSING([$3])])])
 
 # CPATTN_BARE_LIBRARY(PREFIX, LIBRARY, FUNCTION, HEADER, DEBIAN-PACKAGE)
-# For libraries that come without a pkg-config file. Sets PREFIX_LIBS.
+# Finds a library that has no pkg-config file. Sets PREFIX_LIBS.
 AC_DEFUN([CPATTN_BARE_LIBRARY], [
     cpattn_found=yes
     AC_CHECK_HEADER([$4], [], [cpattn_found=no])
@@ -18,7 +18,7 @@ AC_DEFUN([CPATTN_BARE_LIBRARY], [
 ])
 
 # CPATTN_NNG_VERSION
-# Which one the client library is built with, for the summary.
+# Sets cpattn_nng_version for the summary.
 AC_DEFUN([CPATTN_NNG_VERSION], [
     AC_COMPUTE_INT([cpattn_nng_major], [NNG_MAJOR_VERSION], [#include <nng/nng.h>], [cpattn_nng_major=0])
     AC_COMPUTE_INT([cpattn_nng_minor], [NNG_MINOR_VERSION], [#include <nng/nng.h>], [cpattn_nng_minor=0])
@@ -133,7 +133,7 @@ AC_DEFUN([CPATTN_BLAS], [
 ])
 
 # CPATTN_LIBRARIES
-# Finds every library and generator that the project is built on.
+# Finds the libraries and generators that the project needs.
 AC_DEFUN([CPATTN_LIBRARIES], [
     cpattn_missing=
     CPATTN_BARE_LIBRARY([NNG], [nng], [nng_ctx_open], [nng/nng.h], [libnng-dev])

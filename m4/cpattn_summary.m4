@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 # CPATTN_SUMMARY
-# What configure decided, for a person.
+# Prints the choices of configure.
 AC_DEFUN([CPATTN_SUMMARY], [
     AS_ECHO([""])
     AS_ECHO(["cpattnd $PACKAGE_VERSION"])

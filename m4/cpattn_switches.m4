@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
 # CPATTN_SWITCHES
-# The switches that change how everything is compiled. Sets INSTRUMENT_CFLAGS and
-# INSTRUMENT_LDFLAGS, the conditional FUZZ, and cpattn_sanitize, cpattn_fuzz, cpattn_coverage,
-# cpattn_werror for the summary.
+# The switches that change how all files are compiled. Sets INSTRUMENT_CFLAGS, INSTRUMENT_LDFLAGS,
+# TEST_TIMEOUT_MULTIPLIER, FUZZ_ENGINE, the conditional FUZZ, and cpattn_sanitize, cpattn_fuzz,
+# cpattn_coverage, cpattn_werror and cpattn_faults.
 AC_DEFUN([CPATTN_SWITCHES], [
     AC_ARG_ENABLE([sanitize],
         [AS_HELP_STRING([--enable-sanitize=LIST], [address, undefined, thread, or address,undefined])],
@@ -46,7 +46,8 @@ AC_DEFUN([CPATTN_SWITCHES], [
         INSTRUMENT_CFLAGS="$INSTRUMENT_CFLAGS --coverage -fprofile-update=atomic -O0"
         INSTRUMENT_LDFLAGS="$INSTRUMENT_LDFLAGS --coverage"
     ])
-    # A test's time limit is there to end what hangs, on slow machines and instrumented code too.
+    # Factor of the tests' time limits. A limit ends only tests that hang, also on slow machines and
+    # with instrumented code.
     AS_IF([test -n "$INSTRUMENT_CFLAGS"], [TEST_TIMEOUT_MULTIPLIER=20], [TEST_TIMEOUT_MULTIPLIER=4])
     AS_IF([test "x$cpattn_faults" != xno], [INSTRUMENT_CFLAGS="$INSTRUMENT_CFLAGS -DCPATTN_FAULTS"])
     AC_SUBST([TEST_TIMEOUT_MULTIPLIER])
@@ -57,7 +58,7 @@ AC_DEFUN([CPATTN_SWITCHES], [
 ])
 
 # CPATTN_LINKS_WITH(FLAGS, IF-YES, IF-NO)
-# Whether an empty program compiles and links with these flags.
+# Runs IF-YES if an empty program compiles and links with these flags, else IF-NO.
 AC_DEFUN([CPATTN_LINKS_WITH], [
     AC_MSG_CHECKING([whether $CC links with $1])
     cpattn_saved_CFLAGS=$CFLAGS

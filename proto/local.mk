@@ -23,7 +23,7 @@ proto_sources = \
     proto/wire.h
 EXTRA_DIST += proto/cpattn.proto
 
-# protobuf-c's output is not ours to warn about.
+# Generated code is compiled without warnings.
 noinst_LTLIBRARIES += proto/libgenerated.la
 nodist_proto_libgenerated_la_SOURCES = proto/cpattn.pb-c.c proto/cpattn.pb-c.h
 proto_libgenerated_la_SOURCES =
@@ -33,7 +33,7 @@ proto_libgenerated_la_CFLAGS = $(AM_CFLAGS) -w
 BUILT_SOURCES += proto/cpattn.pb-c.c proto/cpattn.pb-c.h
 CLEANFILES += proto/cpattn.pb-c.c proto/cpattn.pb-c.h
 
-# A pattern, because its targets are made together.
+# In a pattern rule, make runs the recipe once for both targets.
 proto/%.pb-c.c proto/%.pb-c.h: proto/%.proto
 	$(AM_V_GEN)$(MKDIR_P) proto && \
 	$(PROTOC_C) --proto_path=$(top_srcdir) --c_out=. $<

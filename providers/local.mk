@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-# Providers of attention kernels that ship with the project: shared objects that ranks load.
+# The project's providers of attention kernels: shared objects that ranks load.
 EXTRA_DIST += providers/cudnn.cpp providers/cudnn_graph.h
 
-# cuDNN and the CUDA run-time are loaded when the provider is, so that it needs neither to be built.
+# The provider loads cuDNN at run time; the build needs only its headers.
 if CUDNN
 providerdir = $(libdir)/cpattn
 provider_DATA = providers/cudnn.so

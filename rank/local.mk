@@ -2,7 +2,7 @@
 noinst_LIBRARIES += rank/librank.a
 rank_librank_a_SOURCES = $(rank_sources)
 
-# Compiled a second time, with mutations, for the tests.
+# The tests compile these files again, with mutations.
 rank_sources =
 rank_sources += rank/collective.c
 rank_sources += rank/deliver.c
@@ -41,7 +41,7 @@ rank_sources += rank/session.h
 rank_sources += rank/swap.c
 rank_sources += rank/swap.h
 
-# The rank process.
+# The rank program.
 pkglibexec_PROGRAMS += cpattn-rank
 cpattn_rank_SOURCES = rank/main.c
 cpattn_rank_LDADD = $(rank_libs) plan/libplan.la common/libcommon.la \

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
-# Functions of scripts/quickstart and scripts/check: output, packages, build. Sourced, not run.
+# Functions of scripts/quickstart and scripts/check: output, packages, build. Source this file, do
+# not run it.
 
 top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 build=$top/build
 
-# The Debian packages that the build needs, each with a file or command to detect it. If all are there, apt is not
-# used.
+# The Debian packages that the build needs. The command, header or module after a name detects the
+# package. apt is used only if one is missing.
 needs=(
     "gcc                cmd gcc"
     "libc6-dev          inc stdio.h"
@@ -70,7 +71,7 @@ packages_install() {
         { tail -n 20 "$build/install.log" >&2; die "apt-get could not install ${missing[*]}"; }
 }
 
-# Runs a step with its output in a file; shows the end of the file if the step fails.
+# Runs a command with its output in a file. If it fails, prints the end of the file and exits.
 step() { # LOG COMMAND...
     local log=$build/$1
     shift
@@ -78,7 +79,7 @@ step() { # LOG COMMAND...
 }
 
 jobs_wanted() { nproc 2>/dev/null || echo 2; }
-# Most tests wait most of the time, so more of them run than there are cores.
+# Most tests wait most of the time, so three run for each core.
 tests_wanted() { echo $(($(jobs_wanted) * 3)); }
 
 # Configures if needed, and builds.
@@ -98,7 +99,8 @@ build_all() { # CONFIGURE-OPTIONS...
     step make.log make -j"$(jobs_wanted)"
 }
 
-# The capabilities of this machine's GPUs, as "80 90"; empty without a GPU.
+# Prints the compute capabilities of this machine's GPUs from 8.0 up, as "80 90"; nothing without
+# such a GPU.
 gpu_archs() {
     nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null |
         grep -x '[0-9.]*' | tr -d . | awk '$1 >= 80' | sort -un | paste -sd ' '

@@ -15,8 +15,9 @@ lint:
 coverage:
 	$(AM_V_at)$(top_srcdir)/scripts/coverage "$(abs_top_builddir)"
 
-# A folder that runs without installation. The programs are linked again, with a search path for libraries beside
-# them. The older form of the path also applies to libraries of libraries.
+# A folder that runs without installation. The programs are linked again, with a search path for
+# libraries in the folder. DT_RPATH, the older form of the path, also applies to libraries that
+# libraries load.
 bundle_name = $(PACKAGE)-$(VERSION)-$(host_cpu)
 bundle_folder = bundle/$(bundle_name)
 bundle_libexec = $(bundle_folder)/libexec/$(PACKAGE)
@@ -62,7 +63,8 @@ bundle-check: bundle
 	$(AM_V_at)$(top_srcdir)/scripts/bundle-check $(bundle_name).tar.xz
 CLEANFILES += $(bundle_name).tar.xz
 
-# The Python package with its libraries, which are linked again, too.
+# The wheel: the Python package and its libraries. They are linked again, with a search path for
+# libraries beside them.
 wheel_libs = wheel/lib/libcpattn.so.0 wheel/lib/libcpattn-check.so.0 wheel/lib/libcpattn-guest.so.0
 wheel_path = -Wl,--disable-new-dtags -Wl,-rpath,'$$ORIGIN'
 wheel_archives = plan/.libs/libplan.a common/.libs/libcommon.a
@@ -114,7 +116,7 @@ wheel: $(wheel_libs) wheel/bin/cpattn-submit
 clean-local:
 	rm -rf bundle wheel
 
-# Debian packages, and their test in a separate root.
+# Debian packages, and their test in a fresh root.
 .PHONY: packages packages-check
 packages:
 	$(AM_V_at)$(top_srcdir)/scripts/packages "$(abs_top_builddir)"

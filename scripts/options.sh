@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=sh
-# The options of scripts. The comment at the top of a script is its help. Sourced, not run.
+# The options of scripts. --help prints the comment at the top of a script. Source this file, do not
+# run it.
 
 help_print() {
     awk 'FNR <= 2 { next } /^#/ { sub(/^# ?/, ""); print; next } { exit }' "$0"

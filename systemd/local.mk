@@ -24,7 +24,7 @@ systemd/cpattnd.yaml: systemd/cpattnd.yaml.in Makefile
 	$(AM_V_GEN)$(MKDIR_P) systemd && \
 	$(fill_in_paths) $(top_srcdir)/systemd/cpattnd.yaml.in >$@.tmp && mv $@.tmp $@
 
-# Settings are installed only if there are none, and removed only if they are unchanged.
+# The settings are installed only if there are none, and removed only if they are unchanged.
 install-data-hook:
 	@$(MKDIR_P) '$(DESTDIR)$(settingsdir)'
 	@test -e '$(DESTDIR)$(settingsdir)/cpattnd.yaml' || \

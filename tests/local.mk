@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-# A test program is two lines in the local.mk of its folder, which is that of the part it tests:
+# A test program has two lines in the local.mk of the folder of the part that it tests:
 #     test_programs += tests/plan/test_thing
 #     tests_plan_test_thing_SOURCES = tests/plan/test_thing.c
-# It may use everything below; give it a _LDADD and _LDFLAGS of its own to link with $(mutated_libs)
-# and $(mutated_ldflags) instead.
-# A fuzz target is two lines in tests/fuzz/local.mk, with fuzz_programs and _LDADD = $(fuzz_libs); the
-# files it replays in `make check` lie in tests/fuzz/corpus/NAME.
-# A test that takes long goes to long_programs or long_scripts instead, so that it starts early.
+# By default it links with LDADD below. To link with $(mutated_libs) and $(mutated_ldflags) instead,
+# set its _LDADD and _LDFLAGS.
+# A fuzz target has its lines in tests/fuzz/local.mk, with fuzz_programs and _LDADD = $(fuzz_libs).
+# `make check` replays the files of tests/fuzz/corpus/NAME.
+# Long tests are in long_programs or long_scripts instead; they start first.
 test_programs =
 test_scripts =
 long_programs =
@@ -37,11 +37,11 @@ AM_TESTS_ENVIRONMENT = \
 third_party_libs = $(NNG_LIBS) $(EV_LIBS) $(PROTOBUF_C_LIBS) $(BLAS_LIBS) $(YAML_LIBS) \
     $(JANSSON_LIBS) $(MXML_LIBS) $(XML_LIBS) $(SMARTCOLS_LIBS) $(CURSES_LIBS) $(CHECK_LIBS) $(PTHREAD_LIBS) $(MATH_LIBS)
 
-# What a test program links with unless it says otherwise.
+# The default libraries of a test program.
 LDADD = tests/support/libtesting.a $(rank_libs) daemon/libcore.a client/libclient.la \
     yaml/libyamltree.la $(base_libs) $(third_party_libs)
 
-# A fuzz target reads its corpus in `make check`, and takes orders from libFuzzer with --enable-fuzz.
+# A fuzz target reads its corpus in `make check`. With --enable-fuzz, libFuzzer runs it instead.
 if FUZZ
 fuzz_libs = $(FUZZ_ENGINE) $(LDADD)
 TESTS = $(long_scripts) $(long_programs) $(test_programs) $(test_scripts)
@@ -52,7 +52,7 @@ fuzz_libs = tests/fuzz/libreplay.a $(LDADD)
 TESTS = $(long_scripts) $(long_programs) $(test_programs) $(fuzz_programs) $(test_scripts)
 endif
 
-# ---- the tests, a folder for each part -----------------------------------------------------------
+# ---- the tests: a folder for each part -----------------------------------------------------------
 
 include $(top_srcdir)/tests/support/local.mk
 include $(top_srcdir)/tests/mutations/local.mk

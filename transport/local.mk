@@ -2,7 +2,7 @@
 noinst_LIBRARIES += transport/libtransport.a
 transport_libtransport_a_SOURCES = $(transport_sources)
 
-# Compiled a second time, with mutations, for the tests.
+# The tests compile these files again, with mutations.
 transport_sources =
 transport_sources += transport/socket.c
 transport_sources += transport/transport.h

@@ -229,7 +229,7 @@ static char byte_at(const char *text, size_t size, const yaml_mark_t *mark)
     return 0;
 }
 
-// Says what to do about a character in the wrong place. NULL: the problem in libyaml's words does.
+// Returns advice for a character in the wrong place. NULL: libyaml's message is enough.
 static const char *advice_on(const char *problem, char byte)
 {
     bool starts = strstr(problem, "cannot start any token") != NULL;
@@ -331,8 +331,8 @@ static enum status file_error(const char *path, int number, struct error *error)
     return error_set(error, status, "%s: cannot be read: %s", path, strerror(number));
 }
 
-// Reads up to `size` bytes. Returns 0 or an errno. A caller that passes one byte more than it
-// accepts notices a file that is too large.
+// Reads up to `size` bytes. Returns 0 or an errno. To detect a file that is too large, the caller
+// passes one byte more than it accepts.
 static int read_all(int fd, char *buffer, size_t size, size_t *used)
 {
     *used = 0;

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# YAML files for the daemon's configuration and the command's matrices.
+# Reads YAML files: the settings of the daemon and the matrices of the command.
 noinst_LTLIBRARIES += yaml/libyamltree.la
 yaml_libyamltree_la_SOURCES = $(yaml_sources)
 yaml_libyamltree_la_CPPFLAGS = $(AM_CPPFLAGS) $(YAML_CFLAGS)

@@ -240,8 +240,8 @@ enum status yaml_duration(const struct yaml_node *node, uint64_t min_ns, uint64_
     return STATUS_OK;
 }
 
-// Writes "a, b or c" from a list that ends with NULL; `last` separates the last two. Names that do
-// not fit are replaced by "...".
+// Writes "a, b or c" from a list that ends with NULL; `last` separates the last two. "..." replaces
+// the names that do not fit.
 static void enumerate(const char *const *names, const char *last, char *text, size_t size)
 {
     static const char more[] = ", ...";

@@ -20,7 +20,7 @@
 #define YAML_FILE_BYTES_MAX  (1024 * 1024)
 #define YAML_DEPTH_MAX       32
 #define YAML_NODES_MAX       100000
-// Limits the search for duplicate keys, whose time is quadratic in the entries of a map.
+// The time to search for duplicate keys is quadratic in the entries of a map.
 #define YAML_MAP_ENTRIES_MAX 4096
 
 struct yaml;
@@ -28,8 +28,9 @@ struct yaml_node;
 
 enum yaml_kind { YAML_SCALAR = 1, YAML_LIST, YAML_MAP };
 
-// Reads a file. NOT_FOUND and PERMISSION_DENIED: errors of the system; INVALID_ARGUMENT: refused
-// content; RESOURCE_EXHAUSTED: memory is short. The caller frees *yaml with yaml_destroy().
+// Reads a file. NOT_FOUND, PERMISSION_DENIED: the file cannot be opened; INVALID_ARGUMENT: refused
+// content, or another error of the system; RESOURCE_EXHAUSTED: memory is short. The caller frees
+// *yaml with yaml_destroy().
 enum status yaml_load_file(const char *path, struct yaml **yaml, struct error *error) MUST_CHECK;
 
 // Reads a text in memory. Messages contain `name` in place of the path. Both are copied.

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-# Benchmarks on a device, built by `make bench` like the others:
+# Benchmarks on a device. `make bench` builds them if there is the CUDA backend. To add one:
 #     cuda_bench_programs += bench/cuda/bench_thing
-# with _SOURCES, and _CPPFLAGS and _LDADD as the tests in tests/cuda have them.
+# and _SOURCES, _CPPFLAGS and _LDADD as in tests/cuda/local.mk.
 cuda_bench_programs =
 EXTRA_DIST += bench/cuda/beside_context_parallel.py bench/cuda/beside_tensor_parallel.py \
     bench/cuda/beside_torch.py

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Completion on the command line; bash looks for a file of each command's name.
+# Completion for bash and zsh. bash searches for a file with the name of the command.
 bashcompletionsdir = $(datadir)/bash-completion/completions
 zshcompletionsdir = $(datadir)/zsh/site-functions
 bashcompletions_DATA = client/completion/cpattn-submit client/completion/cpattnd

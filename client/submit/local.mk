@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# The command: a library that the tests link too, and its main function.
+# cpattn-submit: a library, which the tests link too, and the main function.
 noinst_LIBRARIES += client/libsubmit.a
 client_libsubmit_a_SOURCES = $(submit_sources)
 client_libsubmit_a_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/client $(JANSSON_CFLAGS) $(MXML_CFLAGS) $(SMARTCOLS_CFLAGS) $(CURSES_CFLAGS)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# What the kernels, the judge and the ranks on GPUs share: one file per line.
+# Code that the kernels, the judge and the ranks on GPUs share. One file per line.
 cuda_common_sources =
 cuda_common_sources += common/cuda/device_arena.c
 cuda_common_sources += common/cuda/device_arena.h

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# The pure core: no clock, no system call. The simulator drives it.
+# The core of the daemon. It has no clock and makes no system call. The simulator drives it, too.
 noinst_LIBRARIES += daemon/libcore.a
 daemon_libcore_a_SOURCES =
 daemon_libcore_a_SOURCES += daemon/core/action.h

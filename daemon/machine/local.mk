@@ -1,5 +1,5 @@
-# SPDcpattnd_SOURCES += daemon/machine/providers-License-Identifier: Apache-2.0
-# What the machine has, and what it can do at most.
+# SPDX-License-Identifier: Apache-2.0
+# The backend, devices, host and providers of the machine, and bounds of the time of cases.
 machine_sources =
 machine_sources += daemon/machine/backend.c
 machine_sources += daemon/machine/backend.h

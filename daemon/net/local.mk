@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# The sockets: bytes, requests and replies, without their meaning.
+# The sockets: they transfer requests and replies as bytes, and do not interpret them.
 noinst_LIBRARIES += daemon/libserver.a
 daemon_libserver_a_SOURCES =
 daemon_libserver_a_CPPFLAGS = $(AM_CPPFLAGS) $(OPENSSL_CFLAGS)
@@ -29,7 +29,7 @@ else
 daemon_libserver_a_SOURCES += daemon/net/tls_none.c
 endif
 
-# What only the daemon itself has.
+# Files that only the daemon links, not the agent.
 cpattnd_SOURCES += daemon/net/deposits.c
 cpattnd_SOURCES += daemon/net/deposits.h
 cpattnd_SOURCES += daemon/net/port.c

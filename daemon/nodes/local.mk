@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Ranks on other hosts: the daemon's side, and the agent.
+# Ranks on other hosts: the side of the daemon, and the agent.
 node_sources = \
     daemon/nodes/mesh_port.c daemon/nodes/mesh_port.h \
     daemon/nodes/node_link.c daemon/nodes/node_link.h \

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# The rank processes of a pool: on this host (these the agent has, too), and over all hosts.
+# The rank processes of a pool. squad_sources: those on this host; the agent has them, too. The
+# other files: those on all hosts.
 squad_sources = \
     daemon/pool/mesh.c daemon/pool/mesh.h \
     daemon/pool/rank_child.c daemon/pool/rank_child.h \

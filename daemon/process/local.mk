@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Processes that the daemon does not trust, and what the kernel says of them.
+# Processes that the daemon does not trust, and their state in the kernel.
 process_sources =
 process_sources += daemon/process/confine.c
 process_sources += daemon/process/confine.h

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Requests to events of the core, its actions to replies.
+# Turns requests into events of the core, and actions of the core into replies.
 cpattnd_SOURCES += daemon/service/actions.c daemon/service/actions.h
 cpattnd_SOURCES += daemon/service/alarm.c daemon/service/alarm.h
 cpattnd_SOURCES += daemon/service/answer.c

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# How the daemon is set up.
+# The settings of the daemon.
 settings_sources =
 settings_sources += daemon/settings/choices.c daemon/settings/choices.h
 settings_sources += daemon/settings/difference.c

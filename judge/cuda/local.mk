@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# What judges on a GPU: one file per line. The check and guest libraries have the C files as well.
+# The judge on a GPU. One file per line. The libraries for checks and guests have the C files, too.
 cuda_judge_c_sources =
 cuda_judge_c_sources += judge/cuda/passes.c
 cuda_judge_c_sources += judge/cuda/tables.c

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# The CUDA backend: one file per line; headers too, so that they get distributed. A guest library has the C
-# files as well.
+# The CUDA backend. One file per line, with the headers, so that `make dist` has them. The library
+# for guests has the C files, too.
 cuda_kernels_c_sources =
 cuda_kernels_c_sources += kernels/cuda/backend.c
 cuda_kernels_c_sources += kernels/cuda/cap_series.c
@@ -80,7 +80,7 @@ cuda_kernels_sources += kernels/cuda/worklist.h
 cuda_kernels_sources += kernels/cuda/worklist_backward.h
 cuda_kernels_sources += kernels/cuda/worklist_tail.h
 
-# Kernels for sm_90a alone. Code that calls them asks CPATTN_SM90 whether they are there.
+# Kernels only for sm_90a. Code that calls them is compiled only if CPATTN_SM90 is defined.
 sm90_kernels_sources =
 sm90_kernels_sources += kernels/cuda/sm90_backward.cu
 sm90_kernels_sources += kernels/cuda/sm90_backward_bf16.cu
@@ -119,8 +119,8 @@ kernels_cuda_libkernelscuda_a_SOURCES = $(cuda_kernels_sources)
 kernels_cuda_libkernelscuda_a_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
 endif
 
-# nvcc compiles each file by itself, so that `make -j` has something to do in parallel. libtool cannot
-# drive nvcc and need not: these objects go into programs only.
+# nvcc compiles each file separately, so that `make -j` compiles several at once. libtool cannot run
+# nvcc. The same objects go into programs and into the libraries for checks and guests on GPUs.
 SUFFIXES += .cu
 cuda_gencode = $(if $(filter sm90_%,$(*F)),$(CUDA_GENCODE_SM90),$(CUDA_GENCODE))
 .cu.$(OBJEXT):

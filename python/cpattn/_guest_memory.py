@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The memory of a guest's tensors, as PyTorch or numpy sees it, and the library libcpattn-guest."""
+"""The library libcpattn-guest, and the memory of its tensors as PyTorch tensors or numpy arrays."""
 from __future__ import annotations
 
 import contextlib
@@ -105,7 +105,7 @@ class _DeviceMemory:
 
 
 class TorchMemory:
-    """Memory of the library as PyTorch's tensors."""
+    """Memory of the library as PyTorch tensors."""
 
     name = "torch"
 
@@ -140,7 +140,8 @@ class TorchMemory:
             self.torch.cuda.synchronize(self.device)
 
     def trim(self) -> None:
-        """Frees memory that PyTorch would keep between cases: inputs and verdicts need it."""
+        """Frees device memory that PyTorch caches, if it is more than 1 GiB. The daemon's inputs
+        and verdicts need it between cases."""
         if self.device.type == "cuda" and self.torch.cuda.memory_reserved() > _KEPT_BYTES:
             with contextlib.suppress(RuntimeError):  # other calls report a broken device
                 self.torch.cuda.empty_cache()
@@ -158,7 +159,7 @@ class TorchMemory:
 
 
 class NumpyMemory:
-    """Memory of the library as numpy's arrays; bf16 as its bits, uint16."""
+    """Memory of the library as numpy arrays. bf16 is uint16 with the same bits."""
 
     name = "numpy"
 
@@ -201,7 +202,7 @@ class NumpyMemory:
 
 
 def view_of(job: int, name: str, memory: Any) -> Any:
-    """The rank's memory of a tensor; None: the job has no such tensor."""
+    """Returns a tensor of the rank, without a copy; None: the job has no such tensor."""
     tensor = Tensor()
     if not guest_library().cpattn_guest_tensor(job, name.encode(), ctypes.byref(tensor)):
         return None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The C libraries: their functions, how they are found, and their errors."""
+"""The C libraries: loading, functions and errors."""
 from __future__ import annotations
 
 import ctypes
@@ -35,7 +35,8 @@ from cpattn._structs import (
 
 
 class Status(enum.IntEnum):
-    """What a call of the library ended with; numbers and meanings are those of gRPC."""
+    """The status of a call or an answer. Numbers and meanings are those of gRPC; <cpattn.h> has
+    the meanings here."""
 
     OK = 0
     CANCELLED = 1
@@ -57,14 +58,14 @@ class Status(enum.IntEnum):
 
 
 class CpattnError(Exception):
-    """A call that failed: `status` says how, the text is one sentence."""
+    """A call of the library failed. `status` is its Status; the message is one sentence."""
 
     def __init__(self, status: int, text: str) -> None:
         super().__init__(text)
         self.status = Status(status)
 
 
-# The enum cpattn_tensor, and how many there are.
+# The names of enum cpattn_tensor, in its order. Their number is CPATTN_TENSORS.
 TENSORS = (
     "q",
     "k",
@@ -88,7 +89,7 @@ _TEXT = ctypes.c_char_p
 _ERROR = ctypes.POINTER(Error)
 _ARRAY = ctypes.POINTER(Array)
 
-# name: (result, arguments)
+# Functions by name: (result, arguments).
 CASE_FAILS = ctypes.CFUNCTYPE(ctypes.c_bool, _POINTER, _POINTER)  # of cpattn_case_minimize()
 _CASE_FUNCTIONS = {
     "cpattn_case_copy": (_POINTER, [_POINTER]),
@@ -295,24 +296,24 @@ def _load(name: str, functions: dict[str, Any]) -> ctypes.CDLL:
 
 @functools.lru_cache(maxsize=None)
 def case_library() -> ctypes.CDLL:
-    """libcpattn"""
+    """Returns libcpattn with the functions of cases."""
     return _load("cpattn", _CASE_FUNCTIONS)
 
 
 @functools.lru_cache(maxsize=None)
 def client_library() -> ctypes.CDLL:
-    """libcpattn, with what talks to a daemon"""
+    """Returns libcpattn with the functions of cases and of the client."""
     return _load("cpattn", {**_CASE_FUNCTIONS, **_CLIENT_FUNCTIONS})
 
 
 @functools.lru_cache(maxsize=None)
 def check_library() -> ctypes.CDLL:
-    """libcpattn-check"""
+    """Returns libcpattn-check."""
     case_library()
     return _load("cpattn-check", _CHECK_FUNCTIONS)
 
 
 def insist(status: int, error: Error) -> None:
-    """Raises what a call reports."""
+    """Raises CpattnError if the status is not OK."""
     if status != Status.OK:
         raise CpattnError(status, error.text.decode())

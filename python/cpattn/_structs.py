@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The structs of the C libraries, as ctypes has them."""
+"""The structs of the C libraries as ctypes structures."""
 from __future__ import annotations
 
 import ctypes
@@ -348,7 +348,8 @@ class CheckBuffer(ctypes.Structure):
 
 
 def members(struct: ctypes.Structure) -> dict[str, Any]:
-    """The members of a struct, texts as str: what is left when its owner is destroyed."""
+    """Returns the members of a struct, texts as str. Copied texts outlive the owner of the struct;
+    pointers do not."""
     values = {name: getattr(struct, name) for name, *_ in struct._fields_}
     texts = {field[0] for field in struct._fields_ if field[1] in (ctypes.c_char_p, ctypes.c_char)}
     return {

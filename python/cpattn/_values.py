@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Arguments on their way to C. ctypes cuts large numbers off, and its errors name no argument."""
+"""Checks of arguments before they go to C. ctypes truncates large numbers, and its errors do not
+name the argument."""
 from __future__ import annotations
 
 import numbers
@@ -11,7 +12,7 @@ DAY = 24 * 3600
 
 
 def whole(name: str, value: Any) -> int:
-    """A number for an `int` of C."""
+    """Returns a number that fits in an `int` of C. Raises TypeError or ValueError with the name."""
     try:
         number = operator.index(value)
     except TypeError:
@@ -22,7 +23,7 @@ def whole(name: str, value: Any) -> int:
 
 
 def nanoseconds(name: str, seconds: Any, most: float = DAY) -> int:
-    """A length of time."""
+    """Returns seconds in ns. Raises TypeError or ValueError unless they are from 0 to `most`."""
     if not isinstance(seconds, numbers.Real):
         raise TypeError(f"{name} is {seconds!r}; it should be a number of seconds")
     length = float(seconds)
@@ -33,12 +34,13 @@ def nanoseconds(name: str, seconds: Any, most: float = DAY) -> int:
 
 
 def word(name: str, value: Any, what: str) -> bytes:
-    """A text."""
+    """Returns the bytes of a text. Raises TypeError for another type."""
     if not isinstance(value, str):
         raise TypeError(f"{name} is {value!r}; it should be {what}, as text")
     return value.encode()
 
 
 def one_of(name: str, value: Any, accepted: Iterable[str]) -> None:
+    """Raises ValueError if the value is not accepted."""
     if value not in accepted:
         raise ValueError(f"{name} is {value!r}; it should be one of {', '.join(accepted)}")

@@ -65,7 +65,7 @@ def _case(case: CaseLike) -> Case:
 
 
 def _wait_ns(timeout: Optional[float]) -> int:
-    """A wait has no longest time."""
+    """Returns the ns of a wait. None and infinity: no limit."""
     if timeout is None or timeout == float("inf"):
         return _FOREVER
     return min(_FOREVER, nanoseconds("timeout", timeout, float("inf")))
@@ -128,7 +128,7 @@ class Client:
         socket of this machine.
     connect_timeout: limit for connecting. grace: extra wait for an answer after the time limit of
         its request. Both in seconds; 0: 5 s.
-    in_flight: maximum number of requests in flight, 1 to 512.
+    in_flight: maximum number of requests in flight, 1 to 512; 0: 64.
     token_file, tls_ca, tls_certificate, tls_key: files for a daemon on a network; None: the file
         that $CPATTN_TOKEN_FILE, $CPATTN_TLS_CA, $CPATTN_TLS_CERTIFICATE or $CPATTN_TLS_KEY names,
         or none.
@@ -139,7 +139,8 @@ class Client:
 
     Raises CpattnError: UNAVAILABLE if no daemon listens, DEADLINE_EXCEEDED if it does not answer,
     PERMISSION_DENIED, UNAUTHENTICATED for a refused certificate, INVALID_ARGUMENT for a wrong
-    option. A wrong token is reported by the first request.
+    option. The first request reports a wrong token. TypeError and ValueError name an argument of
+    another type or out of range.
     """
 
     def __init__(
@@ -209,10 +210,11 @@ class Client:
 
         `timeout` counts from the arrival at the daemon and includes the wait for a turn; 0: the
         daemon's timeout_default. `run_timeout` counts from the moment when the ranks receive the
-        case; 0: no limit. Both are in seconds; the daemon's timeout_max is at most a day.
+        case; 0: no limit. Both are in seconds, at most a day.
 
         Raises CpattnError: RESOURCE_EXHAUSTED if `in_flight` requests are in flight, UNAVAILABLE if
-        there is no daemon. A refusal by the daemon is an answer.
+        there is no daemon; ValueError for a time limit out of range. A refusal by the daemon, for
+        example of a limit above its timeout_max, is an answer.
         """
         case = _case(case)
         handle, error = ctypes.c_void_p(), Error()
@@ -324,7 +326,7 @@ class Client:
                 request.cancel()
 
     def cancel(self, request_id: str, timeout: float = 5) -> None:
-        """Cancels a request by its id, 32 hexadecimal digits.
+        """Cancels a request, also of another client, by its id, 32 hexadecimal digits.
 
         Raises CpattnError: INVALID_ARGUMENT if it is no id, NOT_FOUND if no such request waits or
         runs.
@@ -461,9 +463,9 @@ class Client:
     ) -> Iterator[Event]:
         """Yields events until there is none for `timeout` seconds (None: without end).
 
-        `kinds` are values of Event.kind; empty: all. The first events are up to `recent` past ones
-        (0 to 1024); with a timeout of 0 there are no others. Raises ValueError for an unknown kind,
-        CpattnError if the daemon goes away.
+        `kinds` are values of Event.kind, or one of them; empty: all. The first events are up to
+        `recent` past ones (0 to 1024); with a timeout of 0 there are no others. Raises ValueError
+        for an unknown kind, CpattnError if the daemon goes away.
         """
         kinds = {kinds} if isinstance(kinds, str) else set(kinds)
         for kind in kinds:

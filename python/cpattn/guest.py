@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Turn a program into a guest: an implementation of attention, of collectives or of linear layers that
-cpattnd starts, keeps warm, supervises and judges like its own.
+"""Turn a program into a guest of cpattnd.
+
+A guest implements attention, collectives or linear layers. cpattnd starts it, keeps it warm,
+supervises it and judges it as its own implementation.
 
     import cpattn.guest
 
@@ -15,7 +17,7 @@ The daemon runs the program once for each rank:
     cpattnd --guest mine="python3 my_ring.py"
     cpattn-submit case --implementation mine --world-size 4
 
-Collectives and linear layers are functions of their own:
+Collectives and linear layers have separate functions:
 
     def collective(job, tensors, group):
         tensors.receive.copy_(my_all_reduce(tensors.send))
@@ -24,8 +26,8 @@ Collectives and linear layers are functions of their own:
 
     cpattn-submit collective all_reduce --implementation mine --world-size 4
 
-Tensors are PyTorch's where PyTorch is imported, or the rank has a GPU, else numpy's. Neither is needed
-to import this module.
+Tensors are PyTorch's if PyTorch is imported or the rank has a GPU, else numpy arrays; serve() can
+select one of them. In numpy, bf16 is uint16. Importing this module needs neither.
 """
 from __future__ import annotations
 
@@ -54,12 +56,13 @@ __all__ = ["Case", "Job", "Shard", "Tensors", "Unsupported", "serve"]
 
 INPUTS = ("q", "k", "v", "do", "sink", "bias")
 RESULTS = ("out", "lse", "dq", "dk", "dv", "dsink", "max_logit", "dbias")
-# Tensors of jobs of other kinds.
+# Tensors of collectives and linear layers.
 TENSORS = ("send", "receive", "x", "w", "b", "w1", "b1", "w2", "b2", "dy")
 TENSORS += ("y", "dx", "dw", "db", "dw1", "db1", "dw2", "db2")
 _TEXT_MAX = 500
 _FRAMES_TOLD = 3
-# How long before its time limit a rank writes where it is; limits beyond _WATCHED_S are none.
+# A rank writes its stacks _DUMP_S before its time limit, but not before _WAIT_LEAST_S from now. A
+# limit of _WATCHED_S or more counts as none.
 _DUMP_S = 0.5
 _WAIT_LEAST_S = 1e-3
 _STDERR = 2
@@ -67,11 +70,12 @@ _WATCHED_S = 1e6
 
 
 class Unsupported(Exception):
-    """Raise this from attend() on all ranks, with the reason, if the guest does not support a case."""
+    """The guest does not support a case or job. Raise it with the reason, on all ranks, from the
+    function of the guest. The answer is then UNIMPLEMENTED with the reason."""
 
 
 class WrongResult(Exception):
-    """attend() returned something that is not a result of the case."""
+    """A function of the guest returned something that is not a result of the case or job."""
 
 
 # ---- the case -----------------------------------------------------------------------------------
@@ -97,10 +101,10 @@ def _value(name: str, text: str) -> Any:
 
 class Case(types.SimpleNamespace):
     """The fields of a case as typed attributes: case.heads is a number, case.dtype a text such as
-    "bf16", case.training a bool, case.lengths_q a list.
+    "bf16", case.training a bool, case.lengths_q a list of numbers.
 
-    In addition to the fields of cpattn-submit(1) there are `softmax_scale`, the scale or its default,
-    and `causal`.
+    The fields are those of cpattn-submit(1), with underscores. softmax_scale is the scale, or its
+    default 1 / sqrt(head_dim_qk). causal is True for the masks causal and causal_bottom_right.
     """
 
     @property
@@ -112,8 +116,9 @@ class Case(types.SimpleNamespace):
         return self.mask in ("causal", "causal_bottom_right")
 
     def chunks(self, rank: int, side: str = "q") -> list:
-        """The positions of each sequence that a rank has with bshd and sbhd, as ranges in the order
-        of its tokens."""
+        """Returns the positions that a rank has of each sequence with bshd and sbhd, for the
+        queries ("q") or the keys ("k"): a list of ranges in the order of its tokens, two with the
+        sharding zigzag, else one. Not for thd; Shard.tokens() works with every format."""
         length = self.seqlen_q if side == "q" else self.seqlen_kv
         count = self.world_size * (2 if self.sharding == "zigzag" else 1)
         mine = [rank, count - 1 - rank] if self.sharding == "zigzag" else [rank]
@@ -121,8 +126,9 @@ class Case(types.SimpleNamespace):
 
 
 class Job(types.SimpleNamespace):
-    """The fields of a job of another kind as typed attributes: job.operation, job.count, job.bias. `kind`
-    is "collective" or "linear"."""
+    """The fields of a collective or a linear layer as typed attributes: job.operation, job.count,
+    job.bias. `kind` is "collective" or "linear". Fields are those of `cpattn-submit KIND --help`,
+    with underscores."""
 
 
 def _fields_of(job: int) -> dict:
@@ -139,13 +145,18 @@ def _fields_of(job: int) -> dict:
 
 
 class Tensors:
-    """A rank's tensors of a collective or a linear layer, by name, or None if the job has no such tensor.
+    """A rank's tensors of a collective or a linear layer, as attributes; None if the job has no
+    such tensor.
 
-    - Collective: `send` and `receive`, of one dimension. In place they share memory.
-    - Linear: `x`, `w`, `b`, `dy`; results are `y`, `dx`, `dw`, `db`. An mlp has `w1`, `b1`, `w2`, `b2`
-      and their gradients `dw1`, `db1`, `dw2`, `db2`.
-    - They are the rank's memory: the function writes results there, with copy_() or [:], and nothing
-      else. A tensor of which a rank has nothing has no elements.
+    - Collective: `send` and `receive`, of one dimension. In place they share memory. Only `receive`
+      may be written.
+    - Linear: inputs `x` [tokens, in features], `w` [out features, in features], `b` [out features]
+      with a bias, and `dy` with training; results `y`, and with training `dx`, `dw`, `db`. An mlp
+      has `w1`, `b1`, `w2`, `b2` and the results `dw1`, `db1`, `dw2`, `db2`. Only results may be
+      written. <cpattn_guest.h> and cpattn-submit(1) define the share of each rank.
+    - Elements have the job's dtype. Tensors are the rank's own memory: write results in place, with
+      copy_() or [:]. They are valid until the function returns. If a rank has no share of a tensor,
+      the tensor has no elements.
     - `rank` and `world_size` are those of the rank; `device` is the number of its GPU, or -1.
     """
 
@@ -157,7 +168,8 @@ class Tensors:
             setattr(self, name, view_of(job, name, memory))
 
     def message(self, source: int, target: int) -> int:
-        """Elements that a rank sends to another in an all_to_all or all_to_allv; -1 in other jobs."""
+        """Returns how many elements rank `source` sends to rank `target` in an all_to_all or
+        all_to_allv; -1 in other jobs, or if there is no such rank."""
         return guest_library().cpattn_guest_message(self._job, source, target)
 
     def backward(self) -> None:
@@ -169,13 +181,17 @@ class Shard:
     """A rank's share of a case.
 
     `q`, `k`, `v`, `do`, `sink` and `bias` are inputs, or None if the case does not have them. They are
-    copies that the guest may keep and change.
+    copies that the guest may keep and change. Elements have the case's dtype; the sink is fp32.
     - Shape: [batch, tokens, heads, dim] with bshd, [tokens, batch, heads, dim] with sbhd, [tokens,
-      heads, dim] with thd.
+      heads, dim] with thd, with the tokens of the rank. k and v have `kv_heads`, the others
+      `heads`.
     - Padding is NaN in inputs and must be zero in results.
-    - The bias is [batch or 1, heads or 1, tokens or 1, seqlen_kv], by the case's bias, with the rank's
-      own queries and all keys of the sequence. With thd it is [heads or 1, tokens, seqlen_kv] if
-      sequences have rows of their own; otherwise all positions take the place of the tokens.
+    - The sink has the shape [heads].
+    - The bias is [batch or 1, heads or 1, rows or 1, seqlen_kv], by the case's bias. Its columns
+      are all key positions of a sequence, its rows the rank's own queries. With thd it is [heads or
+      1, rows, seqlen_kv]: the rows are the rank's own queries with b1ss and bhss, all positions 0
+      to seqlen_q - 1 with 11ss and 1hss, and there are `batch` rows with b11s and bh1s. Positions
+      without a query of this rank are NaN.
     - `rank` and `world_size` are those of the rank; `device` is the number of its GPU, or -1.
     """
 
@@ -191,8 +207,9 @@ class Shard:
         return view_of(self._job, name, self._memory)
 
     def tokens(self, side: str = "q") -> list:
-        """The sequence and position of each row of the queries ("q") or the keys ("k"). Rows number
-        the dimensions before the heads. Positions behind the last token are padding."""
+        """Returns a list of (sequence, position), one for each row of the queries ("q") or the keys
+        ("k"). Rows are numbered in the order of the dimensions before the heads. Positions after
+        the last token of the sequence are padding."""
         library = guest_library()
         found: list = []
         sequence, position = ctypes.c_int32(), ctypes.c_int64()
@@ -223,7 +240,7 @@ class Shard:
                 continue
             if value is None:
                 raise WrongResult(f"attend returned no {name}")
-            of_all = name == "dbias" and shared  # the rank delivers a share
+            of_all = name == "dbias" and shared  # the memory holds only the share of this rank
             objection = self._memory.objection(self._view("bias") if of_all else view, value)
             if objection:
                 raise WrongResult(f"{name} {objection}")
@@ -240,7 +257,8 @@ class Shard:
 
 
 def _group_create(place: Place) -> Any:
-    """Creates PyTorch's process group of the pool, over the port on which rank 0 listens."""
+    """Creates PyTorch's process group of all ranks. Its store is at the port where rank 0
+    listens."""
     import torch
     import torch.distributed as dist
 
@@ -255,15 +273,15 @@ def _group_create(place: Place) -> Any:
     if place.device >= 0:
         torch.cuda.set_device(place.device)
     dist.init_process_group(backend, store=store, rank=place.rank, world_size=place.world_size)
-    if place.device >= 0:  # connects NCCL before the first case
+    if place.device >= 0:  # connects NCCL now, not during the first case
         dist.all_reduce(torch.zeros(1, device=torch.device("cuda", place.device)))
         torch.cuda.synchronize(place.device)
     return dist.group.WORLD
 
 
 def _environment_follow() -> None:
-    """Copies the environment of the process to os.environ, which does not see the library's changes.
-    The library leaves only the pool's devices visible, and PyTorch counts them by os.environ."""
+    """Copies the environment of the process to os.environ, because os.environ misses changes by C
+    code. The library sets CUDA_VISIBLE_DEVICES to the pool's devices; PyTorch reads os.environ."""
     process = ctypes.CDLL(None)
     variables = ctypes.POINTER(ctypes.c_char_p).in_dll(process, "environ")
     now = {}
@@ -281,7 +299,7 @@ def _environment_follow() -> None:
 
 
 def _environment_set(place: Place) -> None:
-    """Sets the variables of torchrun, for code that reads them."""
+    """Sets the environment variables of torchrun, for guests that read them."""
     os.environ.update(
         RANK=str(place.rank),
         LOCAL_RANK=str(place.rank),
@@ -296,7 +314,7 @@ def _environment_set(place: Place) -> None:
 
 
 def _told(error: BaseException) -> str:
-    """Type, message and last frames in one line."""
+    """Returns the type, message and last frames of an exception in one line."""
     frames = [
         f"{os.path.basename(f.filename)}:{f.lineno} in {f.name}"
         for f in traceback.extract_tb(error.__traceback__)
@@ -342,7 +360,7 @@ class _Server:
         left = guest_library().cpattn_guest_time_left(job) / 1e9
         watched = left < _WATCHED_S
         try:
-            if watched:  # by its descriptor: sys.stderr may have been replaced
+            if watched:  # writes to the descriptor, because the guest may have replaced sys.stderr
                 wait = max(left - min(_DUMP_S, left / 4), _WAIT_LEAST_S)
                 faulthandler.dump_traceback_later(wait, file=_STDERR)
             return self._run_guarded(job)
@@ -369,7 +387,7 @@ class _Server:
             return 0
         except SystemExit as error:
             told = error.code is not None and not isinstance(error.code, int)
-            if told:  # as Python does at its end
+            if told:  # as Python does when it exits
                 print(error.code, file=sys.stderr, flush=True)
             sys.stdout.flush()
             os._exit(1 if told else error.code or 0)
@@ -393,22 +411,27 @@ def serve(
 ) -> None:
     """Serves cases and jobs until the daemon ends the process; does not return.
 
-    attend(case, shard, group) gets a Case, its Shard, and PyTorch's process group of all ranks: gloo
-    for host memory, NCCL for GPUs, None with numpy or without `group`. It returns a dict of tensors:
-    - out;
-    - dq, dk and dv with case.training;
-    - dsink with case.softmax == "learnable" and training;
+    attend(case, shard, group) gets a Case, its Shard, and PyTorch's process group of all ranks:
+    gloo for host memory, NCCL for GPUs, None with numpy or without `group`. It returns a dict of
+    tensors on the device of the inputs:
+    - out, with the layout of q and head_dim_v as the last dimension;
+    - dq, dk and dv, with the shapes of q, k and v, with case.training;
+    - dsink [heads], fp32, with case.softmax == "learnable" and training;
     - dbias, with the shape of the bias, with a bias and training;
-    - max_logit with case.max_logit;
-    - lse, optional.
-    dsink and max_logit cover the queries of all ranks. So does dbias if the bias has one row for all
-    queries or, with thd, a row for each position. If attend raises an exception or returns a wrong
-    result, the case is answered with that, and the process continues. Shortly before the case's time
-    limit each rank writes to stderr where its threads are (faulthandler), and the answer shows that.
-    `library` is "torch" or "numpy".
+    - max_logit [heads], fp32, with case.max_logit;
+    - lse, optional, on all ranks or on none: [batch, heads, tokens], with thd [heads, tokens],
+      fp32, natural logarithms.
+    dsink and max_logit cover the queries of all ranks: the ranks have to reduce them. So does dbias
+    if the bias has one row for all queries or, with thd, a row for each position.
 
     collective(job, tensors, group) and linear(job, tensors, group) get a Job and its Tensors, write the
-    results to these, and return None. They run jobs of these kinds with `--implementation`.
+    results to these, and return None. A job selects the guest with `--implementation`.
+
+    If a function raises an exception or returns a wrong result, the case is answered with the
+    reason, and the process continues. Shortly before the time limit each rank writes the stacks of
+    its threads to stderr (faulthandler); the answer shows them.
+
+    `library` is "torch" or "numpy"; None: "torch" if PyTorch is imported or the rank has a GPU.
     """
     others = {"collective": collective, "linear": linear}
     server = _Server({"attention": attend, **others}, library, group)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A pytest plug-in: the cases of a matrix file as parametrised tests.
+"""A pytest plug-in: tests with the cases of a matrix file as parameters.
 
     def test_my_kernel(cpattn_check):
         q, k, v, do = cpattn_check.inputs("numpy")
@@ -7,14 +7,15 @@
 
     pytest --cpattn-matrix cases.yaml -k bf16 -n 4
 
-`cpattn_matrix = cases.yaml` in pytest.ini or pyproject.toml gives the matrix to every run; the path
-counts from that file's folder, and the option prevails. Without a matrix these tests are skipped.
+A test with the fixture `cpattn_case` or `cpattn_check` runs once for each case of the file, under
+the id of the case. A failed verdict is reported with its figures and without a traceback. The short
+summary and the message in a JUnit report have the diagnosis, the tensors and the rank.
 
-A ring under test runs as `torchrun --nproc-per-node 4 -m pytest ...`: each rank judges its own part.
+`cpattn_matrix = cases.yaml` in pytest.ini or pyproject.toml sets the matrix of runs without
+--cpattn-matrix; its path is relative to the folder of that file. Without a matrix these tests are
+skipped. cpattn-submit reads the matrix file.
 
-A test with the fixture `cpattn_case` or `cpattn_check` runs once for each case of the file, under the
-id of the case. A failed verdict is reported with its figures and without a traceback; the short summary
-and the message in a JUnit report are its diagnosis.
+To test a ring, run `torchrun --nproc-per-node 4 -m pytest ...`: each rank judges its own part.
 """
 from __future__ import annotations
 
@@ -31,9 +32,9 @@ from cpattn.case import Case, Job
 from cpattn.check import Check, Verdict, VerdictError
 from cpattn.job_check import JobCheck
 
-# Fields that only a daemon uses.
+# Fields of a case that only a daemon uses.
 _OF_DAEMONS = ("verify", "explore_seed")
-# Options that cpattn-submit gets.
+# Options of pytest, and the options of cpattn-submit with the same value.
 _PASSED_ON = {
     "--cpattn-subset": "--subset",
     "--cpattn-shard": "--shard",
@@ -70,14 +71,14 @@ def pytest_addoption(parser: Any) -> None:
 
 
 def _matrix(config: Any) -> str:
-    """The matrix file; "" if none is given."""
+    """Returns the path of the matrix file; "": none is given."""
     configured = config.getini("cpattn_matrix")
     beside = config.inipath.parent if config.inipath else config.rootpath
     return config.getoption("--cpattn-matrix") or (str(beside / configured) if configured else "")
 
 
 def _listed(config: Any, matrix: str) -> list[dict]:
-    """The cases of a matrix file, as `cpattn-submit matrix --list --json` prints them."""
+    """Returns the cases of a matrix file, as `cpattn-submit matrix --list --json` prints them."""
     command = [config.getoption("--cpattn-submit"), "matrix", matrix, "--list", "--json"]
     for wanted in config.getoption("--cpattn-filter"):
         command += ["--filter", wanted]
@@ -108,7 +109,7 @@ def pytest_sessionstart(session: Any) -> None:
 def pytest_generate_tests(metafunc: Any) -> None:
     cases = metafunc.config.stash.get(_CASES, None)
     if "cpattn_case" not in metafunc.fixturenames or cases is None:
-        return  # the fixture reports the missing matrix
+        return  # without a matrix the fixture cpattn_case skips the test
     metafunc.parametrize(
         "cpattn_case",
         [c.get("case") or c["job"] for c in cases],
@@ -119,7 +120,7 @@ def pytest_generate_tests(metafunc: Any) -> None:
 
 @pytest.fixture
 def cpattn_case(request: Any) -> Case:
-    """The case of this test, or the job of a matrix of another kind."""
+    """The Case of this test, or its Job if the matrix has another kind than attention."""
     if not hasattr(request, "param"):
         pytest.skip("no matrix; give --cpattn-matrix FILE, or cpattn_matrix in pytest.ini")
     fields = {k: v for k, v in request.param.items() if k not in _OF_DAEMONS}
@@ -128,9 +129,10 @@ def cpattn_case(request: Any) -> Case:
 
 @pytest.fixture
 def cpattn_check(cpattn_case: Case) -> Union[Check, JobCheck]:
-    """The judge of this test's case or job, for the rank in $RANK, which torchrun sets, or rank 0.
+    """The Check or JobCheck of this test, for the rank $RANK; rank 0 if it is not set.
 
-    Under torchrun a case of another number of ranks is skipped.
+    torchrun sets RANK and WORLD_SIZE. A case with another number of ranks than $WORLD_SIZE is
+    skipped.
     """
     started, wanted = os.environ.get("WORLD_SIZE"), cpattn_case["world_size"]
     if started is not None and started != wanted:
@@ -140,11 +142,12 @@ def cpattn_check(cpattn_case: Case) -> Union[Check, JobCheck]:
 
 
 def _told(verdict: Verdict) -> ReprExceptionInfo:
-    """What pytest shows of a failed verdict: its text, and a short message. pytest-xdist sends no other class."""
+    """Returns what pytest shows of a failed verdict: its text and a short message. pytest-xdist can
+    send this class."""
     wrong = dict.fromkeys(f.tensor for f in verdict.figures if f.broken)
     where = "" if verdict.rank is None else f" on rank {verdict.rank}"
     message = f"{', '.join(wrong)}{where}"
-    # pytest cuts the line at the width of the terminal.
+    # The diagnosis comes first, because pytest cuts the line at the width of the terminal.
     message = f"{verdict.diagnosis} ({message})" if verdict.diagnosis else f"{message}: wrong"
     return ReprExceptionInfo(
         reprtraceback=ReprTraceback(reprentries=[], extraline=str(verdict), style="native"),

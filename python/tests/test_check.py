@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The package against the libraries: a right kernel passes, wrong ones are refused."""
+"""The judge of attention: a right kernel passes, wrong ones fail."""
 import warnings
 
 import numpy
@@ -26,7 +26,8 @@ def store(x, dtype):
 
 
 def attention(check, q, k, v, do, causal=True, scale=1.0, drop=0, wrong_sink=1.0, wrong_bias=1.0):
-    """Plain attention of one rank that holds everything, bshd, with its backward."""
+    """Returns the results of attention on one rank with all tokens, in bshd. The options from
+    `scale` on are faults."""
     dtype = check.case["dtype"]
     q, k, v, do = (load(x).transpose(0, 2, 1, 3) for x in (q, k, v, do))
     group = q.shape[1] // k.shape[1]
@@ -452,7 +453,7 @@ def test_inputs_that_let_zeros_pass_are_told(dtype):
 
 
 def test_what_does_not_fit_in_fp16_is_infinite():
-    """A key that 64 queries see, which give its value a gradient of 1000 each."""
+    """64 queries see the only key. Each adds 2000 to elements of dv, and the sum overflows."""
     check = make("fp16", seqlen_q=64, seqlen_kv=1, mask="none")
     given = own_inputs(check)
     given["do"][..., :3] = 2000
@@ -470,7 +471,7 @@ def test_what_does_not_fit_in_fp16_is_infinite():
 
 
 def test_gradients_that_overflow_in_fp16_have_a_finite_reference():
-    """dS does not fit in fp16, dq and dk do: a kernel that keeps dS in fp32 is right."""
+    """dS overflows in fp16, dq and dk do not. A kernel that keeps dS in fp32 is right."""
     check = make("fp16", seqlen=24)
     given = own_inputs(check)
     given.update(v=given["v"] * numpy.float16(1000), do=given["do"] * numpy.float16(1000))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The client against a daemon with real ranks; CPATTN_DAEMON names its program."""
+"""The client and a daemon with real ranks. CPATTN_DAEMON is the path of cpattnd."""
 import os
 import subprocess
 import threading
@@ -116,7 +116,7 @@ def test_a_request_can_be_cancelled(client):
             client.cancel(other.id)
             break
         except cpattn.CpattnError as error:
-            assert error.status == cpattn.Status.NOT_FOUND  # it is not there yet
+            assert error.status == cpattn.Status.NOT_FOUND  # the daemon does not have it yet
     assert other.answer().status == cpattn.Status.CANCELLED
     with pytest.raises(cpattn.CpattnError, match="hexadecimal"):
         client.cancel("nonsense")
@@ -178,7 +178,7 @@ WHOLE = {"sharding": "contiguous", "kv_heads": 1, "dtype": "bf16", **SMALL}
 
 
 def drawn(library, **more):
-    """The check of one rank that has all tokens, and its inputs."""
+    """Returns the check of one rank with all tokens, and its inputs by name."""
     check = cpattn.Check(cpattn.Case(world_size=1, **{**WHOLE, **more}))
     named = dict(zip(("q", "k", "v", "do"), check.inputs(library)))
     for name in ("bias", "sink"):

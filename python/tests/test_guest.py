@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a guest's process does to itself; tests/python/test_guests.sh has guests under a daemon."""
+"""The environment of a guest's process. tests/python/test_guests.sh tests guests under a daemon."""
 import ctypes
 import os
 

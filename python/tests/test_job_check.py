@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Collectives and linear layers of the caller's own: right ones pass, mistakes are named."""
+"""The judge of collectives and linear layers: right ones pass, faults are named."""
 import ctypes
 
 import numpy
@@ -57,7 +57,7 @@ def test_row_layer():
 
 
 def test_strides_of_a_single_row_or_column():
-    """They mean nothing, and libraries leave any number there."""
+    """The stride of a dimension of size 1 has no meaning. Libraries leave any number there."""
     fields = {"layer": "row", "dtype": "fp32", "in_features": 12, "training": "false", "bias": "false"}
     for tokens, features in ((1, 7), (7, 1)):
         checks = checks_of("linear", tokens=tokens, out_features=features, **fields)
@@ -96,7 +96,7 @@ def test_what_is_refused():
 
 
 class Elsewhere:
-    """A tensor that says that it lies on a CUDA device."""
+    """A host tensor that claims to be on a CUDA device."""
 
     def __init__(self, array, device):
         self.array, self.device = array, device

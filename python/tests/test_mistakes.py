@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A ring that a user could have written, with one mistake at a time: each is refused and named. Without a mistake
-it passes, in whichever order and with whichever roundings that kernels have."""
+"""A ring of the kind that users write, with one fault at a time: each fault fails and is named. The
+ring without a fault passes, with forward and reverse order of the steps and with the roundings of
+real kernels."""
 import random
 
 import numpy
@@ -154,7 +155,7 @@ def test_a_mistake_is_named(wrong):
 
 
 def test_rounded_weights_that_are_summed_show_in_lse_alone():
-    """A ring may merge partial results by such an LSE."""
+    """The ring merges its partial results with such an LSE, and only LSE itself fails."""
     ring = Ring(world_size=3)
     found = list(ring.verdicts(ring.results("rounded weights summed")))
     assert not any(found)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Arguments that the package refuses before C sees them: the error names argument, value and what is accepted."""
+"""Wrong arguments: the package refuses them before it calls C. The error names the argument, the
+value and what is accepted."""
 import os
 import subprocess
 import sys
@@ -37,7 +38,7 @@ def test_arguments_are_named(call, error, text):
 
 
 class Unconnected(cpattn.Client):
-    """A client whose arguments are refused before anything is sent."""
+    """A client without a connection: its calls refuse the arguments before they send anything."""
 
     def __init__(self):
         self._library, self._handle = None, None
@@ -59,7 +60,7 @@ def test_arguments_of_a_client_are_named(call, error, text):
 
 
 def python(statement, **environment):
-    """The last line that a process prints on stderr; "" if there is none."""
+    """Runs a statement in another process. Returns the last line of its stderr, or ""."""
     done = subprocess.run(
         [sys.executable, "-c", statement], env={**os.environ, **environment}, stderr=subprocess.PIPE, text=True
     )

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-# What a rank on a GPU has instead of its CPU counterpart: one file per line. The transport between
-# devices is here too, because nothing else links it. A guest library has these files as well.
+# The parts of a rank on a GPU that replace those on the CPU. One file per line. The transport
+# between devices is here, too, because only these ranks link it. The library for guests has these
+# files, too.
 cuda_engine_sources =
 cuda_engine_sources += rank/cuda/choice.c
 cuda_engine_sources += rank/cuda/choice.h
@@ -54,7 +55,7 @@ cuda_engine_sources += transport/stream_words.h
 cuda_engine_sources += transport/strided.c
 cuda_engine_sources += transport/strided.h
 
-# With CUDA sources, and with what only the rank program has: the probe, and NCCL.
+# The rank program also has the probe, NCCL, and CUDA sources.
 cuda_rank_sources = $(cuda_engine_sources)
 cuda_rank_sources += rank/cuda/probe.c
 cuda_rank_sources += rank/cuda/probe.h
@@ -62,7 +63,7 @@ cuda_rank_sources += transport/nccl.c
 cuda_rank_sources += transport/nccl.h
 cuda_rank_sources += transport/peer_kernel.cu
 
-# In link order. The daemon and the client link none of it.
+# In link order. The daemon and the client link none of these.
 cuda_rank_libs = rank/cuda/librankcuda.a $(rank_libs) judge/cuda/libjudgecuda.a judge/libjudge.a \
     kernels/cuda/libkernelscuda.a kernels/libkernels.a common/cuda/libcommoncuda.a plan/libplan.la common/libcommon.la \
     $(NCCL_LIBS) $(CUDA_LIBS) $(BLAS_LIBS) $(PTHREAD_LIBS) $(MATH_LIBS)
@@ -72,7 +73,7 @@ noinst_LIBRARIES += rank/cuda/librankcuda.a
 rank_cuda_librankcuda_a_SOURCES = $(cuda_rank_sources)
 rank_cuda_librankcuda_a_CPPFLAGS = $(AM_CPPFLAGS) $(NCCL_CPPFLAGS) $(CUDA_CPPFLAGS)
 
-# The rank process.
+# The rank program.
 pkglibexec_PROGRAMS += cpattn-rank-cuda
 cpattn_rank_cuda_SOURCES = rank/cuda/main.c
 cpattn_rank_cuda_LDADD = $(cuda_rank_libs)

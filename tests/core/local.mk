@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# The pool core: single events, and simulated lives (tests/core/test_sim --help).
+# The core of the daemon: single events, and simulated runs (tests/core/test_sim --help).
 core_fixture = tests/core/core_fixture.c tests/core/core_fixture.h
 core_libs = tests/support/libtesting.a daemon/libcore.a common/libcommon.la $(CHECK_LIBS) $(PTHREAD_LIBS)
 

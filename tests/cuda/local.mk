@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-# Tests on a device. Each program ends with status 77 where there is none, which `make check` reports as
-# skipped. They use no library of which a bare GPU node has none:
+# Tests on a device. Without a device a program ends with status 77, and `make check` reports it as
+# skipped. The programs use only libraries that a bare GPU node has. To add one:
 #     cuda_test_programs += tests/cuda/test_thing
 #     tests_cuda_test_thing_SOURCES = tests/cuda/test_thing.c
 #     tests_cuda_test_thing_CPPFLAGS = $(cuda_test_cppflags)
 #     tests_cuda_test_thing_LDADD = $(cuda_test_libs)
-# Outside the conditional their sources would be asked of a build without CUDA.
+# Only `if CUDA` at the end of this file adds the programs to the lists of automake: a build without
+# CUDA must not compile them.
 cuda_test_programs =
 cuda_test_cppflags = $(AM_CPPFLAGS) $(NCCL_CPPFLAGS) $(CUDA_CPPFLAGS)
 cuda_test_libs = judge/cuda/libjudgecuda.a judge/libjudge.a kernels/cuda/libkernelscuda.a \
@@ -87,7 +88,7 @@ tests_cuda_test_reference16_cuda_SOURCES = tests/cuda/test_reference16_cuda.c $(
 tests_cuda_test_reference16_cuda_CPPFLAGS = $(cuda_test_cppflags)
 tests_cuda_test_reference16_cuda_LDADD = $(cuda_test_libs)
 
-# Ranks are threads; they exchange by a transport of the test's own.
+# Ranks are threads here, and exchange through a transport of the test.
 cuda_test_programs += tests/cuda/test_verify_cuda
 tests_cuda_test_verify_cuda_SOURCES = tests/cuda/test_verify_cuda.c $(harness_sources) \
     tests/cuda/local_transport.c tests/cuda/local_transport.h tests/cuda/verify_sample.c \
@@ -127,12 +128,12 @@ tests_cuda_test_given_cuda_SOURCES = tests/cuda/test_given_cuda.c $(harness_sour
 tests_cuda_test_given_cuda_CPPFLAGS = $(cuda_test_cppflags)
 tests_cuda_test_given_cuda_LDADD = $(cuda_rank_libs)
 
-# A rank with faults, for trials of the daemon on a device.
+# A rank program with faults, to test the daemon on a device.
 tests_cuda_faulty_rank_SOURCES = tests/cuda/faulty_rank.c tests/cuda/faulty.c tests/cuda/faulty.h
 tests_cuda_faulty_rank_CPPFLAGS = $(cuda_test_cppflags)
 tests_cuda_faulty_rank_LDADD = $(cuda_rank_libs)
 
-# The executor on a made-up runtime: needs the toolkit's headers and no device.
+# The executor with a fake CUDA runtime. It needs the toolkit's headers, and no device.
 tests_cuda_test_executor_cuda_SOURCES = tests/cuda/test_executor_cuda.c tests/cuda/fake_cuda.c \
     tests/cuda/fake_cuda_backend.c tests/cuda/fake_cuda.h tests/support/world.c tests/support/world.h \
     rank/cuda/choice.c rank/cuda/executor.c rank/cuda/exploration.c rank/cuda/position.c \
@@ -142,7 +143,7 @@ tests_cuda_test_executor_cuda_SOURCES = tests/cuda/test_executor_cuda.c tests/cu
     tests/cuda/fake_words.c tests/cuda/fake_stream.h
 tests_cuda_test_executor_cuda_CPPFLAGS = $(cuda_test_cppflags)
 
-# The transports of a rank, on stand-ins that do each call at once.
+# The transports of a rank with a fake CUDA runtime that completes each call at once.
 tests_cuda_test_exchanges_SOURCES = tests/cuda/test_exchanges.c tests/cuda/prompt_cuda.c \
     tests/cuda/prompt_cuda.h rank/cuda/exchanges.c rank/cuda/choice.c rank/cuda/plans.c \
     rank/cuda/window.c rank/cuda/events.c common/cuda/device_arena.c \

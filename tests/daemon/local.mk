@@ -12,7 +12,7 @@ tests_daemon_test_events_SOURCES = tests/daemon/test_events.c daemon/service/eve
     daemon/service/events.h
 tests_daemon_test_events_LDADD = daemon/libserver.a $(LDADD)
 
-# The real daemon: with the real ranks, with ranks that misbehave, with clients that misbehave.
+# The real daemon with real ranks, with faulty ranks, and with faulty clients.
 daemon_fixture = tests/daemon/daemon_fixture.c tests/daemon/daemon_fixture.h \
     tests/daemon/daemon_scene.c tests/daemon/daemon_scene.h
 daemon_fixture_libs = tests/support/libtesting.a $(base_libs) $(NNG_LIBS) $(PROTOBUF_C_LIBS) $(CHECK_LIBS) \
@@ -46,7 +46,7 @@ tests_daemon_test_starter_SOURCES = tests/daemon/test_starter.c daemon/pool/star
     daemon/settings/guests.c daemon/settings/guests.h $(process_sources)
 tests_daemon_test_starter_LDADD = $(LDADD) $(EV_LIBS) $(SECCOMP_LIBS)
 
-# Crews with ranks on other hosts only.
+# Crews that have ranks only on other hosts.
 far_crews = tests/daemon/far_crews.c tests/daemon/far_crews.h daemon/pool/crew.c daemon/pool/crew.h \
     daemon/pool/crew_state.h daemon/pool/rank_process.c daemon/pool/rank_process.h \
     daemon/pool/stderr_text.c daemon/pool/stderr_text.h $(squad_sources) \
@@ -121,7 +121,7 @@ test_helpers += tests/daemon/odd_rank
 tests_daemon_odd_rank_SOURCES = tests/daemon/odd_rank.c
 tests_daemon_odd_rank_LDADD = $(daemon_fixture_libs)
 
-# The real rank program. It misbehaves by order (common/fault.h).
+# The real rank program with faults on command (common/fault.h).
 test_helpers += tests/daemon/faulty_rank
 tests_daemon_faulty_rank_SOURCES = rank/main.c common/fault.c common/fault.h $(rank_sources)
 tests_daemon_faulty_rank_CPPFLAGS = $(AM_CPPFLAGS) $(BLAS_CFLAGS) -DCPATTN_FAULTS

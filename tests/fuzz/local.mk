@@ -13,7 +13,7 @@ fuzz_programs += tests/fuzz/fuzz_reply
 tests_fuzz_fuzz_reply_SOURCES = tests/fuzz/fuzz_reply.c
 tests_fuzz_fuzz_reply_LDADD = $(fuzz_libs)
 
-# Writes the first files of tests/fuzz/corpus/request and tests/fuzz/corpus/reply. Run it by hand.
+# Writes the initial files of tests/fuzz/corpus/request and tests/fuzz/corpus/reply. Run it by hand.
 test_helpers += tests/fuzz/corpus_seeds
 tests_fuzz_corpus_seeds_SOURCES = tests/fuzz/corpus_seeds.c $(wire_samples)
 

@@ -22,7 +22,7 @@ tests_kernels_test_own_SOURCES = tests/kernels/test_own.c
 test_programs += tests/kernels/test_groups
 tests_kernels_test_groups_SOURCES = tests/kernels/test_groups.c
 
-# Host code of the CUDA backend that needs no CUDA.
+# Host code of the CUDA backend that does not need CUDA.
 test_programs += tests/kernels/test_worklist
 tests_kernels_test_worklist_SOURCES = tests/kernels/test_worklist.c tests/kernels/drawn_slices.c \
     tests/kernels/drawn_slices.h \

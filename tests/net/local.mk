@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# The socket of the daemon: the wire as bytes, and the server with clients made by hand.
+# The socket of the daemon: frames as bytes, and the server with clients that the tests write by
+# hand.
 test_programs += tests/net/test_frame
 tests_net_test_frame_SOURCES = tests/net/test_frame.c
 tests_net_test_frame_LDADD = tests/support/libtesting.a daemon/libserver.a $(CHECK_LIBS) $(PTHREAD_LIBS)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# A daemon with agents of other hosts, over loopback.
+# A daemon with agents that act as other hosts, over the loopback interface.
 long_programs += tests/nodes/test_hosts
 tests_nodes_test_hosts_SOURCES = tests/nodes/test_hosts.c tests/nodes/hosts_fixture.c \
     tests/nodes/hosts_fixture.h $(daemon_fixture)
@@ -9,7 +9,7 @@ test_scripts += tests/nodes/test_nodes_doc.sh
 long_scripts += tests/nodes/test_namespaces.sh
 test_scripts += tests/nodes/test_fault_hosts.sh
 
-# Faults over several hosts. All faults, as a benchmark: tests/nodes/test_node_faults all
+# Faults on several hosts. `tests/nodes/test_node_faults all` runs all of them, as a benchmark.
 test_programs += tests/nodes/test_node_faults
 tests_nodes_test_node_faults_SOURCES = tests/nodes/test_node_faults.c tests/nodes/node_scene.c \
     tests/nodes/node_scene.h tests/support/raw_client.c tests/support/raw_client.h

@@ -5,7 +5,7 @@ tests_rank_test_transport_SOURCES = tests/rank/test_transport.c
 test_programs += tests/rank/test_strided
 tests_rank_test_strided_SOURCES = tests/rank/test_strided.c transport/strided.c transport/strided.h
 
-# A transport of the tests, with whole cases.
+# Whole cases over a transport of the tests.
 test_programs += tests/rank/test_toy_transport
 tests_rank_test_toy_transport_SOURCES = tests/rank/test_toy_transport.c tests/rank/toy_transport.c \
     tests/rank/toy_transport.h tests/support/world.c tests/support/world.h

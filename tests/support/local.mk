@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Shared code of the tests.
+# Code that several tests share.
 check_LIBRARIES += tests/support/libtesting.a
 tests_support_libtesting_a_SOURCES = tests/support/runner.c tests/support/runner.h \
     tests/support/cases.c tests/support/cases.h tests/support/definition.c tests/support/definition.h \
@@ -14,7 +14,7 @@ EXTRA_DIST += tests/support/run_program tests/support/lsan.supp tests/support/ts
 
 wire_samples = tests/support/wire_samples.c tests/support/wire_samples.h
 
-# Reads values from JSON and XML for script tests.
+# Reads values from JSON and XML, for tests that are scripts.
 test_helpers += tests/support/peek
 tests_support_peek_SOURCES = tests/support/peek.c
 tests_support_peek_CPPFLAGS = $(AM_CPPFLAGS) $(JANSSON_CFLAGS) $(XML_CFLAGS)

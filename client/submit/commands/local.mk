@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# The subcommands.
+# The subcommands of cpattn-submit.
 submit_sources += client/submit/commands/attend_command.c
 submit_sources += client/submit/commands/bench_command.c
 submit_sources += client/submit/commands/case_command.c

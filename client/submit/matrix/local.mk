@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Matrix files, and cases put together field by field.
+# Matrix files, and the cases that they describe.
 submit_sources += client/submit/matrix/condition.c
 submit_sources += client/submit/matrix/condition.h
 submit_sources += client/submit/matrix/fields.c

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# What became of cases, in facts and numbers.
+# Outcomes of cases: verdicts, figures, times.
 submit_sources += client/submit/outcome/bench.c
 submit_sources += client/submit/outcome/bench.h
 submit_sources += client/submit/outcome/changes.c

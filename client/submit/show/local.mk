@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# For people: tables, pictures, sentences.
+# Output for people: tables, pictures, sentences.
 submit_sources += client/submit/show/event_line.c
 submit_sources += client/submit/show/event_line.h
 submit_sources += client/submit/show/figures.c

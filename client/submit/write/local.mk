@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# For programs: JSON, JUnit, files.
+# Output for programs: JSON, JUnit, files.
 submit_sources += client/submit/write/json.c
 submit_sources += client/submit/write/json.h
 submit_sources += client/submit/write/json_daemon.c

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The guests of cpattnd. Run one with `python3 -m cpattn.guests.NAME`."""
+"""Guests of the package, for the settings of cpattnd: `python3 -m cpattn.guests.NAME`."""

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""PyTorch's context_parallel on two ranks and more, as a guest.
+"""PyTorch's context_parallel as a guest, on any number of ranks.
 
     cpattnd --guest cp="python3 -m cpattn.guests.torch_context_parallel [--backend NAME]"
 
-PyTorch rotates keys and values with `alltoall` for comm p2p, and with `allgather` for comm all_gather.
-This needs GPUs: PyTorch does not support it on CPUs.
+PyTorch rotates keys and values with `alltoall` for comm p2p, and with `allgather` for comm
+all_gather. It needs GPUs: PyTorch does not support context_parallel on CPUs.
 """
 import argparse
 import sys
@@ -22,7 +22,7 @@ ROTATIONS = {"p2p": "alltoall", "all_gather": "allgather"}
 
 
 def refusal(case, shard):
-    """Why PyTorch's context_parallel does not support the case, or None."""
+    """Returns why PyTorch's context_parallel does not support the case; None: it does."""
     if shard.device < 0:
         return "PyTorch's context_parallel needs GPUs"
     if case.comm not in ROTATIONS:
@@ -44,8 +44,8 @@ def serve(backend):
         if not meshes:
             meshes.append(DeviceMesh("cuda", list(range(shard.world_size))))
         set_rotate_method(ROTATIONS[case.comm])
-        # PyTorch's load balance is the zigzag sharding, for causal masks only. Without a mask the order
-        # of the keys does not matter.
+        # PyTorch's load balance is the zigzag sharding, and only for causal masks. Without a mask
+        # the order of the keys does not matter.
         _cp_options.enable_load_balance = case.causal and case.sharding == "zigzag"
         carrier = torch.zeros(1, 2 * shard.world_size, device=shard.q.device)
         to_heads = (0, 2, 1, 3) if case.format == "bshd" else (1, 2, 0, 3)
@@ -54,8 +54,8 @@ def serve(backend):
             t.permute(to_heads).contiguous().requires_grad_(case.training)
             for t in (shard.q, shard.k, shard.v)
         ]
-        # The tokens are already sharded: context_parallel shards a dummy tensor, and replaces
-        # scaled_dot_product_attention.
+        # context_parallel shards its buffers and replaces scaled_dot_product_attention. The tokens
+        # are already sharded, so it gets a dummy tensor.
         with context_parallel(meshes[0], buffers=[carrier], buffer_seq_dims=[1]), sdpa_kernel(
             BACKENDS[backend]
         ):

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""PyTorch's scaled_dot_product_attention on one rank, as a guest.
+"""PyTorch's scaled_dot_product_attention as a guest, on one rank.
 
     cpattnd --guest sdpa="python3 -m cpattn.guests.torch_sdpa [--backend NAME]"
 
-The backend is cudnn, flash, efficient or math, and PyTorch then uses no other; or any, the default:
+With the backend cudnn, flash, efficient or math PyTorch uses only this one. With the default, any,
 PyTorch chooses.
 """
 import argparse
@@ -26,7 +26,7 @@ BACKENDS = {
 
 
 def objection(case):
-    """Why PyTorch does not support the case, or None."""
+    """Returns why PyTorch does not support the case; None: it does."""
     if case.format == "thd" or case.lengths_q or case.lengths_kv:
         return "takes bshd and sbhd without lists of lengths"
     if case.mask not in ("none", "none_bottom_right", "causal"):
@@ -41,8 +41,8 @@ def objection(case):
 
 
 def sdpa(case, q, k, v, bias=None):
-    """Attention of tensors [batch, heads, tokens, dim]."""
-    if bias is not None and case.causal:  # PyTorch takes one of the two
+    """Returns out [batch, heads, tokens, dim] for q, k and v of this layout."""
+    if bias is not None and case.causal:  # PyTorch takes either attn_mask or is_causal
         seen = torch.ones(q.shape[2], k.shape[2], dtype=torch.bool, device=q.device).tril()
         bias = bias.masked_fill(~seen, -torch.inf)
     return torch.nn.functional.scaled_dot_product_attention(
@@ -57,7 +57,7 @@ def sdpa(case, q, k, v, bias=None):
 
 
 def no_kernel(error, complaints):
-    """PyTorch's message if a backend has no kernel for the case, or None."""
+    """Returns PyTorch's message if the backend has no kernel for the case, else None."""
     if not any(words in str(error) for words in ("No available kernel", "No viable backend")):
         return None
     told = [str(c.message).split(" (Triggered")[0] for c in complaints]
