@@ -271,7 +271,7 @@ static void where_write(const struct crew *crew, char *text, size_t size)
 {
     int wrote = 0, running = 0, last_running = 0;
     for (int rank = 0; rank < crew->world_size; rank++) {
-        const struct rank_process *r = &crew->ranks[rank];
+        const struct rank_process *r = crew->ranks + rank;
         wrote += bytering_kept(&r->stderr_text.ring) > 0;
         running += r->state == 'R';
         last_running = r->state == 'R' ? rank : last_running;
@@ -288,7 +288,7 @@ static void deadline_running_write(const struct sentence *s, struct error *error
 {
     const struct rank_process *r = culprit_of(s);
     char where[128];
-    if (s->crew && !r) {
+    if (s->crew && s->culprit < 0) {
         where_write(s->crew, where, sizeof(where));
         error_set(error, s->action->status,
                   "the time limit of %s passed while several of %d ranks were in the function of "
