@@ -9,9 +9,9 @@
 //   element  |error| is at most the sum of all roundings, all in one direction, with fp32 sums in
 //            any order.
 //   rmse     the RMS of the error is at most (1.5 + 6 / sqrt(n)) times that of the twin, where n is
-//            the number of independent roundings. For fp32 the limit is larger by
-//            2^-24 sqrt(terms) of the RMS of the tensor, and with an activation by 2^-22. With
-//            fewer than 64 roundings the limit is the RMS of the elements' limits.
+//            the number of independent roundings. The limit is larger by 2^-24 sqrt(terms) of the
+//            RMS of the tensor for sums in fp32, and with an activation by 2^-22. With fewer than
+//            64 roundings the limit is the RMS of the elements' limits.
 //   slope    |<error, reference>| / <reference, reference> is at most 3e-4 with bf16, 1e-4 with
 //            fp16, and 3e-6 plus the additions of rmse with fp32, plus 4 standard deviations. It
 //            shows a wrong factor. For a single layer the deviation is the limit of rmse / sqrt(n).

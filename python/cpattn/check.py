@@ -26,7 +26,7 @@ PADDING = 2
 
 RULES = {
     1: "element",
-    2: "rms",
+    2: "rmse",
     4: "row",
     8: "nonfinite",
     16: "padding",
@@ -57,7 +57,7 @@ class Figures:
 
     tensor: "out", "lse", "dq", "dk", "dv", "dbias", "dsink", "max_logit", or a tensor of a job.
     chunk: 0 or 1, or PADDING (2). dbias, dsink and max_logit have chunk 0 only.
-    broken: the names of the broken rules: "element", "rms", "row", "nonfinite", "padding", "slope",
+    broken: the names of the broken rules: "element", "rmse", "row", "nonfinite", "padding", "slope",
         "zero". Empty: a pass.
     elements: number of elements.
     mismatches: number of elements that break the element rule.

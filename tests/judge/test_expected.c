@@ -154,6 +154,7 @@ static void tensor_check(const struct cp_case *c, const char *name, int64_t coun
     double unit = fmax(twin_error, 0x1p-18 * size) + 0x1p-28 * noise;
     char text[CASE_COMMAND_MAX];
     case_command(c, text, sizeof(text));
+    ck_assert_msg(isfinite(twin_error), "%s: the twin's error is not finite: %s", name, text);
     ck_assert_msg(error <= part * part * unit, "%s: %g of %g units: %s", name, sqrt(error / unit),
                   part, text);
 }

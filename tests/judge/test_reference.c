@@ -22,7 +22,7 @@ struct worst {
 
 static void worst_add(struct worst *w, double got, double expected)
 {
-    if (isinf(expected) || isinf(got) || isnan(got)) {
+    if (!isfinite(expected) || !isfinite(got)) {
         if (!(got == expected))
             w->error = INFINITY;
         return;
@@ -378,7 +378,8 @@ static double slope_error(struct dense *t, double *values, const double *gradien
         values[i] = value - step;
         double below = loss(t);
         values[i] = value;
-        worst = fmax(worst, fabs(gradient[i] - (above - below) / (2 * step)));
+        double error = fabs(gradient[i] - (above - below) / (2 * step));
+        worst = isnan(error) ? INFINITY : fmax(worst, error);
     }
     return worst;
 }
