@@ -14,6 +14,7 @@
 struct cpattn_watch {
     int next;
     uint64_t kinds;
+    bool lost; // the daemon went away
     struct cpattn_event event;
 };
 
@@ -154,8 +155,12 @@ enum cpattn_status cpattn_watch_next(struct cpattn_watch *w, uint64_t timeout_ns
     while (w->next < EVENTS && !is_asked_for(w, w->next))
         w->next++;
     *event = NULL;
-    if (w->next == EVENTS && timeout_ns > 0)
+    if (w->next == EVENTS && timeout_ns > 0 && w->lost)
+        return fake_error(error, CPATTN_PERMISSION_DENIED, "the next daemon serves others");
+    if (w->next == EVENTS && timeout_ns > 0) {
+        w->lost = true;
         return fake_error(error, CPATTN_UNAVAILABLE, "the daemon went away");
+    }
     if (w->next == EVENTS)
         return CPATTN_OK;
     const struct fake_event *fake = &events[w->next++];

@@ -645,8 +645,9 @@ run watch --json --kind finished --last 1
 tap_is "watch --json" "$status $(peeks event number lost time_ns verdict status case total_ns user text)" \
     "0 finished 106 0 1700000004000000000 fail OK bf16 w2 s1024 2000000 uid=1000 pid=4243 - "
 run watch --follow --last 1
-tap_is "watch --follow: the daemon goes away" "$status $(wc -l <"$scratch/out") $err" \
-    "78 1 cpattn-submit: the daemon went away"
+tap_is "watch --follow: the daemon goes away, and the next one refuses" "$status $(wc -l <"$scratch/out") $err" \
+    "71 1 cpattn-submit: the daemon went away; waiting for a daemon
+cpattn-submit: the next daemon serves others"
 run top --once --columns 80 --socket tcp://fake:1
 tap_is "top --once: one picture" "$status $(tail -n +2 "$scratch/out")" \
     "0 cases  1 running, 3 queued; 12 passed, 1 failed, 1 error, 2 unverified, 2 refuse

@@ -293,6 +293,29 @@ tap_is "cancel of an invalid id" "$status" 67
 
 # ---- a matrix and daemons that go away ----
 
+"$submit" watch --follow --last 1024 --kind finished >"$scratch/watched" 2>"$scratch/watched.err" &
+watcher=$!
+until [ -s "$scratch/watched" ]; do
+    kill -0 "$watcher" 2>/dev/null || break
+    sleep 0.02
+done
+kill -KILL "$daemon"
+wait "$daemon" 2>/dev/null
+until grep -q 'waiting for a daemon' "$scratch/watched.err"; do
+    kill -0 "$watcher" 2>/dev/null || break
+    sleep 0.02
+done
+daemon_start --backend cpu --devices 2
+run case --seqlen 64
+until grep -q 'started again' "$scratch/watched"; do
+    kill -0 "$watcher" 2>/dev/null || break
+    sleep 0.02
+done
+kill -INT "$watcher" 2>/dev/null
+wait "$watcher"
+tap_is "watch --follow goes on with the next daemon" "$? $(sed -n '/started again/,$p' "$scratch/watched" | grep -c ' pass ') $(
+    grep -c 'waiting for a daemon' "$scratch/watched.err")" "0 1 1"
+
 small="$top_srcdir/cases/demonstration.yaml --set seqlen=150 --filter dtype=bf16 -j 2"
 matrix_start() { # OPTIONS...
     rm -f "$scratch/matrix" "$scratch/matrix.err"

@@ -6,6 +6,7 @@
 #include <pwd.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "client/cpattn_watch.h"
 #include "client/submit/commands/command.h"
@@ -17,7 +18,8 @@
 
 #define LAST_DEFAULT 20
 #define LAST_MAX     1024
-// The longest wait before the command looks for an interrupt.
+// The longest wait before the command looks for an interrupt, and the pause between two attempts to
+// reach a daemon that went away.
 #define WAIT_NS      UINT64_C(250000000)
 
 struct watch_options {
@@ -163,14 +165,32 @@ static bool show(const struct watch_options *o, const struct cpattn_event *event
     return fflush(stdout) == 0;
 }
 
+// Waits a moment for a daemon that went away; says so the first time.
+static void await_daemon(const struct cpattn_error *error, bool *lost)
+{
+    static const struct timespec pause = {.tv_nsec = (long)WAIT_NS};
+    if (!*lost)
+        command_complain("%s; waiting for a daemon", error->text);
+    *lost = true;
+    nanosleep(&pause, NULL);
+}
+
 static int watch_run(const struct watch_options *o, struct cpattn_watch *watch)
 {
     const struct cpattn_event *event;
     struct cpattn_error error;
     struct notices notices = {0, false};
+    bool lost = false;
     while (!command_interrupted()) {
-        if (cpattn_watch_next(watch, o->follow ? WAIT_NS : 0, &event, &error) != CPATTN_OK)
+        enum cpattn_status status =
+            cpattn_watch_next(watch, o->follow ? WAIT_NS : 0, &event, &error);
+        if (status == CPATTN_UNAVAILABLE && o->follow) {
+            await_daemon(&error, &lost);
+            continue;
+        }
+        if (status != CPATTN_OK)
             return command_failed(&error);
+        lost = false;
         if (event && !show(o, event, &notices))
             return command_show_failed("the events");
         if (!event && !o->follow)
