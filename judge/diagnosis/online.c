@@ -80,6 +80,14 @@ static void pieces_clear(const struct trial *t, struct pieces *x)
         x->tops[i] = -INFINITY;
 }
 
+// dS K is multiplied by the scale of the softmax.
+static void pieces_scale(const struct trial *t, struct pieces *x)
+{
+    int64_t elements = (int64_t)x->count * t->rows * t->dim;
+    for (int64_t at = 0; at < elements && t->in->tensor == TENSOR_DQ; at++)
+        x->values[at] *= case_scale(t->c);
+}
+
 static void tiles_fill(struct trial *t, struct pieces *x)
 {
     pieces_clear(t, x);
@@ -90,9 +98,7 @@ static void tiles_fill(struct trial *t, struct pieces *x)
             if (x->begin[piece] < end)
                 piece_add(t, i, x->begin[piece], end, x, piece);
         }
-    int64_t elements = (int64_t)x->count * t->rows * t->dim;
-    for (int64_t at = 0; at < elements && t->in->tensor == TENSOR_DQ; at++)
-        x->values[at] *= case_scale(t->c);
+    pieces_scale(t, x);
 }
 
 // The pieces are what a ring brings step by step, from the ranks before the query's (`way` -1) or
@@ -112,6 +118,7 @@ static void steps_fill(struct trial *t, int way, struct pieces *x)
             piece_add(t, i, chunks->begin[chunk], chunks->begin[chunk + 1], x, step);
         }
     }
+    pieces_scale(t, x);
 }
 
 // ---- a missing tile -----------------------------------------------------------------------------
@@ -250,6 +257,21 @@ static void try_unscaled(struct trial *t, const struct pieces *x)
     }
 }
 
+// ---- the LSE of each ring step ------------------------------------------------------------------
+
+// Offers rows of dq whose P is normalized over the keys of its ring step.
+static void try_own_lse(struct trial *t, const struct pieces *x)
+{
+    memset(t->tried, 0, (size_t)(t->rows * t->dim) * sizeof(double));
+    for (int64_t at = 0; at < (int64_t)x->count * t->rows; at++)
+        for (int k = 0; k < t->dim && x->weights[at] > 1e-30; k++)
+            t->tried[at % t->rows * t->dim + k] += x->values[at * t->dim + k] / x->weights[at];
+    trial_keep_lse(t);
+    trial_offer(t, DIAGNOSIS_LSE, t->tried,
+                "each ring step of the backward pass uses the LSE of its own keys instead of the "
+                "final one");
+}
+
 // ---- all ----------------------------------------------------------------------------------------
 
 static void try_tiles(struct trial *t, struct pieces *x)
@@ -287,10 +309,13 @@ void try_online(struct trial *t)
         x->tops = x->weights + pieces * t->rows;
         try_tiles(t, x);
         bool ring = t->c->world_size > team_size(t->c) && t->in->rank >= 0;
-        bool forward = t->in->tensor == TENSOR_OUT && t->c->softmax == SOFTMAX_VANILLA;
-        for (int way = -1; way <= 1 && ring && forward && !trial_over(t); way += 2) {
+        bool vanilla = t->c->softmax == SOFTMAX_VANILLA;
+        for (int way = -1; way <= 1 && ring && vanilla && !trial_over(t); way += 2) {
             steps_fill(t, way, x);
-            try_unscaled(t, x);
+            if (t->in->tensor == TENSOR_OUT)
+                try_unscaled(t, x);
+            else
+                try_own_lse(t, x);
         }
     }
     free(memory);
