@@ -45,6 +45,7 @@ judge_sources += judge/diagnosis.h
 judge_sources += judge/diagnosis/find.c
 judge_sources += judge/diagnosis/general.c
 judge_sources += judge/diagnosis/narrow.c
+judge_sources += judge/diagnosis/online.c
 judge_sources += judge/diagnosis/owners.c
 judge_sources += judge/diagnosis/panel.c
 judge_sources += judge/diagnosis/panel.h

@@ -93,9 +93,12 @@ static void try_zeros(struct trial *t)
 {
     int zeros = 0, first = -1;
     memcpy(t->tried, t->right, (size_t)(t->rows * t->dim) * sizeof(double));
+    trial_keep_lse(t);
     for (int row = 0; row < t->rows; row++) {
         if (row_energy(t, t->got, row) > 0 || row_energy(t, t->right, row) == 0)
             continue;
+        if (!isnan(t->lse_got[row])) // it may be that of a row that sees no key
+            t->lse_tried[row] = t->lse_got[row];
         memset(t->tried + row * t->dim, 0, (size_t)t->dim * sizeof(double));
         first = first < 0 ? row : first;
         zeros++;
@@ -103,7 +106,6 @@ static void try_zeros(struct trial *t)
     if (zeros == 0)
         return;
     const struct diagnosis_row *row = row_at(t, first);
-    trial_keep_lse(t);
     trial_offer(t, DIAGNOSIS_ZERO, t->tried,
                 "%s is zero in %d of %d examined rows, such as sequence %d, head %d, "
                 "position %lld",

@@ -135,6 +135,47 @@ static void try_last(struct trial *t, const struct parts *x)
     if (!bias_has_queries(c))
         trial_offer(t, DIAGNOSIS_SUM, x->last,
                     "dbias is the value of the last query only, not the sum over queries");
+    else if (!bias_has_batch(c) && !bias_has_heads(c))
+        trial_offer(t, DIAGNOSIS_SUM, x->last,
+                    "dbias is the value of the last sequence and head only, not the sum over them");
+}
+
+// Adds column i of dS, for the position i of each row, to the rows of t->tried.
+static void columns_add(struct trial *t, const struct panel *p)
+{
+    const struct cp_case *c = t->c;
+    for (int row = 0; row < t->rows; row++) {
+        const struct diagnosis_row *given = &t->in->rows[row];
+        if ((bias_has_batch(c) && p->setup.sequence != given->sequence) ||
+            (bias_has_heads(c) && p->setup.head != given->head) || given->position >= p->keys)
+            continue;
+        for (int i = 0; i < p->rows; i++) {
+            int64_t key = p->setup.positions[i];
+            if (key >= given->first && key < given->first + given->count)
+                t->tried[row * t->dim + key] += p->ds[i * p->columns + given->position];
+        }
+    }
+}
+
+// Tries rows that are columns. It takes dS of all queries.
+static void try_transposed(struct trial *t)
+{
+    const struct cp_case *c = t->c;
+    struct sweep s;
+    int64_t pairs = c->seqlen_q * c->seqlen_kv;
+    if (!bias_has_queries(c) || pairs > SUMS_PAIRS_MAX / c->batch / c->heads)
+        return;
+    memset(t->tried, 0, (size_t)(t->rows * t->dim) * sizeof(double));
+    for (int32_t sequence = 0; sequence < c->batch; sequence++)
+        for (int head = 0; head < c->heads; head++) {
+            for (bool more = sweep_begin(&s, c, sequence, head); more; more = sweep_next(&s)) {
+                struct variant right = variant_none(&s.panel);
+                variant_gradient(&s.panel, &right, s.panel.lse, s.panel.delta, false);
+                columns_add(t, &s.panel);
+            }
+            sweep_end(&s);
+        }
+    trial_offer(t, DIAGNOSIS_BIAS, t->tried, "dbias is transposed: its rows are keys");
 }
 
 static void try_all_zero(struct trial *t)
@@ -175,6 +216,8 @@ static void sums_try(struct trial *t, const struct parts *x, struct finding *res
                         report_tensor_name(t->in->tensor));
         if (t->in->tensor == TENSOR_DBIAS)
             try_last(t, x);
+        if (t->in->tensor == TENSOR_DBIAS && !trial_solved(t))
+            try_transposed(t);
         if (!trial_solved(t))
             try_all_zero(t);
         if (t->in->tensor == TENSOR_DBIAS && !trial_solved(t))

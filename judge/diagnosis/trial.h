@@ -112,6 +112,7 @@ void try_sources(struct trial *t);      // query rows: keys of other positions
 void try_shifts(struct trial *t);       // rows of neighbouring tokens
 void try_parts(struct trial *t);        // query rows: chunks of keys missing, twice, merged wrongly
 void try_visible(struct trial *t);      // query rows: keys of other sequences, one key
+void try_online(struct trial *t);       // query rows: a tile missing, sums of tiles not scaled
 void try_roundings(struct trial *t);    // intermediate values rounded to a narrower dtype
 void try_stored(struct trial *t);       // results with the precision of a narrower dtype
 void try_owners(struct trial *t);       // key rows: contributions missing, twice, of other tokens

@@ -120,6 +120,12 @@ static double bias_of(const struct panel *p, const struct variant *t, int head, 
         return -right;
     case VARIANT_BIAS_FIRST:
         return bias_at(p, 0, head, query, key);
+    case VARIANT_BIAS_FIRST_HEAD:
+        return one_bias(p, 0, query, key);
+    case VARIANT_BIAS_SEQUENCE:
+        return bias_at(p, (p->setup.sequence + 1) % p->c->batch, head, query, key);
+    case VARIANT_BIAS_TRANSPOSED:
+        return one_bias(p, head, key, query);
     default:
         return right;
     }
@@ -145,9 +151,12 @@ static struct logit logit_of(const struct panel *p, const struct variant *t, int
     if (t->rounding == VARIANT_ROUND_PRODUCTS)
         product = variant_round(t->rounded_to, product);
     struct logit x = {product * scale, 1};
+    bool first = t->bias == VARIANT_BIAS_CAPPED && scale > 0;
+    if (first)
+        product += one_bias(p, head, query, key) / scale;
     if (t->cap)
         x = capped(p, t, product, scale);
-    if (p->c->bias != BIAS_NONE)
+    if (p->c->bias != BIAS_NONE && !first)
         x.value += bias_of(p, t, head, query, key);
     if (t->rounding == VARIANT_ROUND_LOGITS)
         x.value = variant_round(t->rounded_to, x.value);

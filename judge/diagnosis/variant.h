@@ -22,6 +22,10 @@ enum variant_bias {
     VARIANT_BIAS_LOCAL,      // of the key's place in the memory of its rank
     VARIANT_BIAS_SUBTRACTED, // the wrong sign
     VARIANT_BIAS_FIRST,      // of the first sequence
+    VARIANT_BIAS_FIRST_HEAD, // of the first head
+    VARIANT_BIAS_SEQUENCE,   // of the next sequence
+    VARIANT_BIAS_TRANSPOSED, // of query j and key i
+    VARIANT_BIAS_CAPPED,     // added before the softcap
 };
 
 // The intermediate value that is rounded to `rounded_to`.

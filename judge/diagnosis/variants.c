@@ -101,6 +101,12 @@ static const struct change changes[] = {
      .bias_shift = 1},
     {DIAGNOSIS_BIAS, "the bias is that of the next head", .bias = VARIANT_BIAS_HEAD},
     {DIAGNOSIS_BIAS, "the bias of every sequence is that of the first", .bias = VARIANT_BIAS_FIRST},
+    {DIAGNOSIS_BIAS, "the bias of every head is that of the first",
+     .bias = VARIANT_BIAS_FIRST_HEAD},
+    {DIAGNOSIS_BIAS, "the bias is that of the next sequence", .bias = VARIANT_BIAS_SEQUENCE},
+    {DIAGNOSIS_BIAS, "the bias is transposed: queries read it as keys",
+     .bias = VARIANT_BIAS_TRANSPOSED},
+    {DIAGNOSIS_BIAS, "the bias is added before the softcap", .bias = VARIANT_BIAS_CAPPED},
     {DIAGNOSIS_SOFTCAP, "the softcap is missing", .no_cap = true},
     {DIAGNOSIS_SOFTCAP, "the slope of the softcap is missing", .no_slope = true},
     {DIAGNOSIS_SOFTCAP, "the softcap is applied before the scale of the softmax",
@@ -112,6 +118,23 @@ static const struct change changes[] = {
 static bool backward(const struct trial *t)
 {
     return t->in->tensor != TENSOR_OUT && t->in->tensor != TENSOR_LSE;
+}
+
+static bool bias_applies(const struct cp_case *c, enum variant_bias bias)
+{
+    switch (bias) {
+    case VARIANT_BIAS_FIRST:
+    case VARIANT_BIAS_SEQUENCE:
+        return c->bias != BIAS_NONE && bias_has_batch(c) && c->batch > 1;
+    case VARIANT_BIAS_FIRST_HEAD:
+        return c->bias != BIAS_NONE && bias_has_heads(c) && c->heads > 1;
+    case VARIANT_BIAS_TRANSPOSED:
+        return c->bias != BIAS_NONE && bias_has_queries(c);
+    case VARIANT_BIAS_CAPPED:
+        return c->bias != BIAS_NONE && c->softcap != 0;
+    default:
+        return c->bias != BIAS_NONE;
+    }
 }
 
 static bool applies(const struct trial *t, const struct change *x)
@@ -138,7 +161,7 @@ static bool applies(const struct trial *t, const struct change *x)
             return false; // its sink is 0 in all heads
         return c->softmax != SOFTMAX_VANILLA && !backward(t);
     case DIAGNOSIS_BIAS:
-        return c->bias != BIAS_NONE && (x->bias != VARIANT_BIAS_FIRST || bias_has_batch(c));
+        return bias_applies(c, x->bias);
     case DIAGNOSIS_SOFTCAP:
         return c->softcap != 0 && (!x->no_slope || backward(t));
     default:

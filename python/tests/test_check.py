@@ -387,6 +387,55 @@ def test_a_fail_names_the_mistake(wrong, said):
     assert right.diagnosis is None and "diagnosis" not in str(right)
 
 
+class Misread:
+    """A check whose kernel reads another bias."""
+
+    def __init__(self, check, change):
+        self.case, self.has, self._check, self._change = check.case, check.has, check, change
+
+    def input(self, tensor, library):
+        given = self._check.input(tensor, library)
+        return self._change(given) if tensor == "bias" else given
+
+
+@pytest.mark.parametrize(
+    "bias, change, said",
+    [
+        ("bhss", lambda x: x.swapaxes(2, 3), "the bias is transposed: queries read it as keys"),
+        ("1hss", lambda x: numpy.repeat(x[:, :1], x.shape[1], 1), "the bias of every head is that of the first"),
+        ("b1ss", lambda x: numpy.roll(x, -1, 0), "the bias is that of the next sequence"),
+    ],
+)
+def test_a_misread_bias_is_named(bias, change, said):
+    check = make(bias=bias, batch=3)
+    verdict = check.verify(**attention(Misread(check, change), *check.inputs("numpy")))
+    assert verdict.diagnosis and verdict.diagnosis.text == said, str(verdict)
+
+
+def test_a_bias_before_the_softcap_is_named():
+    check = make(bias="11ss", softcap=5, mask="none", batch=1, kv_heads=4)
+    q, k, v, _ = (load(x).transpose(0, 2, 1, 3) for x in check.inputs("numpy"))
+    logits = q @ k.transpose(0, 1, 3, 2) / 32**0.5
+    p = numpy.exp(5 * numpy.tanh((logits + load(check.input("bias", "numpy"))) / 5))
+    verdict = check.verify(out=store((p @ v / p.sum(-1, keepdims=True)).transpose(0, 2, 1, 3), "bf16"))
+    assert verdict.diagnosis and verdict.diagnosis.text == "the bias is added before the softcap", str(verdict)
+
+
+@pytest.mark.parametrize("bias", ["11ss", "1hss", "b1ss", "bhss"])
+def test_a_transposed_gradient_of_the_bias_is_named(bias):
+    check = make(bias=bias)
+    turned = check.expected("dbias", "numpy").swapaxes(2, 3).copy()
+    verdict = check.verify(dbias=turned)
+    assert verdict.diagnosis and verdict.diagnosis.text == "dbias is transposed: its rows are keys", str(verdict)
+
+
+def test_a_gradient_of_the_bias_that_is_overwritten_is_named():
+    check = make(bias="11ss", kv_heads=4)
+    last = [x[1:, :, 3:] for x in check.inputs("numpy")]
+    verdict = check.verify(dbias=attention(check, *last)["dbias"])
+    assert verdict.diagnosis and "the last sequence and head only" in verdict.diagnosis.text, str(verdict)
+
+
 def test_a_mask_that_the_case_does_not_have_is_named():
     check = make(mask="none")
     verdict = check.verify(**attention(check, *check.inputs("numpy"), causal=True))

@@ -97,7 +97,10 @@ class Ring:
             for step in range(self.size):
                 owner = (rank - step) % self.size
                 k, v = self.wide(self.k[owner]), self.wide(self.v[owner])
-                p = numpy.exp(self.logits(rank, k, owner, True, wrong) - used[..., None])
+                s = self.logits(rank, k, owner, True, wrong)
+                if wrong == "lse of each step backward":
+                    used = numpy.logaddexp.reduce(s, 2, initial=-1e30)
+                p = numpy.exp(s - used[..., None])
                 ds = rounded(p * (do @ v.transpose(0, 2, 1) - delta[..., None]), self.dtype)
                 dq += 0 if wrong == "dq of a step" and step else ds @ k * self.scale
                 home = (owner + 1) % self.size if wrong == "gradients one hop short" and step else owner
@@ -134,6 +137,7 @@ MISTAKES = {
     "partial results merged without weights": ({}, "merged with fixed weights|it is averaged over the ranks|wrong weights"),
     "delta": ({}, "delta = rowsum(dO * O) is 0.8 times|0.79|0.80"),
     "lse backward rounded": ({}, "the backward pass uses an LSE that is rounded to bf16"),
+    "lse of each step backward": ({}, "each ring step of the backward pass uses the LSE of its own keys"),
     "dq of a step": ({}, "missing from dq|only the keys of rank"),
     "gradients one hop short": ({}, "the contribution|has the contributions to the keys of rank"),
     "heads averaged": ({"kv_heads": 2}, "the query heads of a key head: they are averaged"),

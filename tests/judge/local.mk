@@ -63,3 +63,6 @@ tests_judge_test_amx_SOURCES = tests/judge/test_amx.c
 
 test_programs += tests/judge/test_expected
 tests_judge_test_expected_SOURCES = tests/judge/test_expected.c tests/judge/dense.c tests/judge/dense.h
+
+test_programs += tests/judge/test_online
+tests_judge_test_online_SOURCES = tests/judge/test_online.c

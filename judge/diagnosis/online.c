@@ -1,0 +1,323 @@
+// SPDX-License-Identifier: Apache-2.0
+// Hypotheses about a softmax that is computed piece by piece, over tiles of keys or over ring
+// steps: a tile is left out, or sums are not scaled when the largest logit of a row grows.
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "judge/diagnosis/trial.h"
+#include "plan/team.h"
+
+#define TILE_LEAST 16
+#define TILE_MOST  256
+#define PIECES_MAX 4096
+// The absence of a tile from a row shows if it changes the row by at least this multiple of the
+// energy of rounding.
+#define SHOWS      4
+
+// The keys of a sequence in pieces, in the order in which a kernel takes them.
+struct pieces {
+    int count;
+    int64_t tile; // keys of a piece; 0: the pieces are ring steps
+    bool backwards;
+    int64_t begin[PIECES_MAX], end[PIECES_MAX]; // of tiles
+    double *values;                             // [piece][rows][dim]: share of P V, or of dS K
+    double *weights, *tops;                     // [piece][rows]: sum of P, largest logit
+};
+
+// ---- pieces -------------------------------------------------------------------------------------
+
+// Divides the keys into tiles. With several ranks each chunk begins a tile. False: too many.
+static bool tiles_list(const struct trial *t, int64_t tile, struct pieces *x)
+{
+    const struct chunks *chunks = &t->panels[0].k_chunks;
+    int64_t keys = 0;
+    for (int i = 0; i < t->panel_count; i++)
+        keys = t->panels[i].keys > keys ? t->panels[i].keys : keys;
+    *x = (struct pieces){.tile = tile, .values = x->values, .weights = x->weights, .tops = x->tops};
+    for (int chunk = 0; chunk < (t->c->world_size > 1 ? chunks->count : 1); chunk++) {
+        int64_t begin = t->c->world_size > 1 ? chunks->begin[chunk] : 0;
+        int64_t end = t->c->world_size > 1 ? chunks->begin[chunk + 1] : keys;
+        for (; begin < end; begin += tile) {
+            if (x->count == PIECES_MAX)
+                return false;
+            x->begin[x->count] = begin;
+            x->end[x->count++] = begin + tile < end ? begin + tile : end;
+        }
+    }
+    return x->count > 1;
+}
+
+// Adds keys [begin, end) of a panel to a piece.
+static void piece_add(struct trial *t, int i, int64_t begin, int64_t end, struct pieces *x,
+                      int piece)
+{
+    struct panel *p = &t->panels[i];
+    int64_t first = (int64_t)piece * t->rows + t->panel_first[i];
+    if (t->in->tensor == TENSOR_DQ)
+        panel_add_qk(p, p->ds, begin, end, x->values + first * t->dim);
+    else
+        panel_add_v(p, p->p, begin, end, x->values + first * t->dim);
+    for (int row = 0; row < p->rows; row++) {
+        double most = 0;
+        for (int64_t key = begin; key < end; key++) {
+            double weight = p->p[row * p->columns + key];
+            x->weights[first + row] += weight;
+            most = fmax(most, weight);
+        }
+        if (most > 0)
+            x->tops[first + row] = fmax(x->tops[first + row], p->lse[row] + log(most));
+    }
+}
+
+static void pieces_clear(const struct trial *t, struct pieces *x)
+{
+    int64_t rows = (int64_t)x->count * t->rows;
+    memset(x->values, 0, (size_t)(rows * t->dim) * sizeof(double));
+    memset(x->weights, 0, (size_t)rows * sizeof(double));
+    for (int64_t i = 0; i < rows; i++)
+        x->tops[i] = -INFINITY;
+}
+
+// dS K is multiplied by the scale of the softmax.
+static void pieces_scale(const struct trial *t, struct pieces *x)
+{
+    int64_t elements = (int64_t)x->count * t->rows * t->dim;
+    for (int64_t at = 0; at < elements && t->in->tensor == TENSOR_DQ; at++)
+        x->values[at] *= case_scale(t->c);
+}
+
+static void tiles_fill(struct trial *t, struct pieces *x)
+{
+    pieces_clear(t, x);
+    for (int i = 0; i < t->panel_count; i++)
+        for (int piece = 0; piece < x->count; piece++) {
+            int64_t keys = t->panels[i].keys; // of another sequence than the first panel's
+            int64_t end = x->end[piece] < keys ? x->end[piece] : keys;
+            if (x->begin[piece] < end)
+                piece_add(t, i, x->begin[piece], end, x, piece);
+        }
+    pieces_scale(t, x);
+}
+
+// The pieces are what a ring brings step by step, from the ranks before the query's (`way` -1) or
+// behind it (1).
+static void steps_fill(struct trial *t, int way, struct pieces *x)
+{
+    int members = team_size(t->c), teams = t->c->world_size / members;
+    x->count = teams;
+    x->tile = 0;
+    x->backwards = false;
+    pieces_clear(t, x);
+    for (int i = 0; i < t->panel_count; i++) {
+        const struct chunks *chunks = &t->panels[i].k_chunks;
+        for (int chunk = 0; chunk < chunks->count; chunk++) {
+            int distance = chunks->ranks[chunk] / members - t->in->rank / members;
+            int step = (way * distance + 2 * teams) % teams;
+            piece_add(t, i, chunks->begin[chunk], chunks->begin[chunk + 1], x, step);
+        }
+    }
+    pieces_scale(t, x);
+}
+
+// ---- a missing tile -----------------------------------------------------------------------------
+
+// Fills `values` with a row without a piece, and returns its LSE.
+static double row_without(const struct trial *t, const struct pieces *x, int piece, int row,
+                          double *values)
+{
+    int64_t at = (int64_t)piece * t->rows + row;
+    double rest = 1 - x->weights[at];
+    bool dq = t->in->tensor == TENSOR_DQ;
+    for (int k = 0; k < t->dim; k++) {
+        double left = t->right[row * t->dim + k] - x->values[at * t->dim + k];
+        values[k] = dq ? left : rest > 1e-9 ? left / rest : 0;
+    }
+    return rest > 1e-9 ? t->lse_right[row] + log(rest) : -INFINITY;
+}
+
+// Energy of the difference of two rows.
+static double apart(const struct trial *t, const double *a, const double *b)
+{
+    double sum = 0;
+    for (int k = 0; k < t->dim; k++)
+        sum += (a[k] - b[k]) * (a[k] - b[k]);
+    return sum;
+}
+
+// Returns the piece whose absence from some rows explains the most error; -1: none.
+static int missing_piece(const struct trial *t, const struct pieces *x)
+{
+    double most = 0, values[HEAD_DIM_MAX];
+    int best = -1;
+    for (int piece = 0; piece < x->count; piece++) {
+        double gain = 0;
+        for (int row = 0; row < t->rows; row++) {
+            if (x->weights[(int64_t)piece * t->rows + row] < 1e-7)
+                continue;
+            row_without(t, x, piece, row, values);
+            const double *got = t->got + row * t->dim, *right = t->right + row * t->dim;
+            gain += fmax(0, apart(t, got, right) - apart(t, got, values));
+        }
+        if (gain > most) {
+            most = gain;
+            best = piece;
+        }
+    }
+    return best;
+}
+
+// Offers rows without one tile. A row that is nearer to its right values keeps them.
+static void try_missing_tile(struct trial *t, const struct pieces *x)
+{
+    int piece = missing_piece(t, x), lack = 0, see = 0;
+    int64_t first = INT64_MAX, last = -1;
+    double values[HEAD_DIM_MAX];
+    if (piece < 0)
+        return;
+    memcpy(t->tried, t->right, (size_t)(t->rows * t->dim) * sizeof(double));
+    trial_keep_lse(t);
+    for (int row = 0; row < t->rows; row++) {
+        const double *got = t->got + row * t->dim, *right = t->right + row * t->dim;
+        double lse = row_without(t, x, piece, row, values);
+        bool shows = apart(t, values, right) >= SHOWS * t->row_noise[row];
+        see += shows;
+        if (!shows || apart(t, got, values) >= apart(t, got, right))
+            continue;
+        memcpy(t->tried + row * t->dim, values, (size_t)t->dim * sizeof(double));
+        t->lse_tried[row] = lse;
+        lack++;
+        int64_t position = t->in->rows[t->row_of[row]].position;
+        first = position < first ? position : first;
+        last = position > last ? position : last;
+    }
+    const char *where = t->in->tensor == TENSOR_DQ ? "dq" : "the softmax";
+    if (lack == 0)
+        return;
+    if (lack < see)
+        trial_offer(t, DIAGNOSIS_MISSING_KEYS, t->tried,
+                    "keys %lld to %lld are missing from %s in %d of %d examined rows that see "
+                    "them, at positions %lld to %lld",
+                    (long long)x->begin[piece], (long long)x->end[piece] - 1, where, lack, see,
+                    (long long)first, (long long)last);
+    else
+        trial_offer(t, DIAGNOSIS_MISSING_KEYS, t->tried,
+                    "keys %lld to %lld are missing from %s: a tile of %d",
+                    (long long)x->begin[piece], (long long)x->end[piece] - 1, where, (int)x->tile);
+}
+
+// ---- sums that are not scaled -------------------------------------------------------------------
+
+enum unscaled { UNSCALED_BOTH, UNSCALED_OUT, UNSCALED_SUM, UNSCALED_WAYS };
+
+// Computes one row whose earlier sums keep their scale when the largest logit grows. P of a piece
+// is exp(logit - LSE); the kernel has exp(logit - largest so far).
+static void row_unscaled(struct trial *t, const struct pieces *x, enum unscaled way, int row)
+{
+    double top = -INFINITY, sum = 0, lse = t->lse_right[row], *out = t->tried + row * t->dim;
+    memset(out, 0, (size_t)t->dim * sizeof(double));
+    for (int i = 0; i < x->count; i++) {
+        int64_t at = (int64_t)(x->backwards ? x->count - 1 - i : i) * t->rows + row;
+        if (!(x->weights[at] > 0))
+            continue;
+        top = fmax(top, x->tops[at]);
+        double factor = exp(lse - top);
+        sum += factor * x->weights[at];
+        for (int k = 0; k < t->dim; k++)
+            out[k] += factor * x->values[at * t->dim + k];
+    }
+    if (!(sum > 0)) // the row sees no key
+        return;
+    double right = exp(lse - top);
+    t->lse_tried[row] = way == UNSCALED_OUT ? lse : top + log(sum);
+    for (int k = 0; k < t->dim; k++)
+        out[k] = way == UNSCALED_BOTH  ? out[k] / sum
+                 : way == UNSCALED_OUT ? out[k] / right
+                                       : t->right[row * t->dim + k] * right / sum;
+}
+
+static void try_unscaled(struct trial *t, const struct pieces *x)
+{
+    static const char *const what[] = {"sums are not scaled",
+                                       "out is not scaled, as the denominator is,",
+                                       "denominator is not scaled, as out is,"};
+    char pieces[48] = "ring steps";
+    if (x->tile)
+        snprintf(pieces, sizeof(pieces), "tiles of %d keys%s", (int)x->tile,
+                 x->backwards ? " from the last on" : "");
+    for (int way = 0; way < UNSCALED_WAYS; way++) {
+        trial_keep_lse(t);
+        for (int row = 0; row < t->rows; row++)
+            row_unscaled(t, x, (enum unscaled)way, row);
+        trial_offer(t, DIAGNOSIS_MERGE, t->tried,
+                    "the earlier %s by exp(max before - max after) when the largest logit of a row "
+                    "grows: %s",
+                    what[way], pieces);
+    }
+}
+
+// ---- the LSE of each ring step ------------------------------------------------------------------
+
+// Offers rows of dq whose P is normalized over the keys of its ring step.
+static void try_own_lse(struct trial *t, const struct pieces *x)
+{
+    memset(t->tried, 0, (size_t)(t->rows * t->dim) * sizeof(double));
+    for (int64_t at = 0; at < (int64_t)x->count * t->rows; at++)
+        for (int k = 0; k < t->dim && x->weights[at] > 1e-30; k++)
+            t->tried[at % t->rows * t->dim + k] += x->values[at * t->dim + k] / x->weights[at];
+    trial_keep_lse(t);
+    trial_offer(t, DIAGNOSIS_LSE, t->tried,
+                "each ring step of the backward pass uses the LSE of its own keys instead of the "
+                "final one");
+}
+
+// ---- all ----------------------------------------------------------------------------------------
+
+static void try_tiles(struct trial *t, struct pieces *x)
+{
+    bool forward = t->in->tensor == TENSOR_OUT && t->c->softmax == SOFTMAX_VANILLA;
+    for (int64_t tile = TILE_LEAST; tile <= TILE_MOST && !trial_over(t); tile *= 2) {
+        if (!tiles_list(t, tile, x))
+            continue;
+        tiles_fill(t, x);
+        if (t->c->softmax == SOFTMAX_VANILLA || t->in->tensor == TENSOR_DQ)
+            try_missing_tile(t, x);
+        for (int backwards = 0; backwards < 2 && forward; backwards++) {
+            x->backwards = backwards;
+            try_unscaled(t, x);
+        }
+    }
+}
+
+void try_online(struct trial *t)
+{
+    int64_t most = 0, pieces = t->c->world_size * 2;
+    if (t->in->tensor != TENSOR_OUT && t->in->tensor != TENSOR_DQ)
+        return;
+    for (int i = 0; i < t->panel_count; i++) {
+        struct variant right = variant_none(&t->panels[i]);
+        variant_gradient(&t->panels[i], &right, t->panels[i].lse, t->panels[i].delta, true);
+        most = t->panels[i].keys > most ? t->panels[i].keys : most;
+    }
+    pieces += most / TILE_LEAST + 1;
+    struct pieces *x = calloc(1, sizeof(*x));
+    double *memory = calloc((size_t)(pieces * t->rows * (t->dim + 2)), sizeof(double));
+    if (x && memory) {
+        x->values = memory;
+        x->weights = memory + pieces * t->rows * t->dim;
+        x->tops = x->weights + pieces * t->rows;
+        try_tiles(t, x);
+        bool ring = t->c->world_size > team_size(t->c) && t->in->rank >= 0;
+        bool vanilla = t->c->softmax == SOFTMAX_VANILLA;
+        for (int way = -1; way <= 1 && ring && vanilla && !trial_over(t); way += 2) {
+            steps_fill(t, way, x);
+            if (t->in->tensor == TENSOR_OUT)
+                try_unscaled(t, x);
+            else
+                try_own_lse(t, x);
+        }
+    }
+    free(memory);
+    free(x);
+}
