@@ -11,7 +11,7 @@
 
 #define TILE_LEAST 16
 #define TILE_MOST  256
-#define PIECES_MAX 4096
+#define PIECES_MAX 512 // their values take up to 50 MB
 // The absence of a tile from a row shows if it changes the row by at least this multiple of the
 // energy of rounding.
 #define SHOWS      4
@@ -301,6 +301,7 @@ void try_online(struct trial *t)
         most = t->panels[i].keys > most ? t->panels[i].keys : most;
     }
     pieces += most / TILE_LEAST + 1;
+    pieces = pieces < PIECES_MAX ? pieces : PIECES_MAX;
     struct pieces *x = calloc(1, sizeof(*x));
     double *memory = calloc((size_t)(pieces * t->rows * (t->dim + 2)), sizeof(double));
     if (x && memory) {
