@@ -139,8 +139,8 @@ static const struct agent_option {
     {"rank-user", "USER", "Run ranks as this user, as cpattnd does [the agent's own]",
      rank_user_set, "a user of this machine or a number, and not root"},
     {"rank-filter", "WHEN",
-     "Filter system calls that ranks do not need: on, off, or auto: on with the CPU backend if the "
-     "kernel supports it [auto]",
+     "Filter system calls that ranks do not need: on, off, or auto (on with the CPU backend if the "
+     "kernel supports it) [auto]",
      rank_filter_set, "auto, on or off"},
     {"rank-memory", "SIZE", "Limit the data memory of each rank; on the CPU only [not limited]",
      rank_memory_set, "a size of at least 256M, such as 2G"},

@@ -263,7 +263,8 @@ static const struct setting {
     {"mesh-port", "PORT", "TCP port for connections from ranks of other hosts [any free port]",
      mesh_port_set, "a port from 1 to 65535"},
     {"spares", "WHEN",
-     "Keep a spare of each pool ready: on, off, or auto: on if all GPUs have 32 GiB or more [auto]",
+     "Keep a spare of each pool ready: on, off, or auto (on if all GPUs have 32 GiB or more) "
+     "[auto]",
      spares_set, "auto, on or off"},
     {"queue-max", "N",
      "Maximum number of queued and running cases; more are refused [" TEXT_OF(
@@ -315,8 +316,8 @@ static const struct setting {
      "a user of this machine or a number, in up to " TEXT_OF(
          RANK_GROUPS_MAX) " groups, and not root"},
     {"rank-filter", "WHEN",
-     "Filter system calls that ranks do not need: on, off, or auto: on with the CPU backend if the "
-     "kernel supports it [auto]",
+     "Filter system calls that ranks do not need: on, off, or auto (on with the CPU backend if the "
+     "kernel supports it) [auto]",
      rank_filter_set, "auto, on or off"},
     {"rank-memory", "SIZE", "Limit the data memory of each rank; on the CPU only [not limited]",
      rank_memory_set, "a size of at least 256M, such as 2G"},

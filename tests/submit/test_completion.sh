@@ -54,6 +54,9 @@ done
 tap_is "words" "$(offer "$submit" case --comm '')" "p2p all_gather a2a a2a+p2p auto"
 tap_is "words of options of the daemon" "$(offer "$daemon" --log-level '')" "error warning notice info debug"
 tap_is "words with a remark about the last" "$(offer "$daemon" --backend '')" "cpu cuda auto"
+for option in --spares --rank-filter; do
+    tap_is "words of $option" "$(offer "$daemon" "$option" '')" "on off auto"
+done
 tap_is "words after =" "$(offer "$submit" case --mask = c)" "causal causal_bottom_right"
 tap_is "words right after =" "$(offer "$submit" case --training =)" "true false"
 tap_is "no words for a number" "$(offer "$submit" case --heads '')" ""
