@@ -73,7 +73,8 @@ void judge_spare_start(struct sim *s, const struct action *a)
     SIM_CHECK(s, !spare_rests(s, leader), "a spare is started too soon after the last");
     SIM_CHECK(s, room_for_spare(s, a->world_size), "a spare takes the room of others");
     SIM_CHECK(s, !(devices_of_starts(s) & a->devices), "a spare starts beside another pool");
-    SIM_CHECK(s, !(devices_awaited(s) & a->devices), "a spare starts before a pool for a job");
+    SIM_CHECK(s, s->interrupted || !(devices_awaited(s) & a->devices),
+              "a spare starts before a pool for a job");
 }
 
 // True if the first job in turn is the only one that waits for this world size, and a starting
