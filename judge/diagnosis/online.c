@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "judge/diagnosis/trial.h"
-#include "plan/team.h"
+#include "plan/bias.h"
 
 #define TILE_LEAST 16
 #define TILE_MOST  256
