@@ -89,8 +89,8 @@ run "$scratch/kinds.yaml" --save "$scratch/kinds.jsonl" -j 1 --retry 1
 grep -v killed1 "$scratch/kinds.jsonl" | grep -v zzz >"$scratch/started.jsonl"
 run "$scratch/kinds.yaml" --resume "$scratch/started.jsonl" -j 1 --fail-fast
 tap_is "a long sum is complete" "$(tail -n 1 "$scratch/out" | sed 's/ in [0-9.]* [mun]*s;/;/')" \
-    "72 cases: 24 passed, 12 failed, 1 could not be run, 12 run without verification, 23 not run, 1 of them flaky \
-(1 with a wrong result first); 48 of them recorded before"
+    "72 cases: 24 passed, 1 of them flaky (1 with a wrong result first), 12 failed, 1 could not be run, \
+12 run without verification, 23 not run; 48 of them recorded before"
 printf '{"id": 3}\n' >"$scratch/bad.jsonl"
 run "$scratch/m.yaml" --resume "$scratch/bad.jsonl"
 tap_is "--resume: not a record" "$status $err" \

@@ -10,6 +10,18 @@ void totals_add(struct totals *totals, const struct outcome *outcome)
     totals->wrong += outcome->was_wrong;
 }
 
+// Appends the flaky cases to the text, behind the good ones.
+static size_t flaky_add(const struct totals *totals, char *text, size_t used)
+{
+    const size_t size = TOTALS_TEXT_MAX;
+    if (totals->flaky)
+        used += (size_t)snprintf(text + used, size - used, ", %d of them flaky", totals->flaky);
+    if (totals->wrong)
+        used += (size_t)snprintf(text + used, size - used, " (%d with a wrong result first)",
+                                 totals->wrong);
+    return used;
+}
+
 const char *totals_format(const struct totals *totals, char *text)
 {
     static const struct {
@@ -24,13 +36,14 @@ const char *totals_format(const struct totals *totals, char *text)
     const size_t size = TOTALS_TEXT_MAX; // more than the longest text
     size_t used = 0;
     text[0] = '\0';
-    for (size_t i = 0; i < sizeof(parts) / sizeof(*parts); i++)
-        if (totals->kinds[parts[i].kind])
-            used += (size_t)snprintf(text + used, size - used, "%s%d %s", used ? ", " : "",
-                                     totals->kinds[parts[i].kind], parts[i].words);
-    if (totals->flaky)
-        used += (size_t)snprintf(text + used, size - used, ", %d of them flaky", totals->flaky);
-    if (totals->wrong)
-        snprintf(text + used, size - used, " (%d with a wrong result first)", totals->wrong);
+    const enum outcome_kind good = totals->kinds[OUTCOME_PASS] ? OUTCOME_PASS : OUTCOME_UNVERIFIED;
+    for (size_t i = 0; i < sizeof(parts) / sizeof(*parts); i++) {
+        if (totals->kinds[parts[i].kind] == 0)
+            continue;
+        used += (size_t)snprintf(text + used, size - used, "%s%d %s", used ? ", " : "",
+                                 totals->kinds[parts[i].kind], parts[i].words);
+        if (parts[i].kind == good)
+            used = flaky_add(totals, text, used);
+    }
     return text;
 }

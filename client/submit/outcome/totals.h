@@ -15,7 +15,7 @@ struct totals {
 
 void totals_add(struct totals *totals, const struct outcome *outcome);
 
-// "3 passed, 1 failed, 1 of them flaky (1 with a wrong result first)"; "" without cases. Kinds with
+// "3 passed, 1 of them flaky (1 with a wrong result first), 1 failed"; "" without cases. Kinds with
 // a count of 0 are left out. Returns `text`, which has TOTALS_TEXT_MAX bytes.
 const char *totals_format(const struct totals *totals, char *text);
 
