@@ -372,6 +372,30 @@ daemon_start --backend cpu --devices 2 --queue-max 2
 run matrix $small -j 8
 tap_is "a matrix larger than the queue" \
     "$status $(tail -n 1 "$scratch/out" | sed 's/ in .*//')" "0 8 cases: 8 passed"
+
+# Another command fills the user's share of the queue, and a stopped rank holds it up.
+kill -TERM "$daemon"
+wait "$daemon"
+daemon_start --backend cpu --devices 2 --queue-max 2
+run case --seqlen 64
+held=$(ranks | tail -n 1)
+kill -STOP "$held"
+"$submit" case --seqlen 64 >"$scratch/first" 2>&1 &
+await_status running 1
+# shellcheck disable=SC2086
+run matrix $small --patience 300ms
+tap_is "a matrix waits for room in the queue, no longer than --patience" \
+    "$status $(tail -n 1 "$scratch/out" | sed 's/ in .*//')" "72 8 cases: 8 could not be run"
+# shellcheck disable=SC2086
+"$submit" matrix $small --patience 1h >"$scratch/matrix" 2>"$scratch/matrix.err" &
+matrix=$!
+until grep -qs 'waiting for room in the queue' "$scratch/matrix.err"; do
+    kill -0 $matrix 2>/dev/null || break
+    sleep 0.02
+done
+kill -CONT "$held"
+wait $matrix
+tap_is "a matrix runs when there is room" "$? $(tail -n 1 "$scratch/matrix" | sed 's/ in .*//')" "0 8 cases: 8 passed"
 kill -TERM "$daemon"
 wait "$daemon"
 daemon_start --backend cpu --devices 2 --timeout-max 80s # less than the usual limit

@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 #include "client/submit/commands/command.h"
@@ -11,7 +12,8 @@
 #define TICK_NS        (UINT64_C(100) * 1000000)
 // Cancelled cases that have no answer after this time are given up.
 #define CANCEL_NS      (UINT64_C(5) * 1000000000)
-// How long a daemon may take to say whether it accepts cases, and how often it is asked.
+// How long a daemon may take to say whether it accepts cases, and how often it is asked. As often a
+// case is submitted again to a queue that others fill.
 #define ASK_NS         (UINT64_C(1) * 1000000000)
 #define ASKS_NS        (UINT64_C(250) * 1000000)
 // How long a daemon that has just refused a case may take to tell its largest time limit.
@@ -27,7 +29,7 @@ enum slot_state {
     SLOT_FREE,
     SLOT_FLIES,
     SLOT_HELD,    // answered UNAVAILABLE; to be submitted again when a daemon takes cases
-    SLOT_CROWDED, // answered RESOURCE_EXHAUSTED; to be submitted again when another is answered
+    SLOT_CROWDED, // answered RESOURCE_EXHAUSTED; to be submitted again when there may be room
 };
 
 struct slot {
@@ -49,6 +51,9 @@ struct daemon {
     struct cpattn_error lost; // error of the last case that was held
     uint64_t lost_ns;         // start of the wait for it; 0: it is reachable
     uint64_t asked_ns;
+    uint64_t full_ns;        // since when others fill its queue, with nothing of ours there; 0: not
+    uint64_t probed_ns;      // when a case was last submitted to such a queue
+    bool told_full;          // this was noted
     uint64_t timeout_max_ns; // that it grants; TIMEOUT_MAX_NS until it has told its limit
 };
 
@@ -101,14 +106,43 @@ static bool hold(struct air *air, struct slot *slot, const struct cpattn_error *
     return true;
 }
 
-// Keeps a case that was refused because the queue of this user or of the daemon is full; answers to
-// our own cases make room. False if the answer is final. A case that is refused again without any
-// answer in between lacks something else, such as memory.
+// True if the queue of the daemon or the share of this user is full. A refusal names its limit.
+static bool is_full(const struct cpattn_error *error)
+{
+    return error->status == CPATTN_RESOURCE_EXHAUSTED && strstr(error->text, "queue-max)");
+}
+
+// Counts the time for which others fill the queue, and notes its beginning. False: it is over.
+static bool is_awaited(const struct air *air, struct daemon *daemon,
+                       const struct cpattn_error *error)
+{
+    char text[FLIGHT_NOTE_MAX + sizeof(error->text)];
+    if (daemon->flying > 0) {
+        daemon->full_ns = 0;
+        return true;
+    }
+    if (daemon->full_ns > 0)
+        return command_now_ns() - daemon->full_ns <= air->flight->patience_ns;
+    daemon->full_ns = command_now_ns();
+    snprintf(text, sizeof(text), "%s; waiting for room in the queue of the daemon at %s",
+             error->text, cpattn_client_socket(daemon->client));
+    if (!daemon->told_full)
+        air->flight->note(air->flight->context, text);
+    daemon->told_full = true;
+    return true;
+}
+
+// Keeps a case that was refused because the queue of this user or of the daemon is full. Answers to
+// our own cases make room; without any of them there, the answers to others do. False if the answer
+// is final. A case that is refused for another reason, and again without any answer in between,
+// lacks something else, such as memory.
 static bool crowd(struct air *air, struct slot *slot, const struct cpattn_error *error)
 {
     struct daemon *daemon = daemon_of(air, slot);
-    if (error->status != CPATTN_RESOURCE_EXHAUSTED || daemon->flying == 0 || air->stopping ||
-        slot->served == daemon->served)
+    if (error->status != CPATTN_RESOURCE_EXHAUSTED || air->stopping)
+        return false;
+    if (is_full(error) ? !is_awaited(air, daemon, error)
+                       : daemon->flying == 0 || slot->served == daemon->served)
         return false;
     slot->served = daemon->served;
     slot->state = SLOT_CROWDED;
@@ -198,28 +232,50 @@ static void submit_again(struct air *air, struct slot *slot, int *waiting)
     submit(air, slot);
 }
 
+// True if a free slot of `other` may take a case of another daemon: its own went away, or others
+// fill the queue of its own, but not that of `other`, which has no new case to run.
+static bool is_left(struct air *air, const struct slot *slot, const struct daemon *other)
+{
+    const struct daemon *daemon = daemon_of(air, slot);
+    bool crowded = slot->state == SLOT_CROWDED && daemon->full_ns > 0;
+    return (slot->state == SLOT_HELD && daemon->lost_ns > 0) ||
+           (crowded && other->full_ns == 0 && !air->more);
+}
+
 // Gives a free slot a case that another daemon left. False if there is none.
 static bool adopt(struct air *air, struct slot *slot)
 {
-    for (int i = 0; i < air->slot_count && air->held > 0; i++) {
+    for (int i = 0; i < air->slot_count && air->held + air->crowded > 0; i++) {
         struct slot *other = &air->slots[i];
-        if (other->state != SLOT_HELD || daemon_of(air, other)->lost_ns == 0)
+        if (other->daemon == slot->daemon || !is_left(air, other, daemon_of(air, slot)))
             continue;
         slot->number = other->number;
         slot->tries = other->tries;
         slot->served = -1;
+        bool was_held = other->state == SLOT_HELD;
         other->state = SLOT_FREE;
-        submit_again(air, slot, &air->held);
+        submit_again(air, slot, was_held ? &air->held : &air->crowded);
         return true;
     }
     return false;
+}
+
+// True once in a while as long as nothing of ours is at a daemon: then one case is submitted again,
+// to see whether there is room.
+static bool probes(struct daemon *daemon)
+{
+    uint64_t now_ns = command_now_ns();
+    if (daemon->flying > 0 || now_ns - daemon->probed_ns < ASKS_NS)
+        return false;
+    daemon->probed_ns = now_ns;
+    return true;
 }
 
 static void fill_slot(struct air *air, struct slot *slot, bool room)
 {
     if (slot->state == SLOT_HELD)
         submit_again(air, slot, &air->held);
-    else if (slot->state == SLOT_CROWDED && room)
+    else if (slot->state == SLOT_CROWDED && (room || probes(daemon_of(air, slot))))
         submit_again(air, slot, &air->crowded);
     while (slot->state == SLOT_FREE && !air->stopping && daemon_of(air, slot)->lost_ns == 0) {
         if (adopt(air, slot))
@@ -241,7 +297,7 @@ static void fill(struct air *air)
     int daemons = air->flight->client_count;
     bool room[FLIGHT_CLIENTS_MAX] = {false};
     for (int i = 0; i < daemons; i++) {
-        room[i] = air->daemons[i].room || air->daemons[i].flying == 0;
+        room[i] = air->daemons[i].room;
         air->daemons[i].room = false;
     }
     for (int i = 0; i < air->slot_count; i++)
@@ -266,8 +322,9 @@ static void land(struct air *air, struct slot *slot)
         submit(air, slot);
     } else {
         answer(air, slot, &error, result);
-        daemon->room = true;
+        daemon->room = daemon->room || !is_full(&error);
         daemon->served += error.status != CPATTN_RESOURCE_EXHAUSTED;
+        daemon->full_ns = error.status == CPATTN_RESOURCE_EXHAUSTED ? daemon->full_ns : 0;
     }
 }
 

@@ -22,6 +22,7 @@ struct flight {
     uint64_t timeout_ns;
     // How long to wait for a daemon that accepts cases after a case was answered UNAVAILABLE. The
     // case is then submitted a second time, but not a third time: it may be what killed the daemon.
+    // Also how long to wait for room in a queue that others fill.
     uint64_t patience_ns;
     void *context;
 
