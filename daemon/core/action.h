@@ -64,8 +64,10 @@ struct action {
     uint64_t job;     // number, never used twice
     int own_before;   // ANSWER, CAUSE_DEADLINE_QUEUED: jobs of the same user that run, or that wait
                       // for the same world size and come before it
-    bool clients_gone;                             // ANSWER
-    uint64_t left_ns;                              // RUN: until the deadline of the job
+    const char *limit; // ANSWER, CAUSE_DEADLINE_QUEUED: the setting that let no further job of the
+                       // user run; NULL: none did
+    bool clients_gone; // ANSWER
+    uint64_t left_ns;  // RUN: until the deadline of the job
     uint64_t queue_ns, start_ns, run_ns, total_ns; // ANSWER
 };
 

@@ -139,9 +139,11 @@ static void job_answer(struct core *core, struct job *job, const struct pool *po
         answer.devices = bit_of(seat.device);
     }
     answer.host = cause == CAUSE_NODE_LOST ? pool->loss.host : -1;
-    if (cause == CAUSE_DEADLINE_QUEUED)
+    if (cause == CAUSE_DEADLINE_QUEUED) {
         line_before(core, job, &answer.own_before);
-    answer.own_before += cause == CAUSE_DEADLINE_QUEUED ? account->running : 0;
+        answer.own_before += account->running;
+        answer.limit = users_limit(&core->users, account, core->now_ns);
+    }
     answer.clients_gone = job->clients_gone;
     answer.total_ns = core->now_ns - job->admitted_ns;
     answer.run_ns = job->state == JOB_RUNNING ? core->now_ns - job->run_ns : 0;

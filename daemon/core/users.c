@@ -157,8 +157,14 @@ uint64_t users_wait_ns(const struct users *u, const struct account *account, uin
     return plus(account->lapsed_ns - full_ns, 1);
 }
 
+const char *users_limit(const struct users *u, const struct account *account, uint64_t now_ns)
+{
+    if (u->limits.running_max > 0 && account->running >= u->limits.running_max)
+        return "user-running-max";
+    return users_wait_ns(u, account, now_ns) > 0 ? "user-device-time" : NULL;
+}
+
 bool users_may_run(const struct users *u, const struct account *account, uint64_t now_ns)
 {
-    return (u->limits.running_max == 0 || account->running < u->limits.running_max) &&
-           users_wait_ns(u, account, now_ns) == 0;
+    return !users_limit(u, account, now_ns);
 }

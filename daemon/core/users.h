@@ -68,6 +68,8 @@ void users_charge(struct users *u, struct account *account, uint64_t now_ns, uin
 // Time until the limit of device time lets another job of the user run; 0: now. The account may be
 // NULL.
 uint64_t users_wait_ns(const struct users *u, const struct account *account, uint64_t now_ns);
+// The setting that lets no further job of the user run now; NULL: there is none.
+const char *users_limit(const struct users *u, const struct account *account, uint64_t now_ns);
 // True if the limits let one more job of the user run now.
 bool users_may_run(const struct users *u, const struct account *account, uint64_t now_ns);
 

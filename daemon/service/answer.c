@@ -302,17 +302,20 @@ static void deadline_running_write(const struct sentence *s, struct error *error
         s->timeout, s->culprit, s->action->world_size, s->place, r ? state_explain(r) : "");
 }
 
-// Advises to submit fewer cases only if cases of the same user were ahead in the queue.
+// Names a limit of the user that was reached. Advises to submit fewer cases only if cases of the
+// same user were ahead in the queue.
 static void deadline_queued_write(const struct sentence *s, struct error *error)
 {
     const struct action *a = s->action;
-    char behind[64] = "";
+    char behind[64] = "", limit[96] = "";
     if (a->own_before > 0)
         snprintf(behind, sizeof(behind), ", behind %d of the same user", a->own_before);
+    if (a->limit)
+        snprintf(limit, sizeof(limit), ", at a limit of the daemon on this user (%s)", a->limit);
     error_set(error, a->status,
               "the time limit of %s passed while the case waited for its turn on the pool of %d "
-              "rank%s%s%s%s; allow more time%s",
-              s->timeout, a->world_size, plural(a->world_size), behind,
+              "rank%s%s%s%s%s; allow more time%s",
+              s->timeout, a->world_size, plural(a->world_size), behind, limit,
               s->detail[0] ? ", while there was no host " : "", s->detail,
               a->own_before > 0 ? ", or submit fewer cases at once" : "");
 }

@@ -191,7 +191,9 @@ START_TEST(an_expired_job_counts_its_users_earlier_jobs)
     pass(S);
     ck_assert_int_eq(expect_answer(own, CAUSE_DEADLINE_QUEUED, -1).own_before, 2);
     pass(S);
-    ck_assert_int_eq(expect_answer(other, CAUSE_DEADLINE_QUEUED, -1).own_before, 0);
+    struct action answer = expect_answer(other, CAUSE_DEADLINE_QUEUED, -1);
+    ck_assert_int_eq(answer.own_before, 0);
+    ck_assert_ptr_null(answer.limit);
     (void)ranks;
 }
 END_TEST
@@ -229,6 +231,29 @@ START_TEST(running_jobs_of_a_user_are_limited)
     expect_none();
     submit_as(1, 1, 60 * S);
     run_finish(one, run);
+}
+END_TEST
+
+// The answer to a job that expires in the queue names the limit that kept it there.
+START_TEST(an_expired_job_names_the_limit_of_its_user)
+{
+    begin_with_limits((struct user_limits){.running_max = 1});
+    int first = submit_as(1, 1, 60 * S);
+    expect_run(start_ready(1, 0), first);
+    int second = submit_as(1, 1, S);
+    pass(S);
+    ck_assert_str_eq(expect_answer(second, CAUSE_DEADLINE_QUEUED, -1).limit, "user-running-max");
+
+    begin_with_limits((struct user_limits){.time_ns = 4 * S, .window_ns = 8 * S});
+    struct ranks four = pool_up(4);
+    struct action run = expect_run(four, submit_as(1, 4, 60 * S));
+    second = submit_as(1, 4, 6 * S);
+    int other = submit_as(2, 4, 60 * S);
+    pass(2 * S);
+    run_finish(four, run);
+    expect_run(four, other);
+    pass(4 * S);
+    ck_assert_str_eq(expect_answer(second, CAUSE_DEADLINE_QUEUED, -1).limit, "user-device-time");
 }
 END_TEST
 
@@ -393,6 +418,7 @@ int main(void)
     tcase_add_test(all, an_expired_job_counts_its_users_earlier_jobs);
     tcase_add_test(all, running_jobs_of_a_user_are_limited);
     tcase_add_test(all, jobs_that_cannot_run_do_not_use_the_limit);
+    tcase_add_test(all, an_expired_job_names_the_limit_of_its_user);
     tcase_add_test(all, device_time_is_limited);
     tcase_add_test(all, device_time_lapses_evenly);
     tcase_add_test(all, the_longest_time_limit_is_a_setting);

@@ -336,7 +336,8 @@ END_TEST
 
 START_TEST(test_deadline_in_queue)
 {
-    daemon_start(&d, NULL);
+    static const char *const arguments[] = {"--user-running-max", "1", NULL};
+    daemon_start(&d, arguments);
     struct wire_request first = daemon_request_long(2), second = daemon_request(METHOD_RUN);
     second.timeout_ns = 200 * UINT64_C(1000000);
     struct call running = daemon_call_begin(&d, &first);
@@ -344,6 +345,7 @@ START_TEST(test_deadline_in_queue)
     struct wire_reply reply = daemon_call(&d, &second);
     expect_status(&reply, STATUS_DEADLINE_EXCEEDED);
     expect_text(reply.message, "waited for its turn");
+    expect_text(reply.message, ", at a limit of the daemon on this user (user-running-max); ");
     wire_reply_fini(&reply);
     ck_assert_int_eq(daemon_status(&d).running, 1); // the first case still runs
     kill(daemon_rank_pid(&d, 2, 0), SIGKILL);
