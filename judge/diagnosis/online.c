@@ -12,6 +12,7 @@
 #define TILE_LEAST 16
 #define TILE_MOST  256
 #define PIECES_MAX 512 // their values take up to 50 MB
+#define SLOTS_MAX  16
 // The absence of a tile from a row shows if it changes the row by at least this multiple of the
 // energy of rounding.
 #define SHOWS      4
@@ -123,18 +124,24 @@ static void steps_fill(struct trial *t, int way, struct pieces *x)
 
 // ---- a missing tile -----------------------------------------------------------------------------
 
-// Fills `values` with a row without a piece, and returns its LSE.
-static double row_without(const struct trial *t, const struct pieces *x, int piece, int row,
-                          double *values)
+// Fills `values` with a row that has one piece not at all and another one twice (-1: none), and
+// returns its LSE. The sums have no term that cancels another.
+static double row_of(const struct trial *t, const struct pieces *x, int never, int twice, int row,
+                     double *values)
 {
-    int64_t at = (int64_t)piece * t->rows + row;
-    double rest = 1 - x->weights[at];
     bool dq = t->in->tensor == TENSOR_DQ;
-    for (int k = 0; k < t->dim; k++) {
-        double left = t->right[row * t->dim + k] - x->values[at * t->dim + k];
-        values[k] = dq ? left : rest > 1e-9 ? left / rest : 0;
+    double sum = 0;
+    memset(values, 0, (size_t)t->dim * sizeof(double));
+    for (int piece = 0; piece < x->count; piece++) {
+        int64_t at = (int64_t)piece * t->rows + row;
+        double times = piece == never ? 0 : piece == twice ? 2 : 1;
+        sum += times * x->weights[at];
+        for (int k = 0; k < t->dim; k++)
+            values[k] += times * x->values[at * t->dim + k];
     }
-    return rest > 1e-9 ? t->lse_right[row] + log(rest) : -INFINITY;
+    for (int k = 0; k < t->dim && !dq; k++)
+        values[k] = sum > 0 ? values[k] / sum : 0;
+    return sum > 0 ? t->lse_right[row] + log(sum) : -INFINITY;
 }
 
 // Energy of the difference of two rows.
@@ -154,10 +161,13 @@ static int missing_piece(const struct trial *t, const struct pieces *x)
     for (int piece = 0; piece < x->count; piece++) {
         double gain = 0;
         for (int row = 0; row < t->rows; row++) {
-            if (x->weights[(int64_t)piece * t->rows + row] < 1e-7)
-                continue;
-            row_without(t, x, piece, row, values);
             const double *got = t->got + row * t->dim, *right = t->right + row * t->dim;
+            int64_t at = (int64_t)piece * t->rows + row;
+            double rest = t->in->tensor == TENSOR_DQ ? 1 : fmax(1 - x->weights[at], 1e-12);
+            if (x->weights[at] < 1e-7)
+                continue;
+            for (int k = 0; k < t->dim; k++)
+                values[k] = (right[k] - x->values[at * t->dim + k]) / rest;
             gain += fmax(0, apart(t, got, right) - apart(t, got, values));
         }
         if (gain > most) {
@@ -180,7 +190,7 @@ static void try_missing_tile(struct trial *t, const struct pieces *x)
     trial_keep_lse(t);
     for (int row = 0; row < t->rows; row++) {
         const double *got = t->got + row * t->dim, *right = t->right + row * t->dim;
-        double lse = row_without(t, x, piece, row, values);
+        double lse = row_of(t, x, piece, -1, row, values);
         bool shows = apart(t, values, right) >= SHOWS * t->row_noise[row];
         see += shows;
         if (!shows || apart(t, got, values) >= apart(t, got, right))
@@ -257,6 +267,29 @@ static void try_unscaled(struct trial *t, const struct pieces *x)
     }
 }
 
+// ---- a slot that is attended twice --------------------------------------------------------------
+
+// Offers rows with the keys of one ring step twice, and without those of another. The pieces are in
+// the order of the ranks from the query's on.
+static void try_twice(struct trial *t, const struct pieces *x, int twice, int never)
+{
+    int members = team_size(t->c), own = t->in->rank / members;
+    for (int row = 0; row < t->rows; row++)
+        t->lse_tried[row] = row_of(t, x, never, twice, row, t->tried + row * t->dim);
+    trial_offer(t, DIAGNOSIS_STALE_KEYS, t->tried,
+                "the keys of rank %d are in the softmax twice, those of rank %d are not: a ring "
+                "step attends the slot of another again",
+                (own + twice) % x->count * members, (own + never) % x->count * members);
+}
+
+static void try_slots(struct trial *t, const struct pieces *x)
+{
+    for (int twice = 0; twice < x->count && x->count <= SLOTS_MAX; twice++)
+        for (int never = 0; never < x->count && !trial_over(t); never++)
+            if (twice != never)
+                try_twice(t, x, twice, never);
+}
+
 // ---- the LSE of each ring step ------------------------------------------------------------------
 
 // Offers rows of dq whose P is normalized over the keys of its ring step.
@@ -313,10 +346,12 @@ void try_online(struct trial *t)
         bool vanilla = t->c->softmax == SOFTMAX_VANILLA;
         for (int way = -1; way <= 1 && ring && vanilla && !trial_over(t); way += 2) {
             steps_fill(t, way, x);
-            if (t->in->tensor == TENSOR_OUT)
-                try_unscaled(t, x);
-            else
+            if (t->in->tensor == TENSOR_DQ)
                 try_own_lse(t, x);
+            else
+                try_unscaled(t, x);
+            if (t->in->tensor == TENSOR_OUT && way == 1)
+                try_slots(t, x);
         }
     }
     free(memory);

@@ -415,6 +415,7 @@ void trial_offer(struct trial *t, enum diagnosis_kind kind, const double *values
     if (left >= best->left)
         return;
     best->left = left;
+    best->lse = of_lse;
     best->after = after;
     best->gone = t->error - after;
     va_list arguments;
@@ -492,6 +493,9 @@ bool trial_over(struct trial *t)
 #define ENOUGH      0.1   // maximum share that the best hypothesis may leave
 #define NOTHING     0.005 // a smaller share is as good as 0 in the comparison of kinds
 #define SOLVED      0.002 // a smaller share ends the search
+// A hypothesis that explains most of the error, but leaves more than this multiple of rounding, may
+// only be like the mistake.
+#define ALIKE       100
 // If the error is hardly above rounding, a hypothesis must explain at least this many times the
 // remaining energy per row. By chance it explains about once that energy.
 #define SIGNIFICANT 30
@@ -500,7 +504,14 @@ bool trial_over(struct trial *t)
 // True if the hypothesis leaves only rounding.
 static bool fits(const struct trial *t, const struct hypothesis *s)
 {
-    return s->left < NOTHING || (s->left < ENOUGH && s->after < 2 * t->noise);
+    return s->left < NOTHING || (s->left < ENOUGH && s->lse < NOTHING && s->after < 2 * t->noise);
+}
+
+// True if another mistake may be like the hypothesis. Roundings are not reproduced exactly.
+static bool only_alike(const struct trial *t, int kind)
+{
+    const struct hypothesis *s = &t->best[kind];
+    return s->left >= NOTHING && s->after > ALIKE * t->noise && kind != DIAGNOSIS_ROUNDED;
 }
 
 // The share that a hypothesis leaves, for comparison with other kinds.
@@ -555,5 +566,6 @@ void trial_decide(const struct trial *t, struct finding *result)
     result->kind = (enum diagnosis_kind)best;
     result->diagnosis =
         (struct diagnosis){.tensor = t->in->tensor, .explained = 1 - t->best[best].left};
-    memcpy(result->diagnosis.text, t->best[best].text, sizeof(result->diagnosis.text));
+    snprintf(result->diagnosis.text, sizeof(result->diagnosis.text), "%s%s",
+             only_alike(t, best) ? "perhaps " : "", t->best[best].text);
 }

@@ -13,6 +13,7 @@
 // The best hypothesis of a kind.
 struct hypothesis {
     double left;  // share of the error beyond rounding that it does not explain; at most 1
+    double lse;   // the same of the LSE of rows of out
     double gone;  // energy that it explains
     double after; // energy that remains, rounding included
     char text[DIAGNOSIS_TEXT_MAX];
