@@ -95,6 +95,11 @@ printf '{"id": 3}\n' >"$scratch/bad.jsonl"
 run "$scratch/m.yaml" --resume "$scratch/bad.jsonl"
 tap_is "--resume: not a record" "$status $err" \
     "64 cpattn-submit: $scratch/bad.jsonl:1: no answer of a matrix: id is 3; accepted is a text"
+{ head -n 1 "$scratch/all.jsonl" | head -c 100; cat "$scratch/all.jsonl"; } >"$scratch/joined.jsonl"
+run "$scratch/m.yaml" --resume "$scratch/joined.jsonl"
+tap_is "--resume: records joined behind an incomplete line" "$status $err" \
+    "64 cpattn-submit: $scratch/joined.jsonl:1: an incomplete line, and another one behind it; end a killed run \
+with --resume before its record is joined with others"
 run "$scratch/m.yaml" --resume "$scratch/none.jsonl"
 tap_is "--resume: missing file" "$status $err" \
     "64 cpattn-submit: $scratch/none.jsonl: cannot be read: No such file or directory"

@@ -187,9 +187,15 @@ static enum status read_lines(FILE *in, const char *path, struct record *record,
         status = number > RECORD_LINES_MAX ? STATUS_INVALID_ARGUMENT
                                            : entry_add(record, &room, line, (size_t)length, error);
     }
+    bool joined = status == STATUS_INVALID_ARGUMENT && strstr(line + 1, "{\"id\":");
     free(line);
     if (status == STATUS_INVALID_ARGUMENT && number > RECORD_LINES_MAX)
         return error_set(error, status, "%s: more than %d lines", path, RECORD_LINES_MAX);
+    if (joined)
+        return error_set(error, status,
+                         "%s:%d: an incomplete line, and another one behind it; end a killed run "
+                         "with --resume before its record is joined with others",
+                         path, number);
     if (status == STATUS_INVALID_ARGUMENT)
         return error_prefix(error, "%s:%d: no answer of a matrix", path, number);
     if (status)
