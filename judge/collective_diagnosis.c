@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "common/plural.h"
+#include "judge/collective_blocks.h"
 #include "judge/collective_numbers.h"
 
 // A mistake must explain at least the fraction EXPLAINED_MIN of the examined wrong elements, and it
@@ -506,10 +507,15 @@ enum collective_mistake collective_diagnose(const struct collective *c, int rank
     bad_find(&s);
     for (int m = MISTAKE_UNTOUCHED; m < MISTAKE_FACTOR && s.bad_count >= BAD_MIN; m++)
         try_all(&s, (enum collective_mistake)m, &best, &most);
-    try_factor(&s, &best, &most);
-    if (best.mistake == MISTAKE_NONE)
-        return MISTAKE_NONE;
     snprintf(diagnosis->name, sizeof(diagnosis->name), "receive");
+    if (best.mistake == MISTAKE_NONE && s.bad_count >= BAD_MIN &&
+        collective_blocks_find(&s.v, sample->count, sample->index, sample->got, s.bad, diagnosis))
+        return MISTAKE_BLOCK_SUMS;
+    try_factor(&s, &best, &most);
+    if (best.mistake == MISTAKE_NONE) {
+        diagnosis->name[0] = '\0';
+        return MISTAKE_NONE;
+    }
     diagnosis->explained = most;
     sentence(&s, &best, diagnosis->text, sizeof(diagnosis->text));
     return best.mistake;

@@ -33,6 +33,7 @@ enum collective_mistake {
     MISTAKE_FLOATING,       // integers are computed in floating point
     MISTAKE_SIGNED,         // uint8 is compared as int8
     MISTAKE_AVERAGE_ROUNDS, // averages of integers are rounded in another way
+    MISTAKE_BLOCK_SUMS,     // each block is a sum of other ranks (judge/collective_blocks.h)
     MISTAKE_FACTOR,         // all elements have the same wrong factor, maybe within their limits
     COLLECTIVE_MISTAKES
 };

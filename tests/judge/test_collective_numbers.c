@@ -64,6 +64,22 @@ static union view_number just_outside(const struct collective_view *v, int64_t i
     return real((float)(in_order(v, index).real + (index % 2 ? error : -error)));
 }
 
+// A ring that reduces in blocks and ends one step early: each block lacks another rank.
+static union view_number one_step_short(const struct collective_view *v, int64_t index)
+{
+    int32_t lost = (int32_t)(index * RANKS / COUNT + 1) % RANKS;
+    return real((float)(in_order(v, index).real - view_drawn(v, lost, index).real));
+}
+
+static union view_number block_twice(const struct collective_view *v, int64_t index)
+{
+    int32_t twice = (int32_t)(index * RANKS / COUNT);
+    int64_t sum = view_drawn(v, twice, index).whole;
+    for (int rank = 0; rank < RANKS; rank++)
+        sum += view_drawn(v, rank, index).whole;
+    return whole(view_truncated(v, (uint64_t)sum));
+}
+
 static union view_number added_in_bf16(const struct collective_view *v, int64_t index)
 {
     double sum = 0;
@@ -184,6 +200,12 @@ static const struct {
     {COLLECTIVE_ALL_REDUCE, ELEMENT_FP32, REDUCTION_SUM, false, unwritten, MISTAKE_UNTOUCHED,
      "the memory was never written"},
     {COLLECTIVE_ALL_REDUCE, ELEMENT_FP32, REDUCTION_SUM, false, just_outside, MISTAKE_NONE, ""},
+    {COLLECTIVE_ALL_REDUCE, ELEMENT_FP32, REDUCTION_SUM, false, one_step_short, MISTAKE_BLOCK_SUMS,
+     "the 4 blocks of the elements are sums of other ranks: block 0 lacks rank 1; block 1 lacks "
+     "rank 2; block 2 lacks rank 3; block 3 lacks rank 0"},
+    {COLLECTIVE_ALL_REDUCE, ELEMENT_INT32, REDUCTION_SUM, false, block_twice, MISTAKE_BLOCK_SUMS,
+     "the 4 blocks of the elements are sums of other ranks: block 0 has twice rank 0; block 1 has "
+     "twice rank 1; block 2 has twice rank 2; block 3 has twice rank 3"},
     {COLLECTIVE_ALL_REDUCE, ELEMENT_FP32, REDUCTION_SUM, false, added_in_bf16, MISTAKE_NARROW_SUM,
      "the elements have only the precision of bf16: it is reduced in bf16"},
     {COLLECTIVE_ALL_REDUCE, ELEMENT_FP32, REDUCTION_SUM, false, sent_in_fp16, MISTAKE_NARROW_INPUT,
