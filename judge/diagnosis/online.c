@@ -323,6 +323,21 @@ static void try_tiles(struct trial *t, struct pieces *x)
     }
 }
 
+static void try_steps(struct trial *t, struct pieces *x)
+{
+    bool ring = t->c->world_size > team_size(t->c) && t->in->rank >= 0;
+    bool vanilla = t->c->softmax == SOFTMAX_VANILLA;
+    for (int way = -1; way <= 1 && ring && vanilla && !trial_over(t); way += 2) {
+        steps_fill(t, way, x);
+        if (t->in->tensor == TENSOR_DQ)
+            try_own_lse(t, x);
+        else
+            try_unscaled(t, x);
+        if (t->in->tensor == TENSOR_OUT && way == 1)
+            try_slots(t, x);
+    }
+}
+
 void try_online(struct trial *t)
 {
     int64_t most = 0, pieces = t->c->world_size * 2;
@@ -341,18 +356,8 @@ void try_online(struct trial *t)
         x->values = memory;
         x->weights = memory + pieces * t->rows * t->dim;
         x->tops = x->weights + pieces * t->rows;
+        try_steps(t, x); // before tiles that are chunks
         try_tiles(t, x);
-        bool ring = t->c->world_size > team_size(t->c) && t->in->rank >= 0;
-        bool vanilla = t->c->softmax == SOFTMAX_VANILLA;
-        for (int way = -1; way <= 1 && ring && vanilla && !trial_over(t); way += 2) {
-            steps_fill(t, way, x);
-            if (t->in->tensor == TENSOR_DQ)
-                try_own_lse(t, x);
-            else
-                try_unscaled(t, x);
-            if (t->in->tensor == TENSOR_OUT && way == 1)
-                try_slots(t, x);
-        }
     }
     free(memory);
     free(x);
