@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "common/plural.h"
 #include "daemon/service/pool_text.h"
 
 static enum status device_find(const struct service_config *config, const struct wire_order *order,
@@ -24,8 +25,9 @@ static enum status device_find(const struct service_config *config, const struct
         used += (size_t)snprintf(names + used, sizeof(names) - used, "%s%d", place > 0 ? ", " : "",
                                  number);
     }
-    return error_set(error, STATUS_INVALID_ARGUMENT, "device is %d; %s has %s", order->device,
-                     host == 0 ? "this daemon" : config->hosts[host].name, names);
+    return error_set(error, STATUS_INVALID_ARGUMENT, "device is %d; %s has device%s %s",
+                     order->device, host == 0 ? "this daemon" : config->hosts[host].name,
+                     plural(config->hosts[host].device_count), names);
 }
 
 enum status order_do(struct core *core, uint64_t now_ns, const struct service_config *config,

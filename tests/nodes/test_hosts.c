@@ -476,7 +476,7 @@ START_TEST(test_devices_of_another_host_are_drained)
     hosts_run_and_pass(&h, 6, 3);
     order_give(ORDER_DRAIN_DEVICE, 2, 1, 1);
     order_give(ORDER_DRAIN_DEVICE, 0, 1, 2);
-    order_is_refused(2, 2, "c has 0, 1");
+    order_is_refused(2, 2, "c has devices 0, 1");
     order_is_refused(3, 0, "this daemon has 3");
     struct wire_request request = hosts_request(6, 3);
     struct wire_reply reply = daemon_call(&h.daemon, &request);

@@ -739,7 +739,7 @@ tap_is "cancel" "$status$out$err" 0
 run drain 3
 tap_is "drain" "$status $out" "0 2 devices out of use"
 run drain 63
-tap_is "drain: no such device" "$status $err" "67 cpattn-submit: device is 63; this daemon has 0, 1"
+tap_is "drain: no such device" "$status $err" "67 cpattn-submit: device is 63; this daemon has devices 0, 1"
 # shellcheck disable=SC3044
 run enable 3
 tap_is "enable" "$status $out" "0 0 devices out of use"
