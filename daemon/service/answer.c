@@ -146,7 +146,7 @@ static void fate_tell(const struct rank_process *r, bool culprit, enum cause cau
     if (!lives && (culprit || !r->crew->killed))
         text = rank_end_text(&r->end, end);
     if (lives && culprit)
-        text = cause == CAUSE_RANK_FAILED ? "" : "stopped by the daemon";
+        text = cause == CAUSE_RANK_FAILED ? "" : "killed by the daemon";
     if (lives && cause == CAUSE_DEADLINE_STARTING && !r->crew->killed)
         text = "still starting";
     snprintf(fate, RANK_END_TEXT_MAX, "%s", text);
