@@ -158,7 +158,8 @@ START_TEST(test_administrators)
     request.order = (struct wire_order){.kind = ORDER_DRAIN_DEVICE, .device = 0};
     expect_reply(bob, &request, STATUS_PERMISSION_DENIED, "uid=61002 is not an administrator");
     request.order.device = 2;
-    expect_reply(alice, &request, STATUS_INVALID_ARGUMENT, "device is 2; this daemon has devices 0, 1");
+    expect_reply(alice, &request, STATUS_INVALID_ARGUMENT,
+                 "device is 2; this daemon has devices 0, 1");
 
     // The running case continues; the next one is refused.
     struct wire_request his = daemon_request_long(2), next = daemon_request(METHOD_RUN);
