@@ -182,8 +182,10 @@ struct rules rules_of(const struct cp_case *c, enum report_tensor tensor)
     }
     if (tensor == TENSOR_DSINK)
         r.row = r.element = SINK_UNITS;
-    if (tensor == TENSOR_LSE)
+    if (tensor == TENSOR_LSE) {
         r.te = 0;
+        r.tolerance = c->lse_tolerance;
+    }
     if (c->dtype != DTYPE_FP32)
         r.long_sum = LONG_SUM_TERM * (double)rules_longest_sum(c, tensor);
     return r;

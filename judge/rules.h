@@ -38,8 +38,8 @@
 //
 // LSE and largest logits, fp32 always: error <= 2^-24 * (128 + 8 |value| + 4 min(softcap, 256)) *
 // (deviation of the logits / 4) * sqrt(head_dim_qk / 64), factors at least 1, * (1 + weight_shift()
-// / 8). LSE has 2^-30 more for each key, with a remark, because long sums stagnate. A sink's
-// gradient, fp32 always: error <= 5 units of its head (rules_sink_unit()).
+// / 8). LSE has the case's lse_tolerance more; and 2^-30 for each key, with a remark, because long
+// sums stagnate. A sink's gradient, fp32 always: error <= 5 units of its head (rules_sink_unit()).
 #ifndef CPATTN_JUDGE_RULES_H
 #define CPATTN_JUDGE_RULES_H
 
@@ -67,9 +67,10 @@ struct rules {
     double noise;                    // absolute minimum of the unit
     double te;                       // TransformerEngine's atol and rtol; 0: it has no rule
     double excess;                   // factor of the errors of logits larger than usual, >= 1
-    double cap;      // the softcap, at most 256: tanh near 1 may have an error of one bit
-    double long_sum; // allowance for long sums, relative to the reference
-    bool absolute;   // LSE and largest logits
+    double cap;       // the softcap, at most 256: tanh near 1 may have an error of one bit
+    double long_sum;  // allowance for long sums, relative to the reference
+    double tolerance; // of LSE, as the case asks for
+    bool absolute;    // LSE and largest logits
 };
 struct rules rules_of(const struct cp_case *c, enum report_tensor tensor);
 
@@ -138,7 +139,8 @@ RULES_INLINE double rules_twin(const struct rules *r, double twin, double refere
 // rules_logarithm_keys() returns.
 RULES_INLINE double rules_logarithm(const struct rules *r, double reference)
 {
-    return (RULES_LOGARITHM + 0x1p-24 * (8 * fabs(reference) + 4 * r->cap)) * r->excess;
+    return (RULES_LOGARITHM + 0x1p-24 * (8 * fabs(reference) + 4 * r->cap)) * r->excess +
+           r->tolerance;
 }
 
 RULES_INLINE double rules_logarithm_keys(int64_t keys)

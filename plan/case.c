@@ -112,6 +112,8 @@ static bool is_unset_option(const struct case_field *field, const struct cp_case
         return !c->graph;
     case offsetof(struct cp_case, operation_times):
         return !c->operation_times;
+    case offsetof(struct cp_case, lse_tolerance):
+        return c->lse_tolerance == 0;
     case offsetof(struct cp_case, nodes):
         return !c->nodes;
     case offsetof(struct cp_case, ranks_per_node):

@@ -59,6 +59,7 @@ enum case_inputs { INPUTS_SHARP = 1, INPUTS_TE };
 
 #define WINDOW_UNBOUNDED      (-1)
 #define CASE_A2A_SIZE_DEFAULT 2
+#define LSE_TOLERANCE_MAX     0.01
 
 // Query tokens, and key/value tokens.
 enum shard_side { SIDE_Q, SIDE_KV };
@@ -101,6 +102,7 @@ struct cp_case {
     int64_t window_right; // keys visible right of the diagonal; a causal mask makes it 0
     double scale;         // of the logits; 0 means 1/sqrt(head_dim_qk)
     double softcap;       // logit = softcap * tanh(logit / softcap) after the scale; 0: none
+    double lse_tolerance; // error of LSE that is accepted beside its limit, 0..LSE_TOLERANCE_MAX
     enum case_softmax softmax;
     enum case_bias bias; // added after scale and softcap
     bool max_logit;      // also deliver the largest logit of each head

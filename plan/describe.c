@@ -84,6 +84,8 @@ static void add_scores(struct line *line, const struct cp_case *c, const struct 
         line_add(line, " bias=%s", case_choice_name(case_bias_choices, c->bias));
     if (c->max_logit)
         line_add(line, " max_logit");
+    if (c->lse_tolerance != 0)
+        line_add(line, " lse_tolerance=%g", c->lse_tolerance);
 }
 
 static void add_mask(struct line *line, const struct cp_case *c)

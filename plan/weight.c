@@ -164,11 +164,12 @@ __attribute__((format(printf, 2, 3))) static void say(struct sentences *s, const
 #define LSE_NOTICE 1e-4
 
 // Names the tensors that show that a feature is left out, if that changes LSE by `lse`.
-static const char *what_shows(double lse, bool dsink)
+static const char *what_shows(const struct cp_case *c, double lse, bool dsink)
 {
+    bool shows = lse >= LSE_NOTICE + c->lse_tolerance;
     if (dsink)
-        return lse < LSE_NOTICE ? "only dsink is" : "only LSE and dsink are";
-    return lse < LSE_NOTICE ? "nothing is" : "only LSE is";
+        return shows ? "only LSE and dsink are" : "only dsink is";
+    return shows ? "only LSE is" : "nothing is";
 }
 
 static void say_of_sink(struct sentences *s, const struct cp_case *c)
@@ -184,7 +185,7 @@ static void say_of_sink(struct sentences *s, const struct cp_case *c)
         say(s,
             "the sink weighs about %.0e of what a query's keys weigh with these inputs; %s sure to "
             "show if it were left out",
-            weight, what_shows(weight, learnable && c->training));
+            weight, what_shows(c, weight, learnable && c->training));
 }
 
 static void say_of_softcap(struct sentences *s, const struct cp_case *c)
@@ -202,7 +203,7 @@ static void say_of_softcap(struct sentences *s, const struct cp_case *c)
             "the softcap makes the large logits of these inputs less by about %.0e of them; %s "
             "sure "
             "to show if it were left out",
-            bent, what_shows(bent * large, false));
+            bent, what_shows(c, bent * large, false));
 }
 
 static void say_of_mask(struct sentences *s, const struct cp_case *c)

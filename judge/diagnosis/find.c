@@ -127,6 +127,8 @@ void diagnosis_find(const struct diagnosis_input *input, struct finding *result)
             if (result->kind == DIAGNOSIS_NONE)
                 describe(&t, result);
         }
+        if (t.finite && result->kind == DIAGNOSIS_NONE)
+            narrow_exp_find(&t, result);
     }
     trial_fini(&t);
 }

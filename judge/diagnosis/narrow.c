@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds gradients with a 16-bit accumulator, and LSE whose weights are rounded before their sum.
+// Finds gradients with a 16-bit accumulator, and LSE whose weights are rounded before their sum or
+// approximate.
 //
 // Gradients: Each addition rounds to a step of the current sum. The error depends on the last bits
 // of every part, so it cannot be recomputed. But the variance of each element's error can be
@@ -13,6 +14,7 @@
 #include <string.h>
 
 #include "judge/diagnosis/trial.h"
+#include "judge/rules.h"
 
 // Bounds of the share of the error's energy that the roundings of the sums cause.
 #define SHARE_LEAST 0.6
@@ -334,4 +336,32 @@ void narrow_lse_find(struct trial *t, struct finding *result)
              "the errors of lse are those of weights that are rounded to %s before they are added "
              "up to the denominator, and of nothing else",
              case_choice_name(case_dtype_choices, (int)t->c->dtype));
+}
+
+// Maximum relative error of an exponential that kernels compute for 16-bit weights. A polynomial of
+// degree 3 has 9e-5.
+#define EXP_ERROR 0x1p-13
+
+void narrow_exp_find(struct trial *t, struct finding *result)
+{
+    double least = 0, most = 0;
+    if (t->in->tensor != TENSOR_LSE || t->c->dtype == DTYPE_FP32)
+        return;
+    for (int row = 0; row < t->rows; row++) {
+        double error = t->got[row] - t->right[row];
+        least = fmin(least, isfinite(t->right[row]) ? error : 0);
+        most = fmax(most, isfinite(t->right[row]) ? error : 0);
+    }
+    double largest = fmax(most, -least);
+    // Keys that are missing only make LSE smaller.
+    bool keys = most < -least / 8;
+    if (largest < RULES_LOGARITHM || largest > EXP_ERROR)
+        return;
+    *result = (struct finding){.kind = DIAGNOSIS_ROUNDED,
+                               .diagnosis = {.tensor = TENSOR_LSE, .explained = 1}};
+    snprintf(result->diagnosis.text, sizeof(result->diagnosis.text),
+             "lse is off by up to %.1e: exponentials or logarithms are approximate%s; "
+             "lse_tolerance %g accepts such errors",
+             largest, keys ? ", or keys of little weight are missing" : "",
+             1e-4 * ceil(largest / 1e-4));
 }

@@ -123,5 +123,6 @@ void try_owners(struct trial *t);       // key rows: contributions missing, twic
 void try_general(struct trial *t); // a description, where no mistake is known
 void narrow_find(struct trial *t, struct finding *result);     // gradients summed in 16 bits
 void narrow_lse_find(struct trial *t, struct finding *result); // weights rounded before their sum
+void narrow_exp_find(struct trial *t, struct finding *result); // exponentials that are approximate
 
 #endif

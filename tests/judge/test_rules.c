@@ -335,6 +335,20 @@ START_TEST(logarithms_have_only_the_element_rule)
 }
 END_TEST
 
+// Only LSE depends on exponentials; its limit must not be lost beside the tolerance.
+START_TEST(a_tolerance_is_added_to_the_limit_of_lse)
+{
+    struct cp_case c = of_length(DTYPE_BF16, 1024);
+    struct rules lse = rules_of(&c, TENSOR_LSE), largest = rules_of(&c, TENSOR_MAX_LOGIT);
+    double before = rules_logarithm(&lse, 3), before_largest = rules_logarithm(&largest, 3);
+    c.lse_tolerance = 1e-3;
+    lse = rules_of(&c, TENSOR_LSE);
+    largest = rules_of(&c, TENSOR_MAX_LOGIT);
+    ck_assert_double_eq_tol(rules_logarithm(&lse, 3), before + 1e-3, 1e-12);
+    ck_assert_double_eq(rules_logarithm(&largest, 3), before_largest);
+}
+END_TEST
+
 START_TEST(sinks_are_judged_head_by_head)
 {
     struct cp_case c = of_length(DTYPE_BF16, 1024);
@@ -390,6 +404,7 @@ static Suite *rules_suite(void)
     tcase_add_test(tcase, long_sums_may_be_too_small_with_a_remark);
     tcase_add_test(tcase, the_longest_sum_is_what_a_window_lets_see);
     tcase_add_test(tcase, logarithms_have_only_the_element_rule);
+    tcase_add_test(tcase, a_tolerance_is_added_to_the_limit_of_lse);
     tcase_add_test(tcase, sinks_are_judged_head_by_head);
     suite_add_tcase(suite, tcase);
     return suite;

@@ -425,6 +425,7 @@ START_TEST(hash_sees_every_field)
                                            {"deterministic", "false"},
                                            {"verify", "off"},
                                            {"verify", "full"},
+                                           {"lse_tolerance", "0.001"},
                                            {"lengths_q", "512,5"},
                                            {"lengths_kv", "512,5"},
                                            {"seed", "1"},

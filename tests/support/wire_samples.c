@@ -130,6 +130,7 @@ void sample_case(struct sample *s, struct cp_case *c)
         c->heads = c->kv_heads * (int32_t)sample_range(s, 1, 64);
         c->seqlen_q >>= 8; // longer sequences are refused for lack of memory
         c->seqlen_kv >>= 8;
+        c->lse_tolerance /= 100; // at most LSE_TOLERANCE_MAX
         if (c->comm != COMM_A2A_P2P)
             c->a2a_size = 2;
         else
