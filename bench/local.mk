@@ -12,11 +12,6 @@ bench_bench_attention_SOURCES = bench/bench_attention.c
 bench_bench_attention_CPPFLAGS = $(AM_CPPFLAGS) $(BLAS_CFLAGS)
 bench_bench_attention_LDADD = kernels/libkernels.a $(base_libs) $(third_party_libs)
 
-# Judges the results of bench/cuda/judge_torch.py.
-bench_programs += bench/judge_results
-bench_judge_results_SOURCES = bench/judge_results.c
-bench_judge_results_LDADD = $(rank_libs) $(base_libs) $(third_party_libs)
-
 bench_programs += bench/bench_roundtrip
 bench_bench_roundtrip_SOURCES = bench/bench_roundtrip.c bench/measure.c bench/measure.h
 bench_bench_roundtrip_LDADD = client/libclient.la $(base_libs) $(third_party_libs)

@@ -383,7 +383,7 @@ class Check:
                 return Array(view.address, strides[2], strides[1], shape[2], strides[0])
             return Array(view.address, strides[0], strides[1], shape[0], strides[2])
         if math.prod(shape) > 0 and shape[-1] > 1 and strides[-1] != 1:
-            raise ValueError(f"{tensor} has a stride of {strides[-1]} in its last dimension, not 1")
+            raise ValueError(f"{tensor} has a stride of {strides[-1]} in its last dimension, not 1; give a contiguous copy")
         if tensor in BIASES:
             return self._bias_array(view, layout)
         if layout == "thd":
@@ -487,7 +487,7 @@ class Check:
         if view.shape != shape:
             raise ValueError(f"{tensor} has the shape {view.shape}; it should have {shape}")
         if math.prod(shape) > 0 and shape[-1] > 1 and strides[-1] != 1:
-            raise ValueError(f"{tensor} has a stride of {strides[-1]} in its last dimension, not 1")
+            raise ValueError(f"{tensor} has a stride of {strides[-1]} in its last dimension, not 1; give a contiguous copy")
         if layout == "thd":
             return Array(view.address, strides[0], strides[1], 0, 0)
         return Array(view.address, strides[1], strides[2], shape[1], strides[0])
