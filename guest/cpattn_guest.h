@@ -157,7 +157,7 @@ struct cpattn_guest_tensor {
 //   features. cpattn-submit(1) defines the rows and columns.
 // - Whole, and the same on all ranks: b of a row layer, b2, and their gradients; without sequence
 //   parallelism also x and dx of a column layer and mlp, y and dy of a row layer and mlp.
-// - Inputs must not be written. The bytes around all tensors are compared after the run.
+// - Inputs must not be written. They and the bytes around all tensors are compared after the run.
 CPATTN_API bool cpattn_guest_tensor(const struct cpattn_guest_job *job, const char *name,
                                     struct cpattn_guest_tensor *tensor);
 

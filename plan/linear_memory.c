@@ -103,7 +103,7 @@ enum status linear_memory(const struct linear *l, int64_t *rank_bytes, struct er
     int64_t total = scratch * (l->dtype == DTYPE_FP32 ? 4 : 2) + widened_bytes(l, own) +
                     wide_bytes(l, own) + (l->verify ? judge_bytes(l) : 0);
     for (int t = 0; t < LINEAR_TENSORS; t++)
-        total += linear_bytes(l, 0, (enum linear_tensor)t) + 2 * (int64_t)LINEAR_GUARD_BYTES;
+        total += linear_bytes(l, 0, (enum linear_tensor)t) + 2 * (int64_t)PLAN_GUARD_BYTES;
     *rank_bytes = total + 65536;
     if (total <= INT64_C(1) << 50)
         return STATUS_OK;

@@ -141,6 +141,13 @@ void plan_keep_tensors(struct plan *plan)
     plan->op_count = 0;
 }
 
+void plan_guard(struct plan *plan, bool scratch)
+{
+    for (int32_t i = 0; i < plan->buffer_count; i++)
+        if (scratch || plan->buffers[i].role != BUFFER_SCRATCH)
+            plan->buffers[i].before = plan->buffers[i].after = PLAN_GUARD_BYTES;
+}
+
 void plan_destroy(struct plan *plan)
 {
     if (!plan)
