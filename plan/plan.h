@@ -47,9 +47,6 @@ struct plan_buffer {
     int64_t before, after;
 };
 
-// Guard bytes on each side. A multiple of every alignment that memory of buffers has.
-#define PLAN_GUARD_BYTES 256
-
 // Part of a buffer: `blocks` blocks, `block_stride` bytes apart, the first at `offset`. A block has
 // `rows` pieces of `bytes` bytes each, `stride` bytes apart. rows 0 and 1 are one piece, without
 // stride and blocks; blocks 0 and 1 are one block. Pieces ascend and do not overlap. bytes == 0: an
@@ -209,7 +206,7 @@ void plan_forget_slices(struct plan *plan);
 // Removes everything except the buffers of inputs and results; for ranks that do not execute a
 // plan.
 void plan_keep_tensors(struct plan *plan);
-// Gives the buffers of inputs and results guard bytes; with `scratch` all buffers.
+// Gives the buffers of inputs and results guard bytes (common/guard.h); with `scratch` all buffers.
 void plan_guard(struct plan *plan, bool scratch);
 void plan_destroy(struct plan *plan);
 

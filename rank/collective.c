@@ -5,6 +5,7 @@
 
 #include "common/clock.h"
 #include "common/fault.h"
+#include "common/guard.h"
 #include "judge/collective_diagnosis.h"
 #include "rank/kind.h"
 #include "rank/untouched.h"

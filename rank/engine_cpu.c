@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "common/clock.h"
+#include "common/guard.h"
 #include "judge/cpu/verify.h"
 #include "judge/digest.h"
 #include "judge/linear_view.h"
@@ -11,7 +12,6 @@
 #include "rank/inputs.h"
 #include "rank/judge_host.h"
 #include "rank/providers.h"
-#include "rank/untouched.h"
 
 struct cpu {
     struct engine base;

@@ -7,7 +7,7 @@
 
 #include "common/plural.h"
 
-#define GUARD_BYTES_MAX (PLAN_GUARD_BYTES + COLLECTIVE_OFFSET_MAX * 8)
+#define GUARD_BYTES_MAX (GUARD_BYTES + COLLECTIVE_OFFSET_MAX * 8)
 
 // Appends to a list of items in a text of DIAGNOSIS_TEXT_MAX bytes.
 __attribute__((format(printf, 2, 3))) static void list_add(char *text, const char *format, ...)
@@ -50,14 +50,15 @@ static enum status side_judge(const struct untouched *u, int32_t buffer, bool en
 {
     const struct plan_buffer *b = &u->plan->buffers[buffer];
     const char *data = u->buffers[buffer];
-    int64_t bytes = end ? b->after : b->before, changed = 0;
+    int64_t bytes = end ? b->after : b->before;
     unsigned char got[GUARD_BYTES_MAX];
     if (bytes == 0)
         return STATUS_OK;
     enum status status =
         u->memory->read(u->queue, end ? data + b->bytes : data - bytes, (size_t)bytes, got, error);
-    for (int64_t i = 0; i < bytes && status == STATUS_OK; i++)
-        changed += got[i] != GUARD_BYTE;
+    if (status != STATUS_OK)
+        return status;
+    int64_t changed = guard_changed(got, bytes);
     guards->elements += bytes;
     guards->mismatches += changed;
     if (changed > 0)

@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory that a job must leave as it is: the guard bytes around its buffers, and its inputs. For
-// jobs of any kind, in the memory of any engine.
+// Memory that a job must leave as it is: the guard bytes around the buffers of its plan, which an
+// engine sets when it places them, and its inputs. For jobs of any kind, in the memory of any
+// engine.
 #ifndef CPATTN_RANK_UNTOUCHED_H
 #define CPATTN_RANK_UNTOUCHED_H
 
+#include "common/guard.h"
 #include "common/report.h"
 #include "judge/collective.h"
 #include "plan/plan.h"
-
-// Value of guard bytes. An engine sets them when it places the buffers of a plan.
-#define GUARD_BYTE 0xa5
 
 #define UNTOUCHED_INPUTS_MAX 8
 

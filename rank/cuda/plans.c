@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Plans of jobs that are not attention on a GPU, and NCCL's own collectives.
+#include "common/guard.h"
 #include "kernels/cuda/backend.h"
 #include "rank/cuda/engine_state.h"
-#include "rank/untouched.h"
 #include "transport/agree.h"
 #include "transport/nccl.h"
 #include "transport/peer.h"

@@ -18,7 +18,7 @@ daemon_start --backend cpu --devices 2 --log-level warning \
     --guest "honest=$guest" --guest "behind=$guest behind" --guest "before=$guest before" \
     --guest "scales=$guest scales" --guest "all=$guest all" \
     --provider honest="$toys/toy.so" --provider merging="$toys/toy_merges.so" \
-    --provider outside="$toys/toy_outside.so" --provider input="$toys/toy_input.so"
+    --provider outside="$toys/toy_outside.so" --provider packed="$toys/toy_packed.so" --provider input="$toys/toy_input.so"
 
 run() { # OPTIONS...
     out=$("$submit" "$@" --timeout 60s 2>&1)
@@ -67,6 +67,9 @@ case="case --heads 4 --kv-heads 2 --seqlen 40 --head-dim 16"
     run $case --provider outside
     has "a provider that writes behind a running result fails" 1 \
         "diagnosis: bytes outside of the tensors of rank 0 have changed: 4 bytes behind"
+    run $case --provider packed
+    has "a provider that writes behind a packed result ends its case" 77 \
+        "forward() of provider packed has written outside of its packed o: 0 bytes before it and 4 behind it have changed"
     run $case --provider input
     has "a provider that changes q fails" 1 "diagnosis: rank 0 has changed its input q for"
     run $case --provider input --repeat 2

@@ -176,7 +176,11 @@ static int toy_forward(void *state, void *prepared, const struct cpattn_attentio
                 row_forward(&p, args, (double *)args->workspace);
     }
 #ifdef TOY_OUTSIDE
+#ifdef TOY_MERGES
     ((float *)args->o)[a->q_rows * a->heads * a->head_dim_v] = 0;
+#else
+    ((float *)args->o)[a->q_packed_rows * a->heads * a->head_dim_v] = 0;
+#endif
 #endif
 #ifdef TOY_INPUT
     *(uint16_t *)(uintptr_t)args->q ^= 1;
