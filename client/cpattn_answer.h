@@ -96,7 +96,8 @@ struct cpattn_rank {
     uint64_t exchange_ns; // while an exchange was under way
     uint64_t exposed_ns;  // while only exchanges could proceed
     uint64_t reference_ns, compare_ns;
-    const char *diagnosis;        // the mistake that explains the fail, one sentence; or ""
+    const char *diagnosis;        // the mistake that explains the fail, or which memory was changed
+                                  // that is not a result; one sentence, or ""
     const char *diagnosis_tensor; // the tensor of the diagnosis; or ""
     double diagnosis_explained;   // explained share of that tensor's squared error, 0..1
     // Number of attention operations computed by the project's own kernels and by the case's
@@ -148,7 +149,8 @@ struct cpattn_element {
 // (not zero), nonfinite, max_abs and first_bad. dbias, dsink and max_logit are not split: they are
 // chunk 0. The errors of lse and max_logit are absolute; their twin_rel and slope are 0.
 struct cpattn_figures {
-    const char *tensor; // "out", "lse", "dq", "dk", "dv", "dbias", "dsink", "max_logit"
+    const char *tensor; // "out", "lse", "dq", "dk", "dv", "dbias", "dsink", "max_logit"; of a guest
+                        // or provider also "guards" and "inputs": memory it must leave as it is
     int32_t chunk;      // 0 or 1 of the rank, or CPATTN_CHUNK_PADDING
     uint32_t broken;    // CPATTN_RULE_* bits; 0 is a pass
     int64_t elements;

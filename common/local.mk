@@ -19,6 +19,7 @@ common_sources += common/duration.c
 common_sources += common/duration.h
 common_sources += common/fault.c
 common_sources += common/fault.h
+common_sources += common/guard.h
 common_sources += common/limits.h
 common_sources += common/list.h
 common_sources += common/journal.c

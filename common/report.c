@@ -2,6 +2,7 @@
 #include "common/report.h"
 
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 
 const char *report_phase_name(int phase)
@@ -29,6 +30,14 @@ const char *report_tensor_name(int tensor)
 size_t report_bytes(int32_t op_times)
 {
     return offsetof(struct rank_report, op_times.list) + (size_t)op_times * sizeof(struct op_time);
+}
+
+struct figures *report_figures_add(struct rank_report *report, const char *name)
+{
+    struct figures *f = &report->figures[report->figures_count++];
+    *f = (struct figures){.first_bad = {.position = -1}, .worst_row = {.position = -1}};
+    snprintf(f->name, sizeof(f->name), "%s", name);
+    return f;
 }
 
 bool op_times_plausible(const struct op_times *times)

@@ -59,7 +59,7 @@ struct element {
 // nonzero elements (mismatches) and nonfinite elements, the largest and the first nonzero element.
 // Tensors that are not split into chunks (dbias, dsink, max_logit) are chunk 0.
 struct figures {
-    int32_t tensor; // enum report_tensor; 0: a tensor of another kind of job, by its `name`
+    int32_t tensor; // enum report_tensor; 0: by its `name`, see rank/untouched.h and other kinds
     int32_t chunk;  // 0 or 1 of the rank, or CHUNK_PADDING
     int32_t broken; // RULE_* bits
     int64_t elements;
@@ -82,7 +82,7 @@ struct figures {
     int64_t judged;        // compared elements; fewer than `elements` if a sample is verified
     int64_t te_mismatches; // elements outside TransformerEngine's elementwise rule; for information
     int32_t remark;        // enum report_remark
-    char name[TENSOR_NAME_MAX]; // lower-case letters, digits, underscores; "" with attention
+    char name[TENSOR_NAME_MAX]; // lower-case letters, digits, underscores; "" with a `tensor`
 };
 
 struct timings {
@@ -100,10 +100,11 @@ struct refusal {
     char text[ERROR_TEXT_MAX];
 };
 
-// A known mistake that explains the error of a rank's worst tensor, if one was found.
+// A known mistake that explains the error of a rank's worst tensor, if one was found, or memory
+// that the job has changed and must not change.
 #define DIAGNOSIS_TEXT_MAX 240
 struct diagnosis {
-    int32_t tensor;                // enum report_tensor; 0: of another kind of job, by its `name`
+    int32_t tensor;                // enum report_tensor; 0: by its `name`, as in figures
     double explained;              // share of the squared error that the mistake explains, 0..1
     char text[DIAGNOSIS_TEXT_MAX]; // a sentence without a final stop, printable ASCII; "": there
                                    // is no diagnosis
@@ -167,6 +168,10 @@ enum report_phase {
 };
 const char *report_phase_name(int phase);
 const char *report_tensor_name(int tensor);
+
+// Appends figures to the report, zeroed, with the tensor's name and no bad element. A report has
+// room for REPORT_FIGURES_MAX.
+struct figures *report_figures_add(struct rank_report *report, const char *name);
 
 // True for 1 to TENSOR_NAME_MAX - 1 lower-case letters, digits and underscores.
 bool report_name_is_valid(const char name[TENSOR_NAME_MAX]);

@@ -130,7 +130,10 @@ struct cpattn_guest_tensor {
 //   [tokens][heads][dim] with thd; lse [batch][heads][tokens], with thd [heads][tokens], fp32;
 //   sink, dsink and max_logit [heads], fp32, the same on each rank.
 // - Padding is NaN in inputs and must be zero in results.
-// - Inputs may be overwritten. Memory is valid until attend() returns.
+// - Only the bytes of tensors may be written. The 256 bytes before and behind their memory are
+//   compared after the run; a change fails the case and is named. k and v are one piece of memory,
+//   with v behind k, and so are dk and dv.
+// - Inputs may be overwritten; the answer then says which. Memory is valid until attend() returns.
 //
 // The bias is [1 or batch][1 or heads][1 or rows][seqlen_kv], by its shape in the case. It has a
 // column for every key position of all ranks. Its rows are the rank's own queries. With thd it has
@@ -157,7 +160,7 @@ struct cpattn_guest_tensor {
 //   features. cpattn-submit(1) defines the rows and columns.
 // - Whole, and the same on all ranks: b of a row layer, b2, and their gradients; without sequence
 //   parallelism also x and dx of a column layer and mlp, y and dy of a row layer and mlp.
-// - Inputs must not be written. The bytes around all tensors are compared after the run.
+// - Inputs must not be written. They and the bytes around all tensors are compared after the run.
 CPATTN_API bool cpattn_guest_tensor(const struct cpattn_guest_job *job, const char *name,
                                     struct cpattn_guest_tensor *tensor);
 

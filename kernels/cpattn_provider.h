@@ -31,6 +31,10 @@
 // Query head h uses key head (h + head_phase) / group. Rows outside of all rectangles may hold any
 // value. Rectangles of one operation share neither queries nor keys.
 //
+// Memory. A provider writes its results and its workspace only. cpattnd compares the inputs of the
+// rank, and the bytes around the running results, after the run; a change fails the case. In host
+// memory it also compares the bytes around packed results and workspace, after each call.
+//
 // Results. A provider without CPATTN_PROVIDER_MERGES writes packed results: query i of a rectangle
 // is row q_packed + i of O [q_packed_rows][heads][d_v] (also of O as input of backward) and of dQ;
 // key j is row kv_packed + j of dK and dV. cpattnd merges them. A provider with

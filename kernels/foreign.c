@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/guard.h"
 #include "kernels/dtype.h"
 #include "kernels/groups.h"
 
@@ -197,17 +198,54 @@ static enum status call_prepare(const struct foreign *f, const struct attention_
 
 // ---- scratch ------------------------------------------------------------------------------------
 
-// Allocates consecutive pieces of `memory`; with NULL only counts their bytes.
+#define PIECES_MAX 7
+
+// Allocates pieces of `memory`, each between guard bytes; with NULL only counts their bytes.
 struct pieces {
-    char *memory;
+    unsigned char *memory;
     size_t used;
+    int count;
+    struct {
+        const char *name;
+        size_t begin, end; // in `memory`
+    } list[PIECES_MAX];
 };
 
-static void *piece(struct pieces *p, int64_t bytes)
+static void *piece(struct pieces *p, const char *name, int64_t bytes)
 {
-    void *at = p->memory ? p->memory + p->used : NULL;
-    p->used += ((size_t)bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-    return bytes > 0 ? at : NULL;
+    size_t begin = p->used + GUARD_BYTES, end = begin + (size_t)bytes;
+    if (bytes == 0)
+        return NULL;
+    p->used = (end + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT + GUARD_BYTES;
+    p->list[p->count].name = name;
+    p->list[p->count].begin = begin;
+    p->list[p->count++].end = end;
+    return p->memory ? p->memory + begin : NULL;
+}
+
+// Sets the guard bytes of all pieces in host memory.
+static void guards_set(const struct foreign *f, const struct pieces *p)
+{
+    for (int i = 0; i < p->count && !f->ops->on_device; i++) {
+        memset(p->memory + p->list[i].begin - GUARD_BYTES, GUARD_BYTE, GUARD_BYTES);
+        memset(p->memory + p->list[i].end, GUARD_BYTE, GUARD_BYTES);
+    }
+}
+
+// Compares them after a call of the provider. INTERNAL: a guard byte has changed.
+static enum status guards_check(const struct foreign *f, const struct pieces *p, const char *call,
+                                struct error *error)
+{
+    for (int i = 0; i < p->count && !f->ops->on_device; i++) {
+        int64_t before = guard_changed(p->memory + p->list[i].begin - GUARD_BYTES, GUARD_BYTES);
+        int64_t behind = guard_changed(p->memory + p->list[i].end, GUARD_BYTES);
+        if (before + behind > 0)
+            return error_set(error, STATUS_INTERNAL,
+                             "%s of provider %s has written outside of its %s: %lld bytes before "
+                             "it and %lld behind it have changed",
+                             call, f->name, p->list[i].name, (long long)before, (long long)behind);
+    }
+    return STATUS_OK;
 }
 
 // Packed tensors and workspace of one call, in scratch. NULL: the call does not use it.
@@ -224,19 +262,19 @@ static struct tensors tensors_lay_out(const struct foreign *f, const struct call
     int64_t q = merges(f) ? 0 : a->q_packed_rows * a->heads;
     int64_t kv = merges(f) ? 0 : a->kv_packed_rows * a->kv_heads;
     int64_t bytes = dtype_bytes(result_dtype(call));
-    struct tensors t = {.workspace = piece(p, call->prepared.workspace_bytes)};
-    t.lse = piece(p, q * (int64_t)sizeof(float));
+    struct tensors t = {.workspace = piece(p, "workspace", call->prepared.workspace_bytes)};
+    t.lse = piece(p, "packed lse", q * (int64_t)sizeof(float));
     if (!a->backward) {
-        t.o = piece(p, q * a->head_dim_v * bytes);
+        t.o = piece(p, "packed o", q * a->head_dim_v * bytes);
         return t;
     }
     if (call->prepared.wants_out)
-        t.o = piece(p, q * a->head_dim_v * dtype_bytes((enum case_dtype)a->dtype));
+        t.o = piece(p, "packed o", q * a->head_dim_v * dtype_bytes((enum case_dtype)a->dtype));
     if (call->prepared.wants_delta)
-        t.delta = piece(p, q * (int64_t)sizeof(float));
-    t.dq = piece(p, q * a->head_dim_qk * bytes);
-    t.dk = piece(p, kv * a->head_dim_qk * bytes);
-    t.dv = piece(p, kv * a->head_dim_v * bytes);
+        t.delta = piece(p, "packed delta", q * (int64_t)sizeof(float));
+    t.dq = piece(p, "packed dq", q * a->head_dim_qk * bytes);
+    t.dk = piece(p, "packed dk", kv * a->head_dim_qk * bytes);
+    t.dv = piece(p, "packed dv", kv * a->head_dim_v * bytes);
     return t;
 }
 
@@ -277,7 +315,7 @@ static enum status foreign_prepare(struct attention_provider *p, const struct at
             status = error_set(error, STATUS_RESOURCE_EXHAUSTED, "no memory for an operation");
     }
     for (int32_t i = 0; status == STATUS_OK && i < x->groups.count; i++) {
-        struct pieces count = {NULL, 0};
+        struct pieces count = {.memory = NULL};
         status = call_prepare(f, op, &x->groups.list[i], &x->calls[i], error);
         if (status == STATUS_OK)
             (void)tensors_lay_out(f, &x->calls[i], &count);
@@ -323,7 +361,9 @@ static enum status call_forward(const struct foreign *f, const struct call *call
                                 void *scratch, struct error *error)
 {
     char text[REASON_MAX] = "";
-    struct tensors t = tensors_lay_out(f, call, &(struct pieces){scratch, 0});
+    struct pieces pieces = {.memory = scratch};
+    struct tensors t = tensors_lay_out(f, call, &pieces);
+    guards_set(f, &pieces);
     struct cpattn_forward forward = {
         .size = sizeof(forward),
         .q = args->q,
@@ -338,6 +378,8 @@ static enum status call_forward(const struct foreign *f, const struct call *call
     };
     int result = f->table->forward(f->state, call->prepared.state, &call->attention, &forward, text,
                                    sizeof(text));
+    if (result == CPATTN_PROVIDER_OK && guards_check(f, &pieces, "forward()", error) != STATUS_OK)
+        return error->status;
     if (result == CPATTN_PROVIDER_OK && !merges(f))
         f->ops->merge_rows(f->backend, &args->shape, &g->q, result_dtype(call), t.o, t.lse,
                            (enum packed_layout)call->prepared.lse_layout, args->o, args->lse);
@@ -383,7 +425,9 @@ static enum status call_backward(const struct foreign *f, const struct call *cal
 {
     char text[REASON_MAX] = "";
     bool whole = merges(f);
-    struct tensors t = tensors_lay_out(f, call, &(struct pieces){scratch, 0});
+    struct pieces pieces = {.memory = scratch};
+    struct tensors t = tensors_lay_out(f, call, &pieces);
+    guards_set(f, &pieces);
     if (!whole)
         backward_inputs(f, call, g, args, &t);
     struct cpattn_backward backward = {
@@ -405,6 +449,8 @@ static enum status call_backward(const struct foreign *f, const struct call *cal
     };
     int result = f->table->backward(f->state, call->prepared.state, &call->attention, &backward,
                                     text, sizeof(text));
+    if (result == CPATTN_PROVIDER_OK && guards_check(f, &pieces, "backward()", error) != STATUS_OK)
+        return error->status;
     if (result == CPATTN_PROVIDER_OK && !whole)
         gradients_add(f, call, g, args, &t);
     return answer(f, result, text, "backward()", error);

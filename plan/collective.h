@@ -111,12 +111,9 @@ struct collective_shared collective_shared(const struct collective *c, int rank)
 
 struct plan;
 
-// Guard bytes around a collective's buffers: `after` of struct plan_buffer, and `before` without
-// the offset of the arrays.
-#define COLLECTIVE_GUARD_BYTES 256
-
 // Builds the plan of a rank for plan_check() and the executor. Its buffers are `send` and
-// `receive`, or `data` in place, if they are not empty, and scratch. RESOURCE_EXHAUSTED: out of
+// `receive`, or `data` in place, if they are not empty, and scratch. The offset of the arrays
+// belongs to the guard bytes before them. RESOURCE_EXHAUSTED: out of
 // memory.
 enum status collective_plan(const struct collective *c, int rank, struct plan **plan,
                             struct error *error) MUST_CHECK;

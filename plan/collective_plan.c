@@ -207,14 +207,10 @@ static void operation_build(struct layout *l)
 
 static void margins_set(const struct collective *c, struct plan *plan)
 {
-    for (int32_t i = 0; i < plan->buffer_count; i++) {
-        struct plan_buffer *buffer = &plan->buffers[i];
-        if (buffer->role == BUFFER_SCRATCH)
-            continue;
-        buffer->before =
-            COLLECTIVE_GUARD_BYTES + (int64_t)c->offset * collective_element_bytes(c->dtype);
-        buffer->after = COLLECTIVE_GUARD_BYTES;
-    }
+    plan_guard(plan, false);
+    for (int32_t i = 0; i < plan->buffer_count; i++)
+        if (plan->buffers[i].role != BUFFER_SCRATCH)
+            plan->buffers[i].before += (int64_t)c->offset * collective_element_bytes(c->dtype);
 }
 
 enum status collective_plan(const struct collective *c, int rank, struct plan **plan,

@@ -113,9 +113,6 @@ int64_t linear_judged_features(const struct linear *l, int64_t held);
 enum status linear_memory(const struct linear *l, int64_t *rank_bytes,
                           struct error *error) MUST_CHECK;
 
-// Guard bytes around each tensor.
-#define LINEAR_GUARD_BYTES 256
-
 struct plan;
 
 // Builds the plan of a rank. Its non-empty tensors are buffers with the roles BUFFER_LINEAR + enum

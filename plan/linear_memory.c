@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The memory of linear layers on a rank, and how much of a layer is judged.
+#include "common/guard.h"
 #include "plan/linear.h"
 #include "plan/plan.h"
 
@@ -103,7 +104,7 @@ enum status linear_memory(const struct linear *l, int64_t *rank_bytes, struct er
     int64_t total = scratch * (l->dtype == DTYPE_FP32 ? 4 : 2) + widened_bytes(l, own) +
                     wide_bytes(l, own) + (l->verify ? judge_bytes(l) : 0);
     for (int t = 0; t < LINEAR_TENSORS; t++)
-        total += linear_bytes(l, 0, (enum linear_tensor)t) + 2 * (int64_t)LINEAR_GUARD_BYTES;
+        total += linear_bytes(l, 0, (enum linear_tensor)t) + 2 * (int64_t)GUARD_BYTES;
     *rank_bytes = total + 65536;
     if (total <= INT64_C(1) << 50)
         return STATUS_OK;

@@ -395,13 +395,6 @@ static void scratch_add(struct composer *p)
     p->parts = scratch(p, "parts", own * (p->size - 1), columns);
 }
 
-static void guards_set(struct plan *plan)
-{
-    for (int32_t i = 0; i < plan->buffer_count; i++)
-        if (plan->buffers[i].role != BUFFER_SCRATCH)
-            plan->buffers[i].before = plan->buffers[i].after = LINEAR_GUARD_BYTES;
-}
-
 enum status linear_plan(const struct linear *l, int rank, struct plan **plan, struct error *error)
 {
     struct builder *b = builder_create_linear(l, rank);
@@ -423,7 +416,7 @@ enum status linear_plan(const struct linear *l, int rank, struct plan **plan, st
         backward(&p);
     enum status status = builder_finish(b, plan, error);
     if (status == STATUS_OK)
-        guards_set(*plan);
+        plan_guard(*plan, false);
     builder_destroy(b);
     return status;
 }

@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "common/guard.h"
 #include "plan/cost.h"
 
 static const char *const kind_names[OP_KINDS] = {
@@ -139,6 +140,13 @@ void plan_keep_tensors(struct plan *plan)
             plan->buffers[kept++] = plan->buffers[i];
     plan->buffer_count = kept;
     plan->op_count = 0;
+}
+
+void plan_guard(struct plan *plan, bool scratch)
+{
+    for (int32_t i = 0; i < plan->buffer_count; i++)
+        if (scratch || plan->buffers[i].role != BUFFER_SCRATCH)
+            plan->buffers[i].before = plan->buffers[i].after = GUARD_BYTES;
 }
 
 void plan_destroy(struct plan *plan)

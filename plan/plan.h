@@ -43,8 +43,7 @@ struct plan_buffer {
     char name[16];
     enum buffer_role role;
     int64_t bytes;
-    // Guard bytes on either side, which no operation may write; the executor of the plan checks
-    // them.
+    // Guard bytes on either side, which no operation may write; rank/untouched.h checks them.
     int64_t before, after;
 };
 
@@ -207,6 +206,8 @@ void plan_forget_slices(struct plan *plan);
 // Removes everything except the buffers of inputs and results; for ranks that do not execute a
 // plan.
 void plan_keep_tensors(struct plan *plan);
+// Gives the buffers of inputs and results guard bytes (common/guard.h); with `scratch` all buffers.
+void plan_guard(struct plan *plan, bool scratch);
 void plan_destroy(struct plan *plan);
 
 // Checks the plans of all ranks of one case together, independently of the builder:

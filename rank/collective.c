@@ -5,14 +5,12 @@
 
 #include "common/clock.h"
 #include "common/fault.h"
+#include "common/guard.h"
 #include "judge/collective_diagnosis.h"
 #include "rank/kind.h"
+#include "rank/untouched.h"
 
 extern const struct rank_kind rank_kind_collective;
-
-// Value of the guard bytes around a collective's buffers.
-#define GUARD     0xa5
-#define GUARD_MAX (COLLECTIVE_GUARD_BYTES + COLLECTIVE_OFFSET_MAX * 8)
 
 struct work {
     const struct rank_task *task;
@@ -55,15 +53,15 @@ static void ends_find(struct work *w, const struct plan_buffer *buffer, char *da
         w->receive = data + shared.receive * element;
 }
 
-// Fills all memory with the guard byte (scratch with 0xff), then the elements of the send.
+// Fills all buffers with the guard byte (scratch with 0xff), then the elements of the send.
 static enum status memory_fill(struct work *w, struct error *error)
 {
     enum status status = STATUS_OK;
     for (int32_t i = 0; i < w->plan->buffer_count && status == STATUS_OK; i++) {
         const struct plan_buffer *b = &w->plan->buffers[i];
         char *data = w->run.buffers[i];
-        status = w->judge->set(w->queue, data - b->before, is_scratch(b) ? 0xff : GUARD,
-                               (size_t)(b->before + b->bytes + b->after), error);
+        status = w->judge->set(w->queue, data, is_scratch(b) ? 0xff : GUARD_BYTE, (size_t)b->bytes,
+                               error);
         ends_find(w, b, data);
     }
     if (w->send && status == STATUS_OK)
@@ -72,36 +70,6 @@ static enum status memory_fill(struct work *w, struct error *error)
 }
 
 // ---- the verdict ----
-
-// Counts changed guard bytes.
-static enum status guard_count(const struct work *w, const char *data, int64_t bytes,
-                               struct figures *guards, struct error *error)
-{
-    unsigned char got[GUARD_MAX];
-    enum status status = w->judge->read(w->queue, data, (size_t)bytes, got, error);
-    for (int64_t i = 0; i < bytes && status == STATUS_OK; i++)
-        guards->mismatches += got[i] != GUARD;
-    guards->elements += bytes;
-    return status;
-}
-
-static enum status guards_judge(const struct work *w, struct figures *guards, struct error *error)
-{
-    enum status status = STATUS_OK;
-    for (int32_t i = 0; i < w->plan->buffer_count && status == STATUS_OK; i++) {
-        const struct plan_buffer *b = &w->plan->buffers[i];
-        const char *data = w->run.buffers[i];
-        if (is_scratch(b))
-            continue;
-        status = guard_count(w, data - b->before, b->before, guards, error);
-        if (status == STATUS_OK)
-            status = guard_count(w, data + b->bytes, b->after, guards, error);
-    }
-    guards->chunk = CHUNK_PADDING;
-    guards->judged = guards->elements;
-    guards->broken = guards->mismatches > 0 ? RULE_PADDING : 0;
-    return status;
-}
 
 // Looks for the mistake in some elements of a wrong receive.
 static enum status diagnose(const struct work *w, const struct figures *result, struct error *error)
@@ -119,7 +87,8 @@ static enum status diagnose(const struct work *w, const struct figures *result, 
         sample.got[i] = collective_element(&v, &element, 0);
     }
     if (status == STATUS_OK)
-        collective_diagnose(w->c, w->rank, &sample, GUARD, result, &w->task->report->diagnosis);
+        collective_diagnose(w->c, w->rank, &sample, GUARD_BYTE, result,
+                            &w->task->report->diagnosis);
     return status;
 }
 
@@ -128,19 +97,18 @@ static enum status diagnose(const struct work *w, const struct figures *result, 
 static enum status judge(const struct work *w, struct error *error)
 {
     struct rank_report *report = w->task->report;
-    struct figures *result = rank_task_figures(w->task, "receive");
-    struct figures *send = rank_task_figures(w->task, "send");
-    struct figures *guards = rank_task_figures(w->task, "guards");
+    const struct untouched untouched = {
+        .plan = w->plan, .buffers = w->run.buffers, .memory = w->judge, .queue = w->queue};
+    struct figures *result = report_figures_add(report, "receive");
+    struct figures *send = report_figures_add(report, "send");
     enum status status = w->judge->receive(w->queue, w->c, w->rank, w->receive, result, error);
     if (status == STATUS_OK)
         status = w->judge->send(w->queue, w->c, w->rank, w->send,
                                 w->c->in_place ? w->receive : NULL, send, error);
-    if (status == STATUS_OK)
-        status = guards_judge(w, guards, error);
     if (status == STATUS_OK && result->broken)
         status = diagnose(w, result, error);
-    report->pass = !result->broken && !send->broken && !guards->broken;
-    return status;
+    report->pass = !result->broken && !send->broken;
+    return status == STATUS_OK ? untouched_judge(&untouched, report, error) : status;
 }
 
 // ---- work ----

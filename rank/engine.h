@@ -39,8 +39,8 @@ struct plan_run {
     struct progress *progress;
     struct timings *timings;
     struct op_times *op_times; // of the last iteration's operations; NULL: not wanted
-    // Set by plan_reserve(), with undefined contents: the plan's buffers by index, each surrounded
-    // by its guard bytes `before` and `after`; and memory of the engine for the caller.
+    // Set by plan_reserve(): the plan's buffers by index, with undefined contents, each surrounded
+    // by its guard bytes (GUARD_BYTE of common/guard.h); and memory of the engine for the caller.
     void **buffers;
     void *spare;
 };
@@ -68,8 +68,9 @@ struct engine_ops {
     // rank has too little memory for this. All ranks learn it and are unchanged; on the rank that
     // lacks memory `error` has the reason. NULL: there is nothing to agree on.
     enum status (*join)(struct engine *e, const struct job *j, bool *lacks, struct error *error);
-    // Points the job's buffers to memory. Fills the inputs, and all other bytes with ones, which is
-    // NaN in every dtype, so that reading or delivering unwritten memory becomes visible.
+    // Points the job's buffers to memory, with their guard bytes (GUARD_BYTE of common/guard.h)
+    // around them. Fills the inputs, and all other bytes with ones, which is NaN in every dtype, so
+    // that reading or delivering unwritten memory becomes visible.
     enum status (*prepare)(struct engine *e, struct job *j, struct error *error);
     // Runs the plan. If the case is verified, work may still be in progress when this returns;
     // verify() waits for it.

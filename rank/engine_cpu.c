@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "common/clock.h"
+#include "common/guard.h"
 #include "judge/cpu/verify.h"
 #include "judge/digest.h"
 #include "judge/linear_view.h"
@@ -28,6 +29,20 @@ static struct cpu *self(struct engine *e)
 
 // ---- memory ----
 
+static enum status buffer_add(size_t *total, const struct plan_buffer *b, struct error *error)
+{
+    return arena_add(total, b->before + b->bytes + b->after, 1, error);
+}
+
+// Takes the memory of a buffer and sets its guard bytes.
+static void *buffer_take(struct arena *arena, const struct plan_buffer *b)
+{
+    char *base = arena_take(arena, b->before + b->bytes + b->after, 1), *data = base + b->before;
+    memset(base, GUARD_BYTE, (size_t)b->before);
+    memset(data + b->bytes, GUARD_BYTE, (size_t)b->after);
+    return data;
+}
+
 static enum status cpu_reserve(struct engine *e, struct job *j, size_t *host_bytes,
                                struct error *error)
 {
@@ -39,7 +54,7 @@ static enum status cpu_reserve(struct engine *e, struct job *j, size_t *host_byt
     if (status == STATUS_OK)
         status = arena_add(host_bytes, (int64_t)j->attends->scratch_bytes, 1, error);
     for (int i = 0; i < j->plan->buffer_count && status == STATUS_OK; i++)
-        status = arena_add(host_bytes, j->plan->buffers[i].bytes, 1, error);
+        status = buffer_add(host_bytes, &j->plan->buffers[i], error);
     if (status == STATUS_OK)
         status = job_judge_reserve(j, host_bytes, error);
     return status;
@@ -50,7 +65,7 @@ static void buffers_take(struct cpu *cpu, struct job *j)
     cpu->scratch = arena_take(j->arena, (int64_t)j->attends->scratch_bytes, 1);
     for (int i = 0; i < j->plan->buffer_count; i++) {
         const struct plan_buffer *buffer = &j->plan->buffers[i];
-        j->buffers[i] = arena_take(j->arena, buffer->bytes, 1);
+        j->buffers[i] = buffer_take(j->arena, buffer);
         if (!job_role_is_filled(buffer->role))
             memset(j->buffers[i], 0xff, (size_t)buffer->bytes);
     }
@@ -94,10 +109,8 @@ static enum status cpu_plan_reserve(struct engine *e, struct plan_run *run, bool
     (void)e;
     *lacks = false;
     enum status status = arena_add(&total, run->plan->buffer_count, sizeof(*run->buffers), error);
-    for (int32_t i = 0; i < run->plan->buffer_count && status == STATUS_OK; i++) {
-        const struct plan_buffer *b = &run->plan->buffers[i];
-        status = arena_add(&total, b->before + b->bytes + b->after, 1, error);
-    }
+    for (int32_t i = 0; i < run->plan->buffer_count && status == STATUS_OK; i++)
+        status = buffer_add(&total, &run->plan->buffers[i], error);
     if (status == STATUS_OK)
         status = arena_add(&total, run->spare_bytes, 1, error);
     if (status == STATUS_OK)
@@ -105,11 +118,8 @@ static enum status cpu_plan_reserve(struct engine *e, struct plan_run *run, bool
     if (status != STATUS_OK)
         return status;
     run->buffers = arena_take(run->arena, run->plan->buffer_count, sizeof(*run->buffers));
-    for (int32_t i = 0; i < run->plan->buffer_count; i++) {
-        const struct plan_buffer *b = &run->plan->buffers[i];
-        char *base = arena_take(run->arena, b->before + b->bytes + b->after, 1);
-        run->buffers[i] = base + b->before;
-    }
+    for (int32_t i = 0; i < run->plan->buffer_count; i++)
+        run->buffers[i] = buffer_take(run->arena, &run->plan->buffers[i]);
     run->spare = arena_take(run->arena, run->spare_bytes, 1);
     return STATUS_OK;
 }

@@ -98,14 +98,6 @@ enum status rank_task_exchange(const struct rank_task *task, int number,
     return status;
 }
 
-struct figures *rank_task_figures(const struct rank_task *task, const char *name)
-{
-    struct figures *f = &task->report->figures[task->report->figures_count++];
-    *f = (struct figures){.first_bad = {.position = -1}, .worst_row = {.position = -1}};
-    snprintf(f->name, sizeof(f->name), "%s", name);
-    return f;
-}
-
 void rank_task_refuse(const struct rank_task *task, enum status status, const char *text)
 {
     task->report->refusal.status = (int32_t)status;

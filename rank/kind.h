@@ -61,8 +61,4 @@ enum status rank_task_plan(const struct rank_task *task, struct plan_run *run,
                            enum status (*work)(void *context, struct error *error), void *context,
                            struct error *error) MUST_CHECK;
 
-// Appends figures to the report, zeroed, with the tensor's name and no bad element. A report has
-// room for REPORT_FIGURES_MAX.
-struct figures *rank_task_figures(const struct rank_task *task, const char *name);
-
 #endif

@@ -10,11 +10,9 @@
 #include "judge/linear.h"
 #include "judge/linear_view.h"
 #include "rank/kind.h"
+#include "rank/untouched.h"
 
 extern const struct rank_kind rank_kind_linear;
-
-// Value of the guard bytes around a tensor.
-#define GUARD 0xa5
 
 // The number of the exchange of digests, which is not part of the plan.
 #define COMPARE_EXCHANGE (REPORT_COMPARE << 16 | 1)
@@ -26,6 +24,7 @@ struct work {
     int rank;
     struct plan *plan;
     struct plan_run run;
+    struct untouched untouched;
     void *queue;                      // for the judge; see struct linear_tools
     char *places[LINEAR_TENSORS];     // in the engine's memory; NULL: empty
     uint64_t digests[LINEAR_TENSORS]; // of results
@@ -39,7 +38,7 @@ static int64_t bytes_of(const struct work *w, int tensor)
 
 // ---- memory ----
 
-// Fills guards, sets all buffers to 0xff (NaN), fills the inputs, and waits for the device.
+// Sets all buffers to 0xff (NaN), fills the inputs, and waits for the device.
 static enum status memory_fill(struct work *w, struct error *error)
 {
     const struct engine_ops *ops = w->engine->ops;
@@ -47,10 +46,7 @@ static enum status memory_fill(struct work *w, struct error *error)
     for (int32_t i = 0; i < w->plan->buffer_count && status == STATUS_OK; i++) {
         const struct plan_buffer *b = &w->plan->buffers[i];
         char *data = w->run.buffers[i];
-        status = ops->collective_judge->set(w->queue, data - b->before, GUARD,
-                                            (size_t)(b->before + b->bytes + b->after), error);
-        if (status == STATUS_OK)
-            status = ops->collective_judge->set(w->queue, data, 0xff, (size_t)b->bytes, error);
+        status = ops->collective_judge->set(w->queue, data, 0xff, (size_t)b->bytes, error);
         if (b->role != BUFFER_SCRATCH)
             w->places[b->role - BUFFER_LINEAR] = data;
     }
@@ -58,6 +54,12 @@ static enum status memory_fill(struct work *w, struct error *error)
         if (w->places[t])
             status = ops->linear_tools->fill(w->queue, w->l, w->rank, (enum linear_tensor)t,
                                              w->places[t], error);
+    w->untouched = (struct untouched){.plan = w->plan,
+                                      .buffers = w->run.buffers,
+                                      .memory = ops->collective_judge,
+                                      .queue = w->queue};
+    if (status == STATUS_OK && w->l->verify)
+        status = untouched_begin(&w->untouched, error);
     return status == STATUS_OK && ops->wait ? ops->wait(w->engine, false, error) : status;
 }
 
@@ -80,36 +82,6 @@ static enum status result_read(struct work *w, enum linear_tensor tensor, const 
 
 // ---- the verdict ----
 
-static enum status guard_count(const struct work *w, const char *data, struct figures *guards,
-                               struct error *error)
-{
-    unsigned char got[LINEAR_GUARD_BYTES];
-    enum status status =
-        w->engine->ops->collective_judge->read(w->queue, data, sizeof(got), got, error);
-    for (size_t i = 0; i < sizeof(got) && status == STATUS_OK; i++)
-        guards->mismatches += got[i] != GUARD;
-    guards->elements += (int64_t)sizeof(got);
-    return status;
-}
-
-static enum status judge_guards(const struct work *w, struct error *error)
-{
-    struct figures *guards = rank_task_figures(w->task, "guards");
-    enum status status = STATUS_OK;
-    guards->chunk = CHUNK_PADDING;
-    for (int t = 0; t < LINEAR_TENSORS && status == STATUS_OK; t++) {
-        const char *data = w->places[t];
-        if (!data)
-            continue;
-        status = guard_count(w, data - LINEAR_GUARD_BYTES, guards, error);
-        if (status == STATUS_OK)
-            status = guard_count(w, data + bytes_of(w, t), guards, error);
-    }
-    guards->judged = guards->elements;
-    guards->broken = guards->mismatches > 0 ? RULE_PADDING : 0;
-    return status;
-}
-
 // Names a result that differs from that of rank 0 in the diagnosis, unless it has a text already.
 static void unlike_tell(const struct work *w, enum linear_tensor t)
 {
@@ -129,7 +101,7 @@ static enum status judge_same(const struct work *w, struct error *error)
     uint64_t digests[WORLD_SIZE_MAX][LINEAR_TENSORS] = {{0}}, *own = digests[w->rank];
     struct message messages[WORLD_SIZE_MAX];
     int count = 0, size = w->l->world_size;
-    struct figures *same = rank_task_figures(w->task, "same");
+    struct figures *same = report_figures_add(w->task->report, "same");
     for (int t = LINEAR_Y; t < LINEAR_TENSORS; t++)
         if (linear_is_replicated(w->l, (enum linear_tensor)t) && w->places[t]) {
             own[t] = w->digests[t];
@@ -190,19 +162,17 @@ static enum status judge(struct work *w, struct error *error)
         if (bytes_of(w, t) == 0)
             continue;
         struct figures *f =
-            rank_task_figures(w->task, linear_tensor_name(w->l, (enum linear_tensor)t));
+            report_figures_add(w->task->report, linear_tensor_name(w->l, (enum linear_tensor)t));
         memcpy(figures[t].name, f->name, sizeof(f->name));
         *f = figures[t];
     }
     status = diagnose(w, figures, error);
     if (status == STATUS_OK)
-        status = judge_guards(w, error);
-    if (status == STATUS_OK)
         status = judge_same(w, error);
     report->pass = true;
     for (int i = 0; i < report->figures_count; i++)
         report->pass = report->pass && report->figures[i].broken == 0;
-    return status;
+    return status == STATUS_OK ? untouched_judge(&w->untouched, report, error) : status;
 }
 
 // ---- work ----

@@ -40,6 +40,8 @@ rank_sources += rank/session.c
 rank_sources += rank/session.h
 rank_sources += rank/swap.c
 rank_sources += rank/swap.h
+rank_sources += rank/untouched.c
+rank_sources += rank/untouched.h
 
 # The rank program.
 pkglibexec_PROGRAMS += cpattn-rank

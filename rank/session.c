@@ -10,6 +10,7 @@
 #include "judge/complete.h"
 #include "judge/cpu/verify.h"
 #include "rank/deliver.h"
+#include "rank/untouched.h"
 
 enum status session_init(struct session *s, const struct engine_kind *kind, char *const *arguments,
                          struct transport *transport, struct progress *progress,
@@ -254,6 +255,13 @@ static enum status plan_make(const struct session *s, struct job *j, struct erro
     return plan_create(&ring, j->rank, &j->plan, error);
 }
 
+// True if the code under test is a user's, and its results are judged. Then the memory around the
+// tensors is judged, too, and the inputs. A provider's kernels also write scratch of the plan.
+static bool is_guarded(const struct session *s, const struct job *j)
+{
+    return (s->engine->ops->brings_execution || j->c->provider[0]) && j->c->verify != VERIFY_OFF;
+}
+
 static enum status job_plan(struct session *s, struct job *j, struct error *error)
 {
     job_phase(j, REPORT_PLAN);
@@ -266,6 +274,8 @@ static enum status job_plan(struct session *s, struct job *j, struct error *erro
         j->report->flops += op_flops(j->plan, &j->plan->ops[i]);
     if (status == STATUS_OK && s->engine->ops->brings_execution)
         plan_keep_tensors(j->plan);
+    if (status == STATUS_OK && is_guarded(s, j))
+        plan_guard(j->plan, true);
     if (status == STATUS_OK)
         j->report->operations = j->plan->op_count;
     return status;
@@ -286,7 +296,15 @@ static enum status job_work(struct session *s, struct job *j, struct error *erro
     struct engine *e = s->engine;
     job_phase(j, REPORT_INPUTS);
     FAULT(INPUTS);
+    struct untouched untouched = {.plan = j->plan,
+                                  .buffers = j->buffers,
+                                  .memory = e->ops->collective_judge,
+                                  .queue = e->ops->queue ? e->ops->queue(e) : NULL,
+                                  .key_bytes = job_key_bytes(j),
+                                  .may_change = e->ops->brings_execution};
     enum status status = e->ops->prepare(e, j, error);
+    if (status == STATUS_OK && is_guarded(s, j))
+        status = untouched_begin(&untouched, error);
     if (status == STATUS_OK)
         status = e->ops->execute(e, j, error);
     if (status != STATUS_OK || j->report->refusal.status != STATUS_OK)
@@ -297,6 +315,8 @@ static enum status job_work(struct session *s, struct job *j, struct error *erro
     if (status == STATUS_OK && j->c->verify != VERIFY_OFF)
         status =
             complete_check(j->c, j->rank, e->ops->verify_work, !j->lse_absent, j->report, error);
+    if (status == STATUS_OK && is_guarded(s, j))
+        status = untouched_judge(&untouched, j->report, error);
     return status;
 }
 

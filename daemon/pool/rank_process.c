@@ -59,11 +59,12 @@ static enum status on_ready(struct rank_process *r, const struct channel_frame *
     return STATUS_OK;
 }
 
-// Tensors of attention are identified by number, those of other kinds of jobs by name.
-static bool tensor_plausible(const struct figures *f, bool attention)
+// The results of attention are identified by number; those of other kinds of jobs, and memory that
+// a job must leave as it is, by name.
+static bool tensor_plausible(int32_t tensor, const char name[TENSOR_NAME_MAX], bool attention)
 {
-    return attention ? f->tensor > 0 && f->tensor < TENSOR_COUNT
-                     : f->tensor == 0 && report_name_is_valid(f->name);
+    return tensor == 0 ? report_name_is_valid(name)
+                       : attention && tensor > 0 && tensor < TENSOR_COUNT;
 }
 
 // `pass`: the rank reports a pass; then no figure may have a broken rule.
@@ -77,7 +78,7 @@ static bool figures_plausible(const struct figures *f, bool pass)
 
 static bool diagnosis_plausible(const struct diagnosis *d, bool attention)
 {
-    return d->tensor >= 0 && d->tensor < (attention ? TENSOR_COUNT : 1) && d->explained >= 0 &&
+    return (!d->text[0] || tensor_plausible(d->tensor, d->name, attention)) && d->explained >= 0 &&
            d->explained <= 1;
 }
 
@@ -97,8 +98,9 @@ static bool report_plausible(const struct rank_report *report, int rank, bool at
                      diagnosis_plausible(&report->diagnosis, attention) &&
                      op_times_plausible(&report->op_times) && use_plausible(&report->use);
     for (int i = 0; plausible && i < report->figures_count; i++)
-        plausible = tensor_plausible(&report->figures[i], attention) &&
-                    figures_plausible(&report->figures[i], pass);
+        plausible =
+            tensor_plausible(report->figures[i].tensor, report->figures[i].name, attention) &&
+            figures_plausible(&report->figures[i], pass);
     return plausible;
 }
 

@@ -22,7 +22,8 @@ class Rank:
     backward. seconds: times by name: "plan", "inputs", "forward", "backward", "reference" and
     "compare" are phases; "exchange": an exchange was under way; "exposed": only exchanges could
     proceed; "launch": launching operations on a GPU; "operations_begin": when the rank began its
-    plan, on the monotonic clock of its host. diagnosis: None if there is none.
+    plan, on the monotonic clock of its host. diagnosis: None if there is none; a guest that
+    changes its inputs has one although it passes.
     """
 
     rank: int

@@ -66,21 +66,6 @@ static enum status cuda_failed(cudaError_t result, const char *what, struct erro
 
 // ---- memory ----
 
-// Offset of a buffer of the plan in the window; -1: the buffer is in the arena.
-static int64_t window_offset(const struct cuda *cuda, int buffer)
-{
-    return cuda->peer ? cuda->window.offsets[buffer] : -1;
-}
-
-static enum status buffers_reserve(struct cuda *cuda, const struct job *j, struct error *error)
-{
-    enum status status = cuda_exchanges_reserve(cuda, j->plan, error);
-    for (int i = 0; i < j->plan->buffer_count && status == STATUS_OK; i++)
-        if (window_offset(cuda, i) < 0)
-            status = device_arena_add(&cuda->device_bytes, j->plan->buffers[i].bytes, 1, error);
-    return status;
-}
-
 static enum status cuda_reserve(struct engine *e, struct job *j, size_t *host_bytes,
                                 struct error *error)
 {
@@ -91,7 +76,7 @@ static enum status cuda_reserve(struct engine *e, struct job *j, size_t *host_by
         status =
             device_arena_add(&cuda->device_bytes, (int64_t)j->attends->scratch_bytes, 1, error);
     if (status == STATUS_OK)
-        status = buffers_reserve(cuda, j, error);
+        status = cuda_buffers_reserve(cuda, j->plan, error);
     if (status == STATUS_OK)
         status = given_reserve(j, &cuda->device_bytes, error);
     if (status == STATUS_OK && j->c->verify != VERIFY_OFF)
@@ -134,8 +119,6 @@ static enum status windows_trim(struct cuda *cuda, struct error *error)
 
 static cudaError_t buffers_take(struct cuda *cuda, struct job *j)
 {
-    cudaError_t result = cudaSuccess;
-    char *window = cuda->peer ? transport_peer_window(cuda->peer) : NULL;
     cuda->execution = (struct cuda_execution){
         .plan = j->plan,
         .buffers = j->buffers,
@@ -145,11 +128,9 @@ static cudaError_t buffers_take(struct cuda *cuda, struct job *j)
         .scratch = device_arena_take(&cuda->arena, (int64_t)j->attends->scratch_bytes, 1),
         .windows = cuda->peer ? transport_peer_windows(cuda->peer) : 0,
     };
+    cudaError_t result = cuda_buffers_take(cuda, j->plan, j->buffers);
     for (int i = 0; i < j->plan->buffer_count && result == cudaSuccess; i++) {
         const struct plan_buffer *buffer = &j->plan->buffers[i];
-        int64_t offset = window_offset(cuda, i);
-        j->buffers[i] =
-            offset >= 0 ? window + offset : device_arena_take(&cuda->arena, buffer->bytes, 1);
         if (buffer->bytes > 0 && !job_role_is_filled(buffer->role))
             result = cudaMemsetAsync(j->buffers[i], 0xff, (size_t)buffer->bytes, cuda->compute);
     }

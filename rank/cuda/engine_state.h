@@ -59,6 +59,14 @@ enum status cuda_exchanges_reserve(struct cuda *cuda, const struct plan *plan,
 // arena. NULL: there is no window.
 char *cuda_staging_take(struct cuda *cuda, const struct plan *plan);
 
+// Adds the memory of a plan's exchanges and buffers, with guard bytes, to cuda->device_bytes
+// (rank/cuda/plans.c).
+enum status cuda_buffers_reserve(struct cuda *cuda, const struct plan *plan,
+                                 struct error *error) MUST_CHECK;
+// Fills in buffers[plan->buffer_count]: places in the window, or in the arena. Enqueues the setting
+// of their guard bytes on the compute stream.
+cudaError_t cuda_buffers_take(struct cuda *cuda, const struct plan *plan, void **buffers);
+
 // Announces the exchanges of cuda->window to the other ranks (transport_peer_announce()). If a rank
 // lacks memory, shrinks the arenas to cuda->device_bytes and announces again. This may move the
 // arena, so no piece of it may have been taken.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Plans of jobs that are not attention on a GPU, and NCCL's own collectives.
+#include "common/guard.h"
 #include "kernels/cuda/backend.h"
 #include "rank/cuda/engine_state.h"
 #include "transport/agree.h"
@@ -16,15 +17,43 @@ static enum status cuda_failed(struct cuda *cuda, cudaError_t result, struct err
 
 // ---- memory -------------------------------------------------------------------------------------
 
+static bool in_window(const struct cuda *cuda, int32_t buffer)
+{
+    return cuda->peer && cuda->window.offsets[buffer] >= 0;
+}
+
 // Bytes of a buffer with its guards.
 static int64_t around(const struct plan_buffer *b)
 {
     return b->before + b->bytes + b->after;
 }
 
-static bool in_window(const struct cuda *cuda, int32_t buffer)
+enum status cuda_buffers_reserve(struct cuda *cuda, const struct plan *plan, struct error *error)
 {
-    return cuda->peer && cuda->window.offsets[buffer] >= 0;
+    enum status status = cuda_exchanges_reserve(cuda, plan, error);
+    for (int32_t i = 0; i < plan->buffer_count && status == STATUS_OK; i++)
+        if (!in_window(cuda, i))
+            status = device_arena_add(&cuda->device_bytes, around(&plan->buffers[i]), 1, error);
+    return status;
+}
+
+cudaError_t cuda_buffers_take(struct cuda *cuda, const struct plan *plan, void **buffers)
+{
+    char *window = cuda->peer ? transport_peer_window(cuda->peer) : NULL;
+    cudaError_t result = cudaSuccess;
+    for (int32_t i = 0; i < plan->buffer_count; i++) {
+        const struct plan_buffer *b = &plan->buffers[i];
+        char *data = in_window(cuda, i)
+                         ? window + cuda->window.offsets[i]
+                         : (char *)device_arena_take(&cuda->arena, around(b), 1) + b->before;
+        buffers[i] = data;
+        if (b->before > 0 && result == cudaSuccess)
+            result =
+                cudaMemsetAsync(data - b->before, GUARD_BYTE, (size_t)b->before, cuda->compute);
+        if (b->after > 0 && result == cudaSuccess)
+            result = cudaMemsetAsync(data + b->bytes, GUARD_BYTE, (size_t)b->after, cuda->compute);
+    }
+    return result;
 }
 
 static enum status device_reserve(struct cuda *cuda, const struct plan_run *run,
@@ -32,10 +61,7 @@ static enum status device_reserve(struct cuda *cuda, const struct plan_run *run,
 {
     const struct plan *plan = run->plan;
     cuda->device_bytes = 0;
-    enum status status = cuda_exchanges_reserve(cuda, plan, error);
-    for (int32_t i = 0; i < plan->buffer_count && status == STATUS_OK; i++)
-        if (!in_window(cuda, i))
-            status = device_arena_add(&cuda->device_bytes, around(&plan->buffers[i]), 1, error);
+    enum status status = cuda_buffers_reserve(cuda, plan, error);
     if (status == STATUS_OK)
         status = device_arena_add(&cuda->device_bytes, linear_wide_bytes(plan), 1, error);
     if (status == STATUS_OK)
@@ -53,10 +79,9 @@ static enum status host_reserve(const struct plan_run *run, struct error *error)
     return status == STATUS_OK ? arena_reserve(run->arena, total, error) : status;
 }
 
-static void buffers_take(struct cuda *cuda, struct plan_run *run)
+static enum status memory_take(struct cuda *cuda, struct plan_run *run, struct error *error)
 {
     const struct plan *plan = run->plan;
-    char *window = cuda->peer ? transport_peer_window(cuda->peer) : NULL;
     run->buffers = arena_take(run->arena, plan->buffer_count, sizeof(*run->buffers));
     cuda->execution = (struct cuda_execution){
         .plan = plan,
@@ -65,15 +90,11 @@ static void buffers_take(struct cuda *cuda, struct plan_run *run)
         .job = run->job,
         .windows = cuda->peer ? transport_peer_windows(cuda->peer) : 0,
     };
-    for (int32_t i = 0; i < plan->buffer_count; i++) {
-        const struct plan_buffer *b = &plan->buffers[i];
-        run->buffers[i] = in_window(cuda, i)
-                              ? window + cuda->window.offsets[i]
-                              : (char *)device_arena_take(&cuda->arena, around(b), 1) + b->before;
-    }
+    cudaError_t result = cuda_buffers_take(cuda, plan, run->buffers);
     if (linear_wide_bytes(plan) > 0)
         cuda->execution.scratch = device_arena_take(&cuda->arena, linear_wide_bytes(plan), 1);
     run->spare = run->spare_bytes > 0 ? device_arena_take(&cuda->arena, run->spare_bytes, 1) : NULL;
+    return result == cudaSuccess ? STATUS_OK : cuda_failed(cuda, result, error);
 }
 
 // Ensures all memory except the windows. *lacks: a rank has too little; on that rank `error` has
@@ -112,7 +133,7 @@ enum status cuda_plan_reserve(struct engine *e, struct plan_run *run, bool *lack
     if (status == STATUS_OK && !*lacks && cuda->peer)
         status = cuda_windows_announce(cuda, run->control, lacks, error);
     if (status == STATUS_OK && !*lacks)
-        buffers_take(cuda, run);
+        status = memory_take(cuda, run, error);
     return status;
 }
 

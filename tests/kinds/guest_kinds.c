@@ -369,6 +369,8 @@ static int linear(struct cpattn_guest_job *job, void *context)
     }
     if (makes("outside") && y.data)
         y.data[y.rows * y.columns] = 1;
+    if (makes("send") && x.data)
+        x.data[0] = 1;
     struct matrix same = row ? y : dx;
     if (makes("unlike") && same.data && cpattn_guest_place(job)->rank == 1)
         ((uint32_t *)(void *)same.data)[0] ^= 1;

@@ -56,6 +56,14 @@ tests_kinds_guest_kinds_LDADD = guest/libcpattn-guest.la
 tests_kinds_guest_kinds_LDFLAGS = $(AM_LDFLAGS) -no-install
 long_scripts += tests/kinds/test_kind_guests.sh
 
+# A guest for attention with right results, which may write where it must not.
+test_helpers += tests/kinds/guest_attention
+tests_kinds_guest_attention_SOURCES = tests/kinds/guest_attention.c
+tests_kinds_guest_attention_CPPFLAGS = -I$(top_srcdir)/guest
+tests_kinds_guest_attention_LDADD = guest/libcpattn-guest.la $(MATH_LIBS)
+tests_kinds_guest_attention_LDFLAGS = $(AM_LDFLAGS) -no-install
+test_scripts += tests/kinds/test_untouched.sh
+
 # A rank with a mistake in its plans: the client gets a diagnosis.
 test_helpers += tests/kinds/wrong_rank
 tests_kinds_wrong_rank_SOURCES = tests/kinds/wrong_rank.c

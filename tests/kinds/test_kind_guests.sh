@@ -65,6 +65,7 @@ reduce="collective all_reduce --world-size 3 --count 1000"
     wrong swapped "swapped" collective all_gather --world-size 3 --count 50
     wrong swapped "rank" collective all_to_all --world-size 2 --count 50
     wrong outside "bytes around the tensors have changed" $reduce
+    tap_has "and which ones" "$out" "bytes outside of the tensors of rank 1 have changed: 1 byte behind receive"
     wrong send "1 of 1000 elements of the input have changed" $reduce
     wrong nothing "nothing" $reduce
     run unequal $reduce --repeat 2
@@ -113,7 +114,9 @@ layer="--world-size 3 --dtype fp32 --tokens 24 --in-features 40 --out-features 2
     wrong factor "3 times" linear row $layer --bias false
     wrong factor "the sum multiplied by the number of ranks, before the bias" linear row $layer
     wrong bias "bias" linear row $layer
-    wrong outside "bytes around the tensors have changed" linear row $layer
+    wrong outside "bytes outside of the tensors of rank 2 have changed: 4 bytes behind y" linear row $layer
+    wrong send "inputs of rank 0: 1 of 4 inputs have changed" linear column $layer
+    tap_has "and which one, on which rank" "$out" "diagnosis: rank 2 has changed its input x"
     wrong unlike "1 of 2 results differ between ranks" linear row $layer
     tap_has "and which one, on which rank" "$out" \
         "y differs from that of rank 0; it explains 100 % of the error of same on rank 1"

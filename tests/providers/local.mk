@@ -2,7 +2,8 @@
 # Providers: a toy, and variants of it with one fault each.
 toys = tests/providers/toy.la tests/providers/toy_merges.la tests/providers/toy_scale.la \
     tests/providers/toy_crashes.la tests/providers/toy_fails.la \
-    tests/providers/toy_causal.la tests/providers/toy_moods.la
+    tests/providers/toy_causal.la tests/providers/toy_moods.la \
+    tests/providers/toy_outside.la tests/providers/toy_packed.la tests/providers/toy_input.la
 toy_ldflags = -module -avoid-version -shared -rpath /nowhere
 check_LTLIBRARIES += $(toys)
 tests_providers_toy_la_SOURCES = tests/providers/toy.c
@@ -32,4 +33,16 @@ tests_providers_toy_moods_la_SOURCES = tests/providers/toy.c
 tests_providers_toy_moods_la_CPPFLAGS = $(AM_CPPFLAGS) -DTOY_MOODS
 tests_providers_toy_moods_la_LDFLAGS = $(toy_ldflags)
 tests_providers_toy_moods_la_LIBADD = $(MATH_LIBS)
+tests_providers_toy_outside_la_SOURCES = tests/providers/toy.c
+tests_providers_toy_outside_la_CPPFLAGS = $(AM_CPPFLAGS) -DTOY_MERGES -DTOY_OUTSIDE
+tests_providers_toy_outside_la_LDFLAGS = $(toy_ldflags)
+tests_providers_toy_outside_la_LIBADD = $(MATH_LIBS)
+tests_providers_toy_packed_la_SOURCES = tests/providers/toy.c
+tests_providers_toy_packed_la_CPPFLAGS = $(AM_CPPFLAGS) -DTOY_OUTSIDE
+tests_providers_toy_packed_la_LDFLAGS = $(toy_ldflags)
+tests_providers_toy_packed_la_LIBADD = $(MATH_LIBS)
+tests_providers_toy_input_la_SOURCES = tests/providers/toy.c
+tests_providers_toy_input_la_CPPFLAGS = $(AM_CPPFLAGS) -DTOY_INPUT
+tests_providers_toy_input_la_LDFLAGS = $(toy_ldflags)
+tests_providers_toy_input_la_LIBADD = $(MATH_LIBS)
 test_scripts += tests/providers/test_provider.sh

@@ -4,8 +4,10 @@
 //
 // Macros select variants for tests. TOY_MERGES: it merges partial results by itself.
 // TOY_WRONG_SCALE: its results are wrong. TOY_CRASHES, TOY_FAILS: its forward crashes or returns an
-// error. TOY_CAUSAL_ONLY: it supports only causal rectangles. TOY_MOODS: it crashes or fails in
-// loading or opening while there is a file FILE.poisonous, FILE.deadly or FILE.closed beside it.
+// error. TOY_OUTSIDE, TOY_INPUT: its results are right, but its forward also writes one element
+// behind O, or changes Q. TOY_CAUSAL_ONLY: it supports only causal rectangles. TOY_MOODS: it
+// crashes or fails in loading or opening while there is a file FILE.poisonous, FILE.deadly or
+// FILE.closed beside it.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -173,6 +175,16 @@ static int toy_forward(void *state, void *prepared, const struct cpattn_attentio
             for (p.i = 0; p.i < p.r->q_len; p.i++)
                 row_forward(&p, args, (double *)args->workspace);
     }
+#ifdef TOY_OUTSIDE
+#ifdef TOY_MERGES
+    ((float *)args->o)[a->q_rows * a->heads * a->head_dim_v] = 0;
+#else
+    ((float *)args->o)[a->q_packed_rows * a->heads * a->head_dim_v] = 0;
+#endif
+#endif
+#ifdef TOY_INPUT
+    *(uint16_t *)(uintptr_t)args->q ^= 1;
+#endif
     return CPATTN_PROVIDER_OK;
 }
 

@@ -213,6 +213,7 @@ static void explain_padding(const struct cpattn_figures *f, char *text, size_t s
 {
     const char *what = is_of_attention(f)                 ? "elements are not zero"
                        : strcmp(f->tensor, "guards") == 0 ? "bytes around the tensors have changed"
+                       : strcmp(f->tensor, "inputs") == 0 ? "inputs have changed"
                                                           : "elements of the input have changed";
     text_append(text, size, "%" PRId64 " of %" PRId64 " %s", f->mismatches, f->elements, what);
 }
@@ -296,8 +297,12 @@ void outcome_explain(const struct cpattn_figures *figures, int rank, char *text,
 
 void outcome_diagnosis(const struct cpattn_rank *rank, char *text, size_t size)
 {
+    const char *name = rank->diagnosis_tensor;
     text[0] = '\0';
-    if (rank->diagnosis[0])
+    // A sentence about memory that must stay unchanged explains no error.
+    if (strcmp(name, "guards") == 0 || strcmp(name, "inputs") == 0)
+        snprintf(text, size, "%s", rank->diagnosis);
+    else if (rank->diagnosis[0])
         snprintf(text, size, "%s; it explains %.0f %% of the error of %s on rank %d",
                  rank->diagnosis, 100 * rank->diagnosis_explained, rank->diagnosis_tensor,
                  rank->rank);
