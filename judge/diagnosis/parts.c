@@ -171,6 +171,19 @@ static void try_part(struct trial *t, const struct part *part, double *values, d
                 part->edge ? "s" : "", doubly);
 }
 
+// Tries rows of dq, or of out with the final LSE, that have the keys of one rank alone.
+static void try_alone(struct trial *t, int rank, double *values, double *weights)
+{
+    struct part part = {.chunk = -1, .rank = rank};
+    char name[120];
+    part_evaluate(t, &part, values, weights);
+    part_name(t, &part, name, sizeof(name));
+    trial_keep_lse(t);
+    trial_offer(t, DIAGNOSIS_MISSING_KEYS, values,
+                "%s has only %s: the rest is overwritten, or never added",
+                report_tensor_name(t->in->tensor), name);
+}
+
 // Tries rows that lack all keys except those of the query's own rank.
 static void try_remote(struct trial *t, double *values, double *weights)
 {
@@ -420,6 +433,9 @@ void try_parts(struct trial *t)
         try_terms(t);
     if (world > 2)
         try_remote(t, values, weights);
+    for (int rank = 0; rank < world && world > 1 && !trial_over(t); rank++)
+        if (t->in->tensor == TENSOR_OUT || (t->in->tensor == TENSOR_DQ && world > 2))
+            try_alone(t, rank, values, weights);
     if (t->in->tensor == TENSOR_OUT)
         try_merges(t, values, weights);
     bool ring = world > team_size(t->c) && t->c->softmax == SOFTMAX_VANILLA; // without a sink
