@@ -114,6 +114,8 @@ void diagnosis_find(const struct diagnosis_input *input, struct finding *result)
             search(&t);
             trial_decide(&t, result);
             if (result->kind == DIAGNOSIS_NONE)
+                cut_find(&t, result);
+            if (result->kind == DIAGNOSIS_NONE)
                 narrow_find(&t, result);
             if (result->kind == DIAGNOSIS_NONE)
                 narrow_lse_find(&t, result);

@@ -363,6 +363,58 @@ static void try_truncated(struct trial *t)
                 report_tensor_name(t->in->tensor), -sum / count);
 }
 
+// Moments of the errors of elements, in units in the last place towards zero (y), by the size of
+// the element in such units (x).
+struct moments {
+    double count, x, y, xx, xy, yy;
+};
+
+static struct moments moments_of(const struct trial *t)
+{
+    int digits = digits_of(t->c->dtype);
+    struct moments m = {0};
+    for (int i = 0; i < t->rows * t->dim; i++) {
+        int exponent;
+        frexp(t->right[i], &exponent);
+        double unit = copysign(ldexp(1, exponent - digits), t->right[i]), x = t->right[i] / unit;
+        double y = (t->right[i] - t->got[i]) / unit;
+        if (t->right[i] == 0 || is_short(t->right[i], unit) || fabs(y) > 8)
+            continue;
+        m.count++;
+        m.x += x;
+        m.y += y;
+        m.xx += x * x;
+        m.xy += x * y;
+        m.yy += y * y;
+    }
+    return m;
+}
+
+#define CUT_COUNT   512 // minimum number of elements
+#define CUT_CERTAIN 10  // minimum shift in standard errors
+
+// Elements that are cut off are too near to zero by half a unit, whatever their size. Those with a
+// wrong factor are off in proportion to it.
+void cut_find(const struct trial *t, struct finding *result)
+{
+    struct moments m = moments_of(t);
+    if (m.count < CUT_COUNT || t->in->tensor == TENSOR_LSE)
+        return;
+    double shift = m.y / m.count, variance = m.yy / m.count - shift * shift;
+    double rise = (m.count * m.xy - m.x * m.y) / (m.count * m.xx - m.x * m.x);
+    bool certain = shift > CUT_CERTAIN * sqrt(variance / m.count);
+    bool constant = shift - rise * m.x / m.count > 0.25;
+    if (!certain || !constant || fabs(shift - 0.5) > 0.1)
+        return;
+    result->kind = DIAGNOSIS_TRUNCATED;
+    result->diagnosis =
+        (struct diagnosis){.tensor = t->in->tensor, .explained = shift * shift * m.count / m.yy};
+    snprintf(result->diagnosis.text, sizeof(result->diagnosis.text),
+             "%s is cut off to the dtype instead of rounded: on average its elements are %.2f "
+             "units in the last place too near to zero",
+             report_tensor_name(t->in->tensor), shift);
+}
+
 // ---- LSE of rows that see nothing ---------------------------------------------------------------
 
 static void try_empty(struct trial *t)

@@ -142,6 +142,7 @@ void try_owners(struct trial *t);       // key rows: contributions missing, twic
 
 // ---- if no hypothesis explains the error ----
 
+void cut_find(const struct trial *t, struct finding *result); // errors of half a unit on average
 void try_general(struct trial *t); // a description, where no mistake is known
 void narrow_find(struct trial *t, struct finding *result);     // gradients summed in 16 bits
 void narrow_lse_find(struct trial *t, struct finding *result); // weights rounded before their sum
