@@ -52,9 +52,11 @@ static void try_partial_lse(struct trial *t, int distance)
         }
     }
     evaluate_dq(t, lse, NULL);
-    trial_offer(t, DIAGNOSIS_LSE, t->tried,
-                "the backward pass uses the LSE of %s instead of the final one",
-                distance == 0 ? "the first ring step" : "the last ring step");
+    trial_offer(
+        t, DIAGNOSIS_LSE, t->tried, "the backward pass uses the LSE of %s instead of the final one",
+        t->in->steps_unknown ? distance == 0 ? "its own rank's keys" : "the next rank's keys"
+        : distance == 0      ? "the first ring step"
+                             : "the last ring step");
 }
 
 // Tries P = 2^(logit - LSE).

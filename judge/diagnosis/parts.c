@@ -100,7 +100,8 @@ static void part_apply(struct trial *t, const double *values, const double *weig
 
 // ---- names --------------------------------------------------------------------------------------
 
-// Writes how a rank's keys reach the rows, such as " (rank 2, ring step 1)".
+// Writes how a rank's keys reach the rows, such as "rank 2, ring step 1" or, if the steps are not
+// known, "rank 2, for rows of rank 0".
 static void rank_name(const struct trial *t, int rank, char *text, size_t size)
 {
     const struct cp_case *c = t->c;
@@ -108,7 +109,9 @@ static void rank_name(const struct trial *t, int rank, char *text, size_t size)
     int step = (t->in->rank / members - rank / members + teams) % teams;
     if (t->in->tensor == TENSOR_DQ)
         step = (rank / members - t->in->rank / members - 1 + teams) % teams;
-    if (teams > 1 && c->comm != COMM_ALL_GATHER)
+    if (t->in->steps_unknown && c->world_size > 1)
+        snprintf(text, size, "rank %d, for rows of rank %d", rank, t->in->rank);
+    else if (teams > 1 && c->comm != COMM_ALL_GATHER)
         snprintf(text, size, "rank %d, ring step %d", rank, step);
     else
         snprintf(text, size, "rank %d", rank);

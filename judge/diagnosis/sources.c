@@ -165,9 +165,9 @@ static void try_stale(struct trial *t, bool values)
     const char *what = values ? "values (not the keys)" : "keys";
     if (evaluate_map(t, map_steps, &own_keys))
         trial_offer(t, DIAGNOSIS_STALE_KEYS, t->tried,
-                    "the %s of all other ranks are those of rank %d itself: the slot of the first "
-                    "ring step",
-                    what, own);
+                    "the %s of all other ranks are those of rank %d itself: %s", what, own,
+                    t->in->steps_unknown ? "their slots are not filled, or not read"
+                                         : "the slot of the first ring step");
     if (world > 2 && evaluate_map(t, map_steps, &previous))
         trial_offer(t, DIAGNOSIS_STALE_KEYS, t->tried,
                     "each ring step attends the %s of the step before", what);
@@ -176,10 +176,16 @@ static void try_stale(struct trial *t, bool values)
             struct map one = {.rank = rank, .from = from, .values = values};
             if (rank == from || rank == own || !evaluate_map(t, map_rank, &one))
                 continue;
-            trial_offer(t, DIAGNOSIS_STALE_KEYS, t->tried,
-                        "in the place of rank %d's %s are those of rank %d (ring step %d attends "
-                        "a stale slot)",
-                        rank, what, from, (own - rank + world) % world);
+            if (t->in->steps_unknown)
+                trial_offer(t, DIAGNOSIS_STALE_KEYS, t->tried,
+                            "in the place of rank %d's %s are those of rank %d (the rows of rank "
+                            "%d attend a stale slot)",
+                            rank, what, from, own);
+            else
+                trial_offer(t, DIAGNOSIS_STALE_KEYS, t->tried,
+                            "in the place of rank %d's %s are those of rank %d (ring step %d "
+                            "attends a stale slot)",
+                            rank, what, from, (own - rank + world) % world);
         }
 }
 

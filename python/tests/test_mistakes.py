@@ -161,7 +161,7 @@ MISTAKES = {
     "scale of other ranks": ({}, "the softmax scale of keys of other ranks is 1.0"),
     "logits rounded": ({}, "the logits are rounded to bf16"),
     "rounded weights summed": ({}, "rounded to bf16 before they are added up to the denominator"),
-    "stale keys and values": ({}, "ring step 2 attends a stale slot"),
+    "stale keys and values": ({}, "(the rows of rank 0 attend a stale slot)"),
     "a slot twice": ({}, "are in the softmax twice, those of rank"),
     "stale values": ({}, "values (not the keys)"),
     "sink scaled": (SINK, "the sink is multiplied by the scale of the softmax"),

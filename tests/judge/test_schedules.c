@@ -251,6 +251,7 @@ static const struct mistake {
     counts *counts;
     taken *head, *row;
     bool of_own_lse; // P of the keys that are taken adds up to 1
+    bool unknown;    // the order of the ring's steps
     const char *says;
 } mistakes[] = {
     {ONE, TENSOR_OUT, .says = ""},
@@ -293,9 +294,11 @@ static const struct mistake {
      .says = "the rows of dq are those of rank 3 at the same places"},
     // sums that are overwritten
     {RING, TENSOR_DQ, .takes = last_step,
-     .says = "dq has only keys 64 to 95 and 160 to 191 (rank 2"},
+     .says = "dq has only keys 64 to 95 and 160 to 191 (rank 2, ring step 0)"},
     {RING, TENSOR_OUT, .takes = last_step,
-     .says = "out has only keys 64 to 95 and 160 to 191 (rank 2"},
+     .says = "out has only keys 64 to 95 and 160 to 191 (rank 2, ring step 3)"},
+    {RING, TENSOR_DQ, .takes = last_step, .unknown = true,
+     .says = "dq has only keys 64 to 95 and 160 to 191 (rank 2, for rows of rank 1)"},
     {ONE, TENSOR_DQ, .takes = last_tile_of_keys,
      .says = "each row of dq has only the last tile of 32 keys that it sees: a tile overwrites"},
     {ONE, TENSOR_OUT, .takes = last_tile_of_keys,
@@ -474,6 +477,7 @@ START_TEST(mistakes_are_named)
                                  .tensor = m->tensor,
                                  .rows = rows,
                                  .count = count,
+                                 .steps_unknown = m->unknown,
                                  .noise = m->tensor == TENSOR_LSE ? 0 : 1.7e-3};
     diagnosis_find(&in, &found);
     printf("# %s\n", found.diagnosis.text);
