@@ -188,6 +188,11 @@ tap_is "a fail: the diagnosis and TransformerEngine's rule under the table" \
     "$(sed -n '/^dv /{n;N;p}' "$scratch/out")" \
     "diagnosis: the scale is missing; it explains 97 % of the error of dq on rank 1
 for comparison: TransformerEngine's own rule refuses 72 elements"
+run case --model fail_ranks --world-size 3
+tap_is "several diagnoses: the one that explains most, then by rank" \
+    "$(grep '^diagnosis' "$scratch/out" | cut -d ';' -f 1)" "diagnosis: the scale is missing
+diagnosis: the mask is ignored
+diagnosis: dq is zero"
 run case --model fail --json
 tap_is "a fail in JSON: figures" "$(peeks ranks.1.figures.4.twin ranks.1.figures.4.slope \
     ranks.1.figures.4.judged ranks.1.figures.4.te_mismatches ranks.1.figures.4.broken.2)" \
