@@ -213,9 +213,15 @@ static void try_undivided_delta(struct trial *t)
         "softmax");
 }
 
+#define RANKS_OF_WAYS_MAX 8 // largest world size for which all ways are tried
+
 static void try_partial_deltas(struct trial *t)
 {
-    int world = t->c->world_size, ways = world > 2 ? DELTA_WAYS : DELTA_ALONE;
+    int world = t->c->world_size;
+    // With two ranks, all but one rank is the other one alone.
+    int ways = world > RANKS_OF_WAYS_MAX ? DELTA_WITHOUT + 1
+               : world > 2               ? DELTA_WAYS
+                                         : DELTA_LACKS + 1;
     size_t count = (size_t)world * (size_t)t->rows;
     struct shares x = {.weights = calloc(2 * count, sizeof(double))};
     if (!x.weights || world == 1) {
