@@ -115,6 +115,7 @@ void verdict_diagnose(struct cpattn_check *check, const struct cpattn_array *res
                                    .span_count = {s.span_count[SIDE_Q], s.span_count[SIDE_KV]},
                                    .lse_rows = lse_rows(check),
                                    .unfilled = true,
+                                   .steps_unknown = true,
                                    .read = result_read,
                                    .read_context = &s,
                                    .statistics = statistics,

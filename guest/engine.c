@@ -58,6 +58,7 @@ static enum status guest_prepare(struct engine *e, struct job *j, struct error *
 static enum status guest_verify(struct engine *e, struct job *j, struct error *error)
 {
     struct engine *own = self(e)->own;
+    j->foreign = true;
     return own->ops->verify(own, j, error);
 }
 

@@ -24,6 +24,7 @@ struct evidence {
     diagnosis_statistics *statistics; // or NULL
     void *statistics_context;
     bool unfilled;        // the memory of results was not filled with NaN before the run
+    bool steps_unknown;   // another program's ring: its steps have no known order
     uint64_t deadline_ns; // end of the search by the monotonic clock; 0: none
 };
 

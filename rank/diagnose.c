@@ -17,6 +17,7 @@ void job_diagnose(struct job *j, evidence_read *read, void *read_context,
         .read_context = read_context,
         .statistics = statistics,
         .statistics_context = statistics_context,
+        .steps_unknown = j->foreign,
         .deadline_ns = start_ns + DIAGNOSE_NS,
     };
     if (j->report->pass)

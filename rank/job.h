@@ -26,6 +26,7 @@ struct job {
     int span_count[2];
     struct span *spans_of_others; // scratch for spans of any rank: room for shard_spans_max()
     bool lse_absent;              // no rank delivers LSE, so it is not judged
+    bool foreign;                 // a guest's function has computed the results, not the plan
 };
 
 // Writes the phase into the progress word.

@@ -40,24 +40,17 @@ static const char *source_of_nonfinite(const struct trial *t, bool padded)
 // No hypothesis can be compared with NaN or infinity. The sentence says where they are.
 static void find_nonfinite(const struct trial *t, struct finding *result)
 {
-    int bad = 0, first = 0;
-    for (int row = 0; row < t->rows; row++) {
-        bool finite = true;
-        for (int k = 0; k < t->dim; k++)
-            finite = finite && isfinite(t->got[row * t->dim + k]);
-        first = !finite && bad == 0 ? row : first;
-        bad += !finite;
-    }
-    const struct diagnosis_row *row = &t->in->rows[t->row_of[first]];
+    bool bad[DIAGNOSIS_ROWS_MAX] = {false};
+    char where[120];
+    for (int at = 0; at < t->rows * t->dim; at++)
+        bad[at / t->dim] = bad[at / t->dim] || !isfinite(t->got[at]);
+    trial_rows_name(t, bad, where, sizeof(where));
     const char *name = report_tensor_name(t->in->tensor);
     bool padded = keys_padded(t->c);
     *result = (struct finding){.kind = padded ? DIAGNOSIS_PADDING : DIAGNOSIS_NOT_FINITE,
                                .diagnosis = {.tensor = t->in->tensor, .explained = 1}};
-    snprintf(result->diagnosis.text, sizeof(result->diagnosis.text),
-             "%s is NaN or infinite in %d of %d examined rows, such as sequence %d, head %d, "
-             "position %lld; %s",
-             name, bad, t->rows, row->sequence, row->head, (long long)row->position,
-             source_of_nonfinite(t, padded));
+    snprintf(result->diagnosis.text, sizeof(result->diagnosis.text), "%s is NaN or infinite %s; %s",
+             name, where, source_of_nonfinite(t, padded));
 }
 
 // ---- rows that must be zero ---------------------------------------------------------------------
@@ -80,8 +73,8 @@ static void find_filled(struct trial *t, struct finding *result)
 static void search(struct trial *t)
 {
     static void (*const subjects[])(struct trial *) = {
-        try_plain,   try_parts,   try_owners, try_variants, try_heads,
-        try_sources, try_visible, try_online, try_shifts,   try_roundings};
+        try_plain, try_parts,   try_owners,  try_variants, try_backward, try_masks,
+        try_heads, try_sources, try_visible, try_online,   try_shifts,   try_roundings};
     for (size_t i = 0; i < sizeof(subjects) / sizeof(*subjects); i++)
         if (!trial_solved(t))
             subjects[i](t);
@@ -120,6 +113,8 @@ void diagnosis_find(const struct diagnosis_input *input, struct finding *result)
         else if (t.error > t.noise) {
             search(&t);
             trial_decide(&t, result);
+            if (result->kind == DIAGNOSIS_NONE)
+                cut_find(&t, result);
             if (result->kind == DIAGNOSIS_NONE)
                 narrow_find(&t, result);
             if (result->kind == DIAGNOSIS_NONE)

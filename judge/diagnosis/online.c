@@ -13,9 +13,6 @@
 #define TILE_MOST  256
 #define PIECES_MAX 512 // their values take up to 50 MB
 #define SLOTS_MAX  16
-// The absence of a tile from a row shows if it changes the row by at least this multiple of the
-// energy of rounding.
-#define SHOWS      4
 
 // The keys of a sequence in pieces, in the order in which a kernel takes them.
 struct pieces {
@@ -181,36 +178,21 @@ static int missing_piece(const struct trial *t, const struct pieces *x)
 // Offers rows without one tile. A row that is nearer to its right values keeps them.
 static void try_missing_tile(struct trial *t, const struct pieces *x)
 {
-    int piece = missing_piece(t, x), lack = 0, see = 0;
-    int64_t first = INT64_MAX, last = -1;
-    double values[HEAD_DIM_MAX];
+    int piece = missing_piece(t, x);
     if (piece < 0)
         return;
-    memcpy(t->tried, t->right, (size_t)(t->rows * t->dim) * sizeof(double));
-    trial_keep_lse(t);
-    for (int row = 0; row < t->rows; row++) {
-        const double *got = t->got + row * t->dim, *right = t->right + row * t->dim;
-        double lse = row_of(t, x, piece, -1, row, values);
-        bool shows = apart(t, values, right) >= SHOWS * t->row_noise[row];
-        see += shows;
-        if (!shows || apart(t, got, values) >= apart(t, got, right))
-            continue;
-        memcpy(t->tried + row * t->dim, values, (size_t)t->dim * sizeof(double));
-        t->lse_tried[row] = lse;
-        lack++;
-        int64_t position = t->in->rows[t->row_of[row]].position;
-        first = position < first ? position : first;
-        last = position > last ? position : last;
-    }
+    for (int row = 0; row < t->rows; row++)
+        t->lse_tried[row] = row_of(t, x, piece, -1, row, t->tried + (int64_t)row * t->dim);
+    struct some_rows rows = trial_some_rows(t);
     const char *where = t->in->tensor == TENSOR_DQ ? "dq" : "the softmax";
-    if (lack == 0)
+    if (rows.wrong == 0)
         return;
-    if (lack < see)
+    if (rows.wrong < rows.shown)
         trial_offer(t, DIAGNOSIS_MISSING_KEYS, t->tried,
                     "keys %lld to %lld are missing from %s in %d of %d examined rows that see "
                     "them, at positions %lld to %lld",
-                    (long long)x->begin[piece], (long long)x->end[piece] - 1, where, lack, see,
-                    (long long)first, (long long)last);
+                    (long long)x->begin[piece], (long long)x->end[piece] - 1, where, rows.wrong,
+                    rows.shown, (long long)rows.first, (long long)rows.last);
     else
         trial_offer(t, DIAGNOSIS_MISSING_KEYS, t->tried,
                     "keys %lld to %lld are missing from %s: a tile of %d",
@@ -305,6 +287,80 @@ static void try_own_lse(struct trial *t, const struct pieces *x)
                 "final one");
 }
 
+// ---- sums that are overwritten ------------------------------------------------------------------
+
+// Which pieces a row has.
+enum left {
+    LEFT_LAST,        // the last one that it sees
+    LEFT_LAST_SUM,    // the same, and out is divided by the sum of this piece
+    LEFT_LAST_OF_EACH // of the keys of each rank the last one that it sees
+};
+
+// Adds to a row the last piece that it sees, of one rank (-1: of all). Returns the sum of its
+// weights.
+static double last_add(struct trial *t, const struct pieces *x, int rank, int row)
+{
+    const struct chunks *chunks = &t->panels[0].k_chunks;
+    int64_t best = -1;
+    for (int i = 0; i < x->count; i++) {
+        int piece = x->backwards ? x->count - 1 - i : i;
+        bool other = rank >= 0 && chunks->ranks[chunks_find(chunks, x->begin[piece])] != rank;
+        int64_t at = (int64_t)piece * t->rows + row;
+        best = x->weights[at] > 0 && !other ? at : best;
+    }
+    for (int k = 0; k < t->dim && best >= 0; k++)
+        t->tried[row * t->dim + k] += x->values[best * t->dim + k];
+    return best >= 0 ? x->weights[best] : 0;
+}
+
+static void row_left(struct trial *t, const struct pieces *x, enum left left, int row)
+{
+    t->lse_tried[row] = t->lse_right[row];
+    memset(t->tried + row * t->dim, 0, (size_t)t->dim * sizeof(double));
+    if (left == LEFT_LAST_OF_EACH) {
+        for (int rank = 0; rank < t->c->world_size; rank++)
+            last_add(t, x, rank, row);
+        return;
+    }
+    double sum = last_add(t, x, -1, row);
+    if (left != LEFT_LAST_SUM || !(sum > 0))
+        return;
+    for (int k = 0; k < t->dim; k++)
+        t->tried[row * t->dim + k] /= sum;
+    t->lse_tried[row] += log(sum);
+}
+
+static void try_left(struct trial *t, const struct pieces *x, enum left left)
+{
+    const char *name = report_tensor_name(t->in->tensor);
+    for (int row = 0; row < t->rows; row++)
+        row_left(t, x, left, row);
+    for (int i = 0; i < (left == LEFT_LAST_SUM ? 2 : 1); i++) { // with its LSE, with the right one
+        if (x->tile)
+            trial_offer(t, DIAGNOSIS_MISSING_KEYS, t->tried,
+                        "each row of %s has only the %s tile of %d keys that it sees%s: a tile "
+                        "overwrites what those before it have added",
+                        name, x->backwards ? "first" : "last", (int)x->tile,
+                        left == LEFT_LAST_OF_EACH ? " of each rank" : "");
+        else
+            trial_offer(t, DIAGNOSIS_MISSING_KEYS, t->tried,
+                        "each row of %s has only the last ring step in which it sees a key: a step "
+                        "overwrites what those before it have added",
+                        name);
+        trial_keep_lse(t);
+    }
+}
+
+// Tries sums that are overwritten instead of added up.
+static void try_overwritten(struct trial *t, const struct pieces *x)
+{
+    try_left(t, x, LEFT_LAST);
+    if (x->tile && t->c->world_size > 1)
+        try_left(t, x, LEFT_LAST_OF_EACH);
+    if (t->in->tensor == TENSOR_OUT)
+        try_left(t, x, LEFT_LAST_SUM);
+}
+
 // ---- all ----------------------------------------------------------------------------------------
 
 static void try_tiles(struct trial *t, struct pieces *x)
@@ -316,9 +372,12 @@ static void try_tiles(struct trial *t, struct pieces *x)
         tiles_fill(t, x);
         if (t->c->softmax == SOFTMAX_VANILLA || t->in->tensor == TENSOR_DQ)
             try_missing_tile(t, x);
-        for (int backwards = 0; backwards < 2 && forward; backwards++) {
+        for (int backwards = 0; backwards < 2; backwards++) {
             x->backwards = backwards;
-            try_unscaled(t, x);
+            if (forward || t->in->tensor == TENSOR_DQ)
+                try_overwritten(t, x);
+            if (forward)
+                try_unscaled(t, x);
         }
     }
 }
@@ -329,6 +388,7 @@ static void try_steps(struct trial *t, struct pieces *x)
     bool vanilla = t->c->softmax == SOFTMAX_VANILLA;
     for (int way = -1; way <= 1 && ring && vanilla && !trial_over(t); way += 2) {
         steps_fill(t, way, x);
+        try_overwritten(t, x);
         if (t->in->tensor == TENSOR_DQ)
             try_own_lse(t, x);
         else

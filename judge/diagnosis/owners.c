@@ -110,6 +110,11 @@ static void try_share(struct trial *t, const struct share *share, double *values
         trial_offer(t, DIAGNOSIS_MISSING_PART, t->tried, "the contribution of %s is %s %s", name,
                     times ? "twice in" : "missing from", report_tensor_name(t->in->tensor));
     }
+    int others = share->heads ? t->panels[0].group - share->heads : t->c->world_size - 1;
+    if (others > 1) // else the other one is missing
+        trial_offer(t, DIAGNOSIS_MISSING_PART, values,
+                    "%s has only the contribution of %s: the rest is overwritten, or never added",
+                    report_tensor_name(t->in->tensor), name);
     try_rows(t, share, values);
 }
 
@@ -296,6 +301,94 @@ static void try_exchanged(struct trial *t)
                 dk ? "dv" : "dk");
 }
 
+// ---- tiles that are overwritten -----------------------------------------------------------------
+
+// Queries of a tile: of the sequence, or of each rank's memory.
+struct queries {
+    int64_t tile;
+    bool backwards; // the first tile is the last that is written
+    bool of_ranks;  // the parts of ranks are added up
+    bool last_head; // of a group; else the parts of its heads are added up
+};
+
+// Adds to each row the part of the last tile in [begin, end) that sees the row's key.
+static void last_tile_add(struct trial *t, struct panel *p, const struct queries *x, int64_t begin,
+                          int64_t end, double *part, double *rows)
+{
+    bool filled[DIAGNOSIS_ROWS_MAX] = {false};
+    int64_t tiles = (end - begin + x->tile - 1) / x->tile;
+    int left = p->rows;
+    for (int64_t i = 0; i < tiles && left > 0; i++) {
+        int64_t first = begin + (x->backwards ? i : tiles - 1 - i) * x->tile;
+        int64_t last = first + x->tile < end ? first + x->tile : end;
+        memset(part, 0, (size_t)(p->rows * t->dim) * sizeof(double));
+        if (t->in->tensor == TENSOR_DV)
+            panel_add_v(p, p->p, first, last, part);
+        else
+            panel_add_qk(p, p->ds, first, last, part);
+        for (int row = 0; row < p->rows; row++) {
+            double weight = 0;
+            for (int64_t at = first; at < last && !filled[row]; at++)
+                weight += p->p[row * p->columns + at];
+            if (filled[row] || weight == 0)
+                continue;
+            filled[row] = true;
+            left--;
+            for (int k = 0; k < t->dim; k++)
+                rows[row * t->dim + k] += part[row * t->dim + k];
+        }
+    }
+}
+
+static void last_tiles_panel(struct trial *t, struct panel *p, const struct queries *x,
+                             double *part, double *rows)
+{
+    const struct chunks *chunks = &p->q_chunks;
+    for (int head = x->last_head ? p->group - 1 : 0; head < p->group; head++) {
+        int64_t of_head = head * p->queries;
+        if (!x->of_ranks)
+            last_tile_add(t, p, x, of_head, of_head + p->queries, part, rows);
+        for (int chunk = 0; chunk < chunks->count && x->of_ranks; chunk++) {
+            bool wanted =
+                chunks->halves[chunk] == (x->backwards ? 0 : shard_chunks_per_rank(p->c) - 1);
+            if (wanted)
+                last_tile_add(t, p, x, of_head + chunks->begin[chunk],
+                              of_head + chunks->begin[chunk + 1], part, rows);
+        }
+    }
+}
+
+static void try_last_tiles(struct trial *t, const struct queries *x, double *part)
+{
+    memset(t->tried, 0, (size_t)(t->rows * t->dim) * sizeof(double));
+    for (int i = 0; i < t->panel_count; i++)
+        last_tiles_panel(t, &t->panels[i], x, part, t->tried + (int64_t)t->panel_first[i] * t->dim);
+    for (int i = 0; i < t->rows * t->dim && t->in->tensor == TENSOR_DK; i++)
+        t->tried[i] *= case_scale(t->c);
+    trial_offer(t, DIAGNOSIS_MISSING_PART, t->tried,
+                "each row of %s has only the %s tile of %d queries that sees it%s%s: a tile "
+                "overwrites what those before it have added",
+                report_tensor_name(t->in->tensor), x->backwards ? "first" : "last", (int)x->tile,
+                x->of_ranks ? ", of each rank" : "", x->last_head ? ", of the last head" : "");
+}
+
+#define TILE_LEAST 16
+#define TILE_MOST  256
+
+static void try_overwritten(struct trial *t, double *part)
+{
+    int heads = t->panels[0].group > 1 ? 2 : 1, of_ranks = t->c->world_size > 1 ? 2 : 1;
+    for (int64_t tile = TILE_LEAST; tile <= TILE_MOST; tile *= 2)
+        for (int way = 0; way < 2 * heads * of_ranks && !trial_over(t); way++) {
+            struct queries x = {.tile = tile,
+                                .backwards = way % 2,
+                                .of_ranks = way / 2 % of_ranks,
+                                .last_head = way / 2 / of_ranks};
+            if (tile < t->panels[0].queries)
+                try_last_tiles(t, &x, part);
+        }
+}
+
 void try_owners(struct trial *t)
 {
     int world = t->c->world_size, chunks = t->panels[0].q_chunks.count;
@@ -317,5 +410,7 @@ void try_owners(struct trial *t)
     try_heads_lost(t, memory);
     if (world > 1 && world <= OWNERS_MAX)
         try_owners_all(t, memory);
+    if (!trial_solved(t))
+        try_overwritten(t, memory);
     free(memory);
 }

@@ -100,7 +100,8 @@ static void part_apply(struct trial *t, const double *values, const double *weig
 
 // ---- names --------------------------------------------------------------------------------------
 
-// Writes how a rank's keys reach the rows, such as " (rank 2, ring step 1)".
+// Writes how a rank's keys reach the rows, such as "rank 2, ring step 1" or, if the steps are not
+// known, "rank 2, for rows of rank 0".
 static void rank_name(const struct trial *t, int rank, char *text, size_t size)
 {
     const struct cp_case *c = t->c;
@@ -108,7 +109,9 @@ static void rank_name(const struct trial *t, int rank, char *text, size_t size)
     int step = (t->in->rank / members - rank / members + teams) % teams;
     if (t->in->tensor == TENSOR_DQ)
         step = (rank / members - t->in->rank / members - 1 + teams) % teams;
-    if (teams > 1 && c->comm != COMM_ALL_GATHER)
+    if (t->in->steps_unknown && c->world_size > 1)
+        snprintf(text, size, "rank %d, for rows of rank %d", rank, t->in->rank);
+    else if (teams > 1 && c->comm != COMM_ALL_GATHER)
         snprintf(text, size, "rank %d, ring step %d", rank, step);
     else
         snprintf(text, size, "rank %d", rank);
@@ -169,6 +172,19 @@ static void try_part(struct trial *t, const struct part *part, double *values, d
     part_apply(t, values, weights, 2);
     trial_offer(t, DIAGNOSIS_REPEATED_KEYS, t->tried, "%s count%s twice %s", name,
                 part->edge ? "s" : "", doubly);
+}
+
+// Tries rows of dq, or of out with the final LSE, that have the keys of one rank alone.
+static void try_alone(struct trial *t, int rank, double *values, double *weights)
+{
+    struct part part = {.chunk = -1, .rank = rank};
+    char name[120];
+    part_evaluate(t, &part, values, weights);
+    part_name(t, &part, name, sizeof(name));
+    trial_keep_lse(t);
+    trial_offer(t, DIAGNOSIS_MISSING_KEYS, values,
+                "%s has only %s: the rest is overwritten, or never added",
+                report_tensor_name(t->in->tensor), name);
 }
 
 // Tries rows that lack all keys except those of the query's own rank.
@@ -420,6 +436,9 @@ void try_parts(struct trial *t)
         try_terms(t);
     if (world > 2)
         try_remote(t, values, weights);
+    for (int rank = 0; rank < world && world > 1 && !trial_over(t); rank++)
+        if (t->in->tensor == TENSOR_OUT || (t->in->tensor == TENSOR_DQ && world > 2))
+            try_alone(t, rank, values, weights);
     if (t->in->tensor == TENSOR_OUT)
         try_merges(t, values, weights);
     bool ring = world > team_size(t->c) && t->c->softmax == SOFTMAX_VANILLA; // without a sink

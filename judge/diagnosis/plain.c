@@ -89,9 +89,32 @@ static double row_energy(const struct trial *t, const double *values, int row)
     return sum;
 }
 
+void trial_rows_name(const struct trial *t, const bool *is_bad, char *text, size_t size)
+{
+    int bad = 0, first = -1, of_last = 0, bad_of_last = 0;
+    for (int row = 0; row < t->rows; row++) {
+        bool last = row_at(t, row)->sequence == t->c->batch - 1;
+        first = is_bad[row] && first < 0 ? row : first;
+        bad += is_bad[row];
+        of_last += last;
+        bad_of_last += last && is_bad[row];
+    }
+    bool whole = t->c->batch > 1 && bad == bad_of_last && bad == of_last && of_last < t->rows;
+    const struct diagnosis_row *row = row_at(t, first < 0 ? 0 : first);
+    if (whole)
+        snprintf(text, size, "in all %d examined rows of sequence %d, the last one", bad,
+                 row->sequence);
+    else
+        snprintf(text, size,
+                 "in %d of %d examined rows, such as sequence %d, head %d, position %lld", bad,
+                 t->rows, row->sequence, row->head, (long long)row->position);
+}
+
 static void try_zeros(struct trial *t)
 {
-    int zeros = 0, first = -1;
+    bool bad[DIAGNOSIS_ROWS_MAX] = {false}, blind = t->in->tensor == TENSOR_OUT;
+    int zeros = 0;
+    char where[120];
     memcpy(t->tried, t->right, (size_t)(t->rows * t->dim) * sizeof(double));
     trial_keep_lse(t);
     for (int row = 0; row < t->rows; row++) {
@@ -100,17 +123,15 @@ static void try_zeros(struct trial *t)
         if (!isnan(t->lse_got[row])) // it may be that of a row that sees no key
             t->lse_tried[row] = t->lse_got[row];
         memset(t->tried + row * t->dim, 0, (size_t)t->dim * sizeof(double));
-        first = first < 0 ? row : first;
+        bad[row] = true;
+        blind = blind && t->lse_got[row] == -INFINITY;
         zeros++;
     }
     if (zeros == 0)
         return;
-    const struct diagnosis_row *row = row_at(t, first);
-    trial_offer(t, DIAGNOSIS_ZERO, t->tried,
-                "%s is zero in %d of %d examined rows, such as sequence %d, head %d, "
-                "position %lld",
-                report_tensor_name(t->in->tensor), zeros, t->rows, row->sequence, row->head,
-                (long long)row->position);
+    trial_rows_name(t, bad, where, sizeof(where));
+    trial_offer(t, DIAGNOSIS_ZERO, t->tried, "%s is zero %s%s", report_tensor_name(t->in->tensor),
+                where, blind ? "; their LSE is -infinity: they see no key" : "");
 }
 
 // The same dims are zero in all rows.
@@ -210,25 +231,66 @@ static void try_dims_moved(struct trial *t)
                 report_tensor_name(t->in->tensor), to, from);
 }
 
-// All rows have the right values of the tokens `shift` positions away, which need not be examined
-// rows.
-static void try_shifted(struct trial *t, int shift)
+// Returns the position of the token whose row is delivered for `position`.
+typedef int64_t taken_from(const struct panel *p, int64_t position, int with);
+
+static int64_t shifted(const struct panel *p, int64_t position, int with)
+{
+    int64_t from = position + with, most = p->setup.side == SIDE_Q ? p->queries : p->keys;
+    return from < 0 || from >= most ? position : from;
+}
+
+// The token at the same place in the memory of rank `with`; ~with: in the other chunk of the rank.
+static int64_t elsewhere(const struct panel *p, int64_t position, int with)
+{
+    const struct chunks *x = p->setup.side == SIDE_Q ? &p->q_chunks : &p->k_chunks;
+    int chunk = chunks_find(x, position), half = x->halves[chunk];
+    int other = shard_chunk_of(p->c, with < 0 ? ~with : with, with < 0 ? 1 - half : half);
+    int64_t from = x->begin[other] + position - x->begin[chunk];
+    return from < x->begin[other + 1] ? from : position;
+}
+
+// Fills t->tried with rows of other tokens, which need not be examined rows.
+static bool evaluate_taken(struct trial *t, taken_from *from, int with)
 {
     for (int i = 0; i < t->panel_count; i++) {
         struct panel_setup setup = t->panels[i].setup;
-        int64_t positions[DIAGNOSIS_ROWS_MAX],
-            most = setup.side == SIDE_Q ? t->panels[i].queries : t->panels[i].keys;
-        for (int row = 0; row < setup.count; row++) {
-            positions[row] = setup.positions[row] + shift;
-            if (positions[row] < 0 || positions[row] >= most)
-                positions[row] = setup.positions[row];
-        }
+        int64_t positions[DIAGNOSIS_ROWS_MAX];
+        for (int row = 0; row < setup.count; row++)
+            positions[row] = from(&t->panels[i], setup.positions[row], with);
         setup.positions = positions;
         if (trial_over(t) || !trial_evaluate_other(t, i, &setup, true, t->tried))
-            return;
+            return false;
     }
+    return true;
+}
+
+static void try_shifted(struct trial *t, int shift)
+{
+    if (!evaluate_taken(t, shifted, shift))
+        return;
     trial_offer(t, DIAGNOSIS_SHIFTED_ROWS, t->tried, "the rows of %s are those of the tokens %s",
                 report_tensor_name(t->in->tensor), shift < 0 ? "before them" : "after them");
+}
+
+#define PLACES_RANKS_MAX 8 // largest world size for which the rows of other ranks are tried
+
+// Offers each hypothesis with the LSE of the other rows, then with the right one.
+static void try_elsewhere(struct trial *t)
+{
+    const char *name = report_tensor_name(t->in->tensor);
+    int world = t->c->world_size, own = t->in->rank;
+    if (world == 1 || own < 0)
+        return;
+    if (shard_chunks_per_rank(t->c) > 1 && evaluate_taken(t, elsewhere, ~own))
+        for (int i = 0; i < 2; i++, trial_keep_lse(t))
+            trial_offer(t, DIAGNOSIS_SHIFTED_ROWS, t->tried,
+                        "the rows of %s of the two chunks of rank %d are exchanged", name, own);
+    for (int rank = 0; rank < world && world <= PLACES_RANKS_MAX; rank++)
+        if (rank != own && evaluate_taken(t, elsewhere, rank))
+            for (int i = 0; i < 2; i++, trial_keep_lse(t))
+                trial_offer(t, DIAGNOSIS_SHIFTED_ROWS, t->tried,
+                            "the rows of %s are those of rank %d at the same places", name, rank);
 }
 
 // ---- elements -----------------------------------------------------------------------------------
@@ -268,7 +330,15 @@ static void try_element(struct trial *t)
                 row->head, (long long)row->position, worst % t->dim);
 }
 
-// Truncated results are on average half a unit in the last place nearer to zero.
+// True if a value with `digits` digits is as good as exact.
+static bool is_short(double x, double unit)
+{
+    double rest = x / unit;
+    return fabs(rest - round(rest)) < 1e-4;
+}
+
+// Truncated results are on average half a unit in the last place nearer to zero, except values that
+// need no rounding, such as rows that see one key.
 static void try_truncated(struct trial *t)
 {
     int digits = digits_of(t->c->dtype);
@@ -277,9 +347,10 @@ static void try_truncated(struct trial *t)
         int exponent;
         frexp(t->right[i], &exponent);
         double unit = copysign(ldexp(1, exponent - digits), t->right[i]);
-        t->tried[i] = t->right[i] - unit / 2;
-        if (t->right[i] == 0)
+        t->tried[i] = t->right[i];
+        if (t->right[i] == 0 || is_short(t->right[i], unit))
             continue;
+        t->tried[i] -= unit / 2;
         sum += fmax(-2, fmin(2, (t->got[i] - t->right[i]) / unit));
         count++;
     }
@@ -290,6 +361,58 @@ static void try_truncated(struct trial *t)
                 "%s is cut off to the dtype instead of rounded: on average its elements are %.2f "
                 "units in the last place too near to zero",
                 report_tensor_name(t->in->tensor), -sum / count);
+}
+
+// Moments of the errors of elements, in units in the last place towards zero (y), by the size of
+// the element in such units (x).
+struct moments {
+    double count, x, y, xx, xy, yy;
+};
+
+static struct moments moments_of(const struct trial *t)
+{
+    int digits = digits_of(t->c->dtype);
+    struct moments m = {0};
+    for (int i = 0; i < t->rows * t->dim; i++) {
+        int exponent;
+        frexp(t->right[i], &exponent);
+        double unit = copysign(ldexp(1, exponent - digits), t->right[i]), x = t->right[i] / unit;
+        double y = (t->right[i] - t->got[i]) / unit;
+        if (t->right[i] == 0 || is_short(t->right[i], unit) || fabs(y) > 8)
+            continue;
+        m.count++;
+        m.x += x;
+        m.y += y;
+        m.xx += x * x;
+        m.xy += x * y;
+        m.yy += y * y;
+    }
+    return m;
+}
+
+#define CUT_COUNT   512 // minimum number of elements
+#define CUT_CERTAIN 10  // minimum shift in standard errors
+
+// Elements that are cut off are too near to zero by half a unit, whatever their size. Those with a
+// wrong factor are off in proportion to it.
+void cut_find(const struct trial *t, struct finding *result)
+{
+    struct moments m = moments_of(t);
+    if (m.count < CUT_COUNT || t->in->tensor == TENSOR_LSE)
+        return;
+    double shift = m.y / m.count, variance = m.yy / m.count - shift * shift;
+    double rise = (m.count * m.xy - m.x * m.y) / (m.count * m.xx - m.x * m.x);
+    bool certain = shift > CUT_CERTAIN * sqrt(variance / m.count);
+    bool constant = shift - rise * m.x / m.count > 0.25;
+    if (!certain || !constant || fabs(shift - 0.5) > 0.1)
+        return;
+    result->kind = DIAGNOSIS_TRUNCATED;
+    result->diagnosis =
+        (struct diagnosis){.tensor = t->in->tensor, .explained = shift * shift * m.count / m.yy};
+    snprintf(result->diagnosis.text, sizeof(result->diagnosis.text),
+             "%s is cut off to the dtype instead of rounded: on average its elements are %.2f "
+             "units in the last place too near to zero",
+             report_tensor_name(t->in->tensor), shift);
 }
 
 // ---- LSE of rows that see nothing ---------------------------------------------------------------
@@ -379,6 +502,7 @@ void try_shifts(struct trial *t)
 {
     try_shifted(t, -1);
     try_shifted(t, 1);
+    try_elsewhere(t);
 }
 
 void try_plain(struct trial *t)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Hypotheses that wrong inputs were read: those of another head or another rank, chunks in another
-// order, a sequence that begins one row too early.
+// Hypotheses that wrong inputs were read: those of another rank, chunks in another order, a
+// sequence that begins one row too early.
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,121 +8,6 @@
 
 #include "judge/diagnosis/trial.h"
 #include "plan/bias.h"
-
-// ---- heads --------------------------------------------------------------------------------------
-
-// Changes the heads of a panel; false if this changes nothing.
-typedef bool choose_heads(const struct cp_case *c, int with, struct panel_setup *setup);
-
-static bool read_neighbour(const struct cp_case *c, int with, struct panel_setup *setup)
-{
-    setup->key_head = (setup->key_head + with + c->kv_heads) % c->kv_heads;
-    return c->kv_heads > 1;
-}
-
-static bool read_modulo(const struct cp_case *c, int with, struct panel_setup *setup)
-{
-    int before = setup->key_head;
-    (void)with;
-    setup->key_head = setup->head % c->kv_heads;
-    return setup->key_head != before;
-}
-
-static bool ask_for_other(const struct cp_case *c, int with, struct panel_setup *setup)
-{
-    setup->query_head = (setup->query_head + with) % c->heads;
-    return with % c->heads != 0;
-}
-
-static bool deliver_other(const struct cp_case *c, int with, struct panel_setup *setup)
-{
-    setup->query_head = (setup->query_head + with) % c->heads;
-    setup->key_head = setup->query_head / (c->heads / c->kv_heads);
-    return with % c->heads != 0;
-}
-
-static bool evaluate_heads(struct trial *t, choose_heads *choose, int with)
-{
-    bool other = false;
-    for (int i = 0; i < t->panel_count; i++) {
-        if (trial_over(t))
-            return false;
-        struct panel_setup setup = t->panels[i].setup;
-        other = choose(t->c, with, &setup) || other;
-        bool whole = setup.key_head == setup.query_head / (t->c->heads / t->c->kv_heads);
-        if (!trial_evaluate_other(t, i, &setup, t->in->tensor != TENSOR_DQ || whole, t->tried))
-            return false;
-    }
-    return other;
-}
-
-// Offers the hypothesis twice: with the LSE of that head, then with the right LSE.
-static void offer_other_head(struct trial *t, int with)
-{
-    for (int i = 0; i < 2; i++) {
-        trial_offer(t, DIAGNOSIS_HEADS, t->tried, "%s of head h is that of head (h + %d) %% %d",
-                    report_tensor_name(t->in->tensor), with, t->c->heads);
-        trial_keep_lse(t);
-    }
-}
-
-static void try_query_heads(struct trial *t)
-{
-    const struct cp_case *c = t->c;
-    int members = team_size(c), step = members > 1 ? c->heads / members : 1;
-    for (int with = -1; with < 2; with += 2)
-        if (evaluate_heads(t, read_neighbour, with))
-            trial_offer(t, DIAGNOSIS_HEADS, t->tried, "query heads read the key head %s their own",
-                        with < 0 ? "before" : "after");
-    if (evaluate_heads(t, read_modulo, 0))
-        trial_offer(t, DIAGNOSIS_HEADS, t->tried,
-                    "query head h reads key head h %% %d instead of h / %d", c->kv_heads,
-                    c->heads / c->kv_heads);
-    for (int i = 0; i < 4; i++) {
-        int with = i == 0 ? 1 : i == 1 ? c->heads - 1 : i == 2 ? step : c->heads - step;
-        if (with <= 0 || (i > 1 && step == 1))
-            continue;
-        if (evaluate_heads(t, ask_for_other, with))
-            trial_offer(t, DIAGNOSIS_HEADS, t->tried,
-                        "query head h has the queries of head (h + %d) %% %d", with, c->heads);
-        if (evaluate_heads(t, deliver_other, with))
-            offer_other_head(t, with);
-    }
-}
-
-static void try_key_heads(struct trial *t)
-{
-    const struct cp_case *c = t->c;
-    bool known = true;
-    if (c->kv_heads == 1)
-        return;
-    for (int way = 0; way < 3; way++) {
-        for (int i = 0; i < t->panel_count && known; i++) {
-            struct panel_setup setup = t->panels[i].setup;
-            setup.modulo = way == 2;
-            if (way < 2)
-                setup.head = (setup.head + (way ? 1 : c->kv_heads - 1)) % c->kv_heads;
-            known = !trial_over(t) && trial_evaluate_other(t, i, &setup, true, t->tried);
-        }
-        if (!known || (way == 2 && c->kv_heads == c->heads))
-            return;
-        if (way < 2)
-            trial_offer(t, DIAGNOSIS_HEADS, t->tried, "%s of a key head is that of the head %s it",
-                        report_tensor_name(t->in->tensor), way ? "after" : "before");
-        else
-            trial_offer(t, DIAGNOSIS_HEADS, t->tried,
-                        "%s of key head g sums up the query heads h with h %% %d = g",
-                        report_tensor_name(t->in->tensor), c->kv_heads);
-    }
-}
-
-void try_heads(struct trial *t)
-{
-    if (t->in->tensor == TENSOR_DK || t->in->tensor == TENSOR_DV)
-        try_key_heads(t);
-    else
-        try_query_heads(t);
-}
 
 // ---- keys from another place --------------------------------------------------------------------
 
@@ -199,13 +84,18 @@ static void map_neighbours(const struct panel *p, const struct map *map)
     }
 }
 
-// Exchanges the two chunks of rank map->rank (-1: of all ranks except the query's).
+// For map->rank: the ranks whose chunks are exchanged.
+#define OTHER_RANKS (-1) // than the query's
+#define ALL_RANKS   (-2)
+
+// Exchanges the two chunks of map->rank.
 static void map_mirrored(const struct panel *p, const struct map *map)
 {
     const struct chunks *x = &p->k_chunks;
     for (int chunk = 0; chunk < x->count; chunk++) {
         int other = x->count - 1 - chunk;
-        if (map->rank >= 0 ? x->ranks[chunk] != map->rank : x->ranks[chunk] == map->trial->in->rank)
+        bool own = x->ranks[chunk] == map->trial->in->rank;
+        if (map->rank >= 0 ? x->ranks[chunk] != map->rank : map->rank == OTHER_RANKS && own)
             continue;
         for (int64_t i = 0; i < chunk_length(x, chunk); i++)
             map->source[x->begin[chunk] + i] =
@@ -275,9 +165,9 @@ static void try_stale(struct trial *t, bool values)
     const char *what = values ? "values (not the keys)" : "keys";
     if (evaluate_map(t, map_steps, &own_keys))
         trial_offer(t, DIAGNOSIS_STALE_KEYS, t->tried,
-                    "the %s of all other ranks are those of rank %d itself: the slot of the first "
-                    "ring step",
-                    what, own);
+                    "the %s of all other ranks are those of rank %d itself: %s", what, own,
+                    t->in->steps_unknown ? "their slots are not filled, or not read"
+                                         : "the slot of the first ring step");
     if (world > 2 && evaluate_map(t, map_steps, &previous))
         trial_offer(t, DIAGNOSIS_STALE_KEYS, t->tried,
                     "each ring step attends the %s of the step before", what);
@@ -286,20 +176,29 @@ static void try_stale(struct trial *t, bool values)
             struct map one = {.rank = rank, .from = from, .values = values};
             if (rank == from || rank == own || !evaluate_map(t, map_rank, &one))
                 continue;
-            trial_offer(t, DIAGNOSIS_STALE_KEYS, t->tried,
-                        "in the place of rank %d's %s are those of rank %d (ring step %d attends "
-                        "a stale slot)",
-                        rank, what, from, (own - rank + world) % world);
+            if (t->in->steps_unknown)
+                trial_offer(t, DIAGNOSIS_STALE_KEYS, t->tried,
+                            "in the place of rank %d's %s are those of rank %d (the rows of rank "
+                            "%d attend a stale slot)",
+                            rank, what, from, own);
+            else
+                trial_offer(t, DIAGNOSIS_STALE_KEYS, t->tried,
+                            "in the place of rank %d's %s are those of rank %d (ring step %d "
+                            "attends a stale slot)",
+                            rank, what, from, (own - rank + world) % world);
         }
 }
 
 static void try_swapped(struct trial *t)
 {
     int world = t->c->world_size;
-    struct map remote = {.rank = -1};
+    struct map remote = {.rank = OTHER_RANKS}, all = {.rank = ALL_RANKS};
     if (evaluate_map(t, map_mirrored, &remote))
         trial_offer(t, DIAGNOSIS_SWAPPED_CHUNKS, t->tried,
                     "the two chunks of keys of every other rank are exchanged");
+    if (evaluate_map(t, map_mirrored, &all))
+        trial_offer(t, DIAGNOSIS_SWAPPED_CHUNKS, t->tried,
+                    "the two chunks of keys of every rank are exchanged");
     for (int rank = 0; rank < world && world <= STALE_RANKS_MAX; rank++) {
         struct map one = {.rank = rank};
         if (evaluate_map(t, map_mirrored, &one))
@@ -349,29 +248,35 @@ static void try_layouts(struct trial *t)
 
 // ---- queries with the mask of other queries -----------------------------------------------------
 
-// Fills `positions` with those of the tokens at the rows' places in the memory of `rank`.
-static void places_of(const struct panel *p, int rank, int64_t *positions)
+// Fills `positions` with those of the tokens at the rows' places in the memory of `rank`; with
+// `exchanged`, as if its two chunks were exchanged.
+static void places_of(const struct panel *p, int rank, bool exchanged, int64_t *positions)
 {
     const struct chunks *x = &p->q_chunks;
     for (int row = 0; row < p->rows; row++) {
         int chunk = chunks_find(x, p->setup.positions[row]);
-        int other = shard_chunk_of(p->c, rank, x->halves[chunk]);
+        int half = exchanged ? 1 - x->halves[chunk] : x->halves[chunk];
+        int other = shard_chunk_of(p->c, rank, half);
         positions[row] = x->begin[other] + p->setup.positions[row] - x->begin[chunk];
     }
 }
 
-static void try_masked_as(struct trial *t, int rank)
+static void try_masked_as(struct trial *t, int rank, bool exchanged)
 {
     int64_t positions[DIAGNOSIS_ROWS_MAX];
     for (int i = 0; i < t->panel_count; i++) {
         struct panel *p = &t->panels[i];
         struct variant variant = variant_none(p);
-        places_of(p, rank, positions);
+        places_of(p, rank, exchanged, positions);
         variant.seen_as = positions;
         trial_evaluate_panel(t, p, &variant, t->panel_first[i], t->tried, t->lse_tried);
     }
-    trial_offer(t, DIAGNOSIS_MASK, t->tried,
-                "queries are masked as if they were those of rank %d at the same places", rank);
+    if (exchanged)
+        trial_offer(t, DIAGNOSIS_MASK, t->tried,
+                    "queries are masked as if the two chunks of rank %d were exchanged", rank);
+    else
+        trial_offer(t, DIAGNOSIS_MASK, t->tried,
+                    "queries are masked as if they were those of rank %d at the same places", rank);
 }
 
 // ---- positions as places in memory --------------------------------------------------------------
@@ -429,8 +334,10 @@ void try_sources(struct trial *t)
         later = later || t->panels[i].extra > 0;
     for (int rank = 0; rank < t->c->world_size && rank < STALE_RANKS_MAX; rank++)
         if (rank != t->in->rank && !trial_over(t))
-            try_masked_as(t, rank);
+            try_masked_as(t, rank, false);
     if (t->c->world_size > 1) {
+        if (shard_chunks_per_rank(t->c) > 1 && t->in->rank >= 0)
+            try_masked_as(t, t->in->rank, true);
         try_stale(t, false);
         if (!trial_solved(t) && t->in->tensor != TENSOR_LSE)
             try_stale(t, true);

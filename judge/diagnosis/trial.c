@@ -174,7 +174,8 @@ bool trial_evaluate_other(struct trial *t, int i, const struct panel_setup *setu
     bool known = panel_init(&other, &borrowing);
     if (known && setup->side == SIDE_Q && consistent)
         known = variant_statistics(&other);
-    else if (known && setup->modulo)
+    else if (known && setup->side == SIDE_KV &&
+             (setup->modulo || setup->head != t->panels[i].setup.head))
         known = statistics_of_keys(t->in, &other);
     else if (known)
         statistics_copy(&other, &t->panels[i]);

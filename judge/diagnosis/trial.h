@@ -88,6 +88,26 @@ bool trial_over(struct trial *t);
 // True if a hypothesis explains the whole error, so that no other can be better.
 bool trial_solved(const struct trial *t);
 
+// The rows that a mistake concerns: those that it changes by more than rounding and that are nearer
+// to it than to their right values.
+struct some_rows {
+    int wrong, shown;    // such rows; rows that the mistake changes by more than rounding
+    int64_t first, last; // positions of the wrong rows
+};
+
+// Replaces the rows of t->tried and t->lse_tried that are not wrong by the right ones.
+struct some_rows trial_some_rows(struct trial *t);
+
+// Fills in " in 3 of 5 examined rows that it changes, ..."; "" if all of them are wrong.
+void some_rows_name(const struct some_rows *x, char *text, size_t size);
+
+// Describes the rows of the trial that are bad, such as "in all 12 examined rows of sequence 2, the
+// last one".
+void trial_rows_name(const struct trial *t, const bool *bad, char *text, size_t size);
+
+// "in the backward pass " for a gradient, else "": the beginning of a sentence.
+const char *trial_pass(const struct trial *t);
+
 // Energy of got - values.
 double trial_energy(const struct trial *t, const double *values);
 
@@ -107,8 +127,10 @@ bool trial_solve(double *matrix, double *right, int count);
 void try_plain(struct trial *t);        // without attention: factors, zeros, rows in wrong places
 void try_filled(struct trial *t);       // rows that must be zero and are not
 void try_plain_values(struct trial *t); // the part of try_plain() that needs no panels
-void try_variants(struct trial *t);     // another scale, mask, window, sink, bias, softcap, LSE
-void try_heads(struct trial *t);        // query rows: other heads
+void try_variants(struct trial *t);     // another scale, mask, window, sink, bias, softcap
+void try_backward(struct trial *t);     // dq, dk: another LSE, another delta
+void try_masks(struct trial *t);        // tiles at the edges of the mask
+void try_heads(struct trial *t);        // other heads
 void try_sources(struct trial *t);      // query rows: keys of other positions
 void try_shifts(struct trial *t);       // rows of neighbouring tokens
 void try_parts(struct trial *t);        // query rows: chunks of keys missing, twice, merged wrongly
@@ -120,6 +142,7 @@ void try_owners(struct trial *t);       // key rows: contributions missing, twic
 
 // ---- if no hypothesis explains the error ----
 
+void cut_find(const struct trial *t, struct finding *result); // errors of half a unit on average
 void try_general(struct trial *t); // a description, where no mistake is known
 void narrow_find(struct trial *t, struct finding *result);     // gradients summed in 16 bits
 void narrow_lse_find(struct trial *t, struct finding *result); // weights rounded before their sum

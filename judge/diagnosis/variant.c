@@ -113,7 +113,7 @@ static double bias_of(const struct panel *p, const struct variant *t, int head, 
     case VARIANT_BIAS_ROW:
         return one_bias(p, head, query + t->bias_shift, key);
     case VARIANT_BIAS_HEAD:
-        return one_bias(p, (head + 1) % p->c->heads, query, key);
+        return one_bias(p, (int)(head + t->bias_shift + p->c->heads) % p->c->heads, query, key);
     case VARIANT_BIAS_LOCAL:
         return one_bias(p, head, query, chunks_place(&p->k_chunks, p->c, key));
     case VARIANT_BIAS_SUBTRACTED:
@@ -178,7 +178,10 @@ static double row_logits(const struct panel *p, const struct variant *t, int row
     for (int64_t key = 0; key < p->keys; key++) {
         int64_t from = t->source ? t->source[key] : key;
         struct logit x = {-INFINITY, 0};
-        if (from >= 0 && sees(p, t, &right, seen_as, t->key_seen_as ? t->key_seen_as[key] : key))
+        int64_t key_seen_as = t->key_seen_as ? t->key_seen_as[key] : key;
+        bool seen =
+            t->seen ? t->seen[row * p->columns + key] : sees(p, t, &right, seen_as, key_seen_as);
+        if (from >= 0 && seen)
             x = logit_of(p, t, p->setup.head, products[from], query, key);
         logits[key] = x.value;
         slopes[key] = x.slope;
@@ -333,7 +336,8 @@ static void key_row(struct panel *p, const struct variant *t, int row, const dou
     for (int64_t column = 0; column < p->columns; column++) {
         int64_t query = column % p->queries, at = first + column;
         p->p[at] = p->ds[at] = 0;
-        if (lse[column] == -INFINITY || !sees(p, t, &right, query, key))
+        bool seen = t->seen ? t->seen[at] : sees(p, t, &right, query, key);
+        if (lse[column] == -INFINITY || !seen)
             continue;
         int head = panel_column_head(p, column);
         struct logit x = logit_of(p, t, head, p->products[at], query, key);

@@ -18,7 +18,7 @@ enum variant_bias {
     VARIANT_BIAS_SCALED,     // by the scale of the softmax
     VARIANT_BIAS_COLUMN,     // of key j + bias_shift
     VARIANT_BIAS_ROW,        // of query i + bias_shift
-    VARIANT_BIAS_HEAD,       // of the next head
+    VARIANT_BIAS_HEAD,       // of head h + bias_shift
     VARIANT_BIAS_LOCAL,      // of the key's place in the memory of its rank
     VARIANT_BIAS_SUBTRACTED, // the wrong sign
     VARIANT_BIAS_FIRST,      // of the first sequence
@@ -64,6 +64,8 @@ struct variant {
     const int64_t *source;
     // The same for V alone, where `source` is NULL.
     const int64_t *values;
+    // [rows][columns]: the pairs that are visible, whatever the band. NULL: those of the band.
+    const bool *seen;
     enum variant_rounding rounding;
     enum case_dtype rounded_to;
     bool cut; // TF32 is truncated instead of rounded

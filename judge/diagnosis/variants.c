@@ -16,14 +16,15 @@
 // Changes of a band, sink, bias or softcap.
 struct change {
     enum diagnosis_kind kind;
-    const char *text;       // NULL: depends on the mask (try_changes())
-    int64_t left, right;    // added to the bounds of the mask
-    bool no_left, no_right; // without these bounds
-    bool of_window;         // for windows that are bounded on the right
-    bool exchanged;         // left and right bound
-    bool counted_on;        // positions continue those of the sequences before
-    bool other_corner;      // top left instead of bottom right, or vice versa
-    bool made_causal;       // a causal mask in a case without one
+    const char *text;               // NULL: depends on the mask (try_changes())
+    int64_t left, right;            // added to the bounds of the mask
+    double left_times, right_times; // factors of the bounds; 0: 1
+    bool no_left, no_right;         // without these bounds
+    bool of_window;                 // for windows that are bounded on the right
+    bool exchanged;                 // left and right bound
+    bool counted_on;                // positions continue those of the sequences before
+    bool other_corner;              // top left instead of bottom right, or vice versa
+    bool made_causal;               // a causal mask in a case without one
     enum variant_where where;
     double sinks, ghosts; // added to those of the variant
     double sink_factor;   // 0: 1
@@ -61,7 +62,17 @@ static const struct change changes[] = {
     {DIAGNOSIS_WINDOW, "the window is ignored", .no_left = true, .no_right = true,
      .of_window = true},
     {DIAGNOSIS_WINDOW, "the left and the right bound of the window are exchanged",
-     .of_window = true, .exchanged = true},
+     .exchanged = true},
+    {DIAGNOSIS_WINDOW, "the window has half its size on the left", .left_times = 0.5},
+    {DIAGNOSIS_WINDOW, "the window has twice its size on the left", .left_times = 2},
+    {DIAGNOSIS_WINDOW, "the window has half its size on the right", .right_times = 0.5,
+     .of_window = true},
+    {DIAGNOSIS_WINDOW, "the window has twice its size on the right", .right_times = 2,
+     .of_window = true},
+    {DIAGNOSIS_WINDOW, "the window has half its size on both sides", .left_times = 0.5,
+     .right_times = 0.5, .of_window = true},
+    {DIAGNOSIS_WINDOW, "the window has twice its size on both sides", .left_times = 2,
+     .right_times = 2, .of_window = true},
     {DIAGNOSIS_ALIGNMENT, NULL, .other_corner = true},
     {DIAGNOSIS_ALIGNMENT,
      "the positions of a packed sequence continue those of the sequence before",
@@ -99,7 +110,10 @@ static const struct change changes[] = {
      .bias = VARIANT_BIAS_ROW, .bias_shift = 1, .where = WHERE_REMOTE},
     {DIAGNOSIS_BIAS, "the bias is that of the query after", .bias = VARIANT_BIAS_ROW,
      .bias_shift = 1},
-    {DIAGNOSIS_BIAS, "the bias is that of the next head", .bias = VARIANT_BIAS_HEAD},
+    {DIAGNOSIS_BIAS, "the bias is that of the next head", .bias = VARIANT_BIAS_HEAD,
+     .bias_shift = 1},
+    {DIAGNOSIS_BIAS, "the bias is that of the head before", .bias = VARIANT_BIAS_HEAD,
+     .bias_shift = -1},
     {DIAGNOSIS_BIAS, "the bias of every sequence is that of the first", .bias = VARIANT_BIAS_FIRST},
     {DIAGNOSIS_BIAS, "the bias of every head is that of the first",
      .bias = VARIANT_BIAS_FIRST_HEAD},
@@ -169,12 +183,19 @@ static bool applies(const struct trial *t, const struct change *x)
     }
 }
 
+static int64_t bound_of(int64_t bound, double times, int64_t more, bool none)
+{
+    if (none || bound >= SLICE_UNBOUNDED)
+        return none ? SLICE_UNBOUNDED : bound + more;
+    return (int64_t)((double)bound * (times != 0 ? times : 1)) + more;
+}
+
 static struct variant changed(const struct panel *p, const void *with)
 {
     const struct change *x = with;
     struct variant t = variant_none(p);
-    t.band.left = x->no_left ? SLICE_UNBOUNDED : t.band.left + x->left;
-    t.band.right = x->no_right ? SLICE_UNBOUNDED : t.band.right + x->right;
+    t.band.left = bound_of(t.band.left, x->left_times, x->left, x->no_left);
+    t.band.right = bound_of(t.band.right, x->right_times, x->right, x->no_right);
     if (x->made_causal)
         t.band.right = 0;
     if (x->other_corner)
@@ -201,8 +222,7 @@ static struct variant changed(const struct panel *p, const void *with)
     return t;
 }
 
-// Beginning of the sentence about a gradient.
-static const char *where_text(const struct trial *t)
+const char *trial_pass(const struct trial *t)
 {
     return backward(t) ? "in the backward pass " : "";
 }
@@ -227,7 +247,7 @@ static void try_changes(struct trial *t)
             trial_offer(t, x->kind, t->tried, "the 1 of the off-by-one softmax%s",
                         text + strlen("the sink"));
         else
-            trial_offer(t, x->kind, t->tried, "%s%s", where_text(t), text);
+            trial_offer(t, x->kind, t->tried, "%s%s", trial_pass(t), text);
     }
 }
 
@@ -374,165 +394,8 @@ static void try_scale(struct trial *t, enum variant_where where)
         memcpy(t->lse_tried, lse, sizeof(lse));
     }
     trial_offer(t, DIAGNOSIS_SCALE, t->tried,
-                "%sthe softmax scale%s is %.5g times what it should be%s", where_text(t),
+                "%sthe softmax scale%s is %.5g times what it should be%s", trial_pass(t),
                 where == WHERE_REMOTE ? " of keys of other ranks" : "", best, name);
-}
-
-// ---- LSE and delta of the backward pass ---------------------------------------------------------
-
-// Fills t->tried with dQ for the given LSE [rows] and delta [rows] (NULL: the right one).
-static void evaluate_dq(struct trial *t, const double *lse, const double *delta)
-{
-    for (int i = 0; i < t->panel_count; i++) {
-        struct panel *p = &t->panels[i];
-        int first = t->panel_first[i];
-        struct variant right = variant_none(p);
-        variant_gradient(p, &right, lse + first, delta ? delta + first : p->delta, true);
-        variant_dq(p, &right, 0, p->columns, t->tried + (int64_t)first * t->dim);
-    }
-}
-
-// LSE of a row over only the keys of a team of `size` ranks, and the sink.
-static double partial_lse(const struct panel *p, int row, int team, int size)
-{
-    double sink_share = 1, sum = 0;
-    for (int64_t key = 0; key < p->keys; key++) {
-        int rank = p->k_chunks.ranks[chunks_find(&p->k_chunks, key)];
-        double weight = p->p[row * p->columns + key];
-        sink_share -= weight;
-        sum += rank / size == team ? weight : 0;
-    }
-    sum += sink_share > 1e-12 ? sink_share : 0;
-    return sum > 0 ? p->lse[row] + log(sum) : -INFINITY;
-}
-
-// Tries the LSE over the team `distance` after the query's own one: 0: its own; 1: the next one.
-static void try_partial_lse(struct trial *t, int distance)
-{
-    double lse[DIAGNOSIS_ROWS_MAX];
-    int size = team_size(t->c), teams = t->c->world_size / size;
-    for (int i = 0; i < t->panel_count; i++) {
-        struct panel *p = &t->panels[i];
-        struct variant right = variant_none(p);
-        variant_gradient(p, &right, p->lse, p->delta, true);
-        for (int row = 0; row < p->rows; row++) {
-            int own = p->q_chunks.ranks[chunks_find(&p->q_chunks, p->setup.positions[row])] / size;
-            lse[t->panel_first[i] + row] =
-                partial_lse(p, row, (own + distance + teams) % teams, size);
-        }
-    }
-    evaluate_dq(t, lse, NULL);
-    trial_offer(t, DIAGNOSIS_LSE, t->tried,
-                "the backward pass uses the LSE of %s instead of the final one",
-                distance == 0 ? "the first ring step" : "the last ring step");
-}
-
-// Tries a delta from an O without the keys of a rank.
-static void try_early_delta(struct trial *t, int rank)
-{
-    double lse[DIAGNOSIS_ROWS_MAX], delta[DIAGNOSIS_ROWS_MAX];
-    for (int i = 0; i < t->panel_count; i++) {
-        struct panel *p = &t->panels[i];
-        struct variant right = variant_none(p);
-        variant_gradient(p, &right, p->lse, p->delta, true);
-        for (int row = 0; row < p->rows; row++) {
-            double weight = 0, sum = 0;
-            for (int64_t key = 0; key < p->keys; key++) {
-                if (p->k_chunks.ranks[chunks_find(&p->k_chunks, key)] != rank)
-                    continue;
-                weight += p->p[row * p->columns + key];
-                sum += p->p[row * p->columns + key] * p->dp[row * p->columns + key];
-            }
-            double left = 1 - weight;
-            lse[t->panel_first[i] + row] = p->lse[row];
-            delta[t->panel_first[i] + row] = left > 1e-9 ? (p->delta[row] - sum) / left : 0;
-        }
-    }
-    evaluate_dq(t, lse, delta);
-    trial_offer(t, DIAGNOSIS_DELTA, t->tried,
-                "delta = rowsum(dO * O) is computed from an O without the keys of rank %d, before "
-                "they were merged",
-                rank);
-}
-
-// Tries P = 2^(logit - LSE).
-static void try_base(struct trial *t)
-{
-    for (int i = 0; i < t->panel_count; i++) {
-        struct panel *p = &t->panels[i];
-        double lse[DIAGNOSIS_ROWS_MAX], *dq = t->tried + (int64_t)t->panel_first[i] * t->dim;
-        struct variant variant = variant_none(p);
-        variant.scale = M_LN2;
-        for (int row = 0; row < p->rows; row++)
-            lse[row] = p->lse[row] * M_LN2;
-        variant_gradient(p, &variant, lse, p->delta, true);
-        variant.scale = 1;
-        variant_dq(p, &variant, 0, p->columns, dq);
-    }
-    trial_offer(t, DIAGNOSIS_LSE, t->tried,
-                "the backward pass computes P with base 2 instead of e: log2(e) is missing");
-}
-
-static void try_statistics(struct trial *t)
-{
-    double lse[DIAGNOSIS_ROWS_MAX];
-    if (t->in->tensor != TENSOR_DQ)
-        return;
-    for (int base = 0; base < 2; base++) {
-        for (int i = 0; i < t->panel_count; i++)
-            for (int row = 0; row < t->panels[i].rows; row++)
-                lse[t->panel_first[i] + row] = t->panels[i].lse[row] * (base ? M_LOG2E : M_LN2);
-        evaluate_dq(t, lse, NULL);
-        trial_offer(t, DIAGNOSIS_LSE, t->tried,
-                    "the backward pass reads the LSE as a logarithm of base %s",
-                    base ? "2, but its base is e" : "e, but its base is 2");
-    }
-    try_base(t);
-    for (int rank = 0; rank < t->c->world_size && t->c->world_size > 1 && !trial_over(t); rank++)
-        try_early_delta(t, rank);
-    if (team_size(t->c) < t->c->world_size) {
-        try_partial_lse(t, 0);
-        try_partial_lse(t, 1);
-    }
-}
-
-// Fills t->tried with rows of dq or dk from the right delta times a factor.
-static void evaluate_delta(struct trial *t, double factor)
-{
-    for (int i = 0; i < t->panel_count; i++) {
-        struct panel *p = &t->panels[i];
-        int64_t count = p->setup.side == SIDE_Q ? p->rows : p->columns;
-        double *right = p->delta, *changed_delta = malloc((size_t)count * sizeof(double));
-        if (!changed_delta)
-            return;
-        for (int64_t k = 0; k < count; k++)
-            changed_delta[k] = factor * right[k];
-        struct variant none = variant_none(p);
-        p->delta = changed_delta;
-        trial_evaluate_panel(t, p, &none, t->panel_first[i], t->tried, t->lse_tried);
-        p->delta = right;
-        free(changed_delta);
-    }
-}
-
-// Tries a missing delta, and a delta with a factor that is found by least squares.
-static void try_delta(struct trial *t)
-{
-    double factor;
-    if (t->in->tensor != TENSOR_DQ && t->in->tensor != TENSOR_DK)
-        return;
-    evaluate_delta(t, 0);
-    trial_offer(t, DIAGNOSIS_DELTA, t->tried,
-                "delta = rowsum(dO * O) is missing: dS is P * dP instead of P * (dP - delta)");
-    memcpy(t->moved, t->tried, (size_t)(t->rows * t->dim) * sizeof(double));
-    for (int i = 0; i < t->rows * t->dim; i++)
-        t->tried[i] = t->right[i] - t->moved[i];
-    if (!trial_fit(t, &t->tried, 1, t->moved, &factor) || fabs(factor) < 0.05 ||
-        trial_is_one(t, factor))
-        return;
-    evaluate_delta(t, factor);
-    trial_offer(t, DIAGNOSIS_DELTA, t->tried,
-                "delta = rowsum(dO * O) is %.4g times what it should be", factor);
 }
 
 void try_variants(struct trial *t)
@@ -542,7 +405,5 @@ void try_variants(struct trial *t)
     try_scale(t, WHERE_ALL);
     if (team_size(t->c) < t->c->world_size && !trial_solved(t))
         try_scale(t, WHERE_REMOTE);
-    try_statistics(t);
-    try_delta(t);
     try_ghosts(t);
 }

@@ -15,6 +15,10 @@ def rounded(x, dtype):
     return load(store(x, dtype))
 
 
+def cut(x):  # to bf16
+    return (numpy.ascontiguousarray(x, "f4").view("u4") >> 16).astype("u2")
+
+
 class Ring:
     """All ranks of a ring in one process; tensors are [tokens, heads, dim] in fp32."""
 
@@ -38,7 +42,12 @@ class Ring:
         same = key[None, :, 0] == query[:, None, 0]
         if wrong == "packed sequences see each other":
             same = numpy.ones_like(same)
+        if wrong == "positions go on":  # of queries, in the packed tensor
+            starts = numpy.cumsum([0, *map(int, str(self.case["lengths_q"]).split(","))])
+            far = far - starts[query[:, None, 0]]
         seen = same & (far <= (1 if wrong == "mask" or wrong == "mask backward" and backward else 0))
+        if wrong == "open tiles":
+            seen = same & (key[None, :, 1] // 16 <= query[:, None, 1] // 16)
         left = int(self.case["window_left"])
         if left >= 0 and not (wrong == "window of other ranks" and owner != rank):
             seen &= far >= -left - (wrong == "window backward" and backward)
@@ -114,17 +123,33 @@ class Ring:
                 dv = rounded(p, self.dtype).transpose(0, 2, 1) @ do
                 for name, part in (("dk", dk), ("dv", dv)):
                     part = part.transpose(1, 0, 2).reshape(*self.k[owner].shape[:2], self.group, part.shape[2])
+                    part = part[:, :, 1:2] if wrong == "one query head" else part
                     found[home][name] += part.mean(2) if wrong == "heads averaged" else part.sum(2)
             mine.update(out=out.transpose(1, 0, 2), dq=dq.transpose(1, 0, 2), lse=lse)
+            self.misplace(rank, mine, wrong)
         return found
 
-    def verdicts(self, results):
+    def misplace(self, rank, mine, wrong):
+        """Changes out, dq and lse of a rank."""
+        heads, half = mine["out"].shape[1], len(mine["out"]) // 2
+        if wrong == "heads exchanged":
+            mine["out"] = mine["out"][:, [h % 3 * (heads // 3) + h // 3 for h in range(heads)]]
+        if wrong == "chunks exchanged" and rank == 1:
+            mine["out"] = numpy.concatenate([mine["out"][half:], mine["out"][:half]])
+        if wrong == "no last sequence":
+            last = self.at[rank][:, 0] == int(self.case["batch"]) - 1
+            mine["out"][last], mine["dq"][last], mine["lse"][:, last] = 0, 0, -numpy.inf
+
+    def verdicts(self, results, wrong=""):
         for check, mine in zip(self.checks, results):
             arrays = {t: numpy.ascontiguousarray(x) if t == "lse" else store(x, self.dtype) for t, x in mine.items()}
+            if wrong == "cut off":
+                arrays["dv"] = cut(mine["dv"])
             yield check.verify(**arrays)
 
 
 WINDOW, SINK = {"window_left": 17}, {"softmax": "learnable"}
+PACKED = {"batch": 3, "seqlen": 96, "lengths_q": "96,60,84"}
 MISTAKES = {
     "mask": ({}, "the mask admits one key too many"),
     "mask backward": ({}, "in the backward pass the mask admits one key too many"),
@@ -136,7 +161,7 @@ MISTAKES = {
     "scale of other ranks": ({}, "the softmax scale of keys of other ranks is 1.0"),
     "logits rounded": ({}, "the logits are rounded to bf16"),
     "rounded weights summed": ({}, "rounded to bf16 before they are added up to the denominator"),
-    "stale keys and values": ({}, "ring step 2 attends a stale slot"),
+    "stale keys and values": ({}, "(the rows of rank 0 attend a stale slot)"),
     "a slot twice": ({}, "are in the softmax twice, those of rank"),
     "stale values": ({}, "values (not the keys)"),
     "sink scaled": (SINK, "the sink is multiplied by the scale of the softmax"),
@@ -148,10 +173,14 @@ MISTAKES = {
     "dq of a step": ({}, "missing from dq|only the keys of rank"),
     "gradients one hop short": ({}, "the contribution|has the contributions to the keys of rank"),
     "heads averaged": ({"kv_heads": 2}, "the query heads of a key head: they are averaged"),
-    "packed sequences see each other": (
-        {"batch": 3, "seqlen": 96, "lengths_q": "96,60,84"},
-        "keys of other packed sequences are visible",
-    ),
+    "packed sequences see each other": (PACKED, "keys of other packed sequences are visible"),
+    "positions go on": (PACKED, "the positions of a packed sequence continue those of the sequence before"),
+    "no last sequence": (PACKED, "rows of sequence 2, the last one; their LSE is -infinity"),
+    "open tiles": ({}, "the tiles at the diagonal are not masked: a query sees its whole tile of 16"),
+    "one query head": ({"heads": 8, "kv_heads": 2}, "has only the contribution of query head 1 of each group"),
+    "heads exchanged": ({"heads": 6}, "out of head h is that of head h % 3 * 2 + h / 3, of 6 heads"),
+    "chunks exchanged": ({}, "the rows of out of the two chunks of rank 1 are exchanged"),
+    "cut off": ({"seqlen": 384}, "dv is cut off to the dtype instead of rounded"),
 }
 
 
@@ -160,7 +189,7 @@ def test_a_mistake_is_named(wrong):
     fields, words = MISTAKES[wrong]
     ring = Ring(world_size=3, **fields)
     assert all(ring.verdicts(ring.results()))
-    failed = [verdict for verdict in ring.verdicts(ring.results(wrong)) if not verdict]
+    failed = [verdict for verdict in ring.verdicts(ring.results(wrong), wrong) if not verdict]
     said = [verdict.diagnosis.text for verdict in failed if verdict.diagnosis]
     assert any(word in text for word in words.split("|") for text in said), (said, str(failed))
 

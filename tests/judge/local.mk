@@ -66,3 +66,6 @@ tests_judge_test_expected_SOURCES = tests/judge/test_expected.c tests/judge/dens
 
 test_programs += tests/judge/test_online
 tests_judge_test_online_SOURCES = tests/judge/test_online.c
+
+test_programs += tests/judge/test_schedules
+tests_judge_test_schedules_SOURCES = tests/judge/test_schedules.c

@@ -213,6 +213,17 @@ static void sink_of_next_head(struct dense *t)
     t->sink[t->h - 1] = first;
 }
 
+static void bias_of_head_before(struct dense *t)
+{
+    int64_t of_head = t->sq * t->sk;
+    for (int64_t i = 0; i < of_head; i++) {
+        double last = t->bias[(t->h - 1) * of_head + i];
+        for (int head = t->h - 1; head > 0; head--)
+            t->bias[head * of_head + i] = t->bias[(head - 1) * of_head + i];
+        t->bias[i] = last;
+    }
+}
+
 static void softcap_first(struct dense *t)
 {
     t->c.softcap *= case_scale(&t->c);
@@ -340,7 +351,7 @@ static void lse_of_the_sum(struct dense *t)
 
 // ---- the table ----------------------------------------------------------------------------------
 
-enum of { PLAIN, HALF, SINGLE, FULL, TWO_RANKS, FOUR_RANKS, SINK, CAP };
+enum of { PLAIN, HALF, SINGLE, FULL, TWO_RANKS, FOUR_RANKS, SINK, CAP, BIASED };
 
 static const struct mistake {
     enum of of;
@@ -386,6 +397,8 @@ static const struct mistake {
     {SINK, TENSOR_OUT, .inputs = sink_scaled, .says = "the sink is multiplied by the scale"},
     {SINK, TENSOR_OUT, .inputs = sink_in_base_2, .says = "the sink is log2(e) times"},
     {SINK, TENSOR_OUT, .inputs = sink_of_next_head, .says = "the sink is that of the next head"},
+    {BIASED, TENSOR_OUT, .inputs = bias_of_head_before,
+     .says = "the bias is that of the head before"},
     {CAP, TENSOR_OUT, .inputs = softcap_in_base_2, .says = "the softcap is log2(e) times"},
     {CAP, TENSOR_OUT, .inputs = softcap_first, .says = "softcap"},
     {PLAIN, TENSOR_DQ, .between = lse_rounded, .says = "an LSE that is rounded to bf16"},
@@ -424,6 +437,7 @@ static void case_of(enum of of, struct cp_case *c)
                                                                                    : MASK_NONE;
     c->softmax = of == SINK ? SOFTMAX_LEARNABLE : SOFTMAX_VANILLA;
     c->softcap = of == CAP ? 4 : 0;
+    c->bias = of == BIASED ? BIAS_1HSS : BIAS_NONE;
     ck_assert_msg(case_check(c, &error) == STATUS_OK, "%s", error.text);
 }
 

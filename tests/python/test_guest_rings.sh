@@ -117,7 +117,7 @@ wrong "sink of each rank" "the sink is in the denominator 3 times" --softmax lea
 wrong "sink gradient of all ranks" "dsink is 3 times what it should be (the world size" --softmax learnable
 wrong "gradients of all ranks" "times what it should be (the world size: it is added up once per rank)"
 wrong "gradients unscaled" "the scale of the softmax is missing"
-wrong "last step left out" "(rank 1, ring step 2) are missing from the softmax"
+wrong "last step left out" "(rank 1, for rows of rank "
 wrong "sink left out" "the 1 of the off-by-one softmax is left out of the denominator" --softmax off_by_one
 wrong "window one off" "the window is one key narrower on the left" --window-left 17
 kill -TERM "$daemon"

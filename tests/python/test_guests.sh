@@ -69,6 +69,9 @@ tap_has "an unsupported case has the reason of the guest" "$out" \
 tap_has "status names the pools of guests" "$("$submit" status)" "numpy "
 run --implementation again --world-size 1 --seqlen 33
 tap_is "a guest of the command line" "$status" 0
+run --implementation again --world-size 2 --seqlen 70 --heads 4 --mask none
+tap_has "without the keys of other ranks: the diagnosis numbers no step of its ring" \
+    "$status $(printf '%s\n' "$out" | grep '^diagnosis:' | tr '\n' ' ')" "(rank 1, for rows of rank 0) are missing from the"
 
 # ---- wrong ones ----
 

@@ -23,7 +23,7 @@ daemon_start --backend cpu --devices 2 --guest mine="python3 $scratch/kernel.py"
 awk '/^```sh$/ { inside = 1; next } /^```$/ { inside = 0 } inside' "$top/doc/when-a-case-fails.md" >"$scratch/page.sh"
 told=$(cd "$scratch" && timeout 300 bash page.sh 2>&1)
 tap_has "--minimize: a small case that fails" "$told" "again: cpattn-submit case --implementation mine --world-size 1 \
---sharding contiguous --dtype fp16 --batch 1 --heads 1 --head-dim-qk 2"
+--sharding contiguous --dtype fp16 --batch 1 --heads 1 --head-dim-qk 4 "
 tap_has "dump: a map" "$told" "error by head (rows) and chunk"
 tap_is "dump: its files" "$(cd "$scratch" && ls case.safetensors errors.svg 2>&1)" "case.safetensors
 errors.svg"

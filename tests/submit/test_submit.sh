@@ -188,6 +188,11 @@ tap_is "a fail: the diagnosis and TransformerEngine's rule under the table" \
     "$(sed -n '/^dv /{n;N;p}' "$scratch/out")" \
     "diagnosis: the scale is missing; it explains 97 % of the error of dq on rank 1
 for comparison: TransformerEngine's own rule refuses 72 elements"
+run case --model fail_ranks --world-size 3
+tap_is "several diagnoses: the one that explains most, then by rank" \
+    "$(grep '^diagnosis' "$scratch/out" | cut -d ';' -f 1)" "diagnosis: the scale is missing
+diagnosis: the mask is ignored
+diagnosis: dq is zero"
 run case --model fail --json
 tap_is "a fail in JSON: figures" "$(peeks ranks.1.figures.4.twin ranks.1.figures.4.slope \
     ranks.1.figures.4.judged ranks.1.figures.4.te_mismatches ranks.1.figures.4.broken.2)" \
@@ -463,6 +468,12 @@ run case --model fail1 --world-size 3 --dtype fp16 --heads 12 --minimize
 tap_is "--minimize: a smaller case that fails, too" "$status $(grep -c '^fail ' "$scratch/out") $(grep again: "$scratch/out" | tail -n 1)" \
     "1 2       again: cpattn-submit case --model fail1 --world-size 1 --sharding contiguous --batch 1 --heads 1 \
 --head-dim-qk 1 --head-dim-v 1 --seqlen-q 0 --seqlen-kv 0 --mask none --training false"
+run case --model fail_reasons --world-size 3 --heads 12 --minimize
+tap_has "--minimize: the diagnosis stays the same" "$status $(grep again: "$scratch/out" | tail -n 1)" \
+    "1       again: cpattn-submit case --model fail_reasons --world-size 1 --sharding contiguous --batch 1 --heads 3 "
+tap_is "--minimize: numbers and ranks may differ" "$(grep '^diagnosis' "$scratch/out" | cut -d ';' -f 1)" \
+    "diagnosis: keys 4 to 7 and 8 to 9 (rank 1, ring step 1) are missing from dq
+diagnosis: perhaps keys 2 to 3 are missing from dq"
 run case --model killed2 --minimize
 tap_has "--minimize: the same status" "$status $(grep again: "$scratch/out" | tail -n 1)" \
     "74       again: cpattn-submit case --model killed2 --world-size 1"

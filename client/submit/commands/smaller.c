@@ -36,12 +36,65 @@ static bool say_the_same(const char *a, const char *b)
     return *a == *b;
 }
 
+// Skips numbers that follow one another, such as "0 to 15, 32 to 47 and 64".
+static const char *numbers_skip(const char *text)
+{
+    static const char *const joints[] = {" to ", " and ", ", "};
+    for (;;) {
+        const char *end = number_skip(text), *next = end;
+        for (size_t i = 0; i < sizeof(joints) / sizeof(*joints); i++)
+            if (strncmp(end, joints[i], strlen(joints[i])) == 0)
+                next = end + strlen(joints[i]);
+        if (next == end || !isdigit((unsigned char)*next))
+            return end;
+        text = next;
+    }
+}
+
+// True for " (rank 2, ring step 1)" and " (chunk 5, rank 2)".
+static bool names_a_place(const char *text)
+{
+    return strncmp(text, " (rank ", 7) == 0 || strncmp(text, " (chunk ", 8) == 0;
+}
+
+// Copies a diagnosis without doubt, places and numbers.
+static void essence_copy(const char *text, char *essence, size_t size)
+{
+    static const char doubt[] = "perhaps ";
+    size_t length = 0;
+    if (strncmp(text, doubt, strlen(doubt)) == 0)
+        text += strlen(doubt);
+    while (*text && length + 1 < size) {
+        const char *end = names_a_place(text) ? strchr(text, ')') : NULL;
+        if (end) {
+            text = end + 1;
+        } else if (isdigit((unsigned char)*text)) {
+            text = numbers_skip(text);
+            essence[length++] = '#';
+        } else {
+            essence[length++] = *text++;
+        }
+    }
+    essence[length] = '\0';
+}
+
+// True if the mistake of the given fail, where it has a diagnosis, is also that of the other one.
+static bool have_one_mistake(const struct outcome *given, const struct outcome *outcome)
+{
+    char a[OUTCOME_SENTENCE_MAX], b[OUTCOME_SENTENCE_MAX];
+    if (!given->diagnosis || !outcome->diagnosis)
+        return !given->diagnosis;
+    essence_copy(given->diagnosis, a, sizeof(a));
+    essence_copy(outcome->diagnosis, b, sizeof(b));
+    return strcmp(a, b) == 0;
+}
+
 // Every mistake of a guest's function has the status UNKNOWN; the sentence tells the mistakes
 // apart.
 static bool fails_alike(const struct outcome *given, const struct outcome *outcome)
 {
     if (outcome->kind != given->kind || outcome->kind == OUTCOME_FAIL)
-        return outcome->kind == given->kind;
+        return outcome->kind == given->kind && have_one_mistake(given, outcome);
     return outcome->status == given->status &&
            (outcome->status != STATUS_UNKNOWN || say_the_same(given->sentence, outcome->sentence));
 }

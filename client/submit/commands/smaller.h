@@ -24,8 +24,9 @@ struct smaller {
 };
 
 // Runs smaller cases, up to SMALLER_TRIES, an interrupt, or the loss of the daemon. A case fails as
-// the given one does if both verdicts are a fail, or if both end with the same status; with UNKNOWN
-// their sentences must also be the same, apart from numbers. Call smaller_fini() in any case.
+// the given one does if both verdicts are a fail and the given one's diagnosis, if it has one, is
+// that of both, or if both end with the same status; with UNKNOWN their sentences must also be the
+// same. Numbers and places may differ. Call smaller_fini() in any case.
 #define SMALLER_TRIES 500
 void smaller_find(struct smaller *search, struct cpattn_client *client, const struct cp_case *c,
                   const struct outcome *given, uint64_t timeout_ns);

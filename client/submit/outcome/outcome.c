@@ -382,21 +382,28 @@ static void take_figures(struct outcome *outcome, const struct cpattn_result *re
         text_append(text, size, " (and %d more)", broken - 1);
 }
 
-// Stores a diagnosis of the tensor shown as the worst, if there is one, else of any tensor; of
-// several the one that explains most.
-static enum status take_diagnosis(struct outcome *outcome, const struct cpattn_result *result)
+const struct cpattn_rank *outcome_diagnosed(const struct cpattn_result *result)
 {
-    char text[OUTCOME_SENTENCE_MAX];
     const struct cpattn_rank *best = NULL, *rank;
+    const struct cpattn_figures *f;
+    int of_rank;
     double most = -1;
+    f = outcome_worst(result, &of_rank);
     for (int r = 0; (rank = cpattn_result_rank(result, r)); r++) {
-        bool same = strcmp(rank->diagnosis_tensor, outcome->tensor) == 0;
-        double worth = rank->diagnosis_explained + (same ? 1 : 0);
+        bool decisive = f && strcmp(rank->diagnosis_tensor, f->tensor) == 0;
+        double worth = round(100 * rank->diagnosis_explained) + (decisive ? 200 : 0);
         if (!rank->diagnosis[0] || worth <= most)
             continue;
         best = rank;
         most = worth;
     }
+    return best;
+}
+
+static enum status take_diagnosis(struct outcome *outcome, const struct cpattn_result *result)
+{
+    char text[OUTCOME_SENTENCE_MAX];
+    const struct cpattn_rank *best = outcome_diagnosed(result);
     if (!best)
         return STATUS_OK;
     outcome_diagnosis(best, text, sizeof(text));

@@ -130,4 +130,8 @@ void outcome_first_bad(const struct cpattn_figures *figures, char *text, size_t 
 // "the scale is missing; it explains 97 % of the error of dq on rank 1"; "" if the rank has none.
 void outcome_diagnosis(const struct cpattn_rank *rank, char *text, size_t size);
 
+// Returns the rank whose diagnosis comes first: one of the decisive tensor if there is one; of
+// several the one that explains most, in whole per cent; then the lowest. NULL: there is none.
+const struct cpattn_rank *outcome_diagnosed(const struct cpattn_result *result);
+
 #endif

@@ -183,30 +183,41 @@ void figures_print(FILE *out, const struct cpattn_result *result, bool verbose)
 
 // ---- the diagnosis ----------------------------------------------------------------------------
 
-// True if a lower rank has the same diagnosis.
-static bool is_said(const struct cpattn_result *result, int rank)
+static bool say_the_same(const struct cpattn_rank *a, const struct cpattn_rank *b)
+{
+    return strcmp(a->diagnosis, b->diagnosis) == 0 &&
+           strcmp(a->diagnosis_tensor, b->diagnosis_tensor) == 0;
+}
+
+// True if the first diagnosis, or that of a lower rank, is the same.
+static bool is_said(const struct cpattn_result *result, int rank, const struct cpattn_rank *first)
 {
     const struct cpattn_rank *own = cpattn_result_rank(result, rank);
-    for (int r = 0; r < rank; r++) {
-        const struct cpattn_rank *other = cpattn_result_rank(result, r);
-        if (strcmp(other->diagnosis, own->diagnosis) == 0 &&
-            strcmp(other->diagnosis_tensor, own->diagnosis_tensor) == 0)
+    for (int r = 0; r < rank; r++)
+        if (say_the_same(cpattn_result_rank(result, r), own))
             return true;
-    }
-    return false;
+    return say_the_same(first, own);
+}
+
+static void diagnosis_print(FILE *out, const char *indent, const struct cpattn_rank *rank)
+{
+    char text[OUTCOME_SENTENCE_MAX] = "diagnosis: ";
+    size_t used = strlen(text);
+    outcome_diagnosis(rank, text + used, sizeof(text) - used);
+    terminal_wrap(out, indent, text);
 }
 
 void figures_print_diagnosis(FILE *out, const char *indent, const struct cpattn_result *result)
 {
-    int shown = 0;
-    for (int r = 0; r < result->world_size && shown < DIAGNOSES_MAX; r++) {
-        const struct cpattn_rank *rank = cpattn_result_rank(result, r);
-        if (!rank || !rank->diagnosis[0] || is_said(result, r))
+    const struct cpattn_rank *first = outcome_diagnosed(result), *rank;
+    int shown = 1;
+    if (!first)
+        return;
+    diagnosis_print(out, indent, first);
+    for (int r = 0; (rank = cpattn_result_rank(result, r)) && shown < DIAGNOSES_MAX; r++) {
+        if (!rank->diagnosis[0] || is_said(result, r, first))
             continue;
-        char text[OUTCOME_SENTENCE_MAX] = "diagnosis: ";
-        size_t used = strlen(text);
-        outcome_diagnosis(rank, text + used, sizeof(text) - used);
-        terminal_wrap(out, indent, text);
+        diagnosis_print(out, indent, rank);
         shown++;
     }
 }
