@@ -524,7 +524,8 @@ enum cpattn_status cpattn_order(struct cpattn_client *client, enum cpattn_order 
     (void)client;
     (void)timeout_ns;
     if (order == CPATTN_ORDER_DRAIN && device == 63)
-        return fake_error(error, CPATTN_INVALID_ARGUMENT, "device is 63; this daemon has devices 0, 1");
+        return fake_error(error, CPATTN_INVALID_ARGUMENT,
+                          "device is 63; this daemon has devices 0, 1");
     *count = order == CPATTN_ORDER_ENABLE ? 0 : order == CPATTN_ORDER_DRAIN ? 2 : 1;
     return CPATTN_OK;
 }
