@@ -122,9 +122,7 @@ layer="--world-size 3 --dtype fp32 --tokens 24 --in-features 40 --out-features 2
         "UNIMPLEMENTED: rank 0 of 3: knows single layers in fp32 without sequence parallelism"
 }
 
-kill -TERM "$daemon"
-wait "$daemon"
-tap_is "the daemon ends with status 0" "$?" 0
+daemon_stop
 
 # ---- ranks that hang or end ----
 
@@ -140,7 +138,5 @@ daemon_start --backend cpu --devices 4 --log-level error --guest "waits=$guest w
     run talks $reduce
     tap_has "the last lines of stderr are whole" "$out" "it wrote: line 1"
 }
-kill -TERM "$daemon"
-wait "$daemon"
-daemon=
+daemon_stop
 tap_done

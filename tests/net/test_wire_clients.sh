@@ -109,4 +109,11 @@ for version in tls1_3 tls1_2; do
         "$(tail -c +25 "$answer" | head -c 16 | od -An -tx1)" \
         "$(tail -c +5 "$request" | head -c 16 | od -An -tx1)"
 done
+
+for daemon in $daemons; do
+    kill -TERM "$daemon"
+    wait "$daemon"
+    tap_is "a daemon ends with status 0" "$?" 0
+done
+daemons=
 tap_done

@@ -86,8 +86,5 @@ tap_has "and so is what it returns" "$out" "collective returned something; it wr
 run wrong linear row --world-size 3 --dtype fp32 --training false --tokens 24 --in-features 40 --out-features 20
 tap_has "a bias of every rank: named" "$status $(printf '%s\n' "$out" | grep '^ *diagnosis:')" "bias"
 
-kill -TERM "$daemon"
-wait "$daemon"
-tap_is "the daemon ends in peace" "$?" 0
-daemon=
+daemon_stop
 tap_done
