@@ -159,7 +159,7 @@ START_TEST(test_sighup_reloads)
     expect_status(&reply, STATUS_RESOURCE_EXHAUSTED);
     wire_reply_fini(&reply);
     ck_assert_int_eq(daemon_status(&d).running, 1);
-    kill(daemon_rank_pid(&d, 2, 0), SIGKILL);
+    daemon_signal_rank(&d, 2, 0, SIGKILL);
     reply = daemon_call_end(&running);
     expect_status(&reply, STATUS_ABORTED);
     wire_reply_fini(&reply);

@@ -158,7 +158,8 @@ START_TEST(test_administrators)
     request.order = (struct wire_order){.kind = ORDER_DRAIN_DEVICE, .device = 0};
     expect_reply(bob, &request, STATUS_PERMISSION_DENIED, "uid=61002 is not an administrator");
     request.order.device = 2;
-    expect_reply(alice, &request, STATUS_INVALID_ARGUMENT, "device is 2; this daemon has devices 0, 1");
+    expect_reply(alice, &request, STATUS_INVALID_ARGUMENT,
+                 "device is 2; this daemon has devices 0, 1");
 
     // The running case continues; the next one is refused.
     struct wire_request his = daemon_request_long(2), next = daemon_request(METHOD_RUN);
@@ -227,7 +228,7 @@ START_TEST(test_status_shows_a_user_what_is_theirs)
     close(again);
     close(alice);
     close(bob);
-    kill(daemon_rank_pid(&d, 2, 0), SIGKILL);
+    daemon_signal_rank(&d, 2, 0, SIGKILL);
     ck_assert_int_eq(daemon_stop(&d), 0);
 }
 END_TEST

@@ -211,7 +211,7 @@ START_TEST(a_rank_that_is_stopped_is_named_at_the_time_limit)
     request.run_timeout_ns = UINT64_C(1500000000);
     struct call call = daemon_call_begin(&d, &request);
     daemon_await_running(&d, 1);
-    kill(daemon_rank_pid(&d, 3, 1), SIGSTOP);
+    daemon_signal_rank(&d, 3, 1, SIGSTOP);
     struct wire_reply reply = daemon_call_end(&call);
     ck_assert_int_eq(reply.status, STATUS_DEADLINE_EXCEEDED);
     expect_text(reply.message, "time limit of 1.5");
