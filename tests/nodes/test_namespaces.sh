@@ -88,12 +88,12 @@ tap_is "a case over three hosts has its ranks" "$ranks" 6
 ip link set vc down
 wait "$asked"
 tap_has "cut connection: the answer names the host" "$(cat "$scratch/answer")" "host c was lost"
-tap_has "cut connection: the other hosts run cases" "$(run_case --world-size 4 --nodes 2)" "pass"
+tap_has "cut connection: the other hosts run cases" "$(run_case --world-size 4 --nodes 2)" "pass  bf16"
 await_ranks 0 '^cpattn-rank . 6 2 '
 tap_is "cut connection: the agent has ended its ranks" "$ranks" 0
 ip link set vc up
 await 3 host_back
-tap_has "restored connection: the host is used again" "$(run_case --world-size 6 --nodes 3)" "pass"
+tap_has "restored connection: the host is used again" "$(run_case --world-size 6 --nodes 3)" "pass  bf16"
 
 tap_is "there are ranks" "$(pgrep -fc '^cpattn-rank ' | sed 's/^[1-9][0-9]*$/yes/')" yes
 kill $daemon
