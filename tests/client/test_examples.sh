@@ -57,11 +57,12 @@ harness() { # NAME COMMAND...
     done
     tap_pass "$name: an interrupt leaves nothing in the queue"
 
-    background "$@"
+    background "$@" 600 # the daemon dies long before the last case
     harness=$!
     await_verdict $harness
     kill -KILL "$daemon"
     wait "$daemon" 2>/dev/null
+    tap_is "$name: cases are left when the daemon is killed" "$(($(grep -c '^pass' "$scratch/out") < 12))" 1
     daemon_start --backend cpu
     wait $harness
     status=$?

@@ -334,12 +334,14 @@ daemon_start --backend cpu --devices 2
 wait $matrix
 tap_is "a matrix goes on with the next daemon" "$? $(tail -n 1 "$scratch/matrix" | sed 's/ in .*//')" \
     "0 8 cases: 8 passed"
+tap_has "and says that the first is lost" "$(cat "$scratch/matrix.err")" "; waiting for a daemon"
 matrix_start
 daemon_stop
 daemon_start --backend cpu --devices 2
 wait $matrix
 tap_is "a matrix goes on with the next daemon when the first drains" "$? $(tail -n 1 "$scratch/matrix" | sed 's/ in .*//')" \
     "0 8 cases: 8 passed"
+tap_has "and says that the first is gone" "$(cat "$scratch/matrix.err")" "; waiting for a daemon"
 matrix_start --patience 300ms
 kill -KILL "$daemon"
 wait "$daemon" 2>/dev/null
