@@ -150,7 +150,7 @@ void soak_process_start(struct soak_process *p, const struct soak_start *start)
         arguments[count++] = network[i];
     for (char **option = start->options; *option && count < ARGUMENTS_MAX - 1; option++)
         arguments[count++] = *option;
-    p->shm_before = entries_count("/dev/shm", "cpattn");
+    p->shm_before = entries_count("/dev/shm", "nccl-");
     spawn(p, start->program, (char *const *)(uintptr_t)arguments);
     for (int i = 0; access(p->socket, F_OK) != 0 && i < PATIENCE_S * 100; i++)
         usleep(10000);
@@ -329,7 +329,7 @@ static int files_left(const struct soak_process *p, char *text, size_t size)
     char temporary[96];
     snprintf(temporary, sizeof(temporary), "%s/tmp", p->folder);
     int in_tmp = entries_count(temporary, "");
-    int in_shm = entries_count("/dev/shm", "cpattn") - p->shm_before;
+    int in_shm = entries_count("/dev/shm", "nccl-") - p->shm_before;
     int here = folder_left(p);
     snprintf(text, size, "%d files beside its log, %d where temporary ones go, %d in /dev/shm",
              here, in_tmp, in_shm);

@@ -20,7 +20,7 @@ struct soak_process {
     pid_t pid;
     bool ended;
     int status;
-    int shm_before; // entries "cpattn" in /dev/shm before the daemon started
+    int shm_before; // entries of NCCL in /dev/shm before the daemon started
     // Processor time of each rank at the previous fault.
     struct soak_rank {
         pid_t pid;

@@ -96,5 +96,5 @@ EXTRA_DIST += python/pyproject.toml python/cpattn/__init__.py python/cpattn/_ans
     python/cpattn/py.typed python/cpattn/pytest_plugin.py python/cpattn/_submit.py python/cpattn/_map.py \
     python/cpattn/_values.py \
     python/tests/test_check.py \
-    python/tests/test_client.py python/tests/test_guest.py \
+    python/tests/test_client.py python/tests/test_given.py python/tests/test_guest.py \
     python/tests/test_job_check.py python/tests/test_mistakes.py python/tests/test_values.py

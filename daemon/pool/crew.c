@@ -123,7 +123,8 @@ static void not_started(struct crew *crew, int host, const struct error *error)
     for (int rank = 0; rank < crew->world_size; rank++) {
         struct rank_process *r = &crew->ranks[rank];
         crew->alive -= r->host == host && !r->gone;
-        r->gone = r->gone || r->host == host;
+        if (r->host == host)
+            r->gone = r->closed = true;
     }
     handler->not_started(handler->context, crew->index, generation, host, error);
     ranks_gone(crew, generation);

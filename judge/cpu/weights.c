@@ -89,8 +89,11 @@ INLINE double exp_make(const struct weights_exp *w, int64_t padded, bool many_sh
             if (lanes) {
                 if (many_shifts)
                     shift = _mm512_loadu_ps(w->shifts + i);
-                __m512 x = _mm512_fmsub_ps(_mm512_loadu_ps(w->x + i), scale, shift);
-                e = _mm512_maskz_mov_ps(lanes, exp_of(x));
+                // The logit is rounded, as the shift is: with an exact product, the largest of huge
+                // logits would differ from itself. The compiler may not contract this product.
+                __m512 x = _mm512_mul_round_ps(_mm512_loadu_ps(w->x + i), scale,
+                                               _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+                e = _mm512_maskz_mov_ps(lanes, exp_of(_mm512_sub_ps(x, shift)));
             }
             _mm512_storeu_ps(w->x + i, e);
             part = _mm512_add_ps(part, e);

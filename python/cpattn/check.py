@@ -158,6 +158,7 @@ class Verdict:
     diagnosis: None if the verdict is a pass, or if no known mistake explains the fail.
     digest: of the results of a linear layer that must have the same bits on all ranks.
     rank: None for a case of attention with one rank.
+    unjudged: a tuple with the names of the results that the case has and that were not given.
     """
 
     passed: bool
@@ -167,6 +168,7 @@ class Verdict:
     diagnosis: Optional[Diagnosis] = None
     digest: int = 0
     rank: Optional[int] = None
+    unjudged: tuple = ()
 
     def __bool__(self) -> bool:
         return self.passed
@@ -174,7 +176,8 @@ class Verdict:
     def __str__(self) -> str:
         of_rank = "" if self.rank is None else f" on rank {self.rank}"
         word = "pass" if self.passed else "FAIL"
-        return f"{word}{of_rank}: {self.command}\n{self.text.rstrip()}"
+        rest = f"not judged: {', '.join(self.unjudged)}\n" if self.unjudged else ""
+        return f"{word}{of_rank}: {self.command}\n{rest}{self.text.rstrip()}"
 
     def __repr__(self) -> str:
         return str(self)
@@ -199,7 +202,7 @@ def _diagnosis_of(library: Any, handle: ctypes.c_void_p) -> Optional[Diagnosis]:
 
 
 def verdict_of(
-    library: Any, handle: ctypes.c_void_p, command: str, rank: Optional[int]
+    library: Any, handle: ctypes.c_void_p, command: str, rank: Optional[int], unjudged: Iterable[str]
 ) -> Verdict:
     """Returns a copy of the library's verdict. The caller destroys the original."""
     figures, index = [], 0
@@ -214,6 +217,7 @@ def verdict_of(
         diagnosis=_diagnosis_of(library, handle),
         digest=library.cpattn_check_verdict_digest(handle),
         rank=rank,
+        unjudged=tuple(unjudged),
     )
 
 
@@ -506,7 +510,8 @@ class Check:
     def verify(self, **results: Any) -> Verdict:
         """Judges some or all of out, lse, dq, dk, dv, dbias, dsink and max_logit.
 
-        A result that is not named is not judged. It may be None only if the case does not have it.
+        A result that is not named is not judged; `unjudged` of the verdict has it. A result may be
+        None only if the case does not have it.
 
         All results are in host memory or all on one CUDA device; there the call waits for the work
         on PyTorch's current stream. Issues a UserWarning if a result would pass as zeros, too,
@@ -537,7 +542,8 @@ class Check:
         insist(status, error)
         try:
             rank = self.rank if int(self.case["world_size"]) > 1 else None
-            verdict = verdict_of(self._library, handle, self.case.command(), rank)
+            rest = (tensor for tensor in RESULTS if tensor not in results and self.has(tensor))
+            verdict = verdict_of(self._library, handle, self.case.command(), rank, rest)
         finally:
             self._library.cpattn_check_verdict_destroy(handle)
         if self._given:
@@ -547,11 +553,13 @@ class Check:
     @staticmethod
     def _warn(verdict: Verdict) -> None:
         loose = {f.tensor: f for f in verdict.figures if f.remark == "zeros_pass"}
+        strict = {f.tensor for f in verdict.figures if f.chunk != PADDING and f.remark != "zeros_pass"}
         for tensor, f in loose.items():
+            where = f" in chunk {f.chunk}" if tensor in strict else ""
             warnings.warn(
-                f"{tensor} passes, as zeros would: with the inputs of give() rounding errors of an honest "
-                f"kernel are as large as the values (limit: {f.rmse_limit:.3g} times them). Where q and k "
-                "are very large, smaller ones can be judged",
+                f"{tensor}{where} is judged so loosely that zeros pass: with the inputs of give() rounding errors of "
+                f"an honest kernel are as large as the values (limit: {f.rmse_limit:.3g} times them). Where q "
+                "and k are very large, smaller ones can be judged",
                 stacklevel=3,
             )
 

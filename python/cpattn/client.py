@@ -163,6 +163,7 @@ class Client:
         self._handle: Optional[ctypes.c_void_p] = None
         self._in_flight = in_flight
         self._flying: dict[int, Any] = {}
+        self._aside: list[Request] = []  # answered requests that a loop of answers() has met and not sent
         options = OptionsStruct(
             size=ctypes.sizeof(OptionsStruct),
             socket=path(socket),
@@ -278,8 +279,26 @@ class Client:
     def wait_any(self, timeout: Optional[float] = None) -> Optional[Request]:
         """Returns the next answered request, each once, in the order of the answers. None:
         `timeout` seconds have passed (None: no limit), or nothing is in flight."""
-        handle = self._library.cpattn_wait_any(self._handle, _wait_ns(timeout))
+        wait = _wait_ns(timeout)
+        while self._aside:
+            request = self._aside.pop(0)
+            if request._answer is None:
+                return request
+        handle = self._library.cpattn_wait_any(self._handle, wait)
         return self._flying.get(handle) if handle else None
+
+    def _wait_for(self, requests: dict[Request, int]) -> Optional[Request]:
+        """Returns one of `requests` that is answered, after at most a moment. Sets others aside."""
+        for request in self._aside:
+            if request in requests:
+                self._aside.remove(request)
+                return request
+        handle = self._library.cpattn_wait_any(self._handle, nanoseconds("timeout", 0.1))
+        answered = self._flying.get(handle) if handle else None
+        if answered is None or answered in requests:
+            return answered
+        self._aside.append(answered)
+        return None
 
     def answers(
         self,
@@ -293,8 +312,8 @@ class Client:
         `run_timeout` limits each case, in seconds, without its wait for a turn. Leaving the loop
         early cancels the cases in flight. If the daemon goes away, its cases are submitted again,
         each at most `tries` times in total: a case may be the reason. Raises CpattnError
-        (UNAVAILABLE) if there is no daemon for `patience` seconds. Do not call wait_any() in the
-        loop.
+        (UNAVAILABLE) if there is no daemon for `patience` seconds. Answers to other requests of the
+        client remain for wait_any() and for other loops. Do not call wait_any() in the loop.
         """
         waiting = collections.deque((_case(case), 1) for case in cases)
         flying: dict[Request, int] = {}
@@ -313,8 +332,8 @@ class Client:
                         time.sleep(0.1)
                         break
                     flying[request], absent_since = waiting.popleft()[1], None
-                answered = self.wait_any(0.1) if flying else None
-                if answered is None or answered not in flying:
+                answered = self._wait_for(flying) if flying else None
+                if answered is None:
                     continue
                 tried, answer = flying.pop(answered), answered.answer()
                 if answer.status == Status.UNAVAILABLE and tried < tries:

@@ -124,7 +124,8 @@ class JobCheck:
         return self.empty(name, library, device)
 
     def verify(self, **tensors: Any) -> Verdict:
-        """Judges the named tensors; others are not judged. Named inputs must be unchanged.
+        """Judges the named tensors. Others are not judged; `unjudged` of the verdict has the results
+        among them. Named inputs must be unchanged.
 
         All tensors are in host memory or all on one CUDA device; there the call waits for the work
         on PyTorch's current stream. The verdict's `digest` covers the results that must have the
@@ -148,7 +149,8 @@ class JobCheck:
         )
         insist(status, error)
         try:
-            return verdict_of(self._library, verdict, self.job.command(), self.rank)
+            rest = (tensor.name for tensor in self.tensors.values() if tensor.is_result and tensor.name not in held)
+            return verdict_of(self._library, verdict, self.job.command(), self.rank, rest)
         finally:
             self._library.cpattn_check_verdict_destroy(verdict)
 

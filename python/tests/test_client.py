@@ -30,6 +30,10 @@ class Daemon:
                 assert self.process.poll() is None
                 time.sleep(0.05)
 
+    def end(self):
+        self.process.terminate()
+        assert self.process.wait() == 0
+
     def kill(self):
         self.process.kill()
         self.process.wait()
@@ -39,8 +43,7 @@ class Daemon:
 def daemon(tmp_path_factory):
     made = Daemon(tmp_path_factory.mktemp("daemon"))
     yield made
-    made.process.terminate()
-    made.process.wait()
+    made.end()
 
 
 @pytest.fixture
@@ -92,6 +95,21 @@ def test_many_cases_come_as_they_are_answered(client):
     answers = list(client.answers(cases))
     assert len(answers) == 12 and all(answers)
     assert {a.case["seed"] for a in answers} == {str(s) for s in range(6)}
+
+
+def test_a_loop_leaves_the_answers_to_other_requests(client):
+    mine = [client.submit({"world_size": 2, "seed": 100 + s, **SMALL}) for s in range(4)]
+    assert all(request.wait(30) for request in mine)
+    assert mine[2].answer()
+    assert len(list(client.answers([{"world_size": 2, "seed": 1, **SMALL}]))) == 1
+    assert [client.wait_any(0) for _ in range(4)] == [mine[0], mine[1], mine[3], None]
+
+
+def test_two_loops_have_their_own_answers(client):
+    loops = [client.answers([{"world_size": 2, "seed": s, **SMALL} for s in seeds]) for seeds in ((1, 2, 3), (4, 5, 6))]
+    got = [[next(loop).case["seed"] for loop in loops] for _ in range(3)]
+    assert [sorted(seeds) for seeds in zip(*got)] == [["1", "2", "3"], ["4", "5", "6"]]
+    assert [next(loop, None) for loop in loops] == [None, None]
 
 
 def test_requests_are_given_once_each(client):
@@ -259,8 +277,7 @@ def test_a_loop_lives_through_a_daemon_that_is_killed(tmp_path):
             got += list(answers)
         assert len(got) == 8 and all(got), [str(a) for a in got]
     finally:
-        daemon.process.terminate()
-        daemon.process.wait()
+        daemon.end()
 
 
 def test_without_a_daemon_it_is_said_how_to_start_one(tmp_path):

@@ -56,6 +56,13 @@ def test_row_layer():
     assert wrong.digest != verdicts[0].digest
 
 
+def test_a_verdict_names_the_results_that_were_not_judged():
+    check = checks_of("linear", layer="row", dtype="fp32", tokens=20, in_features=40, out_features=16)[0]
+    verdict = check.verify(y=check.empty("y", "numpy"), x=check.input("x", "numpy"))
+    assert verdict.unjudged == ("dx", "dw", "db")
+    assert str(verdict).splitlines()[1] == "not judged: dx, dw, db"
+
+
 def test_strides_of_a_single_row_or_column():
     """The stride of a dimension of size 1 has no meaning. Libraries leave any number there."""
     fields = {"layer": "row", "dtype": "fp32", "in_features": 12, "training": "false", "bias": "false"}

@@ -49,8 +49,11 @@ void fake_stop(struct fake *f)
 {
     if (f->pid == 0)
         return;
+    int status;
     kill(f->pid, SIGKILL);
-    ck_assert_int_eq(waitpid(f->pid, NULL, 0), f->pid);
+    ck_assert_int_eq(waitpid(f->pid, &status, 0), f->pid);
+    ck_assert_msg(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL,
+                  "the false daemon had ended before, with wait status 0x%x", (unsigned)status);
     close(f->end_fd);
     f->pid = 0;
 }

@@ -8,23 +8,12 @@ set -u
 : "${top_srcdir:=.}" "${top_builddir:=build}"
 # shellcheck source=tests/support/tap.sh
 . "$top_srcdir/tests/support/tap.sh"
-scratch=$(mktemp -d) || exit 99
-CPATTN_SOCKET=$scratch/cpattnd.sock
+# shellcheck source=tests/support/daemon.sh
+. "$top_srcdir/tests/support/daemon.sh"
 CPATTN_LIBRARY_PATH=$top_builddir/client/.libs:$top_builddir/check/.libs
 PYTHONPATH=$top_srcdir/python
 PYTHONDONTWRITEBYTECODE=1
-export CPATTN_SOCKET CPATTN_LIBRARY_PATH PYTHONPATH PYTHONDONTWRITEBYTECODE
-daemon=
-trap '[ -n "$daemon" ] && kill -KILL "$daemon" 2>/dev/null; rm -rf "$scratch"' EXIT
-
-daemon_start() {
-    "$top_builddir/cpattnd" --socket "$CPATTN_SOCKET" --backend cpu 2>"$scratch/log" &
-    daemon=$!
-    until "$top_builddir/cpattn-submit" status >/dev/null 2>&1; do
-        kill -0 "$daemon" 2>/dev/null || { cat "$scratch/log"; exit 99; }
-        sleep 0.05
-    done
-}
+export CPATTN_LIBRARY_PATH PYTHONPATH PYTHONDONTWRITEBYTECODE
 
 await_verdict() {
     until grep -qs '^pass' "$scratch/out"; do
@@ -50,38 +39,37 @@ harness() { # NAME COMMAND...
     tap_is "$name: no daemon" "$? $(cat "$scratch/out")" "2 "
     tap_has "$name: no daemon, and how to start one" "$(cat "$scratch/err")" "start it with"
 
-    daemon_start
+    daemon_start --backend cpu
     "$@" >"$scratch/out" 2>"$scratch/err"
     tap_is "$name: all pass" "$? $(sum)" "0 12 cases: 12 passed, 0 failed, 0 not run"
     tap_is "$name: each has its figures" "$(grep -c ' of what is allowed$' "$scratch/out")" 12
 
     background "$@" 20000 # long sequences: the cases run until the interrupt
-    until "$top_builddir/cpattn-submit" status | grep -q '; [1-9][0-9]* running'; do
+    until "$submit" status | grep -q '; [1-9][0-9]* running'; do
         kill -0 $! 2>/dev/null || break
         sleep 0.05
     done
     kill -INT $!
     wait $!
     tap_is "$name: an interrupt" "$? $(sum)" "2 12 cases: 0 passed, 0 failed, 12 not run"
-    until "$top_builddir/cpattn-submit" status | grep -q '; 0 running, 0 queued'; do
+    until "$submit" status | grep -q '; 0 running, 0 queued'; do
         sleep 0.05
     done
     tap_pass "$name: an interrupt leaves nothing in the queue"
 
-    background "$@"
+    background "$@" 600 # the daemon dies long before the last case
     harness=$!
     await_verdict $harness
     kill -KILL "$daemon"
     wait "$daemon" 2>/dev/null
-    daemon_start
+    tap_is "$name: cases are left when the daemon is killed" "$(($(grep -c '^pass' "$scratch/out") < 12))" 1
+    daemon_start --backend cpu
     wait $harness
     status=$?
     tap_is "$name: lives through a daemon that is killed" \
         "$status $(sum)$([ "$status" = 0 ] || grep -E '^(again|error)' "$scratch/out")" \
         "0 12 cases: 12 passed, 0 failed, 0 not run"
-    kill "$daemon"
-    wait "$daemon"
-    daemon=
+    daemon_stop
 }
 
 kernel() {
@@ -124,6 +112,7 @@ else
     harness Python python3 "$top_srcdir/examples/harness.py"
 fi
 
-daemon_start
+daemon_start --backend cpu
 tap_is "the program of cpattn(3)" "$("$top_builddir/examples/manual" 2>&1) $?" "pass 0"
+daemon_stop
 tap_done

@@ -42,7 +42,7 @@ compare() { # NAME FIRST SECOND: fails if a line of FIRST is not in SECOND
 }
 
 echo "1..11"
-if [ -n "$exported" ] && [ -n "$declared" ]; then
+if [ -n "$exported" ] && [ -n "$declared" ] && [ -n "$check_declared" ] && [ -n "$guest_declared" ]; then
     echo "ok 1 - there is something to compare"
 else
     echo "not ok 1 - there is something to compare"

@@ -141,16 +141,6 @@ static void children_assert_gone(void)
     ck_assert_msg(pid < 0 && errno == ECHILD, "a process was left behind");
 }
 
-static void shared_memory_assert_clean(void)
-{
-    DIR *folder = opendir("/dev/shm");
-    for (struct dirent *entry; folder && (entry = readdir(folder));)
-        ck_assert_msg(!strstr(entry->d_name, "cpattn"), "/dev/shm/%s was left behind",
-                      entry->d_name);
-    if (folder)
-        closedir(folder);
-}
-
 int daemon_wait(struct daemon *d)
 {
     int status;
@@ -158,7 +148,6 @@ int daemon_wait(struct daemon *d)
     ck_assert_int_eq(waitpid(d->pid, &status, 0), d->pid);
     d->pid = 0;
     children_assert_gone();
-    shared_memory_assert_clean();
     if (WIFEXITED(status)) {
         char lock[128];
         snprintf(lock, sizeof(lock), "%s.lock", d->socket);
@@ -171,6 +160,7 @@ int daemon_wait(struct daemon *d)
 int daemon_stop(struct daemon *d)
 {
     client_close(d);
+    ck_assert_int_gt(d->pid, 0);
     kill(d->pid, SIGTERM);
     return daemon_wait(d);
 }
@@ -190,7 +180,7 @@ void daemon_fini(struct daemon *d)
     if (getenv("CPATTN_TEST_LOG"))
         log_print(d);
     if (d->pid)
-        daemon_stop(d);
+        ck_assert_int_eq(daemon_stop(d), 0);
     unlink(d->log);
     ck_assert_msg(rmdir(d->folder) == 0, "%s is not empty", d->folder);
 }
@@ -439,13 +429,19 @@ void run_and_pass(struct daemon *d, int world_size)
     expect_pass(&reply);
 }
 
+pid_t daemon_signal_rank(const struct daemon *d, int world_size, int rank, int number)
+{
+    pid_t pid = daemon_rank_pid(d, world_size, rank);
+    ck_assert_msg(pid > 0, "there is no rank %d of %d to send signal %d to", rank, world_size,
+                  number);
+    ck_assert_int_eq(kill(pid, number), 0);
+    return pid;
+}
+
 pid_t daemon_hold(struct daemon *d, int world_size)
 {
     run_and_pass(d, world_size);
-    pid_t rank = daemon_rank_pid(d, world_size, 0);
-    ck_assert_int_gt(rank, 0);
-    ck_assert_int_eq(kill(rank, SIGSTOP), 0);
-    return rank;
+    return daemon_signal_rank(d, world_size, 0, SIGSTOP);
 }
 
 void daemon_release(pid_t rank)
@@ -556,6 +552,19 @@ int daemon_descriptors(const struct daemon *d)
 int daemon_threads(const struct daemon *d)
 {
     return entries_count(d, "task");
+}
+
+int daemon_mapped(const struct daemon *d)
+{
+    char path[64], line[4400];
+    int count = 0;
+    snprintf(path, sizeof(path), "/proc/%d/maps", (int)d->pid);
+    FILE *file = fopen(path, "re");
+    ck_assert_ptr_nonnull(file);
+    while (fgets(line, sizeof(line), file))
+        count += strstr(line, "/memfd:cpattn") != NULL;
+    fclose(file);
+    return count;
 }
 
 long daemon_resident_kib(const struct daemon *d)

@@ -36,11 +36,12 @@ void daemon_start(struct daemon *d, const char *const *arguments);
 // Sends SIGTERM; returns the exit status, or -signal.
 int daemon_stop(struct daemon *d);
 
-// Waits for the end of the daemon. Checks that no process, socket or file of shared memory is left.
-// Returns the exit status, or -signal.
+// Waits for the end of the daemon. Checks that no process and no socket is left. Returns the exit
+// status, or -signal.
 int daemon_wait(struct daemon *d);
 
-// Prints the log if CPATTN_TEST_LOG is set, stops a running daemon, and removes the folder.
+// Prints the log if CPATTN_TEST_LOG is set, stops a running daemon, and removes the folder. The
+// daemon must end with status 0.
 void daemon_fini(struct daemon *d);
 
 // Runs cpattnd until it ends. Returns the exit status; its stderr is in `text`.
@@ -112,6 +113,9 @@ void run_and_expect(struct daemon *d, const struct wire_request *request, enum s
 pid_t daemon_hold(struct daemon *d, int world_size);
 void daemon_release(pid_t rank);
 
+// Sends a signal to a rank, which must exist. Returns its process.
+pid_t daemon_signal_rank(const struct daemon *d, int world_size, int rank, int number);
+
 #define expect_text(text, part)                                                                    \
     ck_assert_msg(strstr(text, part), "'%s' is not in \"%s\"", part, text)
 
@@ -131,6 +135,8 @@ int daemon_child_count(const struct daemon *d);
 
 int daemon_descriptors(const struct daemon *d);
 int daemon_threads(const struct daemon *d);
+// Mappings of memory that the daemon shares with ranks.
+int daemon_mapped(const struct daemon *d);
 long daemon_resident_kib(const struct daemon *d);
 
 #endif

@@ -58,9 +58,11 @@ static const char *on_name(void *context, int host)
 static void on_not_started(void *context, int pool, uint32_t generation, int host,
                            const struct error *error)
 {
-    (void)context;
+    struct far_crews *f = context;
+    (void)pool;
     (void)generation;
-    ck_abort_msg("pool %d does not start on host %d: %s", pool, host, error->text);
+    (void)error;
+    f->not_started |= UINT64_C(1) << host;
 }
 
 static void on_ready(void *context, int pool, uint32_t generation, int rank)

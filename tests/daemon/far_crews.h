@@ -13,6 +13,7 @@ struct far_crews {
     int starts;              // starts of a pool on its hosts
     int kills[HOSTS_MAX];    // by host
     int failed, exited;      // reports to the core
+    uint64_t not_started;    // the same: a bit of each host
     uint32_t generation;     // of the last start
     const char *const *name; // of each host; borrowed
 };

@@ -65,6 +65,29 @@ START_TEST(a_lost_host_changes_no_rank_of_another)
 }
 END_TEST
 
+// Its ranks are gone and get no messages. Those of the other host live.
+START_TEST(ranks_do_not_start_on_a_host)
+{
+    struct crew *crew = far_crews_start(&f, (const int[]){1, 2, 2}, 3);
+    struct error error;
+    error_set(&error, STATUS_UNAVAILABLE, "there is no room");
+    const struct far_rank at = far_crews_rank(&f, 1);
+    crews_far_not_started(f.crews, &at, &error);
+    ck_assert_uint_eq(f.not_started, 1 << 2);
+    ck_assert_int_eq(crew->alive, 1);
+    for (int rank = 0; rank < 3; rank++) {
+        ck_assert_int_eq(crew->ranks[rank].gone, rank > 0);
+        ck_assert_int_eq(crew->ranks[rank].closed, rank > 0);
+    }
+    say_hello(1); // too late
+    be_gone(2);
+    ck_assert_int_eq(f.failed + f.exited, 0);
+    be_gone(0);
+    ck_assert_int_eq(f.exited, 1);
+    ck_assert_int_eq(crew->world_size, 0);
+}
+END_TEST
+
 START_TEST(the_host_with_the_highest_number_is_asked_once)
 {
     struct crew *crew = far_crews_start(&f, (const int[]){5, HOSTS_MAX - 1}, 2);
@@ -88,6 +111,7 @@ int main(void)
     TCase *c = tcase_create("hosts");
     tcase_add_checked_fixture(c, setup, teardown);
     tcase_add_test(c, a_lost_host_changes_no_rank_of_another);
+    tcase_add_test(c, ranks_do_not_start_on_a_host);
     tcase_add_test(c, the_host_with_the_highest_number_is_asked_once);
     suite_add_tcase(suite, c);
     return runner_run(suite);

@@ -221,9 +221,7 @@ static struct wire_reply harm_in_flight(int signal, uint64_t timeout_ns, uint64_
     daemon_await_running(&d, 1);
     struct call behind[2] = {daemon_call_begin(&d, &queued[0]), daemon_call_begin(&d, &queued[1])};
     daemon_await_queued(&d, 2);
-    pid_t pid = daemon_rank_pid(&d, 2, 1);
-    ck_assert_int_gt(pid, 0);
-    ck_assert_int_eq(kill(pid, signal), 0);
+    daemon_signal_rank(&d, 2, 1, signal);
     struct wire_reply reply = daemon_call_end(&call);
     for (int i = 0; i < 2; i++) {
         struct wire_reply answer = daemon_call_end(&behind[i]);
@@ -307,6 +305,7 @@ START_TEST(test_pools_leave_nothing)
     daemon_start(&d, NULL);
     run_and_pass(&d, 2);
     int descriptors = daemon_descriptors(&d);
+    ck_assert_int_eq(daemon_mapped(&d), 1);
     for (int i = 0; i < 200 / test_part(); i++) {
         static const int signals[] = {SIGKILL, SIGABRT, SIGSEGV};
         struct wire_request request = daemon_request_long(2);
@@ -319,7 +318,7 @@ START_TEST(test_pools_leave_nothing)
             expect_status(&answer, STATUS_OK);
             wire_reply_fini(&answer);
         } else {
-            kill(daemon_rank_pid(&d, 2, i % 2), signals[i % 4]);
+            daemon_signal_rank(&d, 2, i % 2, signals[i % 4]);
         }
         struct wire_reply reply = daemon_call_end(&call);
         expect_status(&reply, i % 4 == 3 ? STATUS_CANCELLED : STATUS_ABORTED);
@@ -328,6 +327,7 @@ START_TEST(test_pools_leave_nothing)
     run_and_pass(&d, 2);
     ck_assert_int_eq(daemon_rank_count(&d), 2);
     ck_assert_int_eq(daemon_descriptors(&d), descriptors);
+    ck_assert_int_eq(daemon_mapped(&d), 1);
     ck_assert_int_eq(daemon_stop(&d), 0);
 }
 END_TEST
@@ -348,7 +348,7 @@ START_TEST(test_deadline_in_queue)
     expect_text(reply.message, ", at a limit of the daemon on this user (user-running-max); ");
     wire_reply_fini(&reply);
     ck_assert_int_eq(daemon_status(&d).running, 1); // the first case still runs
-    kill(daemon_rank_pid(&d, 2, 0), SIGKILL);
+    daemon_signal_rank(&d, 2, 0, SIGKILL);
     reply = daemon_call_end(&running);
     wire_reply_fini(&reply);
     ck_assert_int_eq(daemon_stop(&d), 0);
@@ -371,7 +371,7 @@ START_TEST(test_busy_when_full)
         expect_status(&reply, STATUS_RESOURCE_EXHAUSTED);
         wire_reply_fini(&reply);
     }
-    kill(daemon_rank_pid(&d, 2, 1), SIGKILL);
+    daemon_signal_rank(&d, 2, 1, SIGKILL);
     struct wire_reply reply = daemon_call_end(&running);
     expect_status(&reply, STATUS_ABORTED);
     wire_reply_fini(&reply);

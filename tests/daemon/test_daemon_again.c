@@ -62,7 +62,7 @@ START_TEST(test_first_client_goes)
     close(first);
     daemon_ping_fresh(&d);
     ck_assert_int_eq(daemon_status(&d).queued, 1);
-    kill(daemon_rank_pid(&d, 2, 0), SIGKILL);
+    daemon_signal_rank(&d, 2, 0, SIGKILL);
     struct wire_reply reply = daemon_call_end(&running);
     wire_reply_fini(&reply);
     reply = daemon_receive(second);
@@ -105,7 +105,7 @@ START_TEST(test_dropped_is_not_answered)
     daemon_await_queued(&d, 0);
     struct call again = daemon_call_begin(&d, &request);
     daemon_await_queued(&d, 1);
-    kill(daemon_rank_pid(&d, 2, 0), SIGKILL);
+    daemon_signal_rank(&d, 2, 0, SIGKILL);
     struct wire_reply reply = daemon_call_end(&running);
     wire_reply_fini(&reply);
     reply = daemon_call_end(&again);
@@ -118,7 +118,7 @@ START_TEST(test_failures_are_answers_too)
     struct wire_request request = daemon_request_long(2);
     struct call call = daemon_call_begin(&d, &request);
     daemon_await_running(&d, 1);
-    kill(daemon_rank_pid(&d, 2, 1), SIGKILL);
+    daemon_signal_rank(&d, 2, 1, SIGKILL);
     struct wire_reply a = daemon_call_end(&call), b = daemon_call(&d, &request);
     expect_status(&a, STATUS_ABORTED);
     expect_status(&b, STATUS_ABORTED);
@@ -168,7 +168,7 @@ START_TEST(test_too_many_wait_for_one)
     daemon_ping_fresh(&d);
     struct call second = daemon_call_begin(&d, &request);
     daemon_ping_fresh(&d);
-    kill(daemon_rank_pid(&d, 2, 0), SIGKILL);
+    daemon_signal_rank(&d, 2, 0, SIGKILL);
     reply = daemon_call_end(&first);
     expect_status(&reply, STATUS_ABORTED);
     wire_reply_fini(&reply);

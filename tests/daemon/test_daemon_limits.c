@@ -257,6 +257,8 @@ int main(void)
     tcase_add_test(c, test_ranks_do_not_inherit_the_priority);
     if (policy_set(SCHED_RR) && policy_set(SCHED_OTHER))
         tcase_add_test(c, test_ranks_do_not_inherit_the_policy);
+    else
+        runner_skip("test_ranks_do_not_inherit_the_policy", "no right to a real-time policy");
     tcase_add_test(c, test_ranks_are_killed_first_without_memory);
     tcase_add_test(c, test_gpus_have_no_limit_of_memory);
     tcase_add_test(c, test_values_are_checked);
@@ -265,6 +267,8 @@ int main(void)
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
     tcase_add_test(c, test_memory);
     tcase_add_test(c, test_cases_pass_within_a_limit);
+#else
+    runner_skip("test_memory, test_cases_pass_within_a_limit", "sanitizers map more memory");
 #endif
     suite_add_tcase(suite, c);
     return runner_run(suite);

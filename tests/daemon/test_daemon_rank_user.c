@@ -124,7 +124,7 @@ START_TEST(test_ranks_die_with_the_daemon)
     start_odd();
     run_and_pass(&d, WORLD);
     for (int rank = 0; rank < WORLD; rank++)
-        ck_assert_int_eq(kill(daemon_rank_pid(&d, WORLD, rank), SIGSTOP), 0);
+        daemon_signal_rank(&d, WORLD, rank, SIGSTOP);
     kill(d.pid, SIGKILL);
     ck_assert_int_eq(daemon_wait(&d), -SIGKILL);
     static const char *const left[] = {"", ".lock", ".fd"};

@@ -223,7 +223,7 @@ START_TEST(test_client_gone_cancels_its_queue)
     close(fd);
     daemon_await_queued(&d, 1);
 
-    kill(daemon_rank_pid(&d, 2, 0), SIGKILL);
+    daemon_signal_rank(&d, 2, 0, SIGKILL);
     struct wire_reply reply = daemon_call_end(&running);
     wire_reply_fini(&reply);
     reply = daemon_call_end(&behind);

@@ -39,6 +39,15 @@ static void start(const char *fails)
     unsetenv("LD_PRELOAD");
 }
 
+// Sends a signal to the starter, which must exist. Returns its process.
+static pid_t starter_signal(int number)
+{
+    pid_t starter = children_starter(d.pid);
+    ck_assert_int_gt(starter, 0);
+    ck_assert_int_eq(kill(starter, number), 0);
+    return starter;
+}
+
 static struct wire_request request_wide(int world_size)
 {
     struct wire_request request = daemon_request(METHOD_RUN);
@@ -99,7 +108,7 @@ START_TEST(test_a_rank_dies_before_the_last_is_created)
     struct wire_request request = request_wide(WORLD);
     struct call call = daemon_call_begin(&d, &request);
     await_ranks(2);
-    kill(daemon_rank_pid(&d, WORLD, 0), SIGKILL);
+    daemon_signal_rank(&d, WORLD, 0, SIGKILL);
     struct wire_reply reply = daemon_call_end(&call);
     expect_pass(&reply);
     ck_assert(daemon_logged(&d, "pool_kill world=16"));
@@ -143,7 +152,7 @@ START_TEST(test_a_starter_that_stops_for_a_while)
     char before[64], after[64];
     start(NULL);
     input_read(before);
-    kill(children_starter(d.pid), SIGSTOP);
+    starter_signal(SIGSTOP);
     struct wire_request request = request_wide(WORLD);
     request.timeout_ns = 500 * UINT64_C(1000000);
     struct wire_reply late = daemon_call(&d, &request);
@@ -157,7 +166,7 @@ START_TEST(test_a_starter_that_stops_for_a_while)
         usleep(500);
     ck_assert_int_eq(daemon_rank_count(&d), 0);
     daemon_ping_fresh(&d);
-    kill(children_starter(d.pid), SIGCONT);
+    starter_signal(SIGCONT);
     struct wire_reply reply = daemon_call_end(&call);
     expect_pass(&reply);
     ck_assert_int_eq(daemon_stop(&d), 0);
@@ -168,8 +177,7 @@ END_TEST
 START_TEST(test_a_starter_that_stops_for_good)
 {
     start(NULL);
-    pid_t first = children_starter(d.pid);
-    kill(first, SIGSTOP);
+    pid_t first = starter_signal(SIGSTOP);
     struct wire_request request = request_wide(WORLD);
     struct wire_reply reply = daemon_call(&d, &request);
     expect_pass(&reply);
@@ -184,7 +192,7 @@ END_TEST
 START_TEST(test_a_start_is_cancelled_before_its_first_rank)
 {
     start(NULL);
-    kill(children_starter(d.pid), SIGSTOP);
+    starter_signal(SIGSTOP);
     struct wire_request request = request_wide(WORLD);
     struct call call = daemon_call_begin(&d, &request);
     while (state() != POOL_STARTING)
@@ -195,7 +203,7 @@ START_TEST(test_a_start_is_cancelled_before_its_first_rank)
     kill(d.pid, SIGTERM);
     while (!daemon_logged(&d, "pool_kill"))
         usleep(500);
-    kill(children_starter(d.pid), SIGCONT);
+    starter_signal(SIGCONT);
     struct wire_reply reply = daemon_call_end(&call);
     expect_status(&reply, STATUS_UNAVAILABLE);
     wire_reply_fini(&reply);
@@ -206,10 +214,10 @@ END_TEST
 START_TEST(test_the_starter_dies)
 {
     start(NULL);
-    kill(children_starter(d.pid), SIGKILL); // while it is idle
+    starter_signal(SIGKILL); // while it is idle
     run_and_pass(&d, 2);
     ck_assert(daemon_logged(&d, "starter_lost"));
-    kill(children_starter(d.pid), SIGSTOP);
+    starter_signal(SIGSTOP);
     struct wire_request request = request_wide(WORLD);
     struct call call = daemon_call_begin(&d, &request);
     while (!daemon_logged(&d, "pool_start implementation=cpattn world=16"))
@@ -217,7 +225,7 @@ START_TEST(test_the_starter_dies)
     struct wire_request status = daemon_request(METHOD_STATUS);
     struct wire_reply answered = daemon_call(&d, &status); // the first order has been sent
     wire_reply_fini(&answered);
-    kill(children_starter(d.pid), SIGKILL); // while it has an order
+    starter_signal(SIGKILL); // while it has an order
     struct wire_reply reply = daemon_call_end(&call);
     expect_pass(&reply);
     ck_assert(daemon_logged(&d, "pool_start_failed world=16"));

@@ -228,7 +228,7 @@ START_TEST(test_status_shows_a_user_what_is_theirs)
     close(again);
     close(alice);
     close(bob);
-    kill(daemon_rank_pid(&d, 2, 0), SIGKILL);
+    daemon_signal_rank(&d, 2, 0, SIGKILL);
     ck_assert_int_eq(daemon_stop(&d), 0);
 }
 END_TEST

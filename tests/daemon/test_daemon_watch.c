@@ -138,7 +138,7 @@ START_TEST(test_a_cancelled_case_and_a_lost_pool)
     await(EVENT_POOL, POOL_STOPPING);
     run_and_pass(&d, 2);
     await(EVENT_POOL, POOL_IDLE);
-    kill(daemon_rank_pid(&d, 2, 1), SIGKILL);
+    daemon_signal_rank(&d, 2, 1, SIGKILL);
     e = await(EVENT_POOL, POOL_STOPPING);
     expect_text(e->text, "rank 1 was killed");
     await(EVENT_POOL, POOL_COLD);

@@ -401,6 +401,7 @@ END_TEST
 // A child hands in valid memory. It ends at once, or (`runs`) while its case runs.
 static void child_dies(bool runs)
 {
+    int status;
     fflush(NULL);
     pid_t child = fork();
     ck_assert_int_ge(child, 0);
@@ -413,7 +414,10 @@ static void child_dies(bool runs)
         places_lay_out(&request.run, &request.places, &given, &wanted);
         int fds[2] = {memfd(given, INPUT_SEALS, true),
                       memfd(wanted, F_SEAL_SHRINK | F_SEAL_GROW, false)};
-        (void)hand_in(connect_beside(), &request.id, DEPOSIT_GIVEN | DEPOSIT_WANTED, fds, 2);
+        struct deposit_reply taken =
+            hand_in(connect_beside(), &request.id, DEPOSIT_GIVEN | DEPOSIT_WANTED, fds, 2);
+        if (taken.status != STATUS_OK)
+            _exit(1);
         if (runs) {
             daemon_send(daemon_connect(&d), 0x80000001, &request);
             sleep(60); // killed by the parent
@@ -424,7 +428,8 @@ static void child_dies(bool runs)
         daemon_await_running(&d, 1);
         kill(child, SIGKILL);
     }
-    ck_assert_int_eq(waitpid(child, NULL, 0), child);
+    ck_assert_int_eq(waitpid(child, &status, 0), child);
+    ck_assert_int_eq(status, runs ? SIGKILL : 0);
 }
 
 START_TEST(dead_clients_leave_no_deposits)

@@ -47,6 +47,7 @@ pkill -KILL -f '^cpattn-rank 1 2 '
 wait $asked
 kill $daemon
 wait $daemon
+tap_is "the daemon ends with status 0" "$?" 0
 
 tap_is "each event of a case is found by its field" \
     "$(fields --field=CPATTN_EVENT | sort | grep -xE 'admitted|run|answered|pool_start|pool_ready|pool_kill|ready|exit' | tr '\n' ' ')" \

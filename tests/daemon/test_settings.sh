@@ -68,5 +68,6 @@ marked=$(awk '/^#[a-z-]*:/ { sub(/^#/, ""); sub(/:.*/, ""); if (text ~ /\(reload
     /^$/ { text = ""; next } { text = text $0 }' "$file" | sort | tr '\n' ' ')
 manual=$(sed -n '/^\.It SIGHUP/,/^\.El/p' "$top_srcdir/doc/cpattnd.8" | tr -s ', \n' '\n' |
     grep -xF "$options" | sort -u | tr '\n' ' ')
+tap_has "some settings are marked as reloadable" "$marked" "allow-users "
 tap_is "the manual names the reloadable settings" "$marked" "$manual"
 tap_done

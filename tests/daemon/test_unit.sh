@@ -33,6 +33,8 @@ cp "$top_builddir/systemd/cpattnd.service" "$folder"
 cp "$top_srcdir/systemd/rank-user.conf" "$top_srcdir/systemd/real-time.conf" "$folder/cpattnd.service.d"
 if [ -n "$systemd" ]; then
     tap_is "systemd understands the drop-ins" "$(complaints "$folder/cpattnd.service" "\.conf")" ""
+    printf '[Service]\nNonsense=yes\n' >"$folder/cpattnd.service.d/wrong.conf"
+    tap_has "a line that it does not understand is seen" "$(complaints "$folder/cpattnd.service" "\.conf")" "'Nonsense'"
 else
     tap_skip "systemd understands the drop-ins" "there is no systemd-analyze"
 fi

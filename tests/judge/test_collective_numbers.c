@@ -332,6 +332,7 @@ START_TEST(factors_are_noticed)
         sample.got[i] = collective_element(&v, receive, sample.index[i]);
     collective_diagnose(&c, RANK, &sample, FILL, &figures, &diagnosis);
     ck_assert_msg(strstr(diagnosis.text, factors[_i].says), "%s", diagnosis.text);
+    ck_assert_int_eq(diagnosis.text[0] == '\0', factors[_i].says[0] == '\0');
 }
 END_TEST
 

@@ -210,14 +210,18 @@ static void case_check_fast(const struct cp_case *c)
 
 START_TEST(random_cases)
 {
+    int compared = 0;
     for (uint64_t seed = 1; seed <= CASES; seed++) {
         struct cp_case c;
         generate_case(seed, 2, SEQLEN_TOP, &c);
         c.dtype = seed % 3 == 0 ? DTYPE_FP16 : DTYPE_BF16;
         c.inputs = seed % 4 == 0 ? INPUTS_TE : INPUTS_SHARP;
-        if (expected_precision(&c) == PRECISION_FAST)
+        if (expected_precision(&c) == PRECISION_FAST) {
             case_check_fast(&c);
+            compared++;
+        }
     }
+    ck_assert_int_gt(compared, CASES / 2);
 }
 END_TEST
 
@@ -232,6 +236,32 @@ START_TEST(long_case)
     c.head_dim_qk = 72;
     c.head_dim_v = 40;
     case_check_fast(&c);
+}
+END_TEST
+
+// With huge logits a query sees one key. The largest logit must not differ from itself by a
+// rounding: its weight would be infinite, or zero, and the twin far from the reference.
+START_TEST(huge_logits)
+{
+    struct cp_case c = cases_usual();
+    struct room room = {0};
+    double error = 0, size = 0;
+    c.dtype = (enum case_dtype)_i;
+    c.inputs = INPUTS_TE;
+    c.scale = 1e12;
+    c.batch = c.kv_heads = 1;
+    c.heads = 2;
+    c.seqlen_q = c.seqlen_kv = 100;
+    struct expectation x = expectation_make(&c, 0);
+    queries_expect(&c, PRECISION_FP64, 0, &room, &x);
+    for (int64_t i = 0; i < x.queries * c.head_dim_v; i++) {
+        error += (x.out_twin[i] - x.out[i]) * (x.out_twin[i] - x.out[i]);
+        size += x.out[i] * x.out[i];
+    }
+    ck_assert_double_gt(size, 0);
+    ck_assert_double_le(error / size, 0x1p-14);
+    expectation_free(&x);
+    room_fini(&room);
 }
 END_TEST
 
@@ -276,6 +306,7 @@ static Suite *suite(void)
     tcase_set_timeout(t, 240);
     tcase_add_test(t, random_cases);
     tcase_add_test(t, long_case);
+    tcase_add_loop_test(t, huge_logits, DTYPE_BF16, DTYPE_FP16 + 1);
     tcase_add_loop_test(t, terms_of_a_bias_have_no_slope, DTYPE_BF16, DTYPE_FP32 + 1);
     suite_add_tcase(s, t);
     return s;

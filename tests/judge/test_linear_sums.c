@@ -166,6 +166,7 @@ START_TEST(factors_of_an_mlp_are_noticed)
     ck_assert_int_eq(linear_diagnose(&l, 0, tensors, figures, text, &explained, &tensor, &error),
                      STATUS_OK);
     ck_assert_msg(strstr(text, factors[_i].says), "%s", text);
+    ck_assert_int_eq(text[0] == '\0', factors[_i].says[0] == '\0');
 }
 END_TEST
 

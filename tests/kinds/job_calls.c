@@ -52,7 +52,7 @@ void job_killed(struct daemon *d, const struct wire_request *request)
 {
     struct call call = daemon_call_begin(d, request);
     daemon_await_running(d, 1);
-    kill(daemon_rank_pid(d, 3, 2), SIGKILL);
+    daemon_signal_rank(d, 3, 2, SIGKILL);
     struct wire_reply reply = daemon_call_end(&call);
     ck_assert_int_eq(reply.status, STATUS_ABORTED);
     expect_text(reply.message, "rank 2 of 3 was killed by signal 9");

@@ -37,8 +37,5 @@ layer="linear row --world-size 3 --dtype fp32 --tokens 24 --in-features 40 --out
     run collective all_gather --world-size 3 --count 100
     tap_is "an operation without a reduction passes" "$status" 0
 }
-kill -TERM "$daemon"
-wait "$daemon"
-tap_is "the daemon ends with status 0" "$?" 0
-daemon=
+daemon_stop
 tap_done

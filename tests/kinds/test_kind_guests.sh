@@ -28,6 +28,7 @@ right() { # OPTIONS...
     tap_is "right: $*" "$status" 0
     [ "$status" = 0 ] || printf '%s\n' "$out" | head -n 8 | sed 's/^/# /'
 }
+# The name of a guest is in the output: words must have more than that.
 wrong() { # GUEST WORDS OPTIONS...: the verdict is a failure, and the output has the words
     words=$2
     mistake=$1
@@ -59,18 +60,18 @@ reduce="collective all_reduce --world-size 3 --count 1000"
     right $reduce --dtype int32 --reduction min --specials true
     wrong compares "ELEMENT" $reduce --reduction min --specials true
     wrong missing "rank 1 is missing" $reduce
-    wrong twice "rank 1" $reduce
-    wrong undivided "divided" $reduce --reduction avg
-    wrong factor "3 times" $reduce
-    wrong swapped "swapped" collective all_gather --world-size 3 --count 50
-    wrong swapped "rank" collective all_to_all --world-size 2 --count 50
+    wrong twice "diagnosis: rank 1 is in the sum twice" $reduce
+    wrong undivided "diagnosis: the sum is not divided by the number of ranks" $reduce --reduction avg
+    wrong factor "diagnosis: the sum is 3 times too large" $reduce
+    wrong swapped "diagnosis: the blocks of ranks 0 and 1 are swapped" collective all_gather --world-size 3 --count 50
+    wrong swapped "diagnosis: the blocks of ranks 0 and 1 are swapped" collective all_to_all --world-size 2 --count 50
     wrong outside "bytes around the tensors have changed" $reduce
     tap_has "and which ones" "$out" "bytes outside of the tensors of rank 1 have changed: 1 byte behind receive"
     wrong send "1 of 1000 elements of the input have changed" $reduce
-    wrong nothing "nothing" $reduce
+    wrong nothing "diagnosis: the memory was never written" $reduce
     run unequal $reduce --repeat 2
     tap_is "sums in a varying order fail" "$status" 1
-    tap_has "sums in a varying order have a diagnosis" "$out" "differ"
+    tap_has "sums in a varying order are told" "$out" ": the results differ between runs"
 
     run right $reduce --dtype bf16
     tap_has "an unsupported job has the reason of the guest" "$out" \
@@ -109,11 +110,11 @@ layer="--world-size 3 --dtype fp32 --tokens 24 --in-features 40 --out-features 2
     right linear row $layer --repeat 2
     right linear row $layer --training false --bias false
     right linear column --world-size 4 --dtype fp32 --tokens 5 --in-features 7 --out-features 3
-    wrong missing "rank 1" linear row $layer
-    wrong twice "rank 1" linear column $layer
-    wrong factor "3 times" linear row $layer --bias false
+    wrong missing "diagnosis: y lacks the part of rank 1 in the sum" linear row $layer
+    wrong twice "diagnosis: dx counts the part of rank 1 twice" linear column $layer
+    wrong factor "diagnosis: y is 3 times what it should be: the number of ranks" linear row $layer --bias false
     wrong factor "the sum multiplied by the number of ranks, before the bias" linear row $layer
-    wrong bias "bias" linear row $layer
+    wrong bias "diagnosis: y has the bias 3 times: every rank adds it" linear row $layer
     wrong outside "bytes outside of the tensors of rank 2 have changed: 4 bytes behind y" linear row $layer
     wrong send "inputs of rank 0: 1 of 4 inputs have changed" linear column $layer
     tap_has "and which one, on which rank" "$out" "diagnosis: rank 2 has changed its input x"
@@ -125,9 +126,7 @@ layer="--world-size 3 --dtype fp32 --tokens 24 --in-features 40 --out-features 2
         "UNIMPLEMENTED: rank 0 of 3: knows single layers in fp32 without sequence parallelism"
 }
 
-kill -TERM "$daemon"
-wait "$daemon"
-tap_is "the daemon ends with status 0" "$?" 0
+daemon_stop
 
 # ---- ranks that hang or end ----
 
@@ -143,7 +142,5 @@ daemon_start --backend cpu --devices 4 --log-level error --guest "waits=$guest w
     run talks $reduce
     tap_has "the last lines of stderr are whole" "$out" "it wrote: line 1"
 }
-kill -TERM "$daemon"
-wait "$daemon"
-daemon=
+daemon_stop
 tap_done

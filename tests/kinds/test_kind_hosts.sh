@@ -6,13 +6,9 @@ set -u
 : "${top_srcdir:=.}" "${top_builddir:=build}"
 # shellcheck source=tests/support/tap.sh
 . "$top_srcdir/tests/support/tap.sh"
-submit=$top_builddir/cpattn-submit
-scratch=$(mktemp -d) || exit 99
-CPATTN_SOCKET=$scratch/cpattnd.sock
-export CPATTN_SOCKET
-daemon='' agent='' port=$(tap_port)
-# shellcheck disable=SC2064,SC2086
-trap 'kill -KILL $daemon $agent 2>/dev/null; rm -rf "$scratch"' EXIT
+# shellcheck source=tests/support/daemon.sh
+. "$top_srcdir/tests/support/daemon.sh"
+port=$(tap_port)
 od -An -tx1 -N16 /dev/urandom | tr -d ' \n' >"$scratch/secret"
 chmod 600 "$scratch/secret"
 "$top_builddir/cpattnd" --socket "$CPATTN_SOCKET" --backend cpu --devices 2 --hosts b=2 \
@@ -21,6 +17,7 @@ daemon=$!
 "$top_builddir/cpattn-agent" --daemon "tcp://127.0.0.1:$port" --token-file "$scratch/secret" --backend cpu --devices 2 \
     --name b 2>"$scratch/log-b" &
 agent=$!
+helpers=$agent
 until grep -q host_back "$scratch/log"; do
     kill -0 "$daemon" 2>/dev/null || { cat "$scratch/log"; exit 99; }
     kill -0 "$agent" 2>/dev/null || { cat "$scratch/log-b"; exit 99; }
@@ -50,6 +47,8 @@ tap_is "the daemon has started ranks on both hosts" "$(grep -c 'pool_start .*hos
 kill -TERM "$agent" "$daemon"
 wait "$daemon"
 tap_is "the daemon ends with status 0" "$?" 0
+daemon=
 wait "$agent"
-daemon='' agent=''
+tap_is "the agent, too" "$?" 0
+helpers=
 tap_done

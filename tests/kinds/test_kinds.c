@@ -167,7 +167,7 @@ START_TEST(a_rank_that_is_killed_is_the_root_cause)
     struct wire_request request, usual = attention();
     uint64_t digest = job_digest(&d, &usual);
     struct call call = endless_begin(&request);
-    kill(daemon_rank_pid(&d, WORLD, 1), SIGKILL);
+    daemon_signal_rank(&d, WORLD, 1, SIGKILL);
     struct wire_reply reply = daemon_call_end(&call);
     ck_assert_int_eq(reply.status, STATUS_ABORTED);
     expect_text(reply.message, "rank 1 of 3 was killed by signal 9");
@@ -220,7 +220,7 @@ START_TEST(a_job_that_kills_its_pools_is_poison)
         request.id = daemon_request(METHOD_RUN).id;
         struct call call = daemon_call_begin(&d, &request);
         daemon_await_running(&d, 1);
-        kill(daemon_rank_pid(&d, WORLD, 2), SIGSEGV);
+        daemon_signal_rank(&d, WORLD, 2, SIGSEGV);
         struct wire_reply reply = daemon_call_end(&call);
         ck_assert_int_eq(reply.status, STATUS_ABORTED);
         wire_reply_fini(&reply);

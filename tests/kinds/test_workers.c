@@ -105,7 +105,7 @@ static void expect_cause(enum kind kind, int killed)
     struct wire_request request = long_of(kind);
     struct call call = daemon_call_begin(&d, &request);
     daemon_await_running(&d, 1);
-    kill(daemon_rank_pid(&d, WORLD, killed), SIGKILL);
+    daemon_signal_rank(&d, WORLD, killed, SIGKILL);
     struct wire_reply reply = daemon_call_end(&call);
     ck_assert_int_eq(reply.status, STATUS_ABORTED);
     ck_assert_int_eq(reply.failure.world_size, WORLD);

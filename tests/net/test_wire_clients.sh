@@ -77,7 +77,7 @@ remote() { # COMMAND...
     "$top_builddir/cpattn-submit" "$@" --socket "tls+tcp://127.0.0.1:$tls_port" --tls-ca "$scratch/ca.pem" \
         --tls-certificate "$scratch/alice.pem" --tls-key "$scratch/alice.key" 2>&1
 }
-tap_has "cpattn-submit, tls" "$(remote case --seqlen 32 --world-size 2)" pass
+tap_has "cpattn-submit, tls" "$(remote case --seqlen 32 --world-size 2)" "pass  bf16"
 
 # The greeting and a request in the format of the wire, through the client of OpenSSL. That client
 # runs until it is killed.
@@ -109,4 +109,11 @@ for version in tls1_3 tls1_2; do
         "$(tail -c +25 "$answer" | head -c 16 | od -An -tx1)" \
         "$(tail -c +5 "$request" | head -c 16 | od -An -tx1)"
 done
+
+for daemon in $daemons; do
+    kill -TERM "$daemon"
+    wait "$daemon"
+    tap_is "a daemon ends with status 0" "$?" 0
+done
+daemons=
 tap_done

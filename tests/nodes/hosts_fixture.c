@@ -131,7 +131,10 @@ void hosts_agent_signal(struct hosts *h, int host, int number)
     if (number != SIGKILL && number != SIGTERM)
         return;
     ck_assert_int_eq(waitpid(h->agents[host], &status, 0), h->agents[host]);
-    ck_assert(number == SIGKILL || (WIFEXITED(status) && WEXITSTATUS(status) == 0));
+    if (number == SIGKILL)
+        ck_assert(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+    else
+        ck_assert_int_eq(status, 0);
     h->agents[host] = 0;
 }
 
@@ -149,10 +152,10 @@ int hosts_rank_count(const struct hosts *h, int host)
     return daemon_rank_count(&d);
 }
 
-pid_t hosts_rank_pid(const struct hosts *h, int host, int world_size, int rank)
+void hosts_signal_rank(const struct hosts *h, int host, int world_size, int rank, int number)
 {
     const struct daemon d = as_daemon(h, host);
-    return daemon_rank_pid(&d, world_size, rank);
+    daemon_signal_rank(&d, world_size, rank, number);
 }
 
 void hosts_stop(struct hosts *h)

@@ -36,9 +36,11 @@ void hosts_await_logged(const struct hosts *h, const char *text, int count);
 // status must be 0.
 void hosts_agent_signal(struct hosts *h, int host, int number);
 
-// Number of rank processes of a host, and the pid of one of them (0: none).
+// Number of rank processes of a host.
 int hosts_rank_count(const struct hosts *h, int host);
-pid_t hosts_rank_pid(const struct hosts *h, int host, int world_size, int rank);
+
+// Sends a signal to a rank of a host. The rank must exist.
+void hosts_signal_rank(const struct hosts *h, int host, int world_size, int rank, int number);
 
 // Number of lines of a file with the text.
 int hosts_lines_count(const char *path, const char *text);

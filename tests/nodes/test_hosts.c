@@ -119,7 +119,7 @@ static void long_end(struct call *call, const char *text)
 START_TEST(test_rank_of_another_host_is_killed)
 {
     struct call call = long_begin();
-    ck_assert_int_eq(kill(hosts_rank_pid(&h, 2, 6, 4), SIGKILL), 0);
+    hosts_signal_rank(&h, 2, 6, 4, SIGKILL);
     long_end(&call, "rank 4 of 6 was killed by signal 9 (SIGKILL)");
     hosts_run_and_pass(&h, 6, 3);
 }
@@ -128,7 +128,7 @@ END_TEST
 START_TEST(test_rank_of_another_host_is_killed_at_rest)
 {
     hosts_run_and_pass(&h, 6, 3);
-    ck_assert_int_eq(kill(hosts_rank_pid(&h, 1, 6, 2), SIGKILL), 0);
+    hosts_signal_rank(&h, 1, 6, 2, SIGKILL);
     hosts_await_logged(&h, "pool_kill world=6", 1);
     hosts_run_and_pass(&h, 6, 3);
 }
@@ -141,7 +141,7 @@ START_TEST(test_rank_of_another_host_is_stopped)
     hosts_run_and_pass(&h, 6, 3); // the time limit must not cover the start of the ranks
     struct call call = daemon_call_begin(&h.daemon, &request);
     daemon_await_running(&h.daemon, 1);
-    ck_assert_int_eq(kill(hosts_rank_pid(&h, 2, 6, 5), SIGSTOP), 0);
+    hosts_signal_rank(&h, 2, 6, 5, SIGSTOP);
     struct wire_reply reply = daemon_call_end(&call);
     expect_status(&reply, STATUS_DEADLINE_EXCEEDED);
     expect_text(reply.message, "rank 5");
@@ -225,6 +225,7 @@ END_TEST
 
 START_TEST(test_daemon_is_killed)
 {
+    int status;
     struct call call = long_begin();
     kill(h.daemon.pid, SIGKILL);
     await_no_ranks(1);
@@ -235,7 +236,8 @@ START_TEST(test_daemon_is_killed)
     nng_ctx_close(call.context);
     nng_close(h.daemon.client);
     h.daemon.connected = false;
-    ck_assert_int_eq(waitpid(h.daemon.pid, NULL, 0), h.daemon.pid);
+    ck_assert_int_eq(waitpid(h.daemon.pid, &status, 0), h.daemon.pid);
+    ck_assert(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
     hosts_start(&h);
     hosts_await_logged(&h, "host_back", 2);
     hosts_run_and_pass(&h, 6, 3);

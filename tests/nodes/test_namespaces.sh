@@ -47,6 +47,13 @@ await() { # COUNT TEXT
     echo "# not $1 times '$2'"
     sed 's/^/# /' "$scratch/log"
 }
+await_ranks() { # COUNT PATTERN: sets ranks
+    for _ in $(seq 600); do
+        ranks=$(pgrep -fc "$2")
+        [ "$ranks" = "$1" ] && break
+        sleep .1
+    done
+}
 agent() { # PROCESS NAME
     nsenter --target "$1" --net -- cpattn-agent --daemon tcp://10.99.0.1:7422 --token-file "$scratch/secret" --backend cpu \
         --devices 2 --name "$2" 2>"$scratch/log-$2" &
@@ -76,29 +83,22 @@ tap_is "three hosts give the bits of one" "$three" "$one"
 run_case --world-size 6 --nodes 3 --heads 16 --seqlen-q 8192 --seqlen-kv 8192 >"$scratch/answer" &
 asked=$!
 await 3 ' run '
+await_ranks 6 '^cpattn-rank . 6 2 ' # of the second pool
+tap_is "a case over three hosts has its ranks" "$ranks" 6
 ip link set vc down
 wait "$asked"
 tap_has "cut connection: the answer names the host" "$(cat "$scratch/answer")" "host c was lost"
-tap_has "cut connection: the other hosts run cases" "$(run_case --world-size 4 --nodes 2)" "pass"
-left=1
-for _ in $(seq 200); do
-    left=$(pgrep -fc '^cpattn-rank . 6 2 ') # of the second pool
-    [ "$left" = 0 ] && break
-    sleep .1
-done
-tap_is "cut connection: the agent has ended its ranks" "$left" 0
+tap_has "cut connection: the other hosts run cases" "$(run_case --world-size 4 --nodes 2)" "pass  bf16"
+await_ranks 0 '^cpattn-rank . 6 2 '
+tap_is "cut connection: the agent has ended its ranks" "$ranks" 0
 ip link set vc up
 await 3 host_back
-tap_has "restored connection: the host is used again" "$(run_case --world-size 6 --nodes 3)" "pass"
+tap_has "restored connection: the host is used again" "$(run_case --world-size 6 --nodes 3)" "pass  bf16"
 
+tap_is "there are ranks" "$(pgrep -fc '^cpattn-rank ' | sed 's/^[1-9][0-9]*$/yes/')" yes
 kill $daemon
 wait $daemon
 tap_is "the daemon ends" $? 0
-left=1
-for _ in $(seq 200); do
-    left=$(pgrep -fc '^cpattn-rank ')
-    [ "$left" = 0 ] && break
-    sleep .1
-done
-tap_is "no rank is left anywhere" "$left" 0
+await_ranks 0 '^cpattn-rank '
+tap_is "no rank is left anywhere" "$ranks" 0
 tap_done

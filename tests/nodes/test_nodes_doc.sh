@@ -29,9 +29,10 @@ awk '/^```yaml$/ { inside = 1; next } /^```$/ { inside = 0 } inside' "$doc" |
     sed "s,/etc/cpattnd,$scratch/none," >"$scratch/settings.yaml"
 told=$(cpattnd --config "$scratch/settings.yaml" --backend cpu --socket "$scratch/socket" 2>&1)
 tap_has "the settings are valid" "$told" "$scratch/none/agents-token"
+options=$(cpattn-agent --help | sed -n 's/^ *\(-., \)*--\([a-z-]*\).*/\2/p' | grep -vxE 'help|usage|version')
+tap_has "the agent has options" "$options" token-file
 tap_is "every option of the agent is in its manual" "$(
-    for option in $(cpattn-agent --help | sed -n 's/^ *\(-., \)*--\([a-z-]*\).*/\2/p' |
-        grep -vxE 'help|usage|version'); do
+    for option in $options; do
         grep -q "^\.It Fl Fl $option\b" "$top_srcdir/doc/cpattn-agent.8" || echo "$option"
     done
 )" ""

@@ -222,6 +222,7 @@ static int arrivals(const struct plan *plan, enum plan_phase phase, const char *
 // Each block of keys arrives once. The backward pass finds two blocks in the slots.
 START_TEST(ring_brings_the_keys_that_are_seen)
 {
+    int brought = 0, kept = 0;
     for (uint64_t seed = 0; seed < 2000; seed++) {
         struct cp_case c;
         struct plans p;
@@ -236,9 +237,13 @@ START_TEST(ring_brings_the_keys_that_are_seen)
             ck_assert_int_eq(arrivals(plan, PHASE_FORWARD, "slot"), forward);
             ck_assert_int_eq(arrivals(plan, PHASE_BACKWARD, "slot"),
                              backward > 2 ? backward - 2 : 0);
+            brought += forward;
+            kept += backward > 2;
         }
         plans_destroy(&p);
     }
+    ck_assert_int_gt(brought, 1000);
+    ck_assert_int_gt(kept, 100);
 }
 END_TEST
 

@@ -98,7 +98,7 @@ tap_is "without a provider all operations are ours" "$(count own_forward) $(coun
 # shellcheck disable=SC2086
 run case $small --provider scale
 tap_is "a wrong provider fails" "$status" 1
-tap_has "wrong provider: the figures" "$out" "scale"
+tap_has "wrong provider: the diagnosis" "$out" "diagnosis: the softmax scale is "
 
 # shellcheck disable=SC2086
 run case $small --provider causal

@@ -120,7 +120,5 @@ wrong "gradients unscaled" "the scale of the softmax is missing"
 wrong "last step left out" "(rank 1, for rows of rank "
 wrong "sink left out" "the 1 of the off-by-one softmax is left out of the denominator" --softmax off_by_one
 wrong "window one off" "the window is one key narrower on the left" --window-left 17
-kill -TERM "$daemon"
-wait "$daemon"
-tap_is "the daemon ends with status 0" "$?" 0
+daemon_stop
 tap_done

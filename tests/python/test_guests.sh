@@ -156,9 +156,7 @@ tap_has "an invalid name is reported at the start" \
 run --implementation stranger --world-size 2 --timeout 900ms
 tap_is "no rank is accused while several start" "$(printf '%s' "$out" | grep -c 'still starting') $(
     printf '%s' "$out" | grep -c '<- cause')" "2 0"
-kill -TERM "$daemon"
-wait "$daemon"
-tap_is "the daemon ends with status 0" "$?" 0
+daemon_stop
 
 # ---- smaller cases ----
 
@@ -173,4 +171,5 @@ tap_has "--minimize: fewer ranks" "$smaller" "--world-size 1"
 run $faults --model "ends the daemon" --world-size 2 --minimize
 tap_has "--minimize: the search ends with the daemon" "$out" "the daemon does not answer any more: 1 smaller case tried; \
 none fails as this one"
+daemon= # the guest has killed it
 tap_done

@@ -22,8 +22,14 @@ run() { # ARGUMENTS...
     echo $?
 }
 
-tap_is "the tests of the package pass" "$(run "$top_srcdir/python/tests")" 0
+tap_is "the tests of the package pass" "$(run -rs "$top_srcdir/python/tests")" 0
 sed "s/^/# /" "$scratch/out" | tail -n 20
+# "SKIPPED [2] FILE:LINE: REASON", once for each place.
+sed -n 's/^SKIPPED \[[0-9]*\] //p' "$scratch/out" >"$scratch/skipped"
+while read -r place reason; do
+    place=${place##*/}
+    tap_skip "${place%:}" "$reason"
+done <"$scratch/skipped"
 
 cat >"$scratch/test_kernel.py" <<'PY'
 def results(check):
@@ -71,6 +77,7 @@ tap_has "message and figures reach another process" "$(grep '^sent: dk on rank 0
 # shellcheck disable=SC2086
 status=$(run $plugin --cpattn-matrix "$top_srcdir/cases/transformer-engine.yaml" --cpattn-subset essential \
     --cpattn-shard 2/20 --cpattn-filter world_size=2 --collect-only test_kernel.py)
+tap_has "a subset, and a part of it: there are tests" "$(cat "$scratch/out")" test_kernel.py::test_right
 tap_is "a subset, and a part of it" "$status $(grep -c test_kernel.py::test_right "$scratch/out")" \
     "0 $("$top_builddir/cpattn-submit" matrix "$top_srcdir/cases/transformer-engine.yaml" --subset essential \
         --shard 2/20 --filter world_size=2 --list | wc -l)"

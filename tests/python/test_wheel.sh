@@ -88,7 +88,7 @@ cat >"$scratch/guest.sh" <<SH
 until "$builddir/cpattn-submit" status --socket ./socket >status 2>&1; do kill -0 \$! || exit 99; sleep 0.1; done
 "$builddir/cpattn-submit" case --socket ./socket --implementation mine --world-size 1 --seqlen 64 --heads 2 || bad=1
 kill \$!
-wait
+wait \$! || bad=1
 exit "\${bad:-0}"
 SH
 status=$(bare ". ./guest.sh")

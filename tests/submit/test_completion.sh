@@ -40,6 +40,7 @@ tap_is "all options of the daemon" "$(offer "$daemon" -- | tr ' ' '\n' | sort)" 
 
 # Completion takes the words of an option from the text of its help. The command accepts each word.
 # For some options the test also knows the words.
+options=0
 for option in $("$submit" explain --help | sed -n 's/^ *\(--[a-z0-9-]*\)=\(WORD\|BOOL\).*/\1/p'); do
     refused=
     for word in $(offer "$submit" explain "$option" ''); do
@@ -49,8 +50,10 @@ for option in $("$submit" explain --help | sed -n 's/^ *\(--[a-z0-9-]*\)=\(WORD\
         "$submit" explain $extra "$option" "$word" >/dev/null 2>&1 || refused="$refused $word"
     done
     tap_is "the words of $option are taken" "$refused" ""
+    options=$((options + 1))
     tap_has "$option has several words" "$(offer "$submit" explain "$option" '')" " "
 done
+tap_is "options with words are found" "$((options > 5))" 1
 tap_is "words" "$(offer "$submit" case --comm '')" "p2p all_gather a2a a2a+p2p auto"
 tap_is "words of options of the daemon" "$(offer "$daemon" --log-level '')" "error warning notice info debug"
 tap_is "words with a remark about the last" "$(offer "$daemon" --backend '')" "cpu cuda auto"

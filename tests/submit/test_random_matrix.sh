@@ -5,13 +5,9 @@ set -u
 : "${top_srcdir:=.}" "${top_builddir:=build}"
 # shellcheck source=tests/support/tap.sh
 . "$top_srcdir/tests/support/tap.sh"
-submit=$top_builddir/cpattn-submit
+# shellcheck source=tests/support/daemon.sh
+. "$top_srcdir/tests/support/daemon.sh"
 random_cases=$top_builddir/tests/rank/test_random_cases
-scratch=$(mktemp -d) || exit 99
-CPATTN_SOCKET=$scratch/cpattnd.sock
-export CPATTN_SOCKET
-daemon=
-trap 'kill -KILL $daemon 2>/dev/null; rm -rf "$scratch"' EXIT
 
 "$random_cases" --matrix 100 >"$scratch/cases.yaml" 2>"$scratch/err"
 tap_is "prints a matrix" "$?$(cat "$scratch/err")" 0
@@ -19,17 +15,11 @@ tap_is "the matrix has every case" "$("$submit" matrix --list "$scratch/cases.ya
 "$random_cases" --matrix 100 1000 | sed -n 's/.*seqlen_q: .\([0-9]*\).*/\1/p' | sort -n | tail -n 1 >"$scratch/longest"
 tap_is "the longest sequence" "$(cat "$scratch/longest")" 1000
 
-"$top_builddir/cpattnd" --socket "$CPATTN_SOCKET" --backend cpu --devices 2 2>"$scratch/log" &
-daemon=$!
-until "$submit" status >/dev/null 2>&1; do
-    kill -0 "$daemon" 2>/dev/null || { cat "$scratch/log"; exit 99; }
-    sleep 0.05
-done
+daemon_start --backend cpu --devices 2
 "$submit" matrix "$scratch/cases.yaml" >"$scratch/out" 2>&1
 tap_is "exit status" "$?" 0
 tap_has "all cases pass" "$(tail -n 1 "$scratch/out")" "100 cases: 100 passed"
-kill "$daemon" && wait "$daemon" 2>/dev/null
-daemon=
+daemon_stop
 
 "$random_cases" --matrix ten >"$scratch/out" 2>&1
 tap_is "a count that is no number" "$?" 2

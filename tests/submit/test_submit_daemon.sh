@@ -76,6 +76,7 @@ for verify in auto off; do
 done
 exec 3>&-
 wait "$daemon"
+tap_is "the false daemon ends with status 0" "$?" 0
 
 # ---- cases ----
 
@@ -212,9 +213,7 @@ tap_is "watch --follow: ends with Ctrl-C" "$? $(grep -c ': idle' "$scratch/follo
 
 # ---- errors -------------
 
-kill -TERM "$daemon"
-wait "$daemon"
-tap_is "the daemon ends" "$? $(ls "$scratch"/*.sock 2>/dev/null)" "0 "
+daemon_stop
 daemon_start --backend cpu --devices 2
 
 # shellcheck disable=SC2086
@@ -335,13 +334,14 @@ daemon_start --backend cpu --devices 2
 wait $matrix
 tap_is "a matrix goes on with the next daemon" "$? $(tail -n 1 "$scratch/matrix" | sed 's/ in .*//')" \
     "0 8 cases: 8 passed"
+tap_has "and says that the first is lost" "$(cat "$scratch/matrix.err")" "; waiting for a daemon"
 matrix_start
-kill -TERM "$daemon"
-wait "$daemon"
+daemon_stop
 daemon_start --backend cpu --devices 2
 wait $matrix
 tap_is "a matrix goes on with the next daemon when the first drains" "$? $(tail -n 1 "$scratch/matrix" | sed 's/ in .*//')" \
     "0 8 cases: 8 passed"
+tap_has "and says that the first is gone" "$(cat "$scratch/matrix.err")" "; waiting for a daemon"
 matrix_start --patience 300ms
 kill -KILL "$daemon"
 wait "$daemon" 2>/dev/null
@@ -365,8 +365,7 @@ tap_is "an interrupt ends the wait of a matrix" "$? $(tail -n 1 "$scratch/matrix
     "65 8 cases"
 daemon_start --backend cpu --devices 2
 
-kill -TERM "$daemon"
-wait "$daemon"
+daemon_stop
 daemon_start --backend cpu --devices 2 --queue-max 2
 # shellcheck disable=SC2086
 run matrix $small -j 8
@@ -374,8 +373,7 @@ tap_is "a matrix larger than the queue" \
     "$status $(tail -n 1 "$scratch/out" | sed 's/ in .*//')" "0 8 cases: 8 passed"
 
 # Another command fills the user's share of the queue, and a stopped rank holds it up.
-kill -TERM "$daemon"
-wait "$daemon"
+daemon_stop
 daemon_start --backend cpu --devices 2 --queue-max 2
 run case --seqlen 64
 held=$(ranks | tail -n 1)
@@ -396,8 +394,7 @@ done
 kill -CONT "$held"
 wait $matrix
 tap_is "a matrix runs when there is room" "$? $(tail -n 1 "$scratch/matrix" | sed 's/ in .*//')" "0 8 cases: 8 passed"
-kill -TERM "$daemon"
-wait "$daemon"
+daemon_stop
 daemon_start --backend cpu --devices 2 --timeout-max 80s # less than the usual limit
 run case --seqlen 64
 tap_is "a case without a limit has what the daemon grants" "$status $(grep -c ' timeout_ms=80000$' "$scratch/log")" "0 1"
@@ -405,8 +402,7 @@ tap_is "a case without a limit has what the daemon grants" "$status $(grep -c ' 
 run matrix $small
 tap_is "a matrix, too" "$status $(tail -n 1 "$scratch/out" | sed 's/ in .*//') $(grep -c ' timeout_ms=80000$' "$scratch/log")" \
     "0 8 cases: 8 passed 9"
-kill -TERM "$daemon"
-wait "$daemon"
+daemon_stop
 
 # A reload lowers the longest time limit while a matrix runs. The matrix goes on with the new limit
 # and says so. A stopped rank keeps the first case from ending before the reload.
@@ -436,15 +432,13 @@ run matrix $small --timeout 75s
 tap_is "a limit that the user gives and the daemon does not grant" \
     "$status $(tail -n 1 "$scratch/out" | sed 's/ in .*//')" "0 8 cases: 8 passed"
 tap_has "is told" "$err" "at most 70.0 s with its wait (timeout-max), not the given 75.0 s"
-kill -TERM "$daemon"
-wait "$daemon"
+daemon_stop
 daemon_start --backend cpu --devices 2 --memory 1M
 # shellcheck disable=SC2086
 run matrix $small
 tap_is "a matrix does not wait for memory that is not granted" "$status $(tail -n 1 "$scratch/out" | sed 's/ in .*//')" \
     "72 8 cases: 8 could not be run"
-kill -TERM "$daemon"
-wait "$daemon"
+daemon_stop
 daemon_start --backend cpu --devices 2
 
 # ---- the end of the daemon ----

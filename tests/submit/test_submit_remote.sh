@@ -6,10 +6,9 @@ set -u
 : "${top_srcdir:=.}" "${top_builddir:=build}"
 # shellcheck source=tests/support/tap.sh
 . "$top_srcdir/tests/support/tap.sh"
-submit=$top_builddir/cpattn-submit
-scratch=$(mktemp -d) || exit 99
-daemon=
-trap '[ -n "$daemon" ] && kill -KILL "$daemon" 2>/dev/null; rm -rf "$scratch"' EXIT
+# shellcheck source=tests/support/daemon.sh
+. "$top_srcdir/tests/support/daemon.sh"
+socket=$CPATTN_SOCKET
 unset CPATTN_SOCKET CPATTN_TOKEN_FILE
 umask 077
 echo "sixteen letters!" >"$scratch/token"
@@ -27,7 +26,7 @@ until grep -q ' ready ' "$scratch/log" 2>/dev/null; do
     if [ -z "$daemon" ] || ! kill -0 "$daemon" 2>/dev/null; then
         [ -z "$daemon" ] || grep -q 'choose another port' "$scratch/log" || { cat "$scratch/log"; exit 99; }
         port=$((port + 1))
-        "$top_builddir/cpattnd" --socket "$scratch/cpattnd.sock" --backend cpu --devices 2 \
+        "$top_builddir/cpattnd" --socket "$socket" --backend cpu --devices 2 \
             --listen "tcp://127.0.0.1:$port" --token-file "$scratch/token" 2>"$scratch/log" &
         daemon=$!
     fi
@@ -58,7 +57,7 @@ run status
 tap_is "token from CPATTN_TOKEN_FILE" "$status $err" "0 "
 run status --token-file "$scratch/other"
 tap_is "--token-file has precedence over the environment" "$status" 80
-run status --socket "$scratch/cpattnd.sock" --token-file /nonexistent
+run status --socket "$socket" --token-file /nonexistent
 tap_is "a unix socket needs no token" "$status $err" "0 "
 chmod 0644 "$scratch/token"
 run status

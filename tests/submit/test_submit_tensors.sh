@@ -16,14 +16,6 @@ run() {
     err=$(cat "$scratch/err")
 }
 
-daemon_stop() {
-    kill -TERM "$daemon"
-    wait "$daemon"
-    tap_is "the daemon ends with status 0 at SIGTERM" "$?" 0
-    tap_is "the daemon removes its sockets" "$(find "$scratch" -name 'cpattnd.sock*')" ""
-    daemon=
-}
-
 small="--heads 4 --kv-heads 2 --head-dim 16 --seqlen 40"
 daemon_start --backend cpu --devices 2
 

@@ -75,6 +75,7 @@ for comm in p2p all_gather a2a a2a+p2p; do
     tap_has "$comm: every kind of work" "$(check "$scratch/$comm.json")" " attend backward="
 done
 "$fake" explain --world-size 1 --trace "$scratch/one.json" >"$scratch/out"
+tap_has "one rank" "$(check "$scratch/one.json")" "|rank 0, predicted|"
 tap_lacks "one rank sends nothing" "$(check "$scratch/one.json")" " s="
 "$fake" explain --world-size 64 --heads 64 --seqlen 4096 --trace "$scratch/many.json" >"$scratch/out"
 tap_has "64 ranks" "$(check "$scratch/many.json")" "rank 63, predicted|"

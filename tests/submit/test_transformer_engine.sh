@@ -65,11 +65,11 @@ handles() { # PID
     caught=$(sed -n 's/^SigCgt:[[:space:]]*//p' "/proc/$1/status" 2>/dev/null)
     [ $((0x${caught#????????} & 0x4000)) -ne 0 ]
 }
-# Starts the matrix, sends SIGNAL when the record has ANSWERS lines, and waits for the end. With a 2
-# at the end of SIGNAL it is sent twice.
-interrupted() { # SIGNAL ANSWERS OPTIONS...
-    signal=$1 answers=$2
-    shift 2
+# Starts the matrix, sends SIGNAL when the record has ANSWERS lines, and waits for the end, which must
+# have the exit status. With a 2 at the end of SIGNAL it is sent twice.
+interrupted() { # SIGNAL STATUS ANSWERS OPTIONS...
+    signal=$1 ends=$2 answers=$3
+    shift 3
     (te_exec --shard "1/$part" --socket "$CPATTN_SOCKET" --socket "$scratch/second.sock" --junit "$scratch/te.xml" "$@") \
         >/dev/null 2>&1 &
     running=$!
@@ -80,18 +80,19 @@ interrupted() { # SIGNAL ANSWERS OPTIONS...
     kill -"${signal%2}" "$running"
     [ "$signal" = "${signal%2}" ] || kill -"${signal%2}" "$running" 2>/dev/null
     wait "$running"
+    tap_is "$signal: the matrix ends by it" "$?" "$ends"
 }
 # Prints the number of cases in the JUnit file, with the excluded ones. Fails if the XML is not
 # complete.
 junit_cases() { "$peek" xml 'count(//testcase)' <"$scratch/te.xml"; }
 
-interrupted INT $((cases / 10)) --save "$scratch/two.jsonl"
+interrupted INT 65 $((cases / 10)) --save "$scratch/two.jsonl"
 tap_is "interrupted: JUnit is whole" "$(junit_cases)" "$all"
-interrupted TERM2 $((cases * 3 / 10)) --resume "$scratch/two.jsonl"
+interrupted TERM2 65 $((cases * 3 / 10)) --resume "$scratch/two.jsonl"
 tap_is "two signals: JUnit is whole" "$(junit_cases)" "$all"
-interrupted KILL $((cases * 4 / 10)) --resume "$scratch/two.jsonl"
+interrupted KILL 137 $((cases * 4 / 10)) --resume "$scratch/two.jsonl"
 tap_is "killed: JUnit is that of before" "$(junit_cases)" "$all"
-interrupted HUP $((cases * 6 / 10)) --resume "$scratch/two.jsonl"
+interrupted HUP 129 $((cases * 6 / 10)) --resume "$scratch/two.jsonl"
 tap_is "hung up: JUnit is whole" "$(junit_cases)" "$all"
 te_part --socket "$CPATTN_SOCKET" --socket "$scratch/second.sock" --resume "$scratch/two.jsonl" \
     --junit "$scratch/te.xml" >"$scratch/out" 2>"$scratch/err"
@@ -105,4 +106,10 @@ results "$scratch/all.jsonl" >"$scratch/one"
 results "$scratch/two.jsonl" >"$scratch/two"
 tap_is "each case has one verdict" "$(cut -d ' ' -f 1 "$scratch/two" | uniq -d | wc -l) $(lines "$scratch/two")" "0 $cases"
 tap_is "and the bits of one daemon" "$(comm -13 "$scratch/one" "$scratch/two")" ""
+for daemon in $daemons; do
+    kill -TERM "$daemon"
+    wait "$daemon"
+    tap_is "a daemon ends with status 0" "$?" 0
+done
+daemons=
 tap_done

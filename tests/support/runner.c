@@ -81,6 +81,12 @@ int runner_run(Suite *suite)
     return failed == 0 && run > 0 && strays == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }
 
+void runner_skip(const char *tests, const char *why)
+{
+    printf("# SKIP %s: %s\n", tests, why);
+    fflush(stdout);
+}
+
 static const char *path_join(char *path, size_t size, const char *variable, const char *relative)
 {
     const char *top = getenv(variable);

@@ -10,6 +10,9 @@
 // is killed, and the program fails with a message that names the process.
 int runner_run(Suite *suite);
 
+// Says in the output that these tests are not run, and why.
+void runner_skip(const char *tests, const char *why);
+
 // A path below the source tree: runner_source(path, sizeof(path), "tests/fuzz/corpus/x"). Works
 // from any build directory under `make check`, and from the top of the source tree without it.
 const char *runner_source(char *path, size_t size, const char *relative);
