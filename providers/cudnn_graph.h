@@ -97,10 +97,13 @@ shape packed(const cpattn_attention *a, bool queries, int64_t d)
             {length * row, head_step(a, length, row, d), row, 1}};
 }
 
-// Sets the length to that of the longest rectangle, and adapts the strides of batch and a single
-// head.
+// Sets the length to that of the longest rectangle, at least 2, and adapts the strides of batch and
+// a single head. If all lengths of ragged tensors are 1, cuDNN 9.19 computes wrong LSE, and wrong O
+// with a sink, for several query heads and a single key head.
 void lengthen(const cpattn_attention *a, bool queries, shape *s)
 {
+    if (s->dims[2] < 2)
+        s->dims[2] = 2;
     for (int32_t i = 0; i < a->rectangle_count; i++) {
         int64_t length = queries ? a->rectangles[i].q_len : a->rectangles[i].kv_len;
         if (length > s->dims[2])
