@@ -5,6 +5,7 @@
 
 #include "judge/inputs.h"
 #include "judge/source.h"
+#include "plan/bias.h"
 #include "plan/slice.h"
 #include "plan/weight.h"
 
@@ -58,6 +59,11 @@
 
 // The factor of the RMS limit for n rows is at most 1 + RMS_ROWS / n.
 #define RMS_ROWS 100
+
+// Limit of the RMS of the gradient of a bias that several sequences, heads or queries share, in
+// units. Kernels may deliver a gradient for each of them, which is rounded, and add these up: with
+// a rounded P that is sqrt(3) units (bench/results/others-2026-11-29.md).
+#define SHARED_RMS 2
 
 static bool is_absolute(enum report_tensor tensor)
 {
@@ -165,6 +171,8 @@ struct rules rules_of(const struct cp_case *c, enum report_tensor tensor)
         r.rounding = 1 + 4 * r.excess * dim_excess(c); // of logits of 16 to 32, and of LSE
         r.element_slope = RULES_LOGARITHM * r.excess * dim_excess(c);
     }
+    if (tensor == TENSOR_DBIAS && c->dtype != DTYPE_FP32 && !bias_is_once(c))
+        r.rms = SHARED_RMS;
     if (c->dtype == DTYPE_FP32 || is_absolute(tensor) || tensor == TENSOR_DSINK) {
         r.step = 0x1p-23;
         r.least = FLT_MIN;

@@ -52,6 +52,21 @@ START_TEST(the_rms_is_measured_in_units)
 }
 END_TEST
 
+// A gradient that is rounded for each sequence, and again as their sum.
+START_TEST(the_gradient_of_a_shared_bias_may_be_a_sum_of_rounded_parts)
+{
+    struct cp_case c = of_length(DTYPE_BF16, 1024);
+    c.bias = BIAS_1HSS;
+    ck_assert_int_eq(judged(&c, TENSOR_DBIAS, 1.75, 0).broken, RULE_RMSE);
+    c.batch = 3;
+    ck_assert_int_eq(judged(&c, TENSOR_DBIAS, 1.75, 0).broken, 0);
+    ck_assert_int_eq(judged(&c, TENSOR_DBIAS, 2.3, 0).broken, RULE_RMSE);
+    ck_assert_int_eq(judged(&c, TENSOR_DQ, 1.75, 0).broken, RULE_RMSE);
+    c.bias = BIAS_BHSS;
+    ck_assert_int_eq(judged(&c, TENSOR_DBIAS, 1.75, 0).broken, RULE_RMSE);
+}
+END_TEST
+
 // With few rows the limit of the RMS error is several times that of many rows.
 START_TEST(the_rms_of_few_rows_has_a_larger_limit)
 {
@@ -391,6 +406,7 @@ static Suite *rules_suite(void)
     Suite *suite = suite_create("rules");
     TCase *tcase = tcase_create("rules");
     tcase_add_test(tcase, the_rms_is_measured_in_units);
+    tcase_add_test(tcase, the_gradient_of_a_shared_bias_may_be_a_sum_of_rounded_parts);
     tcase_add_test(tcase, the_rms_of_few_rows_has_a_larger_limit);
     tcase_add_test(tcase, few_rows_have_a_step_of_their_terms_as_unit);
     tcase_add_test(tcase, the_slope_has_a_sign_and_a_limit);
