@@ -152,6 +152,12 @@ int hosts_rank_count(const struct hosts *h, int host)
     return daemon_rank_count(&d);
 }
 
+pid_t hosts_rank_pid(const struct hosts *h, int host, int world_size, int rank)
+{
+    const struct daemon d = as_daemon(h, host);
+    return daemon_rank_pid(&d, world_size, rank);
+}
+
 void hosts_signal_rank(const struct hosts *h, int host, int world_size, int rank, int number)
 {
     const struct daemon d = as_daemon(h, host);

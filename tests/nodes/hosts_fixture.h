@@ -39,6 +39,9 @@ void hosts_agent_signal(struct hosts *h, int host, int number);
 // Number of rank processes of a host.
 int hosts_rank_count(const struct hosts *h, int host);
 
+// The pid of a rank of a host; 0: the host has no such rank.
+pid_t hosts_rank_pid(const struct hosts *h, int host, int world_size, int rank);
+
 // Sends a signal to a rank of a host. The rank must exist.
 void hosts_signal_rank(const struct hosts *h, int host, int world_size, int rank, int number);
 
