@@ -9,7 +9,13 @@
 #ifndef CPATTN_KERNELS_ATTENTION_H
 #define CPATTN_KERNELS_ATTENTION_H
 
-#include "plan/case.h"
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/limits.h"
+#include "common/status.h"
+#include "plan/dtype.h"
 #include "plan/slice.h"
 
 struct attention_shape {

@@ -4,7 +4,9 @@
 #ifndef CPATTN_KERNELS_DTYPE_H
 #define CPATTN_KERNELS_DTYPE_H
 
-#include "plan/case.h"
+#include <stdint.h>
+
+#include "plan/dtype.h"
 
 // Bytes of an element; 0 for a value outside the enum.
 int dtype_bytes(enum case_dtype dtype);

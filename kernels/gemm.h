@@ -4,7 +4,7 @@
 #define CPATTN_KERNELS_GEMM_H
 
 #include "common/status.h"
-#include "plan/case.h"
+#include "plan/dtype.h"
 #include "plan/product.h"
 
 // C = A B + bias, row-major matrices without gaps. Accumulates in fp32, adds the bias, and rounds

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/vector.h"
 
+#include <stddef.h>
+
 #include "kernels/vector_variants.h"
 
 void vector_list(const struct vector_ops *variants[VECTOR_VARIANTS_MAX])

@@ -10,9 +10,9 @@
 
 #include "common/limits.h"
 #include "common/status.h"
+#include "plan/dtype.h"
 
 // In every enum 0 means unspecified and is refused by case_check().
-enum case_dtype { DTYPE_BF16 = 1, DTYPE_FP16, DTYPE_FP32 };
 // BSHD and SBHD have `batch` sequences of equal size; THD packs sequences of different sizes one
 // after the other.
 enum case_format { FORMAT_BSHD = 1, FORMAT_SBHD, FORMAT_THD };

@@ -27,6 +27,7 @@ plan_libplan_la_SOURCES = \
     plan/deal.c \
     plan/deal.h \
     plan/describe.c \
+    plan/dtype.h \
     plan/element.h \
     plan/explain.c \
     plan/fields.c \

@@ -3,7 +3,7 @@
 #ifndef CPATTN_KERNELS_CPU_LINEAR_H
 #define CPATTN_KERNELS_CPU_LINEAR_H
 
-#include "plan/case.h"
+#include "plan/dtype.h"
 #include "plan/product.h"
 
 struct attention_backend; // not used

@@ -2,6 +2,7 @@
 #include "kernels/cpu/reduce.h"
 
 #include <math.h>
+#include <stdbool.h>
 
 #include "kernels/dtype.h"
 

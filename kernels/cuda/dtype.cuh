@@ -12,7 +12,7 @@
 #include <stdint.h>
 
 extern "C" {
-#include "plan/case.h"
+#include "plan/dtype.h"
 }
 
 struct bf16 {

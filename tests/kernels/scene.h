@@ -6,6 +6,7 @@
 #define CPATTN_TESTS_KERNELS_SCENE_H
 
 #include "kernels/backend.h"
+#include "plan/case.h"
 
 #define SCENE_SPANS_MAX 6
 

@@ -2,6 +2,7 @@
 // Compares the inner loops with libm and plain loops, for each instruction set that this machine
 // runs. Conversions and draws are tested in tests/judge/test_inputs.c.
 #include <math.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
