@@ -13,6 +13,7 @@
 #include "plan/dtype.h"
 
 // In every enum 0 means unspecified and is refused by case_check().
+
 // BSHD and SBHD have `batch` sequences of equal size; THD packs sequences of different sizes one
 // after the other.
 enum case_format { FORMAT_BSHD = 1, FORMAT_SBHD, FORMAT_THD };
@@ -102,7 +103,7 @@ struct cp_case {
     int64_t window_right; // keys visible right of the diagonal; a causal mask makes it 0
     double scale;         // of the logits; 0 means 1/sqrt(head_dim_qk)
     double softcap;       // logit = softcap * tanh(logit / softcap) after the scale; 0: none
-    double lse_tolerance; // error of LSE that is accepted beside its limit, 0..LSE_TOLERANCE_MAX
+    double lse_tolerance; // error of LSE accepted in addition to its limit, 0..LSE_TOLERANCE_MAX
     enum case_softmax softmax;
     enum case_bias bias; // added after scale and softcap
     bool max_logit;      // also deliver the largest logit of each head

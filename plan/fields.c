@@ -117,7 +117,7 @@ static const struct case_field field_table[] = {
     BOOL(deterministic, "every run gives the same bits"),
     ALIASED(verify, "how much of the results is compared with the reference"),
     REAL(lse_tolerance, 0, 1,
-         "error of LSE that is accepted beside its limit, for approximate exponentials"),
+         "error of LSE that is accepted in addition to its limit, for approximate exponentials"),
     CHOICE(inputs, case_inputs_choices, "distribution of the inputs"),
     UINT(seed, "seed of the inputs"),
     UINT(explore_seed, "0: plan order, else a legal order drawn from this seed"),

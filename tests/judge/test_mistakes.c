@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows with one mistake, computed from the definition (tests/judge/dense.h): the diagnosis names
-// the mistake.
+// The diagnosis names the mistake of rows computed from the definition (tests/judge/dense.h).
 #include "tests/support/runner.h"
 
 #include <math.h>
@@ -24,8 +23,7 @@ static double rounded(enum case_dtype dtype, double x)
     return value;
 }
 
-// The weight of key j for query i, from its logit and the largest logit of the row. The caller
-// divides by the sum of weights.
+// The weight of key j for query i, before it is divided by the sum of weights. most: of the logits.
 typedef double weigh(const struct dense *t, int64_t i, int64_t j, double logit, double most);
 
 static double weigh_right(const struct dense *t, int64_t i, int64_t j, double logit, double most)

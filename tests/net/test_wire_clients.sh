@@ -110,10 +110,7 @@ for version in tls1_3 tls1_2; do
         "$(tail -c +5 "$request" | head -c 16 | od -An -tx1)"
 done
 
-for daemon in $daemons; do
-    kill -TERM "$daemon"
-    wait "$daemon"
-    tap_is "a daemon ends with status 0" "$?" 0
-done
+# shellcheck disable=SC2086 # a list of processes
+tap_ends $daemons
 daemons=
 tap_done

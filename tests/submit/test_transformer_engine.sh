@@ -109,10 +109,7 @@ results "$scratch/all.jsonl" >"$scratch/one"
 results "$scratch/two.jsonl" >"$scratch/two"
 tap_is "each case has one verdict" "$(cut -d ' ' -f 1 "$scratch/two" | uniq -d | wc -l) $(lines "$scratch/two")" "0 $cases"
 tap_is "and the bits of one daemon" "$(comm -13 "$scratch/one" "$scratch/two")" ""
-for daemon in $daemons; do
-    kill -TERM "$daemon"
-    wait "$daemon"
-    tap_is "a daemon ends with status 0" "$?" 0
-done
+# shellcheck disable=SC2086 # a list of processes
+tap_ends $daemons
 daemons=
 tap_done

@@ -45,6 +45,15 @@ $2" ;;
     esac
 }
 
+# Ends daemons that this shell has started: a test for each, that its exit status is 0.
+tap_ends() { # PROCESS...
+    for process; do
+        kill -TERM "$process"
+        wait "$process"
+        tap_is "a daemon ends with status 0" "$?" 0
+    done
+}
+
 tap_lacks() { # NAME TEXT PART
     case $2 in
     *"$3"*) tap_fail "$1" "'$3' in:
