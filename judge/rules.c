@@ -60,9 +60,9 @@
 // The factor of the RMS limit for n rows is at most 1 + RMS_ROWS / n.
 #define RMS_ROWS 100
 
-// Limit of the RMS of the gradient of a bias that several sequences, heads or queries share, in
-// units. Kernels may deliver a gradient for each of them, which is rounded, and add these up: with
-// a rounded P that is sqrt(3) units (bench/results/others-2026-11-29.md).
+// Minimum of the RMS limit, in units, for the gradient of a bias that several sequences, heads or
+// queries share. Kernels may deliver a gradient for each of them, which is rounded, and add these
+// up: with a rounded P that is sqrt(3) units (bench/results/others-2026-11-29.md).
 #define SHARED_RMS 2
 
 static bool is_absolute(enum report_tensor tensor)
@@ -172,7 +172,7 @@ struct rules rules_of(const struct cp_case *c, enum report_tensor tensor)
         r.element_slope = RULES_LOGARITHM * r.excess * dim_excess(c);
     }
     if (tensor == TENSOR_DBIAS && c->dtype != DTYPE_FP32 && !bias_is_once(c))
-        r.rms = SHARED_RMS;
+        r.rms_least = SHARED_RMS;
     if (c->dtype == DTYPE_FP32 || is_absolute(tensor) || tensor == TENSOR_DSINK) {
         r.step = 0x1p-23;
         r.least = FLT_MIN;
@@ -270,7 +270,7 @@ static void finish_relative(const struct rules *r, const struct rules_sums *s,
     double n = rules_elements(s);
     double reference = sqrt(s->reference_squares / n), error = sqrt(s->error_squares / n);
     double unit = quotient(units.rms, reference);
-    double admitted = r->rms * units.rms * rms_allowance(s);
+    double admitted = fmax(r->rms * rms_allowance(s), r->rms_least) * units.rms;
     f->rmse_rel = quotient(error, reference);
     f->rmse_limit = quotient(admitted, reference);
     f->twin_rel = unit;

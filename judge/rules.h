@@ -9,8 +9,9 @@
 //   dtype [5 steps]; 2^-22 of the RMS of the terms that cancel (fp32, head_dim_v 1 or 2, out and
 //   dv: 2^-22); 1/5 of a step at these terms, times 4 / n where n > 4. Terms: see
 //   judge/cpu/expected.h.
-// - rms: RMS error <= 1.5 [2.5] units; 2 for dbias of a bias that several sequences, heads or
-//   queries share. The factor of this limit is 1 + 100 / n if that is smaller.
+// - rms: RMS error <= 1.5 [2.5] units. The factor of this limit is 1 + 100 / n if that is smaller.
+//   The limit is at least 2 units for dbias of a bias that several sequences, heads or queries
+//   share.
 // - slope: |<error, reference>| / <reference, reference> <= 3e-4, fp16 1e-4 [3e-6], + 3 standard
 //   deviations of the slope that the twin's rows have by chance. It shows a wrong scale. Equal rows
 //   have equal rounding errors, and their slopes add up. If 1.5 [2.5] times the twin's own slope is
@@ -59,6 +60,7 @@
 
 struct rules {
     double rms, slope, row, element; // the limits above
+    double rms_least;                // minimum of the RMS limit, in units; 0: none
     double element_slope;            // limit of an element's error, relative to the element
     double step;                     // distance of neighbours at 1 in the tensor's dtype
     double least;                    // distance of neighbours at 0

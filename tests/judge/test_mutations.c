@@ -199,6 +199,8 @@ static bool is_refused(int variant, const struct expectation *e)
 
 // ---- tests ----
 
+static char first_wrong[80]; // mutation and variant of the first wrong verdict
+
 // Tries every `part`-th variant of the expectation. Returns the number of wrong verdicts.
 static int judge_part(const struct expectation *e, int part)
 {
@@ -208,6 +210,8 @@ static int judge_part(const struct expectation *e, int part)
             continue;
         if (!(e->refused ? is_refused(i, e) : judge(i, e))) {
             printf("#   WRONG VERDICT\n");
+            if (!first_wrong[0])
+                snprintf(first_wrong, sizeof(first_wrong), "%s, %s", set_name(), variant_name(i));
             missed++;
         }
     }
@@ -225,7 +229,7 @@ START_TEST(every_mutation_is_noticed)
         missed += judge_part(&expectations[i], test_part());
     }
     world_close_all();
-    ck_assert_int_eq(missed, 0);
+    ck_assert_msg(missed == 0, "%d wrong verdicts, first that of %s", missed, first_wrong);
 }
 END_TEST
 

@@ -67,28 +67,40 @@ START_TEST(the_gradient_of_a_shared_bias_may_be_a_sum_of_rounded_parts)
 }
 END_TEST
 
-// With few rows the limit of the RMS error is several times that of many rows.
+// Breaks the RMS rule exactly beyond `most` units, if `rows` rows contribute to the twin's error.
+static void check_rms_limit(const struct rules *rules, double rows, double most)
+{
+    for (int beyond = 0; beyond < 2; beyond++) {
+        double rms = most * (beyond ? 1.005 : 0.999) * UNIT;
+        struct rules_sums s = {.elements = ELEMENTS,
+                               .rows = ROWS,
+                               .error_squares = rms * rms * ELEMENTS,
+                               .twin_squares = UNIT * UNIT * ELEMENTS,
+                               .reference_squares = ELEMENTS,
+                               .twin_fourths = pow(UNIT * UNIT * ELEMENTS, 2) / rows};
+        struct rules_worst worst = {0};
+        struct figures f = {0};
+        rules_finish(rules, &s, &worst, &f);
+        ck_assert_int_eq(f.broken, beyond ? RULE_RMSE : 0);
+    }
+}
+
+// With few rows the limit of the RMS error is several times that of many rows. That of a shared
+// bias's gradient is larger with many rows only.
 START_TEST(the_rms_of_few_rows_has_a_larger_limit)
 {
     static const struct {
         double rows, most; // most: 1.5 * min(1 + 6 / sqrt(rows), 1 + 100 / rows)
     } limits[] = {{1, 10.5}, {4, 6}, {100, 2.4}, {278, 2.0396}, {500, 1.8}, {2000, 1.575}};
     struct cp_case c = of_length(DTYPE_BF16, 1024);
-    struct rules rules = rules_of(&c, TENSOR_DQ);
-    for (size_t i = 0; i < sizeof(limits) / sizeof(limits[0]); i++)
-        for (int beyond = 0; beyond < 2; beyond++) {
-            double rms = limits[i].most * (beyond ? 1.005 : 0.999) * UNIT;
-            struct rules_sums s = {.elements = ELEMENTS,
-                                   .rows = ROWS,
-                                   .error_squares = rms * rms * ELEMENTS,
-                                   .twin_squares = UNIT * UNIT * ELEMENTS,
-                                   .reference_squares = ELEMENTS,
-                                   .twin_fourths = pow(UNIT * UNIT * ELEMENTS, 2) / limits[i].rows};
-            struct rules_worst worst = {0};
-            struct figures f = {0};
-            rules_finish(&rules, &s, &worst, &f);
-            ck_assert_int_eq(f.broken, beyond ? RULE_RMSE : 0);
-        }
+    struct rules plain = rules_of(&c, TENSOR_DQ);
+    c.bias = BIAS_1HSS;
+    c.batch = 3;
+    struct rules shared = rules_of(&c, TENSOR_DBIAS);
+    for (size_t i = 0; i < sizeof(limits) / sizeof(limits[0]); i++) {
+        check_rms_limit(&plain, limits[i].rows, limits[i].most);
+        check_rms_limit(&shared, limits[i].rows, fmax(limits[i].most, 2));
+    }
 }
 END_TEST
 
