@@ -192,7 +192,8 @@ struct case_field {
     enum case_list list; // FIELD_LIST only
     size_t offset;       // in struct cp_case; of a list the offset of its count
     size_t size;         // bytes of the member
-    int64_t min, max; // FIELD_INT, FIELD_REAL, numbers of a FIELD_LIST; a FIELD_UINT has no limits
+    int64_t min, max;    // FIELD_INT, and the numbers of a FIELD_LIST; a FIELD_UINT has no limits
+    double real_min, real_max;         // FIELD_REAL
     const struct case_choice *choices; // FIELD_CHOICE only
     // FIELD_CHOICE: additional names, which are read but not written; FIELD_TEXT: the name of "";
     // or NULL.

@@ -61,10 +61,11 @@ const struct case_choice case_inputs_choices[] = {
 #define ALIASED(field, text)                                                                       \
     ENTRY(field, FIELD_CHOICE, .choices = case_##field##_choices, .aliases = field##_aliases,      \
           .help = text)
-#define INT(field, low, high, text)  ENTRY(field, FIELD_INT, .min = low, .max = high, .help = text)
-#define UINT(field, text)            ENTRY(field, FIELD_UINT, .help = text)
-#define REAL(field, low, high, text) ENTRY(field, FIELD_REAL, .min = low, .max = high, .help = text)
-#define BOOL(field, text)            ENTRY(field, FIELD_BOOL, .help = text)
+#define INT(field, low, high, text) ENTRY(field, FIELD_INT, .min = low, .max = high, .help = text)
+#define UINT(field, text)           ENTRY(field, FIELD_UINT, .help = text)
+#define REAL(field, low, high, text)                                                               \
+    ENTRY(field, FIELD_REAL, .real_min = low, .real_max = high, .help = text)
+#define BOOL(field, text) ENTRY(field, FIELD_BOOL, .help = text)
 #define LIST(field, which, text)                                                                   \
     {                                                                                              \
         .name = #field, .kind = FIELD_LIST,                                                        \
@@ -116,7 +117,7 @@ static const struct case_field field_table[] = {
     BOOL(training, "forward and backward (true), or forward only (false)"),
     BOOL(deterministic, "every run gives the same bits"),
     ALIASED(verify, "how much of the results is compared with the reference"),
-    REAL(lse_tolerance, 0, 1,
+    REAL(lse_tolerance, 0, LSE_TOLERANCE_MAX,
          "error of LSE that is accepted in addition to its limit, for approximate exponentials"),
     CHOICE(inputs, case_inputs_choices, "distribution of the inputs"),
     UINT(seed, "seed of the inputs"),

@@ -91,7 +91,7 @@ int case_accepted(const struct case_field *field, char *text, size_t size)
     case FIELD_UINT:
         return snprintf(text, size, "a whole number from 0 to 18446744073709551615");
     case FIELD_REAL:
-        return snprintf(text, size, "a number from %lld to %lld", min, max);
+        return snprintf(text, size, "a number from %.7g to %.7g", field->real_min, field->real_max);
     case FIELD_BOOL:
         return snprintf(text, size, "true or false");
     case FIELD_LIST:
@@ -155,7 +155,8 @@ static bool field_valid(const void *record, const struct case_field *field)
     case FIELD_INT:
         return load_int(record, field) >= field->min && load_int(record, field) <= field->max;
     case FIELD_REAL: // written so that NaN fails
-        return load_real(record, field) >= field->min && load_real(record, field) <= field->max;
+        return load_real(record, field) >= field->real_min &&
+               load_real(record, field) <= field->real_max;
     case FIELD_LIST:
         return list_valid(record, field);
     case FIELD_UINT:
@@ -276,7 +277,7 @@ static bool set_uint(void *record, const struct case_field *field, const char *v
 static bool set_real(void *record, const struct case_field *field, const char *value)
 {
     double parsed;
-    if (!number_parse_real(value, &parsed) || parsed < field->min || parsed > field->max)
+    if (!number_parse_real(value, &parsed) || parsed < field->real_min || parsed > field->real_max)
         return false;
     memcpy((char *)record + field->offset, &parsed, sizeof parsed);
     return true;

@@ -140,14 +140,6 @@ static enum status check_range(const struct cp_case *c, struct error *error)
                      c->scale, c->head_dim_qk, c->head_dim_v, least, most);
 }
 
-static enum status check_lse_tolerance(const struct cp_case *c, struct error *error)
-{
-    if (c->lse_tolerance >= 0 && c->lse_tolerance <= LSE_TOLERANCE_MAX)
-        return STATUS_OK;
-    return error_set(error, STATUS_INVALID_ARGUMENT, "lse_tolerance is %g; accepted is 0 to %g",
-                     c->lse_tolerance, LSE_TOLERANCE_MAX);
-}
-
 static enum status check_softcap(const struct cp_case *c, struct error *error)
 {
     if (c->softcap == 0 || (c->softcap >= 1e-3 && c->softcap <= 1e6))
@@ -260,8 +252,6 @@ static const struct support_rule rules[] = {
     {"a softcap that is neither 0 nor from 1e-3 to 1e6",
      "A smaller softcap leaves nothing of the logits; a larger one does not change them.",
      "--softcap 1e-4", check_softcap},
-    {"an lse_tolerance above 0.01", "LSE would show no mistake any more.", "--lse-tolerance 0.1",
-     check_lse_tolerance},
     {"a list without exactly one number for each sequence",
      "It would be unclear which sequence a number belongs to.", "--lengths-q 9,8,7",
      lengths_check_counts},

@@ -77,7 +77,7 @@ _EVENT_KINDS = ("admitted", "started", "finished", "pool", "device", "daemon")
 class Request:
     """A submitted case. It is answered exactly once. `id` has 32 hexadecimal digits.
 
-    If it is deleted without an answer, the daemon cancels the case.
+    The client keeps it until answer() has returned. Only cancel() cancels its case.
     """
 
     def __init__(self, client: "Client", case: Case, handle: int) -> None:
@@ -91,6 +91,12 @@ class Request:
         if getattr(self, "_handle", None):
             self._library.cpattn_request_destroy(self._handle)
             self._handle = None
+
+    def _abandon(self) -> None:
+        """Cancels the case without waiting. The client forgets the request."""
+        if self._handle is not None:
+            self._client._flying.pop(self._handle, None)
+        self.__del__()
 
     @property
     def answered(self) -> bool:
@@ -341,8 +347,9 @@ class Client:
                 else:
                     yield answer
         finally:
+            self._aside = [request for request in self._aside if request not in flying]
             for request in flying:
-                request.cancel()
+                request._abandon()
 
     def cancel(self, request_id: str, timeout: float = 5) -> None:
         """Cancels a request, also of another client, by its id, 32 hexadecimal digits.

@@ -263,6 +263,16 @@ def test_a_loop_that_is_left_cancels_the_rest(client):
     while (status := client.status()).running + status.queued:
         assert time.monotonic() < deadline
         time.sleep(0.05)
+    assert client.wait_any(0) is None
+
+
+def test_answers_to_a_loop_that_is_left_are_not_given_to_others(client):
+    left = client.answers([{"world_size": 2, "seed": s, **SMALL} for s in range(3)])
+    assert next(left)
+    assert len(list(client.answers([{"world_size": 2, "seed": 9, **SMALL}]))) == 1
+    mine = client.submit({"world_size": 2, "seed": 10, **SMALL})
+    left.close()
+    assert client.wait_any(30) is mine and client.wait_any(0) is None
 
 
 def test_a_loop_lives_through_a_daemon_that_is_killed(tmp_path):

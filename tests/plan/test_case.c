@@ -151,6 +151,9 @@ START_TEST(soft_caps_without_logits_are_refused)
     REFUSED(c.softcap = 1e-4, "softcap is 0.0001; accepted is 0 (none) or 1e-3 to 1e6");
     REFUSED(c.softcap = NAN, "softcap is 'nan'; accepted is a number from 0 to 1000000");
     REFUSED(c.softcap = 2e6, "softcap is '2000000'; accepted is a number from 0 to 1000000");
+    REFUSED(c.lse_tolerance = 0.02, "lse_tolerance is '0.02'; accepted is a number from 0 to 0.01");
+    REFUSED(c.lse_tolerance = -1e-9,
+            "lse_tolerance is '-1e-09'; accepted is a number from 0 to 0.01");
 }
 END_TEST
 

@@ -75,7 +75,8 @@ static void sample_field(struct sample *s, struct cp_case *c, const struct case_
 {
     char *member = (char *)c + field->offset;
     uint64_t bits = sample_bits(s);
-    double real = (double)sample_range(s, field->min, field->max) / 4;
+    double part = (double)sample_range(s, 0, 4096) / 4096;
+    double real = field->real_min + part * (field->real_max - field->real_min);
     switch (field->kind) {
     case FIELD_TEXT:
         sample_text(s, member, field->size, false);
@@ -130,7 +131,6 @@ void sample_case(struct sample *s, struct cp_case *c)
         c->heads = c->kv_heads * (int32_t)sample_range(s, 1, 64);
         c->seqlen_q >>= 8; // longer sequences are refused for lack of memory
         c->seqlen_kv >>= 8;
-        c->lse_tolerance /= 100; // at most LSE_TOLERANCE_MAX
         if (c->comm != COMM_A2A_P2P)
             c->a2a_size = 2;
         else
