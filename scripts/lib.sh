@@ -6,8 +6,8 @@
 top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 build=$top/build
 
-# The Debian packages that the build needs. The command, header or module after a name detects the
-# package. apt is used only if one is missing.
+# The Debian packages that the build needs. The command, header, or module of pkg-config or
+# Python after a name detects the package. apt is used only if one is missing.
 needs=(
     "gcc                cmd gcc"
     "libc6-dev          inc stdio.h"
@@ -41,6 +41,7 @@ have() { # KIND NAME
     cmd) command -v "$2" >/dev/null 2>&1 ;;
     inc) printf '#include <%s>\n' "$2" | cc -E -x c - >/dev/null 2>&1 ;;
     pkg) pkg-config --exists "$2" >/dev/null 2>&1 ;;
+    py) python3 -c "import $2" >/dev/null 2>&1 ;;
     esac
 }
 

@@ -6,6 +6,10 @@
 # (default 128) divides the lengths; 16 is the thorough setting and takes many minutes. Prints TAP,
 # one test for each model.
 set -u
+# What nohup starts ignores SIGHUP, and so would cpattn-submit here.
+case $(sed -n 's/^SigIgn:[[:space:]]*//p' /proc/self/status) in
+*[13579bdf]) exec env --default-signal=HUP "$0" "$@" ;;
+esac
 : "${top_srcdir:=.}" "${top_builddir:=build}"
 # shellcheck source=tests/support/tap.sh
 . "$top_srcdir/tests/support/tap.sh"
