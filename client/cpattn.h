@@ -358,7 +358,8 @@ struct cpattn_request;
 
 // Sends a copy of the case and returns without waiting for the answer; it may have to connect
 // first. The caller may change or destroy `c` afterwards. RESOURCE_EXHAUSTED: requests_max are in
-// flight. A refusal by the daemon is an answer, not an error of this call.
+// flight. A refusal by the daemon is an answer, not an error of this call. Another thread may get
+// the request from cpattn_wait_any(), without a tag, before this call returns.
 CPATTN_API enum cpattn_status cpattn_submit(struct cpattn_client *client,
                                             const struct cpattn_case *c, uint64_t timeout_ns,
                                             struct cpattn_request **request,

@@ -324,6 +324,7 @@ enum status rpc_start(struct rpc *rpc, const void *data, size_t size, uint64_t l
     struct rpc_call *started = NULL;
     pthread_mutex_lock(&rpc->mutex);
     enum status status = call_create(rpc, kind, owner, &started, error);
+    *call = started;
     pthread_mutex_unlock(&rpc->mutex);
     if (!started)
         return status;
@@ -331,9 +332,7 @@ enum status rpc_start(struct rpc *rpc, const void *data, size_t size, uint64_t l
     status = call_send(started, data, size, limit_ns, &stale, error);
     if (stale)
         status = call_send(started, data, size, limit_ns, &stale, error);
-    if (status == STATUS_OK)
-        *call = started;
-    else
+    if (status != STATUS_OK)
         call_undo(started);
     return status;
 }

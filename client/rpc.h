@@ -42,7 +42,9 @@ enum rpc_kind {
 };
 
 // Sends bytes (copied); connects first if no connection is idle. The call is answered within
-// limit_ns after that in any case. RESOURCE_EXHAUSTED: calls_max are in flight.
+// limit_ns after that in any case. *call is set before another thread can get the owner from
+// rpc_wait_any(), and may be freed with it before this function returns; after a failure *call is
+// invalid. RESOURCE_EXHAUSTED: calls_max are in flight.
 enum status rpc_start(struct rpc *rpc, const void *data, size_t size, uint64_t limit_ns,
                       enum rpc_kind kind, void *owner, struct rpc_call **call,
                       struct error *error) MUST_CHECK;

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "client/cpattn.h"
+#include "client/link.h"
 #include "tests/client/fake.h"
 #include "tests/support/runner.h"
 
@@ -511,6 +512,48 @@ START_TEST(threads_share_the_answers)
 }
 END_TEST
 
+static bool slow_sender; // the answer comes while cpattn_submit() is still sending
+
+enum status __real_link_exchange(struct link *link, const void *data, size_t size,
+                                 uint64_t deadline_ns, link_done *done, void *arg,
+                                 struct error *reason);
+enum status __wrap_link_exchange(struct link *link, const void *data, size_t size,
+                                 uint64_t deadline_ns, link_done *done, void *arg,
+                                 struct error *reason);
+enum status __wrap_link_exchange(struct link *link, const void *data, size_t size,
+                                 uint64_t deadline_ns, link_done *done, void *arg,
+                                 struct error *reason)
+{
+    enum status status = __real_link_exchange(link, data, size, deadline_ns, done, arg, reason);
+    if (slow_sender)
+        usleep(200000);
+    return status;
+}
+
+static void *take_early(void *arg)
+{
+    struct cpattn_request *request;
+    while (!(request = cpattn_wait_any(client, UINT64_MAX)))
+        usleep(1000);
+    *(enum cpattn_status *)arg = cpattn_collect(request, &result, NULL);
+    cpattn_request_destroy(request);
+    return NULL;
+}
+
+START_TEST(a_thread_takes_an_answer_before_its_submit_returns)
+{
+    pthread_t taker;
+    enum cpattn_status taken = CPATTN_UNKNOWN;
+    slow_sender = true;
+    ck_assert_int_eq(pthread_create(&taker, NULL, take_early, &taken), 0);
+    submit("pass"); // the other thread destroys the request meanwhile
+    slow_sender = false;
+    pthread_join(taker, NULL);
+    ck_assert_int_eq(taken, CPATTN_OK);
+    cpattn_result_destroy(result);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("client");
@@ -543,6 +586,7 @@ int main(void)
     tcase_add_test(flight, a_client_can_end_before_its_requests);
     tcase_add_test(flight, threads_share_a_client);
     tcase_add_test(flight, threads_share_the_answers);
+    tcase_add_test(flight, a_thread_takes_an_answer_before_its_submit_returns);
     suite_add_tcase(suite, flight);
     return runner_run(suite);
 }
