@@ -33,9 +33,10 @@
 //
 // Memory. Arrays are host memory of the caller or, after cpattn_check_device(), GPU memory. No
 // array is used after a call has returned. Elements have the case's dtype in the machine's byte
-// order; LSE, sinks, dsink and max_logit are 32-bit floats. The elements of a row and head
-// are consecutive; rows and heads have strides in elements. A token whose position is not below the
-// length of its sequence is padding: its inputs are filled with NaN, its results must be zero.
+// order; LSE, sinks, dsink and max_logit are 32-bit floats. Memory is aligned to its elements. The
+// elements of a row and head are consecutive; rows and heads have strides in elements. A token
+// whose position is not below the length of its sequence is padding: its inputs are filled with
+// NaN, its results must be zero.
 //
 // Threads. A check has no lock: use it from one thread at a time (any thread). Different checks
 // work in parallel. Verification computes in the calling thread and in the threads of the BLAS
@@ -123,7 +124,7 @@ CPATTN_API enum cpattn_status cpattn_check_device(struct cpattn_check *check, in
                                                   struct cpattn_error *error) CPATTN_MUST_CHECK;
 
 // Number of rows and heads of a tensor, and of elements of a row and head (LSE: 1). All 0 if the
-// case has no such tensor.
+// case has no such tensor; every case has dO.
 struct cpattn_shape {
     int64_t rows;
     int32_t heads, dim;
@@ -137,8 +138,8 @@ CPATTN_API int32_t cpattn_check_sequence(const struct cpattn_check *check, enum 
 CPATTN_API int64_t cpattn_check_position(const struct cpattn_check *check, enum cpattn_side side,
                                          int64_t row);
 
-// Fills an input: q, k, v, dO, bias or sink. INVALID_ARGUMENT: the tensor is a result, or rows
-// overlap.
+// Fills an input: q, k, v, dO, bias or sink. INVALID_ARGUMENT: the tensor is a result, or the case
+// has none; rows overlap; or there is no memory, or it is not aligned.
 CPATTN_API enum cpattn_status cpattn_check_fill(const struct cpattn_check *check,
                                                 enum cpattn_tensor tensor,
                                                 const struct cpattn_array *array,
@@ -152,8 +153,8 @@ CPATTN_API enum cpattn_status cpattn_check_fill(const struct cpattn_check *check
 // memory and to the device that judges. cpattn_check_fill() then fills in the check's part of them.
 // Every rank's check needs the same inputs. The caller must choose inputs that make mistakes
 // visible. Bias and sinks stay drawn. If no input has memory, inputs are drawn again.
-// INVALID_ARGUMENT: only some inputs have memory, or an element outside of padding is not finite;
-// the text names it.
+// INVALID_ARGUMENT: only some inputs have memory, it is not aligned, or an element outside of
+// padding is not finite; the text names it.
 CPATTN_API enum cpattn_status cpattn_check_give(struct cpattn_check *check,
                                                 const struct cpattn_array *inputs, int count,
                                                 struct cpattn_error *error) CPATTN_MUST_CHECK;
@@ -171,7 +172,8 @@ struct cpattn_check_verdict;
 
 // Judges the results that have memory: results[count], indexed by enum cpattn_tensor; inputs are
 // ignored. `count` is CPATTN_TENSORS. dk, dv and sums over all queries take the reference of all
-// queries of the case. INVALID_ARGUMENT: there is no result, or one that the case does not have.
+// queries of the case. INVALID_ARGUMENT: there is no result, or one that the case does not have;
+// rows overlap; or memory is not aligned.
 CPATTN_API enum cpattn_status cpattn_check_verify(struct cpattn_check *check,
                                                   const struct cpattn_array *results, int count,
                                                   struct cpattn_check_verdict **verdict,

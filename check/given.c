@@ -97,8 +97,9 @@ static enum status tensor_is_finite(const struct given *g, const struct cpattn_c
     return status;
 }
 
-static enum status given_make(const struct cpattn_check *check, const struct cpattn_array *inputs,
-                              struct given **given, struct error *error)
+static enum status given_make(const struct cpattn_check *check,
+                              const struct cpattn_array inputs[GIVEN], struct given **given,
+                              struct error *error)
 {
     const void *tensors[WHOLE_INPUTS] = {NULL};
     struct given *g = calloc(1, sizeof(*g));
@@ -124,9 +125,11 @@ static enum status given_make(const struct cpattn_check *check, const struct cpa
     return status;
 }
 
-// Sets *there to the number of given inputs. INVALID_ARGUMENT unless it is 0 or all of the case.
-static enum status inputs_check(const struct cp_case *c, const struct cpattn_array *inputs,
-                                int count, int *there, struct error *error)
+// Copies the arrays of the given inputs to taken[], and sets *there to their number.
+// INVALID_ARGUMENT unless it is 0 or all of the case.
+static enum status inputs_take(const struct cp_case *c, const struct cpattn_array *inputs,
+                               int count, struct cpattn_array taken[GIVEN], int *there,
+                               struct error *error)
 {
     *there = 0;
     for (int t = 0; t < count && t < CPATTN_TENSORS; t++) {
@@ -137,7 +140,11 @@ static enum status inputs_check(const struct cp_case *c, const struct cpattn_arr
                              "%s cannot be given: q, k and v can, and do where the case has "
                              "training true",
                              cpattn_tensor_name((enum cpattn_tensor)t));
+        taken[t] = inputs[t];
         (*there)++;
+        enum status status = array_memory_check(c, (enum cpattn_tensor)t, &taken[t], error);
+        if (status != STATUS_OK)
+            return status;
     }
     int all = c->training ? GIVEN : GIVEN - 1;
     if (*there == 0 || *there == all)
@@ -151,11 +158,12 @@ enum cpattn_status cpattn_check_give(struct cpattn_check *check, const struct cp
                                      int count, struct cpattn_error *error)
 {
     struct error reason = {0};
+    struct cpattn_array taken[GIVEN] = {0};
     struct given *given = NULL;
     int there;
-    enum status status = inputs_check(&check->c, inputs, count, &there, &reason);
+    enum status status = inputs_take(&check->c, inputs, count, taken, &there, &reason);
     if (status == STATUS_OK && there > 0)
-        status = given_make(check, inputs, &given, &reason);
+        status = given_make(check, taken, &given, &reason);
     if (status == STATUS_OK) {
         given_destroy(check->given);
         check->given = given;

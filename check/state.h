@@ -110,7 +110,11 @@ void given_destroy(struct given *given); // takes NULL
 enum cpattn_status status_public(enum status status, const struct error *from,
                                  struct cpattn_error *error);
 
-// INVALID_ARGUMENT: rows or heads of an array overlap.
+// INVALID_ARGUMENT: the array has no memory, or memory that is not aligned to its elements, or a
+// negative inner_rows.
+enum status array_memory_check(const struct cp_case *c, enum cpattn_tensor tensor,
+                               const struct cpattn_array *array, struct error *error) MUST_CHECK;
+// The same, and INVALID_ARGUMENT: rows or heads of the array overlap.
 enum status array_check(const struct cpattn_check *check, enum cpattn_tensor tensor,
                         const struct cpattn_array *array, struct error *error) MUST_CHECK;
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The tensors of a check, and the caller's arrays of them.
 #include <math.h>
+#include <stdint.h>
 #include <stdlib.h>
 
 #include "check/state.h"
@@ -140,7 +141,8 @@ static int64_t tensor_rows(const struct cpattn_check *check, enum cpattn_tensor 
 
 struct cpattn_shape cpattn_check_shape(const struct cpattn_check *check, enum cpattn_tensor tensor)
 {
-    if (!tensor_exists(tensor) || !has_feature(&check->c, tensor))
+    struct error unheard;
+    if (!tensor_exists(tensor) || tensor_check(&check->c, tensor, &unheard) != STATUS_OK)
         return (struct cpattn_shape){0};
     return (struct cpattn_shape){.rows = tensor_rows(check, tensor),
                                  .heads = tensor_heads(&check->c, tensor),
@@ -202,19 +204,36 @@ static bool extents_fit(struct extent extents[3], int64_t dim)
     return true;
 }
 
+enum status array_memory_check(const struct cp_case *c, enum cpattn_tensor tensor,
+                               const struct cpattn_array *array, struct error *error)
+{
+    const char *name = tensors[tensor].name;
+    size_t element = tensor_element_bytes(c, tensor);
+    if (!array->data)
+        return error_set(error, STATUS_INVALID_ARGUMENT, "%s has no memory", name);
+    if ((uintptr_t)array->data % element != 0)
+        return error_set(error, STATUS_INVALID_ARGUMENT,
+                         "the memory of %s is not aligned; accepted is memory aligned to %zu bytes",
+                         name, element);
+    if (array->inner_rows < 0)
+        return error_set(error, STATUS_INVALID_ARGUMENT,
+                         "inner_rows of %s is %lld; accepted is 0 or more", name,
+                         (long long)array->inner_rows);
+    return STATUS_OK;
+}
+
 enum status array_check(const struct cpattn_check *check, enum cpattn_tensor tensor,
                         const struct cpattn_array *array, struct error *error)
 {
+    enum status status = array_memory_check(&check->c, tensor, array, error);
     struct cpattn_shape s = cpattn_check_shape(check, tensor);
     int64_t inner = array->inner_rows > 0 ? array->inner_rows : s.rows;
     struct extent extents[3] = {
         {magnitude(array->head_stride), s.heads},
         {magnitude(array->row_stride), inner < s.rows ? inner : s.rows},
         {magnitude(array->outer_stride), inner > 0 ? (s.rows + inner - 1) / inner : 0}};
-    if (!array->data)
-        return error_set(error, STATUS_INVALID_ARGUMENT, "%s has no memory", tensors[tensor].name);
-    if (s.rows == 0 || (array->inner_rows >= 0 && extents_fit(extents, s.dim)))
-        return STATUS_OK;
+    if (status != STATUS_OK || s.rows == 0 || extents_fit(extents, s.dim))
+        return status;
     return error_set(error, STATUS_INVALID_ARGUMENT,
                      "%s has strides of %lld (outer), %lld (row) and %lld (head) elements: its "
                      "%lld rows of %d heads of %d elements would overlap",

@@ -4,6 +4,11 @@ tests_check_test_check_SOURCES = tests/check/test_check.c
 tests_check_test_check_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/client
 tests_check_test_check_LDADD = check/libcheck.la $(LDADD)
 
+test_programs += tests/check/test_check_arrays
+tests_check_test_check_arrays_SOURCES = tests/check/test_check_arrays.c
+tests_check_test_check_arrays_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/client
+tests_check_test_check_arrays_LDADD = check/libcheck.la $(LDADD)
+
 test_programs += tests/check/test_check_device
 tests_check_test_check_device_SOURCES = tests/check/test_check_device.c
 tests_check_test_check_device_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/client
