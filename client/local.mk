@@ -41,19 +41,21 @@ EXTRA_client_libcpattn_la_DEPENDENCIES = client/libcpattn.map
 EXTRA_DIST += client/libcpattn.map
 pkgconfig_DATA += client/cpattn.pc
 
-# In the installed archive only the library's own names are global, as in the shared library with
-# its version script.
+# In the installed archives only the libraries' own names are global, as in the shared libraries with
+# their version scripts.
 install-exec-hook:
-	@archive='$(DESTDIR)$(libdir)/libcpattn.a'; \
-	if test -f "$$archive" && test -n '$(OBJCOPY)'; then \
-	    set -e; object=client/libcpattn-whole.o; \
-	    $(LD) -r -o $$object --whole-archive "$$archive"; \
+	@test -n '$(OBJCOPY)' || exit 0; set -e; \
+	for library in libcpattn libcpattn-check libcpattn-guest; do \
+	    archive='$(DESTDIR)$(libdir)'/$$library.a; \
+	    test -f "$$archive" || continue; \
+	    object=client/$$library-whole.o; \
+	    $(LD) -r --force-group-allocation -o $$object --whole-archive "$$archive"; \
 	    $(OBJCOPY) --wildcard --keep-global-symbol='cpattn_[a-z]*' $$object; \
 	    rm -f "$$archive"; \
 	    $(AR) cr "$$archive" $$object; \
 	    $(RANLIB) "$$archive"; \
 	    rm -f $$object; \
-	fi
+	done
 
 client_libs = proto/libproto.la plan/libplan.la common/libcommon.la \
     $(NNG_LIBS) $(PROTOBUF_C_LIBS) $(PTHREAD_LIBS) $(MATH_LIBS)

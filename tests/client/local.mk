@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # A user's program builds and runs with the installed header, libraries and pkg-config file, linked
-# dynamically and statically. The static library defines no other names than cpattn_*.
-EXTRA_DIST += tests/client/consumer.c
-CLEANFILES += tests/client/consumer tests/client/consumer-static
+# dynamically and statically. The static libraries define no other names than cpattn_*, so one program
+# can use all of them.
+EXTRA_DIST += tests/client/consumer.c tests/client/consumer_all.c
+CLEANFILES += tests/client/consumer tests/client/consumer-static tests/client/consumer-all
 consumer_flags = PKG_CONFIG_PATH=$(DESTDIR)$(pkgconfigdir) $(PKG_CONFIG) \
     --define-variable=libdir=$(DESTDIR)$(libdir) --define-variable=includedir=$(DESTDIR)$(includedir)
 installcheck-local:
@@ -13,10 +14,18 @@ installcheck-local:
 	    `$(consumer_flags) --cflags cpattn` $(DESTDIR)$(libdir)/libcpattn.a \
 	    `$(consumer_flags) --static --libs cpattn | $(SED) 's/-lcpattn//'` $(INSTRUMENT_LDFLAGS)
 	tests/client/consumer-static
-	if test -n '$(OBJCOPY)'; then \
-	    ! $(NM) --extern-only --defined-only $(DESTDIR)$(libdir)/libcpattn.a | \
-	        grep -v -e ' cpattn_[a-z]' -e ':$$' -e '^$$'; \
-	fi
+	test -z '$(OBJCOPY)' || $(CC) $(CFLAGS) $(INSTRUMENT_CFLAGS) \
+	    -o tests/client/consumer-all $(top_srcdir)/tests/client/consumer_all.c \
+	    `$(consumer_flags) --cflags cpattn-check cpattn-guest` $(DESTDIR)$(libdir)/libcpattn-check.a \
+	    $(DESTDIR)$(libdir)/libcpattn-guest.a $(DESTDIR)$(libdir)/libcpattn.a \
+	    `$(consumer_flags) --static --libs cpattn-check cpattn-guest | $(SED) 's/-lcpattn[a-z-]*//g'` \
+	    $(INSTRUMENT_LDFLAGS)
+	test -z '$(OBJCOPY)' || tests/client/consumer-all
+	test -z '$(OBJCOPY)' || for library in libcpattn libcpattn-check libcpattn-guest; do \
+	    test ! -f $(DESTDIR)$(libdir)/$$library.a || \
+	        ! $(NM) --extern-only --defined-only $(DESTDIR)$(libdir)/$$library.a | \
+	            grep -v -e ' cpattn_[a-z]' -e ':$$' -e '^$$' || exit 1; \
+	done
 
 test_scripts += tests/client/test_exports.sh
 
