@@ -41,6 +41,9 @@
 // Threads. A check has no lock: use it from one thread at a time (any thread). Different checks
 // work in parallel. Verification computes in the calling thread and in the threads of the BLAS
 // library.
+//
+// Compatibility. The rules of <cpattn.h> hold here, too. The structs of this header have no size:
+// they never change.
 #ifndef CPATTN_CHECK_H
 #define CPATTN_CHECK_H
 
@@ -236,7 +239,7 @@ struct cpattn_check_tensor {
     const char *dtype; // "fp32", "bf16", "int64"
     bool is_result;
     int32_t dims;     // 1 or 2
-    int64_t shape[2]; // an extent is 0 if the rank has no elements of the tensor
+    int64_t shape[2]; // [1] is 1 with one dimension; [0] or [1] is 0 if the rank has no elements
     size_t bytes;
 };
 

@@ -138,15 +138,16 @@ bool cpattn_check_job_tensor(const struct cpattn_check_job *job, int index,
         [JOB_BF16] = "bf16",   [JOB_FP16] = "fp16",   [JOB_FP32] = "fp32",
         [JOB_INT32] = "int32", [JOB_INT64] = "int64", [JOB_UINT8] = "uint8"};
     struct job_tensor found;
-    for (int i = 0; i < job->spec.kind->tensor_count; i++) {
-        if (!tensor_at(job, i, &found) || index-- > 0)
+    for (int i = 0, seen = 0; i < job->spec.kind->tensor_count; i++) {
+        if (!tensor_at(job, i, &found) || seen++ != index)
             continue;
         *tensor = (struct cpattn_check_tensor){.name = found.name,
                                                .dtype = dtypes[found.dtype],
                                                .is_result = found.is_result,
                                                .dims = found.dims,
                                                .bytes = (size_t)job_tensor_bytes(&found)};
-        memcpy(tensor->shape, found.shape, sizeof(tensor->shape));
+        for (int dim = 0; dim < 2; dim++)
+            tensor->shape[dim] = dim < found.dims ? found.shape[dim] : 1;
         return true;
     }
     return false;

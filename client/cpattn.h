@@ -23,7 +23,7 @@
 // Ownership. The caller owns an object that a function returns (`_create`) or stores through a
 // pointer to a pointer, and frees it with the `_destroy` function of its type; every `_destroy`
 // accepts NULL. A returned `const` pointer belongs to the object that was asked, and is valid as
-// long as that object.
+// long as that object. Pointers must not be NULL, except where this header says that they may be.
 //
 // Threads. All functions on a client may be called from several threads at once, except that
 // cpattn_client_destroy() must be the last call. Cases, requests, results, descriptions and

@@ -76,7 +76,7 @@ struct cpattn_result {
 
 CPATTN_API void cpattn_result_destroy(struct cpattn_result *result);
 
-// Nanoseconds after cpattn_rank.operations_begin_ns.
+// Nanoseconds after cpattn_rank.operations_begin_ns. Never changes.
 struct cpattn_operation_time {
     uint64_t start_ns, end_ns;
 };
@@ -149,8 +149,10 @@ struct cpattn_element {
 // (not zero), nonfinite, max_abs and first_bad. dbias, dsink and max_logit are not split: they are
 // chunk 0. The errors of lse and max_logit are absolute; their twin_rel and slope are 0.
 struct cpattn_figures {
-    const char *tensor; // "out", "lse", "dq", "dk", "dv", "dbias", "dsink", "max_logit"; of a guest
-                        // or provider also "guards" and "inputs": memory it must leave as it is
+    const char *tensor; // "out", "lse", "dq", "dk", "dv", "dbias", "dsink", "max_logit"; of another
+                        // job a name of <cpattn_guest.h>, or "same": results that must have the
+                        // same bits on all ranks. Of a guest, provider or other job also "guards"
+                        // and "inputs": memory it must leave as it is
     int32_t chunk;      // 0 or 1 of the rank, or CPATTN_CHUNK_PADDING
     uint32_t broken;    // CPATTN_RULE_* bits; 0 is a pass
     int64_t elements;

@@ -27,6 +27,9 @@
 //
 // Threads. The thread that calls cpattn_guest_main() also calls the function, and only this thread
 // may call the functions below.
+//
+// Compatibility. Functions and enum values are added, never changed. New members are added only at
+// the end of struct cpattn_guest_place: use it through its pointer. The other structs never change.
 #ifndef CPATTN_GUEST_H
 #define CPATTN_GUEST_H
 

@@ -163,7 +163,7 @@ int cpattn_guest_field(const struct cpattn_guest_job *job, const char *name, cha
 
 static const char *name_of(const struct case_field *field, int i)
 {
-    while (field->name && i-- > 0)
+    for (int at = 0; field->name && at != i; at++)
         field++;
     return field->name;
 }

@@ -296,6 +296,20 @@ START_TEST(impossible_jobs_are_refused)
 }
 END_TEST
 
+START_TEST(tensors_are_listed)
+{
+    struct cpattn_check_tensor t;
+    begin("collective", reduce_fields);
+    ck_assert(!cpattn_check_job_tensor(ranks[0].job, -1, &t));
+    ck_assert(!cpattn_check_job_tensor(ranks[0].job, 2, &t));
+    ck_assert(cpattn_check_job_tensor(ranks[0].job, 1, &t));
+    ck_assert_str_eq(t.name, "receive");
+    ck_assert_int_eq(t.dims, 1);
+    ck_assert_uint_eq((size_t)(t.shape[0] * t.shape[1]) * 4, t.bytes);
+    end();
+}
+END_TEST
+
 START_TEST(wrong_buffers_are_refused)
 {
     struct cpattn_check_verdict *verdict;
@@ -326,6 +340,7 @@ int main(void)
     tcase_add_test(tcase, every_element_type);
     tcase_add_test(tcase, layers);
     tcase_add_test(tcase, equal_results_of_ranks_have_one_digest);
+    tcase_add_test(tcase, tensors_are_listed);
     tcase_add_test(tcase, impossible_jobs_are_refused);
     tcase_add_test(tcase, wrong_buffers_are_refused);
     suite_add_tcase(suite, tcase);

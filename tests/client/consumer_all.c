@@ -30,5 +30,6 @@ int main(void)
     int64_t rows = cpattn_check_shape(check, CPATTN_TENSOR_Q).rows;
     cpattn_check_destroy(check);
     cpattn_case_destroy(c);
-    return rows == 512 && cpattn_guest_main(NULL) == 64 ? 0 : 1;
+    bool named = cpattn_guest_field_name(0) && !cpattn_guest_field_name(-1);
+    return rows == 512 && named && cpattn_guest_main(NULL) == 64 ? 0 : 1;
 }

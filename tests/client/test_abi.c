@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Binary compatibility of <cpattn.h> and <cpattn_watch.h>: members keep their offsets, and numbers
-// keep their meaning. A new member is added at the end of its struct and to this list. For 64-bit
-// machines; others skip the test.
+// Binary compatibility of the public headers: members keep their offsets, and numbers keep their
+// meaning. A new member is added at the end of its struct and to this list. For 64-bit machines;
+// others skip the test.
 #include <check.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "check/cpattn_check.h"
 #include "client/cpattn_watch.h"
+#include "guest/cpattn_guest.h"
 #include "tests/support/runner.h"
 
 #define AT(type, member, offset)                                                                   \
@@ -192,6 +194,52 @@ static const struct place {
     AT(cpattn_event, state, 120),
     AT(cpattn_event, devices, 128),
     AT(cpattn_event, text, 136),
+    AT(cpattn_tensors, size, 0),
+    AT(cpattn_tensors, q, 8),
+    AT(cpattn_tensors, k, 16),
+    AT(cpattn_tensors, v, 24),
+    AT(cpattn_tensors, d_out, 32),
+    AT(cpattn_tensors, bias, 40),
+    AT(cpattn_tensors, sink, 48),
+    AT(cpattn_tensors, out, 56),
+    AT(cpattn_tensors, lse, 64),
+    AT(cpattn_tensors, dq, 72),
+    AT(cpattn_tensors, dk, 80),
+    AT(cpattn_tensors, dv, 88),
+    AT(cpattn_tensors, dbias, 96),
+    AT(cpattn_tensors, dsink, 104),
+    AT(cpattn_tensors, max_logit, 112),
+    AT(cpattn_array, data, 0),
+    AT(cpattn_array, row_stride, 8),
+    AT(cpattn_array, head_stride, 16),
+    AT(cpattn_array, inner_rows, 24),
+    AT(cpattn_array, outer_stride, 32),
+    AT(cpattn_shape, rows, 0),
+    AT(cpattn_shape, heads, 8),
+    AT(cpattn_shape, dim, 12),
+    AT(cpattn_check_tensor, name, 0),
+    AT(cpattn_check_tensor, dtype, 8),
+    AT(cpattn_check_tensor, is_result, 16),
+    AT(cpattn_check_tensor, dims, 20),
+    AT(cpattn_check_tensor, shape, 24),
+    AT(cpattn_check_tensor, bytes, 40),
+    AT(cpattn_check_buffer, tensor, 0),
+    AT(cpattn_check_buffer, data, 8),
+    AT(cpattn_check_buffer, bytes, 16),
+    AT(cpattn_guest, start, 0),
+    AT(cpattn_guest, attend, 8),
+    AT(cpattn_guest, context, 16),
+    AT(cpattn_guest_place, rank, 0),
+    AT(cpattn_guest_place, world_size, 4),
+    AT(cpattn_guest_place, device, 8),
+    AT(cpattn_guest_place, port, 12),
+    AT(cpattn_guest_place, listener, 16),
+    AT(cpattn_guest_tensor, data, 0),
+    AT(cpattn_guest_tensor, dtype, 8),
+    AT(cpattn_guest_tensor, dims, 12),
+    AT(cpattn_guest_tensor, shape, 16),
+    AT(cpattn_guest_tensor, strides, 48),
+    AT(cpattn_guest_tensor, bytes, 80),
 };
 
 START_TEST(members_stay_where_they_are)
@@ -207,6 +255,13 @@ START_TEST(structs_of_the_caller_keep_their_size)
     ck_assert_uint_eq(sizeof(struct cpattn_error), 516);
     ck_assert_uint_eq(sizeof(struct cpattn_element), 24);
     ck_assert_uint_eq(sizeof(struct cpattn_rank_place), 16);
+    ck_assert_uint_eq(sizeof(struct cpattn_operation_time), 16);
+    ck_assert_uint_eq(sizeof(struct cpattn_array), 40);
+    ck_assert_uint_eq(sizeof(struct cpattn_shape), 16);
+    ck_assert_uint_eq(sizeof(struct cpattn_check_tensor), 48);
+    ck_assert_uint_eq(sizeof(struct cpattn_check_buffer), 24);
+    ck_assert_uint_eq(sizeof(struct cpattn_guest), 24);
+    ck_assert_uint_eq(sizeof(struct cpattn_guest_tensor), 88);
 }
 END_TEST
 
@@ -239,6 +294,17 @@ START_TEST(numbers_keep_their_meaning)
                                 CPATTN_RULE_ZERO};
     static const int events[] = {CPATTN_EVENT_ADMITTED, CPATTN_EVENT_STARTED, CPATTN_EVENT_FINISHED,
                                  CPATTN_EVENT_POOL,     CPATTN_EVENT_DEVICE,  CPATTN_EVENT_DAEMON};
+    static const int tensors[] = {CPATTN_TENSOR_Q,     CPATTN_TENSOR_K,        CPATTN_TENSOR_V,
+                                  CPATTN_TENSOR_DO,    CPATTN_TENSOR_OUT,      CPATTN_TENSOR_LSE,
+                                  CPATTN_TENSOR_DQ,    CPATTN_TENSOR_DK,       CPATTN_TENSOR_DV,
+                                  CPATTN_TENSOR_BIAS,  CPATTN_TENSOR_SINK,     CPATTN_TENSOR_DBIAS,
+                                  CPATTN_TENSOR_DSINK, CPATTN_TENSOR_MAX_LOGIT};
+    static const int dtypes[] = {CPATTN_GUEST_BF16,  CPATTN_GUEST_FP16,  CPATTN_GUEST_FP32,
+                                 CPATTN_GUEST_INT32, CPATTN_GUEST_INT64, CPATTN_GUEST_UINT8};
+    for (int i = 0; i < 14; i++)
+        ck_assert_int_eq(tensors[i], i);
+    for (int i = 0; i < 6; i++)
+        ck_assert_int_eq(dtypes[i], i + 1);
     for (int i = 0; i < 6; i++)
         ck_assert_int_eq(events[i], i + 1);
     for (int i = 0; i < 17; i++)
