@@ -253,7 +253,7 @@ def answer_of(library: Any, case: Case, status: int, error: Error, result: Any) 
         return Answer(
             case=case,
             status=Status(status),
-            text=error.text.decode(),
+            text=error.sentence(),
             verdict=verdict,
             digest=values.get("digest", 0),
             seconds={n[:-3]: v / SECOND for n, v in values.items() if n.endswith("_ns")},

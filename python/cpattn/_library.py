@@ -316,4 +316,4 @@ def check_library() -> ctypes.CDLL:
 def insist(status: int, error: Error) -> None:
     """Raises CpattnError if the status is not OK."""
     if status != Status.OK:
-        raise CpattnError(status, error.text.decode())
+        raise CpattnError(status, error.sentence())

@@ -11,6 +11,10 @@ class Error(ctypes.Structure):
 
     _fields_ = [("status", ctypes.c_int), ("text", ctypes.c_char * 512)]
 
+    def sentence(self) -> str:
+        """Returns the text, which may name files that are not UTF-8."""
+        return self.text.decode(errors="replace")
+
 
 class Element(ctypes.Structure):
     """struct cpattn_element"""

@@ -208,7 +208,7 @@ class Client:
     @property
     def socket(self) -> str:
         """The socket or address of the daemon."""
-        return self._library.cpattn_client_socket(self._handle).decode()
+        return os.fsdecode(self._library.cpattn_client_socket(self._handle))
 
     # ---- cases ----
 

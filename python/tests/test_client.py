@@ -296,6 +296,12 @@ def test_without_a_daemon_it_is_said_how_to_start_one(tmp_path):
     assert raised.value.status == cpattn.Status.UNAVAILABLE
 
 
+def test_a_name_that_is_not_utf8_is_in_the_message(tmp_path):
+    with pytest.raises(cpattn.CpattnError, match="absent") as raised:
+        cpattn.Client(os.fsencode(tmp_path) + b"/\xfcabsent")
+    assert raised.value.status == cpattn.Status.UNAVAILABLE
+
+
 def test_events_tell_what_happened(client):
     client.run(cpattn.Case(world_size=2, seed=3, **SMALL))
     *_, last = client.watch(kinds=["finished"], recent=5, timeout=0)
