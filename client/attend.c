@@ -38,11 +38,13 @@ enum cpattn_status cpattn_attend(struct cpattn_client *client, const struct cpat
                                  const struct cpattn_tensors *tensors, uint64_t timeout_ns,
                                  struct cpattn_result **result, struct cpattn_error *error)
 {
-    struct cpattn_tensors t;
+    struct cpattn_tensors t = CPATTN_TENSORS_INIT;
     struct error inner = {.status = STATUS_OK};
     struct cpattn_request *request = NULL;
     *result = NULL;
-    enum status status = tensors_read(tensors, &t, &inner);
+    enum status status = client_check_pid(client->pid, &inner);
+    if (status == STATUS_OK)
+        status = tensors_read(tensors, &t, &inner);
     const struct attend_tensors inside = {
         .given = {[WHOLE_Q] = t.q,
                   [WHOLE_K] = t.k,

@@ -198,7 +198,9 @@ enum cpattn_status cpattn_cancel_id(struct cpattn_client *client, const char *id
     struct error inner = {.status = STATUS_OK};
     struct wire_request request;
     struct wire_reply reply;
-    enum status status = client_request_init(&request, METHOD_CANCEL, &inner);
+    enum status status = client_check_pid(client->pid, &inner);
+    if (status == STATUS_OK)
+        status = client_request_init(&request, METHOD_CANCEL, &inner);
     if (status == STATUS_OK)
         status = id_read(id, &request.cancel, &inner);
     if (status == STATUS_OK)
@@ -217,9 +219,11 @@ enum cpattn_status cpattn_order_on(struct cpattn_client *client, enum cpattn_ord
                                    struct cpattn_error *error)
 {
     struct error inner = {.status = STATUS_OK};
-    struct wire_request request;
+    struct wire_request request = {.version = 0};
     struct wire_reply reply;
-    enum status status = client_request_init(&request, METHOD_ORDER, &inner);
+    enum status status = client_check_pid(client->pid, &inner);
+    if (status == STATUS_OK)
+        status = client_request_init(&request, METHOD_ORDER, &inner);
     if (status == STATUS_OK && (order < CPATTN_ORDER_DRAIN || order > CPATTN_ORDER_RELOAD))
         status = error_set(&inner, STATUS_INVALID_ARGUMENT, "order is %d; accepted is 1 to %d",
                            (int)order, (int)CPATTN_ORDER_RELOAD);

@@ -444,34 +444,34 @@ END_TEST
 
 // ---- fork ---------------------------------------------------------------------------------------
 
-// For a child process: if the condition is false, returns 1 to 251 from the calling function. The
-// value comes from the line number.
+// For a child process: if the condition is false, returns 1 to 251, by the line number.
 #define HOLDS(condition)                                                                           \
     do {                                                                                           \
         if (!(condition))                                                                          \
             return __LINE__ % 251 + 1;                                                             \
     } while (0)
+#define REFUSED(call) HOLDS((call) == CPATTN_FAILED_PRECONDITION)
 
 static int in_child(struct cpattn_request *request, struct cpattn_case *c)
 {
-    struct cpattn_options options = CPATTN_OPTIONS_INIT;
+    struct cpattn_options options = {.size = sizeof options, .socket = fake.path};
     struct cpattn_request *another;
     struct cpattn_description *description;
     struct cpattn_daemon_status *status;
     struct cpattn_client *mine;
-    options.socket = fake.path;
-    HOLDS(cpattn_run(client, c, 0, &result, &error) == CPATTN_FAILED_PRECONDITION);
+    REFUSED(cpattn_run(client, c, 0, &result, &error));
     HOLDS(strstr(error.text, "cannot be used in its child") != NULL && result == NULL);
-    HOLDS(cpattn_submit(client, c, 0, &another, &error) == CPATTN_FAILED_PRECONDITION);
-    HOLDS(cpattn_describe(client, 0, &description, &error) == CPATTN_FAILED_PRECONDITION);
-    HOLDS(cpattn_query_status(client, 0, &status, &error) == CPATTN_FAILED_PRECONDITION);
-    HOLDS(cpattn_cancel(request, &error) == CPATTN_FAILED_PRECONDITION);
-    HOLDS(cpattn_cancel_id(client, cpattn_request_id(request), 0, &error) ==
-          CPATTN_FAILED_PRECONDITION);
+    REFUSED(cpattn_submit(client, c, 0, &another, &error));
+    REFUSED(cpattn_describe(client, 0, &description, &error));
+    REFUSED(cpattn_query_status(client, 0, &status, &error));
+    REFUSED(cpattn_cancel(request, &error));
+    REFUSED(cpattn_cancel_id(client, "no id", 0, &error));
+    REFUSED(cpattn_order(client, CPATTN_ORDER_DRAIN, -1, 0, NULL, &error));
+    REFUSED(cpattn_attend(client, c, &(struct cpattn_tensors){0}, 0, &result, &error));
     HOLDS(cpattn_poll(request) && cpattn_wait(request, UINT64_MAX));
-    HOLDS(cpattn_collect(request, &result, &error) == CPATTN_FAILED_PRECONDITION);
+    REFUSED(cpattn_collect(request, &result, &error));
     HOLDS(cpattn_wait_any(client, UINT64_MAX) == NULL);
-    HOLDS(cpattn_client_create(&options, &mine, &error) == CPATTN_FAILED_PRECONDITION);
+    REFUSED(cpattn_client_create(&options, &mine, &error));
     HOLDS(strstr(error.text, "must exec") != NULL);
     HOLDS(cpattn_case_set(c, "heads", "16", &error) == CPATTN_OK);
     cpattn_request_destroy(request);
