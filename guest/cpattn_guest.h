@@ -190,7 +190,7 @@ CPATTN_API void cpattn_guest_has_lse(struct cpattn_guest_job *job);
 CPATTN_API void cpattn_guest_backward(struct cpattn_guest_job *job);
 
 // Gives the reason why attend() will not return 0. `unsupported`: the guest does not support the
-// case; otherwise something went wrong. Use one line.
+// case; otherwise something went wrong. Use one line of printable ASCII: other bytes become "?".
 CPATTN_API void cpattn_guest_fail(struct cpattn_guest_job *job, bool unsupported, const char *text);
 
 #ifdef __cplusplus
