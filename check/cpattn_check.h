@@ -142,7 +142,7 @@ CPATTN_API int64_t cpattn_check_position(const struct cpattn_check *check, enum 
                                          int64_t row);
 
 // Fills an input: q, k, v, dO, bias or sink. INVALID_ARGUMENT: the tensor is a result, or the case
-// has none; rows overlap; or there is no memory, or it is not aligned.
+// has none; rows overlap; memory is not aligned; or there is no memory, but the tensor has rows.
 CPATTN_API enum cpattn_status cpattn_check_fill(const struct cpattn_check *check,
                                                 enum cpattn_tensor tensor,
                                                 const struct cpattn_array *array,

@@ -10,14 +10,19 @@
 static struct cpattn_error error;
 static struct cpattn_check *check;
 
-static void check_open(const char *training)
+static void check_open_of(const char *seqlen, const char *training)
 {
     struct cpattn_case *c = cpattn_case_create();
-    ck_assert_int_eq(cpattn_case_set(c, "seqlen", "32", &error), CPATTN_OK);
+    ck_assert_int_eq(cpattn_case_set(c, "seqlen", seqlen, &error), CPATTN_OK);
     ck_assert_int_eq(cpattn_case_set(c, "head_dim", "16", &error), CPATTN_OK);
     ck_assert_int_eq(cpattn_case_set(c, "training", training, &error), CPATTN_OK);
     ck_assert_int_eq(cpattn_check_create(c, 0, &check, &error), CPATTN_OK);
     cpattn_case_destroy(c);
+}
+
+static void check_open(const char *training)
+{
+    check_open_of("32", training);
 }
 
 // A dense array of zeros. The caller frees `data`.
@@ -82,6 +87,18 @@ START_TEST(wrong_arrays_are_refused)
 }
 END_TEST
 
+START_TEST(a_tensor_without_rows_needs_no_memory)
+{
+    struct cpattn_array none = {.data = NULL}, some = {.data = &none};
+    check_open_of("0", "true");
+    ck_assert_int_eq(cpattn_check_fill(check, CPATTN_TENSOR_Q, &none, &error), CPATTN_OK);
+    ck_assert_int_eq(cpattn_check_fill(check, CPATTN_TENSOR_Q, &some, &error), CPATTN_OK);
+    assert_refused(cpattn_check_fill(check, CPATTN_TENSOR_OUT, &none, &error), "is no input");
+    assert_refused(cpattn_check_fill(check, CPATTN_TENSOR_BIAS, &none, &error), "bias");
+    cpattn_check_destroy(check);
+}
+END_TEST
+
 START_TEST(arrays_behind_the_count_are_not_read)
 {
     struct cpattn_array inputs[CPATTN_TENSORS];
@@ -104,6 +121,7 @@ int main(void)
     TCase *arrays = tcase_create("arrays");
     tcase_add_test(arrays, only_tensors_of_the_case_have_a_shape);
     tcase_add_test(arrays, wrong_arrays_are_refused);
+    tcase_add_test(arrays, a_tensor_without_rows_needs_no_memory);
     tcase_add_test(arrays, arrays_behind_the_count_are_not_read);
     suite_add_tcase(suite, arrays);
     return runner_run(suite);
