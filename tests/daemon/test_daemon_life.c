@@ -11,6 +11,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "tests/daemon/daemon_scene.h"
@@ -380,7 +381,7 @@ START_TEST(test_notifies_service_manager)
     expect_notice(fd, "WATCHDOG=1");
     // A stalled loop does not notify the watchdog.
     kill(d.pid, SIGSTOP);
-    usleep(200000);
+    ck_assert_int_eq(waitpid(d.pid, NULL, WUNTRACED), d.pid); // it has stopped
     char message[512];
     while (recv(fd, message, sizeof(message), MSG_DONTWAIT) > 0)
         ;
