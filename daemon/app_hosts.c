@@ -79,7 +79,7 @@ void app_hosts_renew(struct app_hosts *h, struct port *read)
 {
     port_renew(&h->port, read);
     if (h->nodes)
-        nodes_set_tls(h->nodes, h->port.tls);
+        nodes_set_access(h->nodes, &h->port.token, h->port.tls);
 }
 
 enum status app_hosts_open(struct app_hosts *h, struct ev_loop *loop,

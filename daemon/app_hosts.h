@@ -29,7 +29,7 @@ enum status app_hosts_open(struct app_hosts *h, struct ev_loop *loop,
 enum status app_hosts_reread(const struct app_hosts *h, const struct settings *settings,
                              struct port *read, struct error *error) MUST_CHECK;
 
-// Applies the TLS files of app_hosts_reread() to future connections of agents. `read` is then
+// Applies the files of app_hosts_reread() to future connections of agents. `read` is then
 // empty.
 void app_hosts_renew(struct app_hosts *h, struct port *read);
 

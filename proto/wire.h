@@ -184,7 +184,8 @@ struct wire_pool {
 struct wire_host {
     char name[HOST_NAME_BYTES];
     int32_t devices;
-    uint64_t devices_out; // bit mask
+    uint64_t devices_out;   // bit mask
+    uint64_t devices_stuck; // blocked by stuck ranks: bit mask; not sent
     bool lost;
 };
 
@@ -209,7 +210,8 @@ struct wire_status {
     int32_t queued, running;
     uint64_t admitted, passed, failed, errors, refused; // since the start
     uint64_t unverified;
-    uint64_t devices_out; // taken out of use by an administrator: bit mask, as in wire_pool
+    uint64_t devices_out;   // taken out of use by an administrator: bit mask, as in wire_pool
+    uint64_t devices_stuck; // of the daemon's own host, blocked by stuck ranks; not sent
     uint64_t loop_lag_max_ns, loop_lag_p99_ns;
     bool draining;
     int32_t host_count; // 0: a single host, which is not listed

@@ -15,7 +15,8 @@
 // With spares each pool that is up has a second pool on the same devices, as far as the limits of
 // ranks and pools permit. It stands by, and takes over when the first is lost: see twin.h. A device
 // still has one job at a time. A spare starts spare_delay_ns after its pool is ready, when nothing
-// else starts on its devices, and after the pools that waiting jobs need there.
+// else starts on its devices, and after the pools that waiting jobs need there. If the pool was
+// started less than spare_delay_ns after a loss, its spare starts without this delay.
 //
 // Devices are those of one host or of several. A device is a slot of a host: the i-th device that
 // pools may use there. A pool that is spread over hosts has the same number of ranks on each, in

@@ -377,6 +377,20 @@ struct spares {
     uint64_t next_ns;      // when the next pool has been ready for spare_delay_ns
 };
 
+// The time from which the pool may have a spare. The delay lets the first jobs of other world sizes
+// start their pools. A pool that was started within the delay after a loss has no delay: if it was
+// lost again and again before the delay is over, it would never get a spare.
+static uint64_t spare_from_ns(const struct core *core, const struct pool *pool)
+{
+    const struct pool *twin = pool->twin;
+    uint64_t lost_ns = pool->lost_ns > twin->lost_ns ? pool->lost_ns : twin->lost_ns;
+    uint64_t delay_ns = core->config.spare_delay_ns;
+    bool lost = pool->deaths + twin->deaths > 0 && pool->started_ns >= lost_ns;
+    if (lost && pool->started_ns - lost_ns < delay_ns)
+        delay_ns = 0;
+    return time_after(pool->ready_ns, delay_ns);
+}
+
 // Starts the twins of the pools that are in this mode, as long as there is room. On a device a
 // spare starts alone: drivers start one process after the other, and a job may wait for the other
 // pool.
@@ -388,7 +402,7 @@ static void start_spares(struct core *core, struct spares *spares, enum pool_mod
         if (!twin || twin->mode != MODE_COLD || devices_meet(&core->unusable, &twin->place) ||
             devices_meet(&spares->starts, &twin->place) || !room_for(core, &spares->taken, twin))
             continue;
-        uint64_t at_ns = time_after(pool->ready_ns, core->config.spare_delay_ns);
+        uint64_t at_ns = spare_from_ns(core, pool);
         if (at_ns > core->now_ns) {
             spares->next_ns = at_ns < spares->next_ns ? at_ns : spares->next_ns;
             continue;

@@ -73,6 +73,7 @@ static void core_describe_host(const struct core *core, int host, struct wire_ho
     const struct core_host *config = &core->config.hosts[host];
     *wire = (struct wire_host){.devices = config->device_count,
                                .devices_out = core->devices_out.on[host],
+                               .devices_stuck = core->devices_stuck.on[host],
                                .lost = core_host_is_lost(core, host)};
     memcpy(wire->name, config->name, sizeof(wire->name));
 }
@@ -84,6 +85,7 @@ void core_status(const struct core *core, struct wire_status *status, struct wir
     status->admitted = core->number;
     status->refused = core->refused;
     status->draining = core->draining;
+    status->devices_stuck = core->devices_stuck.on[0];
     status->host_count = core->config.host_count > 1 ? core->config.host_count : 0;
     for (int host = 0; host < status->host_count; host++)
         core_describe_host(core, host, &status->hosts[host]);

@@ -418,6 +418,18 @@ static bool leftovers_are(struct agent *a)
     return count > 0;
 }
 
+// The daemon may have another token than before. A file without a token changes nothing: a pipe of
+// the shell that started the agent can be read only once.
+static void token_reread(struct agent *a)
+{
+    struct error error;
+    struct token token;
+    if (token_read(a->config.token_file, &token, &error) != STATUS_OK)
+        return;
+    a->config.token = token;
+    token_wipe(&token);
+}
+
 // Connects with a blocking wait, which delays nothing because this agent has no pools.
 static void on_dial(struct ev_loop *loop, ev_timer *watcher, int events)
 {
@@ -448,6 +460,7 @@ static void on_dial(struct ev_loop *loop, ev_timer *watcher, int events)
     if (!a->link)
         return;
     ev_timer_stop(loop, &a->dial);
+    token_reread(a);
     hello_send(a);
 }
 

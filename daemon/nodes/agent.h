@@ -17,6 +17,7 @@ struct agent_config {
     char daemon_text[NET_URL_TEXT_MAX];
     char name[HOST_NAME_BYTES];
     struct token token;
+    const char *token_file;        // read again before each connection; borrowed
     struct tls *tls;               // from tls_connect_create(); NULL: not encrypted; borrowed
     const struct backend *backend; // borrowed
     const char *mesh_address; // numeric address for connections from ranks of other hosts; NULL:

@@ -74,6 +74,7 @@ int main(int argc, char **argv)
     config.backend = &backend;
     config.mesh_address = settings.mesh_address[0] ? settings.mesh_address : NULL;
     config.mesh_port = settings.mesh_port;
+    config.token_file = settings.token_file;
     snprintf(config.daemon_text, sizeof(config.daemon_text), "%s", settings.daemon_text);
     snprintf(config.name, sizeof(config.name), "%s", settings.name);
     if (token_read(settings.token_file, &config.token, &error) != STATUS_OK ||

@@ -523,8 +523,9 @@ enum status nodes_create(struct ev_loop *loop, const struct nodes_config *config
     return STATUS_OK;
 }
 
-void nodes_set_tls(struct nodes *n, struct tls *tls)
+void nodes_set_access(struct nodes *n, const struct token *token, struct tls *tls)
 {
+    n->config.token = *token;
     n->config.tls = tls;
 }
 

@@ -49,9 +49,9 @@ enum status nodes_create(struct ev_loop *loop, const struct nodes_config *config
                          const struct nodes_handler *handler, struct nodes **nodes,
                          struct error *error) MUST_CHECK;
 
-// Sets the TLS of future connections, borrowed; must not be NULL if there was TLS before. The
-// caller may release the old one: open connections hold references.
-void nodes_set_tls(struct nodes *nodes, struct tls *tls);
+// Sets token and TLS of future connections. The TLS is borrowed, and must not be NULL if there was
+// TLS before. The caller may release the old one: open connections hold references.
+void nodes_set_access(struct nodes *nodes, const struct token *token, struct tls *tls);
 
 // Closes the connections, after which the agents kill their ranks. Accepts NULL.
 void nodes_destroy(struct nodes *nodes);

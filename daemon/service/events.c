@@ -165,14 +165,10 @@ static void hosts_compare(struct events *e, const struct wire_status *status)
 
 void events_compare(struct events *e, const struct wire_status *status)
 {
-    uint64_t stuck = 0, drained = status->devices_out;
-    for (int i = 0; i < status->pool_count; i++) {
+    uint64_t stuck = status->devices_stuck, drained = status->devices_out & ~stuck;
+    for (int i = 0; i < status->pool_count; i++)
         pool_compare(e, &status->pools[i]);
-        if (status->pools[i].state == POOL_STUCK && status->pools[i].hosts & 1)
-            stuck |= status->pools[i].devices;
-    }
     hosts_compare(e, status);
-    drained &= ~stuck;
     devices_tell(e, drained & ~e->drained, DEVICE_DRAINED);
     devices_tell(e, stuck & ~e->stuck, DEVICE_STUCK);
     devices_tell(e, (e->drained | e->stuck) & ~(drained | stuck), DEVICE_ENABLED);

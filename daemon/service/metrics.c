@@ -150,32 +150,27 @@ struct device_counts {
     int enabled, drained, stuck, lost;
 };
 
-static void devices_count(struct device_counts *counts, const struct wire_host *host,
-                          uint64_t stuck)
+static void devices_count(struct device_counts *counts, const struct wire_host *host)
 {
-    int stuck_count = __builtin_popcountll(stuck);
-    int drained = __builtin_popcountll(host->devices_out & ~stuck);
+    int stuck = __builtin_popcountll(host->devices_stuck);
+    int drained = __builtin_popcountll(host->devices_out & ~host->devices_stuck);
     if (host->lost) {
         counts->lost += host->devices;
         return;
     }
-    counts->stuck += stuck_count;
+    counts->stuck += stuck;
     counts->drained += drained;
-    counts->enabled += host->devices - drained - stuck_count;
+    counts->enabled += host->devices - drained - stuck;
 }
 
 static void devices_write(FILE *out, const struct wire_description *d, const struct wire_status *s)
 {
-    const struct wire_host alone = {.devices = d->devices, .devices_out = s->devices_out};
+    const struct wire_host alone = {
+        .devices = d->devices, .devices_out = s->devices_out, .devices_stuck = s->devices_stuck};
     const struct wire_host *hosts = s->host_count > 0 ? s->hosts : &alone;
     struct device_counts counts = {0};
-    for (int host = 0; host < (s->host_count > 0 ? s->host_count : 1); host++) {
-        uint64_t stuck = 0;
-        for (int i = 0; i < s->pool_count; i++)
-            if (s->pools[i].state == POOL_STUCK && s->pools[i].hosts >> host & 1)
-                stuck |= s->pools[i].devices;
-        devices_count(&counts, &hosts[host], stuck);
-    }
+    for (int host = 0; host < (s->host_count > 0 ? s->host_count : 1); host++)
+        devices_count(&counts, &hosts[host]);
     family(out, "devices", "gauge",
            "Devices that pools share, of all hosts, by whether they may be used.");
     fprintf(out,

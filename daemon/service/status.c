@@ -13,7 +13,10 @@ void status_fill(struct service *s, struct wire_status *status, struct wire_pool
                   &status->loop_lag_p99_ns);
     status->devices_out =
         pool_text_devices(&s->config, 1 << HOST_HERE, core_devices_out(s->core, HOST_HERE));
-    if (status->host_count > 0)
+    status->devices_stuck = pool_text_devices(&s->config, 1 << HOST_HERE, status->devices_stuck);
+    if (status->host_count > 0) {
         status->hosts[HOST_HERE].devices_out = status->devices_out;
+        status->hosts[HOST_HERE].devices_stuck = status->devices_stuck;
+    }
     pool_text_status(s->crews, &s->config, s->reasons.start_errors, pools, status->pool_count);
 }

@@ -15,7 +15,6 @@ int settings_fixed_differences(const struct settings *a, const struct settings *
         {"listen", strcmp(a->listen.text, b->listen.text) == 0},
         {"hosts", host_list_same(&a->hosts.others, &b->hosts.others)},
         {"agents-listen", strcmp(a->hosts.listen_text, b->hosts.listen_text) == 0},
-        {"agents-token-file", strcmp(a->hosts.token_file, b->hosts.token_file) == 0},
         {"mesh-port", a->hosts.mesh_port == b->hosts.mesh_port},
         {"metrics", strcmp(a->metrics.text, b->metrics.text) == 0},
         {"backend", a->backend == b->backend},

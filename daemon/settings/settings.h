@@ -70,7 +70,7 @@ enum status settings_reread(const struct settings *old, struct settings *config,
                             struct error *error) MUST_CHECK;
 
 // Settings that need a restart to change.
-#define SETTINGS_FIXED 22
+#define SETTINGS_FIXED 21
 
 // Returns the number of these settings that differ, and their names.
 int settings_fixed_differences(const struct settings *a, const struct settings *b,

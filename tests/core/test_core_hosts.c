@@ -124,6 +124,33 @@ START_TEST(more_ranks_are_spread_evenly_host_by_host)
 }
 END_TEST
 
+// The place of a pool has the same slots on each host. Its stuck ranks may be on others.
+START_TEST(stuck_ranks_block_their_own_devices_only)
+{
+    struct wire_status status = {0};
+    struct wire_pool pools[POOLS_MAX];
+    int slot;
+    struct ranks ranks = run_on(8, 3, 0xf, &slot);
+    rank_fails(ranks, 1);
+    expect_answer(slot, CAUSE_RANK_FAILED, 1);
+    expect_kill(ranks);
+    for (int rank = 0; rank < 8; rank++)
+        if (rank != 1 && rank != 6)
+            rank_dies(ranks, rank);
+    pass(5 * S); // the kill timeout of the fixture
+    expect(ACTION_STUCK);
+    core_status(f.core, &status, pools);
+    ck_assert_uint_eq(status.devices_stuck, 0x2);
+    ck_assert_uint_eq(status.hosts[0].devices_stuck, 0x2);
+    ck_assert_uint_eq(status.hosts[1].devices_stuck, 0x4);
+    ck_assert_uint_eq(status.hosts[2].devices_stuck, 0);
+    submit_over(2, 1, 0);
+    expect_start_on(2, 1 << 0, 0xc);
+    submit_over(2, 1, 0);
+    expect_start_on(2, 1 << 1, 0x3);
+}
+END_TEST
+
 START_TEST(a_request_may_name_nodes_or_ranks_per_node)
 {
     submit_over(4, 2, 0);
@@ -337,6 +364,7 @@ int main(void)
     tcase_add_checked_fixture(hosts, begin, fixture_end);
     tcase_add_test(hosts, one_host_is_enough_where_the_ranks_fit);
     tcase_add_test(hosts, more_ranks_are_spread_evenly_host_by_host);
+    tcase_add_test(hosts, stuck_ranks_block_their_own_devices_only);
     tcase_add_test(hosts, a_request_may_name_nodes_or_ranks_per_node);
     tcase_add_test(hosts, a_lost_host_answers_its_jobs_at_once);
     tcase_add_test(hosts, devices_of_other_hosts_are_free_when_their_ranks_are_reaped);

@@ -256,6 +256,29 @@ START_TEST(a_spare_starts_some_time_after_its_pool)
 }
 END_TEST
 
+// Every job kills its pool before the delay is over. Nevertheless a spare is there for the third.
+START_TEST(a_pool_that_is_lost_early_has_a_spare_without_delay)
+{
+    struct core_config config = fixture_config_with_spares();
+    config.spare_delay_ns = 2 * S;
+    fixture_again(&config);
+    struct ranks first = pool_up(4);
+    pass(S);
+    leader_dies((struct pair){.leader = first}, run_in(first));
+    ranks_reap_but(first, 0);
+    expect_none();
+    pass(S);
+    int slot = submit(4);
+    struct pair pair = {.leader = expect_leader(4)};
+    ranks_ready(pair.leader);
+    struct action run = expect_run(pair.leader, slot);
+    pair.spare = expect_spare(4);
+    ranks_ready(pair.spare);
+    leader_dies(pair, run);
+    run_in(pair.spare);
+}
+END_TEST
+
 START_TEST(two_kills_are_poison_with_spares_too)
 {
     struct pair pair = pair_up(2);
@@ -434,6 +457,7 @@ int main(void)
     tcase_add_checked_fixture(off, begin_without, fixture_end);
     tcase_add_test(off, without_the_setting_there_are_no_spares);
     tcase_add_test(off, a_spare_starts_some_time_after_its_pool);
+    tcase_add_test(off, a_pool_that_is_lost_early_has_a_spare_without_delay);
     suite_add_tcase(suite, off);
     return runner_run(suite);
 }

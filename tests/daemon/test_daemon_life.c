@@ -11,6 +11,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "tests/daemon/daemon_scene.h"
@@ -221,14 +222,14 @@ END_TEST
 
 #define OTHER_TOKEN "another one, just as good"
 
-// Settings with a port for clients and one for agents.
-static const char *ports_text(int port, int agents_port)
+// Settings with a port for clients and one for agents, whose token is in the file `agents`.
+static const char *ports_text(int port, int agents_port, const char *agents)
 {
     static char text[512];
     snprintf(text, sizeof(text),
              "listen: tcp://127.0.0.1:%d\ntoken-file: %s/token\nhosts: b=2\n"
-             "agents-listen: tcp://127.0.0.1:%d\nagents-token-file: %s/agents\n",
-             port, d.folder, agents_port, d.folder);
+             "agents-listen: tcp://127.0.0.1:%d\nagents-token-file: %s/%s\n",
+             port, d.folder, agents_port, d.folder, agents);
     return text;
 }
 
@@ -240,20 +241,23 @@ START_TEST(test_reload_applies_all_files_or_none)
     int port = port_free(), agents_port = port_free();
     net_file(&d, "token", NET_TOKEN);
     net_file(&d, "agents", "a secret of agents");
-    start_with_settings(path, sizeof(path), ports_text(port, agents_port));
+    start_with_settings(path, sizeof(path), ports_text(port, agents_port, "agents"));
     int fd = net_connect(port);
     net_greet(fd);
     net_expect(fd, NET_TOKEN, STATUS_OK);
     net_file(&d, "token", OTHER_TOKEN);
     net_file(&d, "agents", "short");
-    reload_until(path, ports_text(port, agents_port), "kept_as_it_was");
+    reload_until(path, ports_text(port, agents_port, "agents"), "kept_as_it_was");
     net_expect(fd, NET_TOKEN, STATUS_OK);
     net_file(&d, "agents", "a secret of agents");
-    reload_until(path, ports_text(port_free(), agents_port), "reloaded ");
+    reload_until(path, ports_text(port_free(), agents_port, "agents"), "reloaded ");
     ck_assert(daemon_logged(&d, "setting=listen action=left_until_restart"));
     net_expect(fd, NET_TOKEN, STATUS_OK);
-    expect_reload(path, ports_text(port, agents_port), RELOAD_APPLIED);
+    expect_reload(path, ports_text(port, agents_port, "agents"), RELOAD_APPLIED);
     net_expect(fd, OTHER_TOKEN, STATUS_OK);
+    net_file(&d, "others", "a secret of others");
+    expect_reload(path, ports_text(port, agents_port, "others"), RELOAD_APPLIED);
+    net_file_remove(&d, "others");
     close(fd);
     net_file_remove(&d, "token");
     net_file_remove(&d, "agents");
@@ -377,7 +381,7 @@ START_TEST(test_notifies_service_manager)
     expect_notice(fd, "WATCHDOG=1");
     // A stalled loop does not notify the watchdog.
     kill(d.pid, SIGSTOP);
-    usleep(200000);
+    ck_assert_int_eq(waitpid(d.pid, NULL, WUNTRACED), d.pid); // it has stopped
     char message[512];
     while (recv(fd, message, sizeof(message), MSG_DONTWAIT) > 0)
         ;

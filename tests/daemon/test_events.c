@@ -79,12 +79,32 @@ START_TEST(pools_over_other_numbers_of_hosts_are_others)
 }
 END_TEST
 
+// The devices of a stuck pool are the union of all hosts. The event has those of this host.
+START_TEST(stuck_devices_are_those_of_this_host)
+{
+    static struct wire_event list[EVENTS_REPLY_MAX];
+    const struct events_reader reader = {.watch.kinds = 1 << EVENT_DEVICE, .rules = true};
+    struct wire_events read;
+    pools[0] = pool_over(2, 0x3, 1);
+    pools[0].state = POOL_STUCK;
+    pools[0].devices = 0x6;
+    status.pool_count = 1;
+    status.devices_stuck = 0x2;
+    events_compare(events, &status);
+    events_read(events, &reader, 0, list, &read);
+    ck_assert_int_eq(read.count, 1);
+    ck_assert_int_eq(list[0].device, DEVICE_STUCK);
+    ck_assert_uint_eq(list[0].devices, 0x2);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("events");
     TCase *c = tcase_create("pools");
     tcase_add_checked_fixture(c, setup, teardown);
     tcase_add_test(c, pools_over_other_numbers_of_hosts_are_others);
+    tcase_add_test(c, stuck_devices_are_those_of_this_host);
     suite_add_tcase(suite, c);
     return runner_run(suite);
 }

@@ -39,9 +39,7 @@ START_TEST(devices_of_one_host)
     expect_devices(4, 0, 0, 0);
     status.devices_out = 0x6;
     expect_devices(2, 2, 0, 0);
-    status.pool_count = 2;
-    pools[0] = (struct wire_pool){.state = POOL_STUCK, .devices = 0x3, .hosts = 1};
-    pools[1] = (struct wire_pool){.state = POOL_IDLE, .devices = 0x8, .hosts = 1};
+    status.devices_stuck = 0x3;
     expect_devices(1, 1, 2, 0); // a device that is drained and stuck is stuck
 }
 END_TEST
@@ -53,11 +51,11 @@ START_TEST(devices_of_several_hosts)
     status.hosts[1] = (struct wire_host){.devices = 2, .devices_out = 0x2};
     status.hosts[2] = (struct wire_host){.devices = 8, .devices_out = 0x1};
     expect_devices(12, 2, 0, 0);
-    status.pool_count = 1;
-    pools[0] = (struct wire_pool){.state = POOL_STUCK, .devices = 0x3, .hosts = 0x3};
-    expect_devices(9, 1, 4, 0);
+    status.hosts[0].devices_stuck = 0x1; // each host has its own
+    status.hosts[1].devices_stuck = 0x2;
+    expect_devices(11, 1, 2, 0);
     status.hosts[2].lost = true; // its drained device counts as lost
-    expect_devices(2, 0, 4, 8);
+    expect_devices(4, 0, 2, 8);
 }
 END_TEST
 

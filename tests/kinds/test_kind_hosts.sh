@@ -44,8 +44,8 @@ for job in "collective all_reduce --count 1000" "linear mlp --tokens 30 --in-fea
 done
 tap_is "the daemon has started ranks on both hosts" "$(grep -c 'pool_start .*hosts=0x3' "$scratch/log")" 1
 
-kill -TERM "$agent" "$daemon"
-wait "$daemon"
+kill -TERM "$agent"
+daemon_end
 tap_is "the daemon ends with status 0" "$?" 0
 daemon=
 wait "$agent"

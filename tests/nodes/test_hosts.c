@@ -364,6 +364,43 @@ START_TEST(test_agent_with_another_token_is_refused)
 }
 END_TEST
 
+// The two token files change places.
+static void tokens_swap(void)
+{
+    char path[160];
+    snprintf(path, sizeof(path), "%s.new", h.token);
+    ck_assert_int_eq(rename(h.token, path), 0);
+    ck_assert_int_eq(rename(h.other_token, h.token), 0);
+    ck_assert_int_eq(rename(path, h.other_token), 0);
+}
+
+START_TEST(test_token_is_renewed)
+{
+    hosts_agent_signal(&h, 2, SIGTERM);
+    tokens_swap();
+    kill(h.daemon.pid, SIGHUP);
+    hosts_await_logged(&h, "reloaded ", 1);
+    hosts_agent_spawn(&h, 2, h.port, h.other_token);
+    hosts_await_logged(&h, "agent_refused", 1);
+    hosts_agent_signal(&h, 2, SIGKILL);
+    hosts_agent_start(&h, 2);
+    hosts_run_and_pass(&h, 6, 3); // the other agent stays connected
+}
+END_TEST
+
+START_TEST(test_agent_reads_its_token_again)
+{
+    tokens_swap();
+    kill(h.daemon.pid, SIGHUP);
+    hosts_await_logged(&h, "reloaded ", 1);
+    hosts_agent_signal(&h, 1, SIGSTOP);
+    hosts_await_logged(&h, "host_lost host=b", 1);
+    hosts_agent_signal(&h, 1, SIGCONT);
+    hosts_await_logged(&h, "host_back host=b", 2);
+    hosts_run_and_pass(&h, 6, 3);
+}
+END_TEST
+
 static int connect_to(int port)
 {
     struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
@@ -531,6 +568,8 @@ int main(void)
     tcase_add_test(cases, test_daemon_is_killed);
     tcase_add_test(cases, test_connection_is_cut_and_heals);
     tcase_add_test(cases, test_agent_with_another_token_is_refused);
+    tcase_add_test(cases, test_token_is_renewed);
+    tcase_add_test(cases, test_agent_reads_its_token_again);
     tcase_add_test(cases, test_unknown_connections_are_closed);
     tcase_add_test(cases, test_unknown_connections_do_not_fill_the_log);
     tcase_add_test(cases, test_one_address_does_not_keep_agents_out);

@@ -68,8 +68,7 @@ tap_is "an address without a port" "$status" 67
 chmod 0600 "$scratch/token"
 run status --socket "tls+$url"
 tap_has "TLS without --tls-ca" "$err" "--tls-ca, or"
-kill -TERM "$daemon"
-wait "$daemon"
+daemon_end
 tap_is "the daemon ends with status 0 at SIGTERM" "$?" 0
 daemon=
 tap_done

@@ -296,7 +296,8 @@ static void judge_answer_running(struct sim *s, struct sim_job *job, const struc
     if (a->cause == CAUSE_NONE)
         s->kills[job->hash] = 0;
     else
-        crew->doomed = true;
+        crew->cancelled = !crew->doomed && a->cause == CAUSE_CANCELLED;
+    crew->doomed = crew->doomed || a->cause != CAUSE_NONE;
     crew->working = a->cause != CAUSE_NONE;
     crew->idle_ns = s->now_ns;
     crew->expected = false;
@@ -405,6 +406,7 @@ static void judge_kill(struct sim *s, const struct action *a)
         judge_kill_leader(s, crew);
     if (crew->doomed && !crew->is_ready)
         record_start_failure(s, crew);
+    record_loss(s, crew);
     crew->killed = true;
     crew->killed_ns = s->now_ns;
     s->totals->kills++;

@@ -290,6 +290,15 @@ void record_start_failure(struct sim *s, const struct crew *crew)
     *failures += weight;
 }
 
+void record_loss(struct sim *s, const struct crew *crew)
+{
+    struct berth *berth = berth_of(s, crew);
+    if (!crew->doomed || crew->cancelled)
+        return;
+    berth->was_lost = true;
+    berth->lost_ns = s->now_ns;
+}
+
 // The pause is an eighth of the time for which starts have failed, least_ns to 30 s.
 static uint64_t pause_ns(uint64_t failing_ns, uint64_t least_ns)
 {
@@ -315,6 +324,8 @@ static void crew_reaped(struct sim *s, struct crew *crew)
     s->totals->left_stuck += crew->stuck;
     if (failed && !crew->killed)
         record_start_failure(s, crew);
+    if (!crew->killed)
+        record_loss(s, crew);
     s->failed_size = failed ? crew->world_size : 0;
     if (crew->spare)
         spare_reaped(s, berth, crew, failed);

@@ -53,6 +53,8 @@ bool record_down(const struct sim *s, int world_size, uint64_t *since_ns);
 bool record_down_rests(const struct sim *s, int world_size, uint64_t now_ns);
 // The start of a pool failed.
 void record_start_failure(struct sim *s, const struct crew *crew);
+// The crew is killed or reaped. Counts a loss if that is the reason.
+void record_loss(struct sim *s, const struct crew *crew);
 bool record_poison(const struct sim *s, uint64_t hash);
 void record_kill(struct sim *s, uint64_t hash); // the case has killed a pool
 

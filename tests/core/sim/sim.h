@@ -96,6 +96,7 @@ struct crew {
     bool is_ready, killed, working; // working: from RUN until its job is done or it is reaped
     bool doomed;                    // a fatal report came: it must be killed
     bool outside;                   // doomed by a rank that was killed from outside
+    bool cancelled;                 // doomed because its job was cancelled, which is no loss
     int job;                        // index, or -1
     uint64_t started_ns, ready_ns, idle_ns, killed_ns;
     // Of the running job:
@@ -121,6 +122,8 @@ struct berth {
     int spare_failures;         // the same for starts to stand by
     uint64_t spare_since_ns;
     uint64_t spare_rests_ns[2]; // pools that were lost unused pause until then
+    bool was_lost;              // a pool was lost, the last one at lost_ns
+    uint64_t lost_ns;
 };
 
 struct sim_totals {

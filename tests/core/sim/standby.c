@@ -31,9 +31,14 @@ static bool room_for_spare(const struct sim *s, int world_size)
 
 static bool spare_rests(const struct sim *s, const struct crew *leader)
 {
-    const uint64_t *rests_ns = s->berths[leader->world_size][leader->instance].spare_rests_ns;
+    const struct berth *berth = &s->berths[leader->world_size][leader->instance];
+    const uint64_t *rests_ns = berth->spare_rests_ns;
+    uint64_t delay_ns = s->config.spare_delay_ns;
+    if (berth->was_lost && leader->started_ns >= berth->lost_ns &&
+        leader->started_ns < berth->lost_ns + delay_ns)
+        delay_ns = 0;
     return rests_ns[0] > s->now_ns || rests_ns[1] > s->now_ns ||
-           s->now_ns < leader->ready_ns + s->config.spare_delay_ns;
+           s->now_ns < leader->ready_ns + delay_ns;
 }
 
 // Devices on which a pool starts.
