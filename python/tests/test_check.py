@@ -486,3 +486,11 @@ def test_a_mistake_of_one_sequence_is_none_of_all(seed):
     verdict = check.verify(dq=store(dq, "bf16"))
     assert not verdict
     assert "times what it should be" not in str(verdict), str(verdict)
+
+
+def test_errors_of_results_that_are_all_zero_are_numbers():
+    check = cpattn.Check(cpattn.Case(world_size=1, sharding="contiguous", heads=1, head_dim=8, seqlen=9, window_left=0))
+    dq = check.expected("dq", "numpy")
+    verdict = check.verify(dq=dq)
+    assert verdict and "nan" not in str(verdict)
+    assert verdict.figures[0].times_twin is None
