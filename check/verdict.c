@@ -69,7 +69,7 @@ static void broken_text(struct cpattn_check_verdict *v, const struct cpattn_figu
 static void errors_text(struct cpattn_check_verdict *v, const struct cpattn_figures *f)
 {
     text_add(v, "%s", f->nonfinite > 0 ? ", others:" : "");
-    if (f->twin_rel > 0)
+    if (f->twin_rel > 0 && isfinite(f->twin_rel))
         text_add(v, " error %.3g of %.3g times an honest kernel's,", f->rmse_rel / f->twin_rel,
                  f->rmse_limit / f->twin_rel);
     text_add(v, " rms %.3g of %.3g", f->rmse_rel, f->rmse_limit);

@@ -128,8 +128,7 @@ static void collect_rows(struct collection *x, const struct figures *f)
     add_some(x, sequence, head, ROWS_WORST - x->count);
     for (int i = 0; i < OTHERS && e->span_count[x->side] > 0; i++) {
         const struct span *s = &e->spans[x->side][draw(x, (uint64_t)e->span_count[x->side])];
-        bool first =
-            e->c->format == FORMAT_THD && sequence > 0; // right by most mistakes of offsets
+        bool first = sequence > 0; // right by most mistakes of offsets
         int other = i == 0 ? (head + 1) % x->heads : (int)draw(x, (uint64_t)x->heads);
         add_some(x, i == 0 ? sequence : first ? 0 : s->sequence, other, ROWS_OTHER);
     }

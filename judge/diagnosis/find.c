@@ -83,14 +83,24 @@ static void search(struct trial *t)
 // Errors with less than this multiple of the energy of rounding are not described.
 #define DESCRIBED 4
 
+static void forget(struct trial *t)
+{
+    for (int kind = 0; kind < DIAGNOSIS_KINDS; kind++)
+        t->best[kind] = (struct hypothesis){.left = 1};
+}
+
 // Describes the error in general terms, without a known mistake.
 static void describe(struct trial *t, struct finding *result)
 {
     if (t->error < DESCRIBED * t->noise)
         return;
-    for (int kind = 0; kind < DIAGNOSIS_KINDS; kind++)
-        t->best[kind] = (struct hypothesis){.left = 1};
+    forget(t);
     try_general(t);
+    trial_decide(t, result);
+    if (result->kind != DIAGNOSIS_NONE || t->dim == 1)
+        return;
+    forget(t);
+    try_places(t, true);
     trial_decide(t, result);
 }
 

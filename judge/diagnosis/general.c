@@ -165,8 +165,7 @@ static bool is_wrong(const struct trial *t, int first, int stride, int end)
     return error > WRONG * noise;
 }
 
-// Names the wrong rows and dims if the others are right, such as rows that two threads wrote.
-static void try_places(struct trial *t)
+void try_places(struct trial *t, bool any_lse)
 {
     struct extent rows = {0}, dims = {0}, heads = {0}, positions = {0};
     int n = t->rows * t->dim;
@@ -191,6 +190,8 @@ static void try_places(struct trial *t)
         memcpy(t->tried + at, values + at, (size_t)t->dim * sizeof(double));
     }
     trial_keep_lse(t);
+    for (int row = 0; row < t->rows && any_lse; row++)
+        t->lse_tried[row] = t->lse_got[row];
     trial_offer(
         t, DIAGNOSIS_PLACES, t->tried,
         "%s is wrong in %d of %d examined rows, heads %d to %d, positions %d to %d, dims %d "
@@ -206,7 +207,7 @@ void try_general(struct trial *t)
     int64_t keys = 0;
     try_row_factors(t);
     if (t->dim > 1)
-        try_places(t);
+        try_places(t, false);
     if (t->in->tensor != TENSOR_OUT || trial_solved(t))
         return;
     double *parts = malloc((size_t)(PARTS_MAX * t->rows * t->dim) * sizeof(double));

@@ -174,7 +174,8 @@ static void try_swapped(struct trial *t)
                 own += pow(got - t->right[row * t->dim + k], 2);
                 foreign += pow(got - t->right[other * t->dim + k], 2);
             }
-            if (row == other || foreign > 0.05 * own || moved_row == row)
+            bool is_other = own > 0 && foreign <= 0.05 * fmin(own, row_energy(t, t->got, row));
+            if (row == other || !is_other || moved_row == row)
                 continue;
             moved_row = row;
             memcpy(t->tried + row * t->dim, t->right + other * t->dim,
@@ -215,8 +216,12 @@ static int nearest_dim(const struct trial *t, int k)
 static void try_dims_moved(struct trial *t)
 {
     int moved = 0, to = 0, from = 0;
+    bool taken[HEAD_DIM_MAX] = {false};
     for (int k = 0; k < t->dim && t->rows > 3; k++) {
         int i = nearest_dim(t, k);
+        if (taken[i])
+            return;
+        taken[i] = true;
         for (int row = 0; row < t->rows; row++)
             t->tried[row * t->dim + k] = t->right[row * t->dim + i];
         to = i != k && moved == 0 ? k : to;

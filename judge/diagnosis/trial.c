@@ -226,10 +226,10 @@ static double usual_noise(enum case_dtype dtype)
     return dtype == DTYPE_BF16 ? 3e-3 : dtype == DTYPE_FP16 ? 4e-4 : 1e-6;
 }
 
-// Unit of the rounding error of an LSE.
+// Unit of the rounding error of an LSE. That of a row that sees nothing is infinite and exact.
 static double lse_unit(double lse)
 {
-    return isfinite(lse) ? 0x1p-22 * (64 + 8 * fabs(lse)) : 1;
+    return 0x1p-22 * (64 + (isfinite(lse) ? 8 * fabs(lse) : 0));
 }
 
 // Divides the noise among the rows.
@@ -384,6 +384,9 @@ static double share_left(const struct trial *t, double after)
     return left / fmin(excess, t->got_energy);
 }
 
+// A row is wrong if the energy of its error is at least this multiple of that of rounding.
+#define WRONG 20
+
 static double row_error(const struct trial *t, const double *values, int row)
 {
     double sum = 0;
@@ -392,16 +395,18 @@ static double row_error(const struct trial *t, const double *values, int row)
     return isfinite(sum) ? sum : DBL_MAX;
 }
 
-// The share of a row's error that remains, averaged over the wrong rows with equal weights. Without
-// this average one row with a huge error would decide.
+// The share of a row's error that remains, averaged with equal weights over the wrong rows and over
+// the right rows that the hypothesis makes wrong. Without this average one row with a huge error
+// would decide.
 static double rows_left(const struct trial *t, const double *values)
 {
     double sum = 0, count = 0;
     for (int row = 0; row < t->rows; row++) {
         double wrong = row_error(t, t->right, row), noise = t->row_noise[row];
-        if (wrong < 20 * noise)
+        double after = row_error(t, values, row);
+        if (fmax(wrong, after) < WRONG * noise)
             continue;
-        sum += fmin(1, fmax(0, row_error(t, values, row) - 4 * noise) / wrong);
+        sum += wrong < WRONG * noise ? 1 : fmin(1, fmax(0, after - 4 * noise) / wrong);
         count++;
     }
     return count > 0 ? sum / count : 0;
@@ -452,6 +457,12 @@ bool trial_solve(double *matrix, double *right, int count)
     return true;
 }
 
+// The LSE of a row that sees nothing is infinite, and does not take part in a fit.
+static double finite_or_0(double x)
+{
+    return isfinite(x) ? x : 0;
+}
+
 bool trial_fit(const struct trial *t, double *const *components, int count, const double *base,
                double *factors)
 {
@@ -464,10 +475,10 @@ bool trial_fit(const struct trial *t, double *const *components, int count, cons
     for (int i = 0; i < count; i++) {
         for (int k = 0; k <= i; k++)
             for (int64_t at = 0; at < n; at++)
-                matrix[i * count + k] += components[i][at] * components[k][at];
+                matrix[i * count + k] += finite_or_0(components[i][at] * components[k][at]);
         factors[i] = 0;
         for (int64_t at = 0; at < n; at++)
-            factors[i] += components[i][at] * (t->got[at] - (base ? base[at] : 0));
+            factors[i] += finite_or_0(components[i][at] * (t->got[at] - (base ? base[at] : 0)));
     }
     bool solved = trial_solve(matrix, factors, count);
     free(matrix);

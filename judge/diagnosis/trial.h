@@ -144,6 +144,9 @@ void try_owners(struct trial *t);       // key rows: contributions missing, twic
 
 void cut_find(const struct trial *t, struct finding *result); // errors of half a unit on average
 void try_general(struct trial *t); // a description, where no mistake is known
+// Names the wrong rows and dims if the others are right, such as rows that two threads wrote.
+// any_lse: the LSE of any row may be wrong, too.
+void try_places(struct trial *t, bool any_lse);
 void narrow_find(struct trial *t, struct finding *result);     // gradients summed in 16 bits
 void narrow_lse_find(struct trial *t, struct finding *result); // weights rounded before their sum
 void narrow_exp_find(struct trial *t, struct finding *result); // exponentials that are approximate

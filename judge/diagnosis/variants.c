@@ -251,16 +251,26 @@ static void try_changes(struct trial *t)
     }
 }
 
-// Tries a sink that is counted in the partial result of every ring step.
+// Largest number of sinks that is tried, apart from the number of ring steps.
+#define SINKS_MOST 8
+
+// Tries a sink that is counted in the partial result of every ring step, or of every split of the
+// keys. One of many counts may fit an LSE by chance, so splits are only tried with rows of out.
 static void try_repeated_sink(struct trial *t)
 {
     int steps = t->c->world_size / team_size(t->c);
-    struct change x = {DIAGNOSIS_SINK, .sinks = steps - 1};
-    if (steps < 3 || !applies(t, &x) || trial_over(t))
-        return;
-    trial_evaluate(t, changed, &x);
-    trial_offer(t, x.kind, t->tried,
-                "the sink is in the denominator %d times: once for each ring step", steps);
+    const char *name =
+        t->c->softmax == SOFTMAX_OFF_BY_ONE ? "the 1 of the off-by-one softmax" : "the sink";
+    for (int times = 3; times <= SINKS_MOST || times <= steps; times++) {
+        struct change x = {DIAGNOSIS_SINK, .sinks = times - 1};
+        if (times != steps && (times > SINKS_MOST || t->in->tensor != TENSOR_OUT))
+            continue;
+        if (!applies(t, &x) || trial_over(t))
+            return;
+        trial_evaluate(t, changed, &x);
+        trial_offer(t, x.kind, t->tried, "%s is in the denominator %d times%s", name, times,
+                    times == steps ? ": once for each ring step" : "");
+    }
 }
 
 // Tries additional visible keys of zeros: those that fill up a tile, or a single one.

@@ -116,7 +116,7 @@ class Figures:
             nonfinite=f.nonfinite,
             rmse=f.rmse_rel,
             rmse_limit=f.rmse_limit,
-            times_twin=f.rmse_rel / f.twin_rel if f.twin_rel > 0 else None,
+            times_twin=f.rmse_rel / f.twin_rel if 0 < f.twin_rel < math.inf else None,
             slope=f.slope,
             slope_limit=f.slope_limit,
             worst_row=f.worst_row_rel,

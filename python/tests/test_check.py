@@ -474,3 +474,23 @@ def test_pytorch_tensors_are_judged_where_they_lie():
     out = torch.from_numpy(attention(check, *bits)["out"].view(numpy.int16)).view(torch.bfloat16)
     assert check.verify(out=out.requires_grad_())
     assert not check.verify(out=-out)
+
+
+@pytest.mark.parametrize("seed", range(1, 7))
+def test_a_mistake_of_one_sequence_is_none_of_all(seed):
+    check = cpattn.Check(
+        cpattn.Case(world_size=1, sharding="contiguous", batch=2, heads=1, head_dim=32, seqlen=64, seed=seed)
+    )
+    dq = load(check.expected("dq", "numpy"))
+    dq[1] *= 3
+    verdict = check.verify(dq=store(dq, "bf16"))
+    assert not verdict
+    assert "times what it should be" not in str(verdict), str(verdict)
+
+
+def test_errors_of_results_that_are_all_zero_are_numbers():
+    check = cpattn.Check(cpattn.Case(world_size=1, sharding="contiguous", heads=1, head_dim=8, seqlen=9, window_left=0))
+    dq = check.expected("dq", "numpy")
+    verdict = check.verify(dq=dq)
+    assert verdict and "nan" not in str(verdict)
+    assert verdict.figures[0].times_twin is None

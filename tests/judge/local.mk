@@ -42,6 +42,9 @@ tests_judge_test_diagnosis_LDFLAGS = $(mutated_ldflags)
 test_programs += tests/judge/test_mistakes
 tests_judge_test_mistakes_SOURCES = tests/judge/test_mistakes.c tests/judge/dense.c tests/judge/dense.h
 
+test_programs += tests/judge/test_some_rows
+tests_judge_test_some_rows_SOURCES = tests/judge/test_some_rows.c tests/judge/dense.c tests/judge/dense.h
+
 test_programs += tests/judge/test_collective_numbers
 tests_judge_test_collective_numbers_SOURCES = tests/judge/test_collective_numbers.c
 
