@@ -2,7 +2,7 @@
 # `make bench` builds the benchmarks; `make` does not.
 EXTRA_PROGRAMS = $(bench_programs)
 bench_programs =
-EXTRA_DIST += bench/draw.py bench/results
+EXTRA_DIST += bench/draw.py bench/softcap_slope.py bench/results
 
 .PHONY: bench
 bench: $(bench_programs)

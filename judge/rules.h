@@ -27,10 +27,11 @@
 //   where the reference plus 4 [5] steps exceeds the largest number of the dtype.
 //   Padding is exactly zero.
 //
-// - alike weights: the logits deviate by less than 1/16, or by more than 16 times the softcap. Then
+// - alike weights: the logits deviate by less than 1/16, or by more than 8 times the softcap. Then
 //   the weights of a row are nearly equal, or have one of two values. With bf16 and fp16 a kernel
 //   rounds all of them up, or all down. The limit of rms is at least half a step for out and dv,
-//   and that of the slope has half a step more, unless a bias makes the logits different.
+//   and that of the slope has half a step more, unless a bias makes the logits different. From 1 to
+//   8 times the softcap a growing part of this half step counts.
 // - long sums: the fp32 sums of matrix units truncate, which makes long sums smaller by about 2^-30
 //   for each term. With bf16 and fp16 the limits of rms and slope are larger by 2^-29 for each term
 //   of the longest sum (rules_longest_sum()), with a remark.

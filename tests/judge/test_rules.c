@@ -138,6 +138,27 @@ START_TEST(the_slope_has_a_sign_and_a_limit)
 }
 END_TEST
 
+// Where logits are at the ends of a softcap, a kernel rounds most weights in one direction.
+START_TEST(a_low_softcap_admits_half_a_step_of_slope)
+{
+    static const struct {
+        double softcap, part; // of half a step; the logits deviate by 4
+    } caps[] = {{0, 0}, {50, 0}, {4, 0}, {2, 1 / 7.0}, {1, 3 / 7.0}, {0.5, 1}, {0.25, 1}, {1e-3, 1}};
+    for (size_t i = 0; i < sizeof(caps) / sizeof(caps[0]); i++) {
+        struct cp_case c = of_length(DTYPE_BF16, 1024);
+        double noise = 3 * (1 + 6 / sqrt(ROWS)) * UNIT / sqrt(ROWS), plain = 3e-4 + noise;
+        c.softcap = caps[i].softcap;
+        struct figures f = judged(&c, TENSOR_OUT, 0, 0);
+        ck_assert_double_ge(f.slope_limit, plain + caps[i].part * 0x1p-8 - 1e-9);
+        ck_assert_double_le(f.slope_limit, 3 * plain + caps[i].part * 0x1p-8);
+        ck_assert_double_ge(f.rmse_limit, caps[i].part * 0x1p-8);
+        ck_assert_double_eq_tol(judged(&c, TENSOR_DK, 0, 0).slope_limit, plain, 1e-5);
+        c.bias = BIAS_BHSS;
+        ck_assert_double_eq_tol(judged(&c, TENSOR_OUT, 0, 0).slope_limit, plain, 1e-5);
+    }
+}
+END_TEST
+
 // Errors of similar rows have one sign and add up, also in the twin. Then the limit of the slope is
 // larger.
 START_TEST(equal_rows_add_their_slopes)
@@ -422,6 +443,7 @@ static Suite *rules_suite(void)
     tcase_add_test(tcase, the_rms_of_few_rows_has_a_larger_limit);
     tcase_add_test(tcase, few_rows_have_a_step_of_their_terms_as_unit);
     tcase_add_test(tcase, the_slope_has_a_sign_and_a_limit);
+    tcase_add_test(tcase, a_low_softcap_admits_half_a_step_of_slope);
     tcase_add_test(tcase, equal_rows_add_their_slopes);
     tcase_add_test(tcase, products_of_dp_may_cancel);
     tcase_add_test(tcase, rows_elements_and_exact_rules_break_by_themselves);
