@@ -108,8 +108,20 @@ static int run_connected(struct matrix_run *run, struct cpattn_client *const *cl
     return exit_status ? exit_status : written;
 }
 
-static int run_matrix(struct matrix_run *run, const struct matrix *matrix,
-                      struct matrix_outputs *outputs)
+// Opens the outputs when all daemons are there: without them an earlier record stays as it is.
+static int run_open(struct matrix_run *run, struct cpattn_client *const *clients,
+                    const struct matrix *matrix)
+{
+    struct matrix_outputs outputs = {.save = NULL};
+    int exit_status = matrix_outputs_open(&outputs, run->options, run->resumed);
+    run->save = outputs.save;
+    if (!exit_status)
+        exit_status = run_connected(run, clients, matrix, &outputs);
+    int closed = matrix_outputs_close(&outputs, run->options);
+    return exit_status ? exit_status : closed;
+}
+
+static int run_matrix(struct matrix_run *run, const struct matrix *matrix)
 {
     const struct matrix_options *o = run->options;
     const struct command_requests requests = {.max = o->jobs, .patience_ns = o->patience_ns};
@@ -120,7 +132,7 @@ static int run_matrix(struct matrix_run *run, const struct matrix *matrix,
            (clients[connected] = command_connect(o->sockets[connected], &requests, &exit_status)))
         connected++;
     if (connected == o->socket_count)
-        exit_status = run_connected(run, clients, matrix, outputs);
+        exit_status = run_open(run, clients, matrix);
     for (int i = 0; i < connected; i++)
         cpattn_client_destroy(clients[i]);
     return exit_status;
@@ -128,7 +140,6 @@ static int run_matrix(struct matrix_run *run, const struct matrix *matrix,
 
 static int run_prepared(struct matrix_run *run, const struct matrix *matrix)
 {
-    struct matrix_outputs outputs = {.save = NULL};
     struct record *record = NULL;
     struct error error;
     const struct matrix_options *o = run->options;
@@ -141,13 +152,9 @@ static int run_prepared(struct matrix_run *run, const struct matrix *matrix)
     if (exit_status)
         command_complain("%s", error.text);
     else
-        exit_status = matrix_outputs_open(&outputs, o, record);
-    run->save = outputs.save;
-    if (!exit_status)
-        exit_status = run_matrix(run, matrix, &outputs);
-    int closed = matrix_outputs_close(&outputs, o);
+        exit_status = run_matrix(run, matrix);
     record_destroy(record);
-    return exit_status ? exit_status : closed;
+    return exit_status;
 }
 
 // True if there is nothing to run or to list.

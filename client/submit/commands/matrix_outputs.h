@@ -13,7 +13,8 @@ struct matrix_outputs {
     struct cpattn_description *daemon; // NULL: not known
 };
 
-// Opens the files before the first case, so that a wrong path is found early. `resumed`: the record
+// Opens the files: after the daemons have answered, so that a run that cannot begin loses no earlier
+// record, and before the first case, so that a wrong path is found early. `resumed`: the record
 // of --resume, or NULL. COMMAND_USAGE after a complaint; call matrix_outputs_close() in any case.
 int matrix_outputs_open(struct matrix_outputs *outputs, const struct matrix_options *options,
                         const struct record *resumed);
