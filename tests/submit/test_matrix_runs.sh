@@ -65,6 +65,28 @@ tap_is "--last-failed: lists fails and errors" "$(echo "$out" | sed 's/ .*//' | 
 grep -v fail1 "$scratch/all.jsonl" | grep -v killed2 >"$scratch/fine.jsonl"
 run "$scratch/m.yaml" --last-failed "$scratch/fine.jsonl"
 tap_is "--last-failed: a record without failures" "$status $out" "0 no case of $scratch/m.yaml failed in $scratch/fine.jsonl"
+echo earlier >"$scratch/n.xml"
+run "$scratch/m.yaml" --last-failed "$scratch/fine.jsonl" --json --junit "$scratch/n.xml" --save "$scratch/n.jsonl"
+tap_is "--last-failed: without failures --json prints nothing" "$status $out:$err" \
+    "0 :no case of $scratch/m.yaml failed in $scratch/fine.jsonl"
+tap_is "--last-failed: without failures the outputs are those of a run without a case" \
+    "$(grep -o 'tests="0"' "$scratch/n.xml") $(wc -c <"$scratch/n.jsonl")" 'tests="0" 0'
+run "$scratch/m.yaml" --last-failed "$scratch/all.jsonl" --filter model=good
+tap_is "--last-failed: the failures are not among the chosen cases" "$status $out" \
+    "0 no case of $scratch/m.yaml failed in $scratch/all.jsonl, of those that the command line chooses"
+run "$scratch/good.yaml" --last-failed "$scratch/all.jsonl"
+tap_is "--last-failed: the record of another matrix" "$status $out$err" \
+    "64 cpattn-submit: $scratch/all.jsonl: 8 cases that failed there are not in $scratch/good.yaml and cannot run again, such as fail1/bf16/w2"
+sed 's|"id":"killed2/fp16/w3"|"id":"gone"|' "$scratch/all.jsonl" >"$scratch/gone.jsonl"
+run "$scratch/m.yaml" --last-failed "$scratch/gone.jsonl" --list
+tap_is "--last-failed: a failure that the matrix does not have is named" "$status $(echo "$out" | wc -l) $err" \
+    "0 7 cpattn-submit: $scratch/gone.jsonl: 1 case that failed there is not in $scratch/m.yaml and cannot run again, such as gone"
+head -c 1000 "$scratch/fine.jsonl" | tr -d '\n' >"$scratch/cut.jsonl"
+cut="cpattn-submit: $scratch/cut.jsonl: the last line is incomplete and does not count; matrix --resume ends this run"
+run "$scratch/m.yaml" --last-failed "$scratch/cut.jsonl"
+tap_is "--last-failed: an incomplete last line is named" "$status $err" "0 $cut"
+"$fake" report "$scratch/cut.jsonl" --text >"$scratch/out" 2>"$scratch/err"
+tap_is "report: an incomplete last line is named" "$? $(cat "$scratch/err")" "0 $cut"
 
 head -n 5 "$scratch/all.jsonl" >"$scratch/part.jsonl"
 printf '{"id": "good/bf16/w2", "outc' >>"$scratch/part.jsonl"

@@ -241,6 +241,22 @@ int command_output_check(const char *path)
     return !path || whole_file_possible(path) ? COMMAND_PASS : command_unwritable(path);
 }
 
+int command_record_load(const char *path, struct record **record)
+{
+    struct error error;
+    if (!path)
+        return COMMAND_PASS;
+    if (record_load(path, record, &error)) {
+        command_complain("%s", error.text);
+        return COMMAND_USAGE;
+    }
+    if ((*record)->cut)
+        command_complain("%s: the last line is incomplete and does not count; matrix --resume ends "
+                         "this run",
+                         path);
+    return COMMAND_PASS;
+}
+
 bool command_output_complete(void)
 {
     if (fflush(stdout) == 0 && !ferror(stdout))

@@ -7,7 +7,7 @@
 #include <stdbool.h>
 
 #include "client/cpattn.h"
-#include "client/submit/outcome/outcome.h"
+#include "client/submit/outcome/record.h"
 #include "common/status.h"
 #include "plan/kind.h"
 
@@ -121,6 +121,10 @@ int command_unwritten(const char *path);
 // Complains if an output file cannot be written; to be called before a case runs. NULL: there is no
 // such file. Returns the exit status.
 int command_output_check(const char *path);
+
+// Reads a record; warns if its last line is incomplete. *record stays unchanged if `path` is NULL.
+// Returns the exit status, after a complaint if it is not COMMAND_PASS.
+int command_record_load(const char *path, struct record **record);
 
 // True if everything was written to stdout; otherwise prints a message.
 bool command_output_complete(void);
