@@ -11,6 +11,7 @@
 #include "client/submit/tensors/compare.h"
 #include "client/submit/write/json.h"
 #include "client/submit/write/plain_file.h"
+#include "plan/members.h"
 
 struct attend_options {
     struct options_case about;
@@ -99,6 +100,13 @@ static int complain(const struct error *error)
 {
     command_complain("%s", error->text);
     return command_exit(error->status);
+}
+
+// The same for a file that was read: it is not valid, unless memory ran out.
+static int complain_of_file(const struct error *error)
+{
+    int exit_status = complain(error);
+    return error->status == STATUS_RESOURCE_EXHAUSTED ? exit_status : COMMAND_USAGE;
 }
 
 // ---- output files -------------------------------------------------------------------------------
@@ -203,15 +211,60 @@ static int attend_run(const struct attend_options *o, const struct cp_case *c,
     return exit_status;
 }
 
+// Complains about an option for a field that follows from the file with another value.
+static int fields_check(const struct attend_options *o, const struct cp_case *asked)
+{
+    static const struct {
+        const char *option, *field, *pair;
+    } fields[] = {{"dtype", "dtype", ""},
+                  {"batch", "batch", ""},
+                  {"heads", "heads", ""},
+                  {"kv-heads", "kv_heads", ""},
+                  {"head-dim-qk", "head_dim_qk", "head-dim"},
+                  {"head-dim-v", "head_dim_v", "head-dim"},
+                  {"seqlen-q", "seqlen_q", "seqlen"},
+                  {"seqlen-kv", "seqlen_kv", "seqlen"},
+                  {"training", "training", ""}};
+    char theirs[CASE_VALUE_MAX], ours[CASE_VALUE_MAX];
+    for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++) {
+        const struct case_field *field = members_find(case_fields(), fields[i].field);
+        const struct options_fields *given = &o->about.fields;
+        if (!options_given(given, fields[i].option) && !options_given(given, fields[i].pair))
+            continue;
+        case_get(&o->about.c, field, theirs, sizeof(theirs));
+        case_get(asked, field, ours, sizeof(ours));
+        if (strcmp(theirs, ours) == 0)
+            continue;
+        command_complain("%s is %s; accepted is %s, which follows from the tensors of %s",
+                         fields[i].field, ours, theirs, o->in);
+        return COMMAND_USAGE;
+    }
+    return COMMAND_PASS;
+}
+
+// Complains early about a file of --compare that cannot be read.
+static int compare_check(const char *path)
+{
+    struct safetensors file;
+    struct error error;
+    if (!path)
+        return COMMAND_PASS;
+    if (safetensors_open(path, &file, &error) != STATUS_OK)
+        return complain_of_file(&error);
+    safetensors_fini(&file);
+    return COMMAND_PASS;
+}
+
 static int attend(struct attend_options *o)
 {
+    const struct cp_case asked = o->about.c;
     struct cp_case *c = &o->about.c;
     struct safetensors file;
     struct tensors t;
     struct error error;
     enum status status = safetensors_open(o->in, &file, &error);
     if (status != STATUS_OK)
-        return complain(&error);
+        return complain_of_file(&error);
     status = tensors_describe(&file, c, &error);
     if (status == STATUS_OK)
         status = tensors_make(&t, c, TENSORS_RESULTS, &error);
@@ -223,9 +276,13 @@ static int attend(struct attend_options *o)
     safetensors_fini(&file);
     if (status != STATUS_OK) {
         error_prefix(&error, "%s", o->in);
-        return complain(&error);
+        return complain_of_file(&error);
     }
-    int exit_status = attend_run(o, c, &t);
+    int exit_status = fields_check(o, &asked);
+    if (!exit_status)
+        exit_status = compare_check(o->compare);
+    if (!exit_status)
+        exit_status = attend_run(o, c, &t);
     tensors_fini(&t);
     return exit_status;
 }
