@@ -76,6 +76,12 @@ for wrong in "heads 8 4" "head-dim 32 16" "seqlen 64 40" "dtype fp16 bf16" "trai
     tap_is "attend: another $1 than in the file" "$status $out$(echo "$err" | cut -d ' ' -f 3-)" \
         "64 is $2; accepted is $3, which follows from the tensors of $scratch/all"
 done
+cp "$scratch/all" "$scratch/nan"
+first=$(($(od -An -tu8 -N8 "$scratch/nan") + 8))
+printf '\377\177' | dd of="$scratch/nan" bs=1 seek="$first" conv=notrunc 2>/dev/null
+run attend --in "$scratch/nan" --verify
+tap_is "attend: inputs that cannot pass are named" "$status $err" \
+    "1 cpattn-submit: $scratch/nan: 1 element of q is NaN or infinite, so the results cannot pass"
 run dump
 tap_is "dump without --out" "$status $err" "64 cpattn-submit: --out is missing: the file to write"
 head -c 2000 "$scratch/all" >"$scratch/short"
@@ -141,6 +147,17 @@ tap_is "dump of a fail: exit status" "$status" 1
 tap_has "dump of a fail: the map is of the wrong tensor" "$out" "dv: error by head"
 tap_has "dump of a fail: the right head in the map" "$out" "head    0  .  .  .  ."
 tap_is "dump of a fail: the wrong head in the map" "$(echo "$out" | grep -c '^head    1  [1-5]  [1-5]  [1-5]  [1-5]')" 1
+mv "$scratch/wrong" "$scratch/it's wrong"
+run attend --in "$scratch/it's wrong" --verify --mask none --timeout 60
+tap_is "attend of a fail: exit status" "$status $err" "1 "
+again=$(echo "$out" | sed -n 's/^ *again: cpattn-submit //p')
+tap_is "attend of a fail: the command has the file and all options" "$again" \
+    "attend --in '$scratch/it'\\''s wrong' --verify --heads 4 --kv-heads 2 --head-dim-qk 16 --head-dim-v 16 --seqlen-q 40 --seqlen-kv 40 --mask none --timeout 60s"
+digest=$(echo "$out" | grep digest)
+eval "run $again"
+tap_is "attend of a fail: the command runs it again" "$status $(echo "$out" | grep digest)" "1 $digest"
+run attend --in "$scratch/it's wrong" --json --verify
+tap_has "attend --json: the command has the file" "$out" "\"command\":\"cpattn-submit attend --in '"
 cat >"$scratch/matrix.yaml" <<'YAML'
 defaults: {world_size: 2, head_dim: 16, seqlen: 40}
 models:
