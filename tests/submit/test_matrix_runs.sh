@@ -164,6 +164,27 @@ if [ -e /dev/full ]; then
     tap_is "bench --save on a full disk" "$? $(cat "$scratch/err")" \
         "79 cpattn-submit: /dev/full could not be written: No space left on device"
 fi
+for command in "matrix $scratch/m.yaml --save" "matrix $scratch/m.yaml --junit" \
+    "matrix $scratch/m.yaml --markdown" "report $scratch/all.jsonl --output" "bench --save" \
+    "case --trace" "explain --trace"; do
+    # shellcheck disable=SC2086
+    "$fake" $command - >"$scratch/out" 2>"$scratch/err"
+    tap_is "an output '-' is refused: ${command%% *} ${command##* }" "$? $(cat "$scratch/out" "$scratch/err")" \
+        "64 cpattn-submit: an output file is '-'; accepted is its name, such as /dev/stdout or ./-"
+done
+echo file >"$scratch/file"
+for command in "matrix $scratch/m.yaml" case; do
+    # shellcheck disable=SC2086
+    "$fake" $command --dump-fails "$scratch/file" >"$scratch/out" 2>"$scratch/err"
+    tap_is "--dump-fails: a file is refused before a case runs: ${command%% *}" "$? $(cat "$scratch/out" "$scratch/err")" \
+        "64 cpattn-submit: --dump-fails is '$scratch/file': Not a directory; accepted is a directory, or the name of a new one"
+    # shellcheck disable=SC2086
+    "$fake" $command --dump-fails "$scratch/none/new" >"$scratch/out" 2>"$scratch/err"
+    tap_is "--dump-fails: a directory that cannot be made: ${command%% *}" "$? $(cat "$scratch/out" "$scratch/err")" \
+        "64 cpattn-submit: --dump-fails is '$scratch/none/new': No such file or directory; accepted is a directory, or the name of a new one"
+done
+run "$scratch/good.yaml" --dump-fails "$scratch/new"
+tap_is "--dump-fails: no directory is left without a fail" "$status $(find "$scratch" -name new)" "0 "
 run "$scratch/m.yaml" --save "$scratch/x" --resume "$scratch/all.jsonl"
 tap_is "--save with --resume is refused" "$status $err" \
     "64 cpattn-submit: --save does not go with --resume, which adds to its own file"

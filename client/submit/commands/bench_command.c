@@ -381,7 +381,8 @@ static int open_earlier(struct series *series)
         command_complain("%s", error.text);
         return COMMAND_USAGE;
     }
-    return command_output_check(o->trace);
+    int named = command_output_name(o->save);
+    return named ? named : command_output_check(o->trace);
 }
 
 // When the daemon is there: without it an earlier record stays as it is.

@@ -236,8 +236,18 @@ int command_unwritten(const char *path)
     return command_exit(STATUS_DATA_LOSS);
 }
 
+int command_output_name(const char *path)
+{
+    if (!path || strcmp(path, "-") != 0)
+        return COMMAND_PASS;
+    command_complain("an output file is '-'; accepted is its name, such as /dev/stdout or ./-");
+    return COMMAND_USAGE;
+}
+
 int command_output_check(const char *path)
 {
+    if (command_output_name(path))
+        return COMMAND_USAGE;
     return !path || whole_file_possible(path) ? COMMAND_PASS : command_unwritable(path);
 }
 

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "client/submit/commands/command.h"
+#include "client/submit/commands/dump.h"
 #include "client/submit/outcome/text.h"
 #include "client/submit/show/matrix_report.h"
 #include "client/submit/write/junit.h"
@@ -33,7 +34,9 @@ static int paths_check(const struct matrix_options *o)
                  {"--last-failed", o->last_failed},
                  {"the matrix", o->file}};
     const int outputs = 3, count = (int)(sizeof(files) / sizeof(files[0]));
-    for (int i = 0; i < outputs; i++)
+    for (int i = 0; i < outputs; i++) {
+        if (command_output_name(files[i].path))
+            return COMMAND_USAGE;
         for (int k = i + 1; k < count; k++)
             if (files[i].path && files[k].path &&
                 plain_file_is_same(files[i].path, files[k].path)) {
@@ -41,6 +44,7 @@ static int paths_check(const struct matrix_options *o)
                                  files[k].option, files[i].path);
                 return COMMAND_USAGE;
             }
+    }
     return COMMAND_PASS;
 }
 
@@ -48,7 +52,7 @@ int matrix_outputs_open(struct matrix_outputs *outputs, const struct matrix_opti
                         const struct record *resumed)
 {
     const char *failed = NULL;
-    if (paths_check(o))
+    if (paths_check(o) || dump_check(o->dump_fails))
         return COMMAND_USAGE;
     if (o->resume && !(outputs->save = open_to_resume(o->resume, resumed)))
         failed = o->resume;

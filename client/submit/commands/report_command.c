@@ -118,7 +118,9 @@ int command_report(int argc, char **argv)
         command_complain("--output is %s, a record that would be lost", o.output);
         return COMMAND_USAGE;
     }
-    exit_status = command_record_load(o.run, &run);
+    exit_status = command_output_name(o.output);
+    if (!exit_status)
+        exit_status = command_record_load(o.run, &run);
     if (!exit_status)
         exit_status = command_record_load(o.earlier, &earlier);
     if (!exit_status) {
