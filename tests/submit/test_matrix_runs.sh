@@ -65,6 +65,28 @@ tap_is "--last-failed: lists fails and errors" "$(echo "$out" | sed 's/ .*//' | 
 grep -v fail1 "$scratch/all.jsonl" | grep -v killed2 >"$scratch/fine.jsonl"
 run "$scratch/m.yaml" --last-failed "$scratch/fine.jsonl"
 tap_is "--last-failed: a record without failures" "$status $out" "0 no case of $scratch/m.yaml failed in $scratch/fine.jsonl"
+echo earlier >"$scratch/n.xml"
+run "$scratch/m.yaml" --last-failed "$scratch/fine.jsonl" --json --junit "$scratch/n.xml" --save "$scratch/n.jsonl"
+tap_is "--last-failed: without failures --json prints nothing" "$status $out:$err" \
+    "0 :no case of $scratch/m.yaml failed in $scratch/fine.jsonl"
+tap_is "--last-failed: without failures the outputs are those of a run without a case" \
+    "$(grep -o 'tests="0"' "$scratch/n.xml") $(wc -c <"$scratch/n.jsonl")" 'tests="0" 0'
+run "$scratch/m.yaml" --last-failed "$scratch/all.jsonl" --filter model=good
+tap_is "--last-failed: the failures are not among the chosen cases" "$status $out" \
+    "0 no case of $scratch/m.yaml failed in $scratch/all.jsonl, of those that the command line chooses"
+run "$scratch/good.yaml" --last-failed "$scratch/all.jsonl"
+tap_is "--last-failed: the record of another matrix" "$status $out$err" \
+    "64 cpattn-submit: $scratch/all.jsonl: 8 cases that failed there are not in $scratch/good.yaml and cannot run again, such as fail1/bf16/w2"
+sed 's|"id":"killed2/fp16/w3"|"id":"gone"|' "$scratch/all.jsonl" >"$scratch/gone.jsonl"
+run "$scratch/m.yaml" --last-failed "$scratch/gone.jsonl" --list
+tap_is "--last-failed: a failure that the matrix does not have is named" "$status $(echo "$out" | wc -l) $err" \
+    "0 7 cpattn-submit: $scratch/gone.jsonl: 1 case that failed there is not in $scratch/m.yaml and cannot run again, such as gone"
+head -c 1000 "$scratch/fine.jsonl" | tr -d '\n' >"$scratch/cut.jsonl"
+cut="cpattn-submit: $scratch/cut.jsonl: the last line is incomplete and does not count; matrix --resume ends this run"
+run "$scratch/m.yaml" --last-failed "$scratch/cut.jsonl"
+tap_is "--last-failed: an incomplete last line is named" "$status $err" "0 $cut"
+"$fake" report "$scratch/cut.jsonl" --text >"$scratch/out" 2>"$scratch/err"
+tap_is "report: an incomplete last line is named" "$? $(cat "$scratch/err")" "0 $cut"
 
 head -n 5 "$scratch/all.jsonl" >"$scratch/part.jsonl"
 printf '{"id": "good/bf16/w2", "outc' >>"$scratch/part.jsonl"
@@ -142,6 +164,27 @@ if [ -e /dev/full ]; then
     tap_is "bench --save on a full disk" "$? $(cat "$scratch/err")" \
         "79 cpattn-submit: /dev/full could not be written: No space left on device"
 fi
+for command in "matrix $scratch/m.yaml --save" "matrix $scratch/m.yaml --junit" \
+    "matrix $scratch/m.yaml --markdown" "report $scratch/all.jsonl --output" "bench --save" \
+    "case --trace" "explain --trace"; do
+    # shellcheck disable=SC2086
+    "$fake" $command - >"$scratch/out" 2>"$scratch/err"
+    tap_is "an output '-' is refused: ${command%% *} ${command##* }" "$? $(cat "$scratch/out" "$scratch/err")" \
+        "64 cpattn-submit: an output file is '-'; accepted is its name, such as /dev/stdout or ./-"
+done
+echo file >"$scratch/file"
+for command in "matrix $scratch/m.yaml" case; do
+    # shellcheck disable=SC2086
+    "$fake" $command --dump-fails "$scratch/file" >"$scratch/out" 2>"$scratch/err"
+    tap_is "--dump-fails: a file is refused before a case runs: ${command%% *}" "$? $(cat "$scratch/out" "$scratch/err")" \
+        "64 cpattn-submit: --dump-fails is '$scratch/file': Not a directory; accepted is a directory, or the name of a new one"
+    # shellcheck disable=SC2086
+    "$fake" $command --dump-fails "$scratch/none/new" >"$scratch/out" 2>"$scratch/err"
+    tap_is "--dump-fails: a directory that cannot be made: ${command%% *}" "$? $(cat "$scratch/out" "$scratch/err")" \
+        "64 cpattn-submit: --dump-fails is '$scratch/none/new': No such file or directory; accepted is a directory, or the name of a new one"
+done
+run "$scratch/good.yaml" --dump-fails "$scratch/new"
+tap_is "--dump-fails: no directory is left without a fail" "$status $(find "$scratch" -name new)" "0 "
 run "$scratch/m.yaml" --save "$scratch/x" --resume "$scratch/all.jsonl"
 tap_is "--save with --resume is refused" "$status $err" \
     "64 cpattn-submit: --save does not go with --resume, which adds to its own file"

@@ -826,6 +826,8 @@ run --help
 commands=$(sed -n '/^  cpattn-submit/d; s/^  \([a-z]*\)  *[a-z].*/\1/p' "$scratch/out")
 tap_has "--help: names the commands" "$(echo "$commands" | tr '\n' ' ')" "case attend dump bench "
 page=$top_srcdir/doc/cpattn-submit.1
+one='"dtype":"F32","shape":[1,1,1,1],"data_offsets"'
+tensors="{\"q\":{$one:[0,4]},\"k\":{$one:[4,8]},\"v\":{$one:[8,12]}}"
 for command in $commands; do
     run "$command" --help
     undocumented=
@@ -839,9 +841,16 @@ for command in $commands; do
     # other words.
     tap_is "$command --help: no line of blanks" "$(grep -B 1 '^  *$' "$scratch/out")" ""
     # The command accepts the options and arguments of each example. The records that examples name
-    # exist, empty.
+    # exist, empty, and the files of tensors with q, k and v of one element each.
     : >"$scratch/run.jsonl"
     : >"$scratch/old.jsonl"
+    for file in qkv mine; do
+        {
+            # shellcheck disable=SC2059
+            printf "\\$(printf %o ${#tensors})\0\0\0\0\0\0\0"
+            printf '%s\0\0\0\0\0\0\0\0\0\0\0\0' "$tensors"
+        } >"$scratch/$file.safetensors"
+    done
     sed -n 's/^  cpattn-submit //p' "$scratch/out" | while read -r line; do
         # shellcheck disable=SC2086
         (cd "$scratch" && cp "$cases"/*.yaml . && "$fake" $line >/dev/null 2>&1)

@@ -50,6 +50,13 @@ run case
 tap_is "no daemon: exit status of case" "$status$out" 78
 run matrix "$top_srcdir/cases/demonstration.yaml"
 tap_is "no daemon: exit status of matrix" "$status$out" 78
+for command in "matrix $top_srcdir/cases/demonstration.yaml" bench; do
+    echo earlier >"$scratch/kept.jsonl"
+    # shellcheck disable=SC2086
+    run $command --save "$scratch/kept.jsonl"
+    tap_is "no daemon: an earlier record stays as it is: ${command%% *}" \
+        "$status $(cat "$scratch/kept.jsonl")" "78 earlier"
+done
 
 # ---- a daemon with another version of the protocol, or with unusual answers ----
 

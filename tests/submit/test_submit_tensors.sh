@@ -53,7 +53,7 @@ tap_is "attend --compare with another world size: exit status" "$status" 0
 tap_has "attend --compare with another world size: differences in units of an honest kernel" "$out" "times an honest kernel's error"
 
 run attend --in "$scratch/again"
-tap_is "attend with a file of results: exit status" "$status" 67
+tap_is "attend with a file of results: exit status" "$status" 64
 tap_has "attend with a file of results: names the missing tensors" "$err" 'there is no tensor "q"'
 run attend --in "$scratch/all" --softmax learnable
 tap_has "attend with a learnable softmax: names the missing sink" "$err" 'there is no tensor "sink"'
@@ -61,11 +61,32 @@ run attend --in "$scratch/all" --format thd
 tap_has "attend --format thd: names the expected dimensions" "$err" "in thd it has 3 dimensions (--format)"
 run attend
 tap_is "attend without --in" "$status $err" "64 cpattn-submit: --in is missing: the file with q, k and v"
+run attend --in "$scratch/none"
+tap_is "attend: a file that does not exist" "$status $out$err" \
+    "64 cpattn-submit: $scratch/none: cannot be read: No such file or directory"
+run attend --in "$scratch/all" --compare "$scratch/none"
+tap_is "attend: a file of --compare that does not exist is found before the case runs" "$status $out$err" \
+    "64 cpattn-submit: $scratch/none: cannot be read: No such file or directory"
+run attend --in "$scratch/all" --heads 4 --kv-heads 2 --seqlen 40 --dtype bf16 --training true
+tap_is "attend: sizes and dtype of the file are accepted as options" "$status $err" "0 "
+for wrong in "heads 8 4" "head-dim 32 16" "seqlen 64 40" "dtype fp16 bf16" "training false true"; do
+    # shellcheck disable=SC2086
+    set -- $wrong
+    run attend --in "$scratch/all" "--$1" "$2"
+    tap_is "attend: another $1 than in the file" "$status $out$(echo "$err" | cut -d ' ' -f 3-)" \
+        "64 is $2; accepted is $3, which follows from the tensors of $scratch/all"
+done
+cp "$scratch/all" "$scratch/nan"
+first=$(($(od -An -tu8 -N8 "$scratch/nan") + 8))
+printf '\377\177' | dd of="$scratch/nan" bs=1 seek="$first" conv=notrunc 2>/dev/null
+run attend --in "$scratch/nan" --verify
+tap_is "attend: inputs that cannot pass are named" "$status $err" \
+    "1 cpattn-submit: $scratch/nan: 1 element of q is NaN or infinite, so the results cannot pass"
 run dump
 tap_is "dump without --out" "$status $err" "64 cpattn-submit: --out is missing: the file to write"
 head -c 2000 "$scratch/all" >"$scratch/short"
 run attend --in "$scratch/short"
-tap_is "attend with a truncated file: exit status" "$status" 67
+tap_is "attend with a truncated file: exit status" "$status" 64
 tap_has "attend with a truncated file: message" "$err" "outside of the file"
 # shellcheck disable=SC2086
 run dump $small --out /nonexistent/x
@@ -126,6 +147,17 @@ tap_is "dump of a fail: exit status" "$status" 1
 tap_has "dump of a fail: the map is of the wrong tensor" "$out" "dv: error by head"
 tap_has "dump of a fail: the right head in the map" "$out" "head    0  .  .  .  ."
 tap_is "dump of a fail: the wrong head in the map" "$(echo "$out" | grep -c '^head    1  [1-5]  [1-5]  [1-5]  [1-5]')" 1
+mv "$scratch/wrong" "$scratch/it's wrong"
+run attend --in "$scratch/it's wrong" --verify --mask none --timeout 60
+tap_is "attend of a fail: exit status" "$status $err" "1 "
+again=$(echo "$out" | sed -n 's/^ *again: cpattn-submit //p')
+tap_is "attend of a fail: the command has the file and all options" "$again" \
+    "attend --in '$scratch/it'\\''s wrong' --verify --heads 4 --kv-heads 2 --head-dim-qk 16 --head-dim-v 16 --seqlen-q 40 --seqlen-kv 40 --mask none --timeout 60s"
+digest=$(echo "$out" | grep digest)
+eval "run $again"
+tap_is "attend of a fail: the command runs it again" "$status $(echo "$out" | grep digest)" "1 $digest"
+run attend --in "$scratch/it's wrong" --json --verify
+tap_has "attend --json: the command has the file" "$out" "\"command\":\"cpattn-submit attend --in '"
 cat >"$scratch/matrix.yaml" <<'YAML'
 defaults: {world_size: 2, head_dim: 16, seqlen: 40}
 models:

@@ -1,16 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 // cpattn-submit attend: attention on the tensors of a file. cpattn-submit dump: all tensors of a
 // case to a file.
+#include <inttypes.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "client/submit/commands/command.h"
 #include "client/submit/commands/dump.h"
 #include "client/submit/commands/options.h"
+#include "client/submit/outcome/text.h"
 #include "client/submit/show/verdict.h"
 #include "client/submit/tensors/compare.h"
 #include "client/submit/write/json.h"
 #include "client/submit/write/plain_file.h"
+#include "common/plural.h"
+#include "plan/members.h"
 
 struct attend_options {
     struct options_case about;
@@ -101,6 +106,13 @@ static int complain(const struct error *error)
     return command_exit(error->status);
 }
 
+// The same for a file that was read: it is not valid, unless memory ran out.
+static int complain_of_file(const struct error *error)
+{
+    int exit_status = complain(error);
+    return error->status == STATUS_RESOURCE_EXHAUSTED ? exit_status : COMMAND_USAGE;
+}
+
 // ---- output files -------------------------------------------------------------------------------
 
 // Complains about an output file before the case runs: it cannot be written, or it is the file of
@@ -139,6 +151,23 @@ static int json_show(const struct cp_case *c, const struct outcome *outcome,
     return written != COMMAND_PASS ? written : command_outcome_exit(outcome);
 }
 
+#define ATTEND_COMMAND_MAX (CASE_COMMAND_MAX + 4 * PATH_MAX)
+
+// The command line that runs attention on the same file again.
+static const char *attend_command(const char *in, const struct cp_case *c,
+                                  char text[ATTEND_COMMAND_MAX])
+{
+    char of_case[CASE_COMMAND_MAX];
+    case_command(c, of_case, sizeof(of_case));
+    text[0] = '\0';
+    text_append(text, ATTEND_COMMAND_MAX, "cpattn-submit attend --in ");
+    text_append_word(text, ATTEND_COMMAND_MAX, in);
+    if (c->verify == VERIFY_AUTO)
+        text_append(text, ATTEND_COMMAND_MAX, " --verify");
+    text_append(text, ATTEND_COMMAND_MAX, "%s", of_case + strlen("cpattn-submit case"));
+    return text;
+}
+
 // Runs the case and shows its answer. Returns the exit status. *result is NULL or a result that the
 // caller owns.
 static int run(const struct attend_options *o, const struct cp_case *c, const struct tensors *t,
@@ -146,9 +175,12 @@ static int run(const struct attend_options *o, const struct cp_case *c, const st
 {
     struct cpattn_error error = {.text = ""};
     struct outcome outcome;
+    char again[ATTEND_COMMAND_MAX];
     enum cpattn_status status = dump_run(client, c, t, o->about.asking.timeout_ns, result, &error);
     enum status memory = outcome_init(&outcome, status, *result, error.text);
     int exit_status = command_outcome_exit(&outcome);
+    outcome.timeout_ns = o->about.asking.timeout_ns;
+    outcome.command = o->in ? attend_command(o->in, c, again) : NULL;
     if (memory)
         command_complain("not enough memory for the answer");
     else if (o->about.asking.json)
@@ -180,6 +212,21 @@ static int compare(const struct attend_options *o, const struct cp_case *c, cons
     return agree ? COMMAND_PASS : COMMAND_FAIL;
 }
 
+// Names the inputs that cannot give a pass. Padding may be NaN, so only tensors without it count.
+static void inputs_complain(const char *in, const struct cp_case *c, const struct tensors *t)
+{
+    if (!case_is_even(c, SIDE_Q) || !case_is_even(c, SIDE_KV))
+        return;
+    for (int i = 0; i < WHOLE_INPUTS; i++) {
+        enum whole_tensor tensor = (enum whole_tensor)i;
+        int64_t bad = t->at.given[i] ? tensors_nonfinite(c, tensor, t->at.given[i]) : 0;
+        if (bad)
+            command_complain("%s: %" PRId64 " element%s of %s %s NaN or infinite, so the results "
+                             "cannot pass",
+                             in, bad, plural(bad), whole_name(tensor), bad == 1 ? "is" : "are");
+    }
+}
+
 static int attend_run(const struct attend_options *o, const struct cp_case *c,
                       const struct tensors *t)
 {
@@ -191,6 +238,8 @@ static int attend_run(const struct attend_options *o, const struct cp_case *c,
     if (!client)
         return exit_status;
     exit_status = run(o, c, t, client, &result);
+    if (exit_status == COMMAND_FAIL)
+        inputs_complain(o->in, c, t);
     bool done = result && result->verdict != CPATTN_VERDICT_NONE;
     if (done && o->out && tensors_save(o->out, c, t, &error) != STATUS_OK)
         exit_status = complain(&error);
@@ -203,15 +252,60 @@ static int attend_run(const struct attend_options *o, const struct cp_case *c,
     return exit_status;
 }
 
+// Complains about an option for a field that follows from the file with another value.
+static int fields_check(const struct attend_options *o, const struct cp_case *asked)
+{
+    static const struct {
+        const char *option, *field, *pair;
+    } fields[] = {{"dtype", "dtype", ""},
+                  {"batch", "batch", ""},
+                  {"heads", "heads", ""},
+                  {"kv-heads", "kv_heads", ""},
+                  {"head-dim-qk", "head_dim_qk", "head-dim"},
+                  {"head-dim-v", "head_dim_v", "head-dim"},
+                  {"seqlen-q", "seqlen_q", "seqlen"},
+                  {"seqlen-kv", "seqlen_kv", "seqlen"},
+                  {"training", "training", ""}};
+    char theirs[CASE_VALUE_MAX], ours[CASE_VALUE_MAX];
+    for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++) {
+        const struct case_field *field = members_find(case_fields(), fields[i].field);
+        const struct options_fields *given = &o->about.fields;
+        if (!options_given(given, fields[i].option) && !options_given(given, fields[i].pair))
+            continue;
+        case_get(&o->about.c, field, theirs, sizeof(theirs));
+        case_get(asked, field, ours, sizeof(ours));
+        if (strcmp(theirs, ours) == 0)
+            continue;
+        command_complain("%s is %s; accepted is %s, which follows from the tensors of %s",
+                         fields[i].field, ours, theirs, o->in);
+        return COMMAND_USAGE;
+    }
+    return COMMAND_PASS;
+}
+
+// Complains early about a file of --compare that cannot be read.
+static int compare_check(const char *path)
+{
+    struct safetensors file;
+    struct error error;
+    if (!path)
+        return COMMAND_PASS;
+    if (safetensors_open(path, &file, &error) != STATUS_OK)
+        return complain_of_file(&error);
+    safetensors_fini(&file);
+    return COMMAND_PASS;
+}
+
 static int attend(struct attend_options *o)
 {
+    const struct cp_case asked = o->about.c;
     struct cp_case *c = &o->about.c;
     struct safetensors file;
     struct tensors t;
     struct error error;
     enum status status = safetensors_open(o->in, &file, &error);
     if (status != STATUS_OK)
-        return complain(&error);
+        return complain_of_file(&error);
     status = tensors_describe(&file, c, &error);
     if (status == STATUS_OK)
         status = tensors_make(&t, c, TENSORS_RESULTS, &error);
@@ -223,9 +317,13 @@ static int attend(struct attend_options *o)
     safetensors_fini(&file);
     if (status != STATUS_OK) {
         error_prefix(&error, "%s", o->in);
-        return complain(&error);
+        return complain_of_file(&error);
     }
-    int exit_status = attend_run(o, c, &t);
+    int exit_status = fields_check(o, &asked);
+    if (!exit_status)
+        exit_status = compare_check(o->compare);
+    if (!exit_status)
+        exit_status = attend_run(o, c, &t);
     tensors_fini(&t);
     return exit_status;
 }

@@ -373,7 +373,7 @@ static int bench_all(struct series *series)
 
 // ---- files ------------------------------------------------------------------------------------
 
-static int open_files(struct series *series)
+static int open_earlier(struct series *series)
 {
     const struct bench_options *o = series->options;
     struct error error;
@@ -381,10 +381,16 @@ static int open_files(struct series *series)
         command_complain("%s", error.text);
         return COMMAND_USAGE;
     }
-    if (command_output_check(o->trace))
-        return COMMAND_USAGE;
-    if (o->save && !(series->save = fopen(o->save, "we")))
-        return command_unwritable(o->save);
+    int named = command_output_name(o->save);
+    return named ? named : command_output_check(o->trace);
+}
+
+// When the daemon is there: without it an earlier record stays as it is.
+static int open_save(struct series *series)
+{
+    const char *path = series->options->save;
+    if (path && !(series->save = fopen(path, "we")))
+        return command_unwritable(path);
     return COMMAND_PASS;
 }
 
@@ -414,12 +420,14 @@ static int bench(const struct bench_options *o)
     struct series series = {.options = o};
     if (o->trace && !can_trace(o))
         return COMMAND_USAGE;
-    int exit_status = open_files(&series);
+    int exit_status = open_earlier(&series);
     if (!exit_status) {
         command_catch_interrupts();
         series.client = options_connect(o->asking, &exit_status);
     }
     if (series.client)
+        exit_status = open_save(&series);
+    if (series.client && !exit_status)
         exit_status = bench_all(&series);
     cpattn_client_destroy(series.client);
     return close_files(&series, exit_status);

@@ -243,5 +243,7 @@ int command_case(int argc, char **argv)
         trace_file_ask(&options.about.c);
     if (!exit_status)
         exit_status = command_output_check(options.trace);
+    if (!exit_status)
+        exit_status = dump_check(options.dump_fails);
     return exit_status ? exit_status : submit(&options);
 }

@@ -236,9 +236,35 @@ int command_unwritten(const char *path)
     return command_exit(STATUS_DATA_LOSS);
 }
 
+int command_output_name(const char *path)
+{
+    if (!path || strcmp(path, "-") != 0)
+        return COMMAND_PASS;
+    command_complain("an output file is '-'; accepted is its name, such as /dev/stdout or ./-");
+    return COMMAND_USAGE;
+}
+
 int command_output_check(const char *path)
 {
+    if (command_output_name(path))
+        return COMMAND_USAGE;
     return !path || whole_file_possible(path) ? COMMAND_PASS : command_unwritable(path);
+}
+
+int command_record_load(const char *path, struct record **record)
+{
+    struct error error;
+    if (!path)
+        return COMMAND_PASS;
+    if (record_load(path, record, &error)) {
+        command_complain("%s", error.text);
+        return COMMAND_USAGE;
+    }
+    if ((*record)->cut)
+        command_complain("%s: the last line is incomplete and does not count; matrix --resume ends "
+                         "this run",
+                         path);
+    return COMMAND_PASS;
 }
 
 bool command_output_complete(void)

@@ -7,7 +7,7 @@
 #include <stdbool.h>
 
 #include "client/cpattn.h"
-#include "client/submit/outcome/outcome.h"
+#include "client/submit/outcome/record.h"
 #include "common/status.h"
 #include "plan/kind.h"
 
@@ -118,9 +118,17 @@ int command_unwritable(const char *path);
 // Complains that an output file is incomplete; errno says why. Returns the exit status.
 int command_unwritten(const char *path);
 
-// Complains if an output file cannot be written; to be called before a case runs. NULL: there is no
-// such file. Returns the exit status.
+// Complains if the name of an output file is '-', which other programs take for standard output.
+// NULL: there is no such file. Returns the exit status.
+int command_output_name(const char *path);
+
+// The same, and complains if an output file cannot be written; to be called before a case runs.
+// NULL: there is no such file. Returns the exit status.
 int command_output_check(const char *path);
+
+// Reads a record; warns if its last line is incomplete. *record stays unchanged if `path` is NULL.
+// Returns the exit status, after a complaint if it is not COMMAND_PASS.
+int command_record_load(const char *path, struct record **record);
 
 // True if everything was written to stdout; otherwise prints a message.
 bool command_output_complete(void);

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "client/request.h"
 #include "client/submit/commands/command.h"
@@ -92,6 +93,24 @@ static enum status directory_make(const char *directory, struct error *error)
         return STATUS_OK;
     return error_set(error, STATUS_INVALID_ARGUMENT, "the directory %s cannot be created: %s",
                      directory, strerror(errno));
+}
+
+int dump_check(const char *directory)
+{
+    struct stat found;
+    bool made = directory && mkdir(directory, 0777) == 0;
+    if (made)
+        rmdir(directory);
+    if (!directory || made)
+        return COMMAND_PASS;
+    if (errno == EEXIST && stat(directory, &found) == 0) {
+        errno = S_ISDIR(found.st_mode) ? 0 : ENOTDIR;
+        if (errno == 0 && access(directory, W_OK | X_OK) == 0)
+            return COMMAND_PASS;
+    }
+    command_complain("--dump-fails is '%s': %s; accepted is a directory, or the name of a new one",
+                     directory, strerror(errno));
+    return COMMAND_USAGE;
 }
 
 static enum status fail_write(struct cpattn_client *client, const struct cp_case *c,

@@ -20,6 +20,10 @@ enum cpattn_status dump_run(struct cpattn_client *client, const struct cp_case *
 #define DUMP_FAILS_HELP                                                                            \
     "run a case that fails once more and write its tensors and a picture of the errors here"
 
+// Complains if files cannot be made in the directory of --dump-fails; to be called before a case
+// runs. NULL: the option is not given. Returns the exit status.
+int dump_check(const char *directory);
+
 // Runs a case once more and writes DIRECTORY/NAME.safetensors with all its tensors, and
 // DIRECTORY/NAME.svg with a picture of the errors; creates the directory if there is none.
 // Characters that a file name cannot contain become '_'. Prints to stderr the names of the files,

@@ -204,7 +204,9 @@ int command_explain(int argc, char **argv)
                          c->world_size - 1, c->world_size);
         return COMMAND_USAGE;
     }
-    exit_status = explain_into(c, &options);
+    exit_status = command_output_check(options.trace);
+    if (!exit_status)
+        exit_status = explain_into(c, &options);
     if (exit_status == COMMAND_PASS && options.trace)
         exit_status = trace_file_write(options.trace, c, &options.rates, NULL);
     return exit_status;

@@ -102,14 +102,27 @@ static int run_connected(struct matrix_run *run, struct cpattn_client *const *cl
     print_head(run, matrix);
     matrix_outputs_describe(outputs, clients[0]);
     int exit_status = matrix_run_all(run, clients, o->socket_count);
+    matrix_outputs_print(run);
     int written = matrix_outputs_write(outputs, run, matrix);
     if (o->dump_fails)
         matrix_dump_fails(clients[0], run->list, run->outcomes, run->timeout_ns, o->dump_fails);
     return exit_status ? exit_status : written;
 }
 
-static int run_matrix(struct matrix_run *run, const struct matrix *matrix,
-                      struct matrix_outputs *outputs)
+// Opens the outputs when all daemons are there: without them an earlier record stays as it is.
+static int run_open(struct matrix_run *run, struct cpattn_client *const *clients,
+                    const struct matrix *matrix)
+{
+    struct matrix_outputs outputs = {.save = NULL};
+    int exit_status = matrix_outputs_open(&outputs, run->options, run->resumed);
+    run->save = outputs.save;
+    if (!exit_status)
+        exit_status = run_connected(run, clients, matrix, &outputs);
+    int closed = matrix_outputs_close(&outputs, run->options);
+    return exit_status ? exit_status : closed;
+}
+
+static int run_matrix(struct matrix_run *run, const struct matrix *matrix)
 {
     const struct matrix_options *o = run->options;
     const struct command_requests requests = {.max = o->jobs, .patience_ns = o->patience_ns};
@@ -120,7 +133,7 @@ static int run_matrix(struct matrix_run *run, const struct matrix *matrix,
            (clients[connected] = command_connect(o->sockets[connected], &requests, &exit_status)))
         connected++;
     if (connected == o->socket_count)
-        exit_status = run_connected(run, clients, matrix, outputs);
+        exit_status = run_open(run, clients, matrix);
     for (int i = 0; i < connected; i++)
         cpattn_client_destroy(clients[i]);
     return exit_status;
@@ -128,7 +141,6 @@ static int run_matrix(struct matrix_run *run, const struct matrix *matrix,
 
 static int run_prepared(struct matrix_run *run, const struct matrix *matrix)
 {
-    struct matrix_outputs outputs = {.save = NULL};
     struct record *record = NULL;
     struct error error;
     const struct matrix_options *o = run->options;
@@ -141,13 +153,9 @@ static int run_prepared(struct matrix_run *run, const struct matrix *matrix)
     if (exit_status)
         command_complain("%s", error.text);
     else
-        exit_status = matrix_outputs_open(&outputs, o, record);
-    run->save = outputs.save;
-    if (!exit_status)
-        exit_status = run_matrix(run, matrix, &outputs);
-    int closed = matrix_outputs_close(&outputs, o);
+        exit_status = run_matrix(run, matrix);
     record_destroy(record);
-    return exit_status ? exit_status : closed;
+    return exit_status;
 }
 
 // True if there is nothing to run or to list.
@@ -159,26 +167,65 @@ static bool is_empty(const struct matrix_options *o, const struct matrix_list *l
     return true;
 }
 
+// Complains about cases that failed in the record of --last-failed and that the matrix does not
+// have. True if there are any.
+static bool complain_of_unknown(const struct matrix_options *o)
+{
+    const struct record *record = o->choice.last_failed;
+    const char *first = NULL;
+    int unknown = 0;
+    for (int i = 0; i < record->count; i++) {
+        if (record->entries[i].met || !record_entry_failed(&record->entries[i]))
+            continue;
+        first = first ? first : record->entries[i].id;
+        unknown++;
+    }
+    if (unknown)
+        command_complain("%s: %d case%s that failed there %s not in %s and cannot run again, such "
+                         "as %s",
+                         o->last_failed, unknown, plural(unknown), unknown == 1 ? "is" : "are",
+                         o->file, first);
+    return unknown > 0;
+}
+
+// --last-failed leaves nothing to run: the outputs are those of a run without a case.
+static int run_nothing(struct matrix_run *run, const struct matrix *matrix)
+{
+    const struct matrix_options *o = run->options;
+    struct matrix_outputs outputs = {.save = NULL};
+    fprintf(o->json ? stderr : stdout, "no case of %s failed in %s%s\n", o->file, o->last_failed,
+            o->choice.filter_count || o->choice.subset || o->choice.shards
+                ? ", of those that the command line chooses"
+                : "");
+    if (o->list || o->resume)
+        return COMMAND_PASS;
+    run->progress.start_ns = command_now_ns();
+    int exit_status = matrix_outputs_open(&outputs, o, NULL);
+    if (!exit_status)
+        exit_status = matrix_outputs_write(&outputs, run, matrix);
+    int closed = matrix_outputs_close(&outputs, o);
+    return exit_status ? exit_status : closed;
+}
+
 static int run_or_list(const struct matrix_options *o, const struct matrix *matrix,
                        const struct matrix_list *list)
 {
     struct matrix_run run;
-    if (is_empty(o, list) && o->last_failed) {
-        printf("no case of %s failed in %s\n", o->file, o->last_failed);
-        return COMMAND_PASS;
-    }
-    if (is_empty(o, list) && !o->excluded) {
+    bool unknown = o->last_failed && complain_of_unknown(o), empty = is_empty(o, list);
+    if (empty && unknown)
+        return COMMAND_USAGE;
+    if (empty && !o->last_failed && !o->excluded) {
         command_complain("%s: no case is left: %d excluded, %d left out by the command line",
                          o->file, list->fate_count[MATRIX_EXCLUDED], list->left_out);
         return COMMAND_USAGE;
     }
-    if (o->list)
+    if (o->list && !(empty && o->last_failed))
         return print_list(o, list);
     int exit_status = command_exit(STATUS_RESOURCE_EXHAUSTED);
     if (matrix_run_init(&run, o, list))
         command_complain("not enough memory for %d cases", list->count);
     else
-        exit_status = run_prepared(&run, matrix);
+        exit_status = empty ? run_nothing(&run, matrix) : run_prepared(&run, matrix);
     matrix_run_fini(&run);
     return exit_status;
 }
@@ -191,10 +238,12 @@ static int run_file(struct matrix_options *o)
     struct matrix_list *list = NULL;
     struct record *failed = NULL;
     struct error error;
-    int exit_status = COMMAND_USAGE;
-    enum status status = o->last_failed ? record_load(o->last_failed, &failed, &error) : STATUS_OK;
+    int exit_status = command_record_load(o->last_failed, &failed);
+    if (exit_status)
+        return exit_status;
+    exit_status = COMMAND_USAGE;
     o->choice.last_failed = failed;
-    if (status || yaml_load_file(o->file, &yaml, &error) || matrix_create(yaml, &matrix, &error) ||
+    if (yaml_load_file(o->file, &yaml, &error) || matrix_create(yaml, &matrix, &error) ||
         matrix_list_create(matrix, &o->choice, &list, &error))
         command_complain("%s", error.text);
     else

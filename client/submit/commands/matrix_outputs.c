@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "client/submit/commands/command.h"
+#include "client/submit/commands/dump.h"
 #include "client/submit/outcome/text.h"
 #include "client/submit/show/matrix_report.h"
 #include "client/submit/write/junit.h"
@@ -33,7 +34,9 @@ static int paths_check(const struct matrix_options *o)
                  {"--last-failed", o->last_failed},
                  {"the matrix", o->file}};
     const int outputs = 3, count = (int)(sizeof(files) / sizeof(files[0]));
-    for (int i = 0; i < outputs; i++)
+    for (int i = 0; i < outputs; i++) {
+        if (command_output_name(files[i].path))
+            return COMMAND_USAGE;
         for (int k = i + 1; k < count; k++)
             if (files[i].path && files[k].path &&
                 plain_file_is_same(files[i].path, files[k].path)) {
@@ -41,6 +44,7 @@ static int paths_check(const struct matrix_options *o)
                                  files[k].option, files[i].path);
                 return COMMAND_USAGE;
             }
+    }
     return COMMAND_PASS;
 }
 
@@ -48,7 +52,7 @@ int matrix_outputs_open(struct matrix_outputs *outputs, const struct matrix_opti
                         const struct record *resumed)
 {
     const char *failed = NULL;
-    if (paths_check(o))
+    if (paths_check(o) || dump_check(o->dump_fails))
         return COMMAND_USAGE;
     if (o->resume && !(outputs->save = open_to_resume(o->resume, resumed)))
         failed = o->resume;
@@ -90,6 +94,25 @@ static bool write_junit(struct matrix_outputs *outputs, const struct junit_suite
     return whole_file_commit(&outputs->junit, junit_write(outputs->junit.out, &suite));
 }
 
+static struct matrix_report report_of(const struct matrix_run *run)
+{
+    return (struct matrix_report){.list = run->list,
+                                  .outcomes = run->outcomes,
+                                  .elapsed_ns = command_now_ns() - run->progress.start_ns,
+                                  .recorded = run->recorded,
+                                  .durations = run->options->durations,
+                                  .verbose = run->options->verbose};
+}
+
+void matrix_outputs_print(const struct matrix_run *run)
+{
+    struct matrix_report report = report_of(run);
+    if (run->options->json)
+        return;
+    putchar('\n');
+    matrix_report_print(stdout, &report);
+}
+
 int matrix_outputs_write(struct matrix_outputs *outputs, const struct matrix_run *run,
                          const struct matrix *matrix)
 {
@@ -97,12 +120,7 @@ int matrix_outputs_write(struct matrix_outputs *outputs, const struct matrix_run
     char name[128], sum[MATRIX_REPORT_SUM_MAX];
     text_base_name(o->file, name, sizeof(name));
     const char *title = matrix->title ? matrix->title : name;
-    struct matrix_report report = {.list = run->list,
-                                   .outcomes = run->outcomes,
-                                   .elapsed_ns = command_now_ns() - run->progress.start_ns,
-                                   .recorded = run->recorded,
-                                   .durations = o->durations,
-                                   .verbose = o->verbose};
+    struct matrix_report report = report_of(run);
     struct junit_suite suite = {.name = title,
                                 .file = name,
                                 .list = run->list,
@@ -110,10 +128,6 @@ int matrix_outputs_write(struct matrix_outputs *outputs, const struct matrix_run
                                 .elapsed_ns = report.elapsed_ns};
     matrix_report_sum(&report, sum);
     struct markdown_summary summary = {title, sum, run->list, run->outcomes};
-    if (!o->json) {
-        putchar('\n');
-        matrix_report_print(stdout, &report);
-    }
     int exit_status = COMMAND_PASS;
     if (outputs->junit.out && !write_junit(outputs, &suite))
         exit_status = command_unwritten(o->junit);

@@ -13,16 +13,20 @@ struct matrix_outputs {
     struct cpattn_description *daemon; // NULL: not known
 };
 
-// Opens the files before the first case, so that a wrong path is found early. `resumed`: the record
-// of --resume, or NULL. COMMAND_USAGE after a complaint; call matrix_outputs_close() in any case.
+// Opens the files: after the daemons have answered, so that a run that cannot begin loses no
+// earlier record, and before the first case, so that a wrong path is found early. `resumed`: the
+// record of --resume, or NULL. COMMAND_USAGE after a complaint; call matrix_outputs_close() in any
+// case.
 int matrix_outputs_open(struct matrix_outputs *outputs, const struct matrix_options *options,
                         const struct record *resumed);
 
 // Asks the daemon for its description, for the report.
 void matrix_outputs_describe(struct matrix_outputs *outputs, struct cpattn_client *client);
 
-// Prints and writes the reports of a finished run. Returns the exit status, after a complaint if it
-// is not 0.
+// Prints the tables of a finished run, unless the answers are printed as JSON.
+void matrix_outputs_print(const struct matrix_run *run);
+
+// Writes the reports of a finished run. Returns the exit status, after a complaint if it is not 0.
 int matrix_outputs_write(struct matrix_outputs *outputs, const struct matrix_run *run,
                          const struct matrix *matrix);
 

@@ -109,7 +109,6 @@ int command_report(int argc, char **argv)
 {
     struct report_options o = {.run = NULL};
     struct record *run = NULL, *earlier = NULL;
-    struct error error;
     char name[128], earlier_name[128];
     int exit_status = options_parse(&argp, argc, argv, &o);
     if (exit_status)
@@ -119,11 +118,12 @@ int command_report(int argc, char **argv)
         command_complain("--output is %s, a record that would be lost", o.output);
         return COMMAND_USAGE;
     }
-    if (record_load(o.run, &run, &error) ||
-        (o.earlier && record_load(o.earlier, &earlier, &error))) {
-        command_complain("%s", error.text);
-        exit_status = COMMAND_USAGE;
-    } else {
+    exit_status = command_output_name(o.output);
+    if (!exit_status)
+        exit_status = command_record_load(o.run, &run);
+    if (!exit_status)
+        exit_status = command_record_load(o.earlier, &earlier);
+    if (!exit_status) {
         struct report_page page = {
             .name = o.title ? o.title : text_base_name(o.run, name, sizeof(name)),
             .run = run,

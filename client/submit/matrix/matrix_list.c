@@ -238,11 +238,10 @@ static void case_fill(const struct maker *maker, const struct matrix_case *made,
 
 static bool had_failed(const struct matrix_choice *choice, const char *id)
 {
-    const struct record_entry *entry =
-        choice->last_failed ? record_find(choice->last_failed, id) : NULL;
-    return !choice->last_failed ||
-           (entry && (entry->outcome.kind == OUTCOME_FAIL || entry->outcome.kind == OUTCOME_ERROR ||
-                      entry->outcome.was_wrong));
+    struct record_entry *entry = choice->last_failed ? record_find(choice->last_failed, id) : NULL;
+    if (entry)
+        entry->met = true;
+    return !choice->last_failed || (entry && record_entry_failed(entry));
 }
 
 // Deals the cases of each fate to the shards in turn, so that all shards run equally many.
@@ -262,7 +261,7 @@ static enum status case_make(struct maker *maker, const int32_t value[MATRIX_AXE
     memcpy(made.value, value, sizeof(made.value));
     case_fill(maker, &made, &spec, id, labels);
     struct condition_subject subject = {.spec = &spec, .labels = labels, .id = id};
-    if (!is_chosen(maker, &subject) || !had_failed(maker->choice, id)) {
+    if (!had_failed(maker->choice, id) || !is_chosen(maker, &subject)) {
         list->left_out++;
         return STATUS_OK;
     }

@@ -16,10 +16,11 @@ struct matrix_choice {
     int set_count;
     const char *const *filters; // filter.h; a case has to match all
     int filter_count;
-    const char *subset;               // NULL: the whole matrix
-    int shard, shards;                // part `shard`, from 1, of `shards`; 0 of 0: everything
-    const struct record *last_failed; // only the cases that did not pass there; NULL: all
-    bool unskip;                      // rules of KIND_BACKEND exclude nothing
+    const char *subset; // NULL: the whole matrix
+    int shard, shards;  // part `shard`, from 1, of `shards`; 0 of 0: everything
+    // Only the cases that did not pass there; `met` is set of each that the matrix has. NULL: all.
+    struct record *last_failed;
+    bool unskip;      // rules of KIND_BACKEND exclude nothing
     int seqlen_scale; // shrink.h, applied last, to attention only; 0 and 1: unchanged
 };
 

@@ -38,6 +38,7 @@ struct outcome {
     bool was_wrong;                   // a pass: the result of an earlier try was wrong
     bool blind;          // case_blind(): a feature cannot show in the verdict. Set by the caller
     uint64_t timeout_ns; // of the request, for a retry; 0: the default. Set by the caller
+    const char *command; // that runs it again; NULL: that of its case. Set by the caller
     char *sentence;      // owned; why it failed, was excluded or could not run; NULL for a pass
     char *first;         // owned; message of an earlier try, if a later one passed; or NULL
     char *diagnosis;     // owned; of a fail, the diagnosis that explains most; or NULL

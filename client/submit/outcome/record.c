@@ -178,7 +178,7 @@ static enum status read_lines(FILE *in, const char *path, struct record *record,
 {
     char *line = NULL;
     size_t size = 0;
-    ssize_t length;
+    ssize_t length = 0;
     int room = 0, number = 0;
     enum status status = STATUS_OK;
     while (!status && (length = getline(&line, &size, in)) > 0 && line[length - 1] == '\n') {
@@ -187,6 +187,7 @@ static enum status read_lines(FILE *in, const char *path, struct record *record,
         status = number > RECORD_LINES_MAX ? STATUS_INVALID_ARGUMENT
                                            : entry_add(record, &room, line, (size_t)length, error);
     }
+    record->cut = !status && length > 0;
     bool joined = status == STATUS_INVALID_ARGUMENT && strstr(line + 1, "{\"id\":");
     free(line);
     if (status == STATUS_INVALID_ARGUMENT && number > RECORD_LINES_MAX)
@@ -265,9 +266,15 @@ static int id_of(const void *id, const void *entry)
     return strcmp(id, ((const struct record_entry *)entry)->id);
 }
 
-const struct record_entry *record_find(const struct record *record, const char *id)
+struct record_entry *record_find(const struct record *record, const char *id)
 {
     if (record->count == 0)
         return NULL;
     return bsearch(id, record->entries, (size_t)record->count, sizeof(*record->entries), id_of);
+}
+
+bool record_entry_failed(const struct record_entry *entry)
+{
+    const struct outcome *o = &entry->outcome;
+    return o->kind == OUTCOME_FAIL || o->kind == OUTCOME_ERROR || o->was_wrong;
 }

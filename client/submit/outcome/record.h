@@ -13,12 +13,14 @@ struct record_entry {
     char *command;          // the case as a command line that reproduces it
     char digest[17];        // of the results, in hexadecimal; "" where there are none
     struct outcome outcome; // without detail
+    bool met;               // free for the caller
 };
 
 struct record {
     struct record_entry *entries; // sorted by id, one for each
     int count;
-    int64_t bytes; // of the complete lines; a killed run may leave half a line
+    int64_t bytes; // of the complete lines
+    bool cut;      // an incomplete line follows them, as a killed run may leave it
 };
 
 // A file with more lines is refused: no matrix has so many cases.
@@ -32,6 +34,9 @@ enum status record_load(const char *path, struct record **record, struct error *
 void record_destroy(struct record *record); // accepts NULL
 
 // Returns NULL if there is no answer for this id.
-const struct record_entry *record_find(const struct record *record, const char *id);
+struct record_entry *record_find(const struct record *record, const char *id);
+
+// True if the case failed, could not be run, or had a wrong result before a pass.
+bool record_entry_failed(const struct record_entry *entry);
 
 #endif

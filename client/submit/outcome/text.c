@@ -14,6 +14,20 @@ void text_append(char *text, size_t size, const char *format, ...)
     va_end(arguments);
 }
 
+void text_append_word(char *text, size_t size, const char *word)
+{
+    static const char plain[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.+,/";
+    if (word[0] && !word[strspn(word, plain)]) {
+        text_append(text, size, "%s", word);
+        return;
+    }
+    text_append(text, size, "'");
+    for (; *word; word++)
+        text_append(text, size, *word == '\'' ? "'\\''" : "%c", *word);
+    text_append(text, size, "'");
+}
+
 const char *text_base_name(const char *path, char *name, size_t size)
 {
     const char *slash = strrchr(path, '/');

@@ -230,7 +230,7 @@ static void print_cause(FILE *out, const char *indent, const char *command,
         print_broken(out, indent, result);
     if (outcome->kind == OUTCOME_ERROR && result && cpattn_result_failure(result, 0))
         print_ranks(out, indent, result);
-    print_command(out, indent, command, outcome->timeout_ns);
+    print_command(out, indent, outcome->command ? outcome->command : command, outcome->timeout_ns);
 }
 
 void verdict_print_cause(FILE *out, const char *indent, const struct cp_case *c,

@@ -82,6 +82,18 @@ float tensors_element(const struct cp_case *c, enum whole_tensor tensor, const v
     return shape.dtype == DTYPE_BF16 ? bf16_read(bits) : fp16_read(bits);
 }
 
+int64_t tensors_nonfinite(const struct cp_case *c, enum whole_tensor tensor, const void *data)
+{
+    struct whole_shape shape;
+    int64_t bad = 0;
+    if (!whole_shape(c, tensor, &shape))
+        return 0;
+    int64_t count = whole_bytes(c, tensor) / whole_element_bytes(shape.dtype);
+    for (int64_t i = 0; i < count; i++)
+        bad += !isfinite(tensors_element(c, tensor, data, i));
+    return bad;
+}
+
 // ---- the case of a file -------------------------------------------------------------------------
 
 static const char *dtype_name(enum case_dtype dtype)

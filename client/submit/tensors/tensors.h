@@ -50,4 +50,7 @@ enum status tensors_check(const struct safetensors_tensor *found, const struct c
 float tensors_element(const struct cp_case *c, enum whole_tensor tensor, const void *data,
                       int64_t index);
 
+// The number of elements of a tensor of the case that are NaN or infinite.
+int64_t tensors_nonfinite(const struct cp_case *c, enum whole_tensor tensor, const void *data);
+
 #endif

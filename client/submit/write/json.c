@@ -342,7 +342,7 @@ bool json_answer(FILE *out, const char *id, const struct cp_case *c, const struc
         json_put_text(&w, object, "blind", blind);
     json_put(&w, object, "case", case_object(&w, c));
     case_command(c, command, sizeof(command));
-    json_put_text(&w, object, "command", command);
+    json_put_text(&w, object, "command", outcome->command ? outcome->command : command);
     if (result)
         put_result(&w, object, c, result);
     return json_write_line(&w, out, object);
