@@ -95,9 +95,9 @@ static double logit_excess(const struct cp_case *c)
     return fmax(1, logit_deviation(c) / LOGIT_DEVIATION);
 }
 
-// The part of the weights of a row, 0 to 1, that have nearly the same value, or one of two. A kernel
-// rounds all of these up, or all down, depending on the maximum against which it rounds them: with
-// or without the sink, or an older one.
+// The part of the weights of a row, 0 to 1, that have nearly the same value, or one of two. A
+// kernel rounds all of these up, or all down, depending on the maximum against which it rounds
+// them: with or without the sink, or an older one.
 static double weights_alike(const struct cp_case *c)
 {
     double deviation = logit_deviation(c);

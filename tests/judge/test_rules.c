@@ -143,7 +143,8 @@ START_TEST(a_low_softcap_admits_half_a_step_of_slope)
 {
     static const struct {
         double softcap, part; // of half a step; the logits deviate by 4
-    } caps[] = {{0, 0}, {50, 0}, {4, 0}, {2, 1 / 7.0}, {1, 3 / 7.0}, {0.5, 1}, {0.25, 1}, {1e-3, 1}};
+    } caps[] = {{0, 0},       {50, 0},  {4, 0},    {2, 1 / 7.0},
+                {1, 3 / 7.0}, {0.5, 1}, {0.25, 1}, {1e-3, 1}};
     for (size_t i = 0; i < sizeof(caps) / sizeof(caps[0]); i++) {
         struct cp_case c = of_length(DTYPE_BF16, 1024);
         double noise = 3 * (1 + 6 / sqrt(ROWS)) * UNIT / sqrt(ROWS), plain = 3e-4 + noise;
