@@ -306,6 +306,11 @@ START_TEST(subsets_and_filters_choose)
     assert_ids(SUBSETS, &choice, "b/fp16/w4\n");
     choice.subset = NULL;
     assert_ids(SUBSETS, &choice, "a/fp16/w4\nb/fp16/w4\n");
+    const char *const seeds[] = {"seed>1"};
+    choice = (struct matrix_choice){.filters = seeds, .filter_count = 1, .subset = "fives"};
+    assert_ids("axes: {seed: [1, 5, 18446744073709551614, 18446744073709551615]}\n"
+               "subsets: {fives: {seed: {multiple_of: 5}}}\n",
+               &choice, "seed5\nseed18446744073709551615\n");
 }
 END_TEST
 

@@ -44,7 +44,8 @@ static struct condition_number field_number(const struct job_spec *spec,
     } else {
         memcpy(&number.integer, member, sizeof(number.integer));
     }
-    number.real = (double)number.integer;
+    number.real =
+        field->kind == FIELD_UINT ? (double)(uint64_t)number.integer : (double)number.integer;
     return number;
 }
 
@@ -66,13 +67,19 @@ static bool number_equal(struct condition_number a, struct condition_number b)
     return a.integer == b.integer && a.real == b.real;
 }
 
+// Numbers of 2^63 and more are negative as integers.
+static bool is_multiple(struct condition_number value, int64_t of)
+{
+    return value.real < 0 ? value.integer % of == 0 : (uint64_t)value.integer % (uint64_t)of == 0;
+}
+
 static bool test_number(const struct condition_test *t, const struct job_spec *spec,
                         struct condition_number value)
 {
     return (!(t->parts & TEST_EQUAL) || number_equal(value, t->equal)) &&
            (!(t->parts & TEST_MIN) || value.real >= t->min) &&
            (!(t->parts & TEST_MAX) || value.real <= t->max) &&
-           (!(t->parts & TEST_MULTIPLE) || value.integer % t->multiple == 0) &&
+           (!(t->parts & TEST_MULTIPLE) || is_multiple(value, t->multiple)) &&
            (!(t->parts & TEST_FIELD) || number_equal(value, field_number(spec, t->other)));
 }
 
@@ -262,5 +269,6 @@ bool condition_is_numeric(const struct condition *condition)
 {
     return condition->target == TARGET_PRODUCT || condition->target == TARGET_PAIR ||
            (condition->target == TARGET_FIELD &&
-            (condition->field->kind == FIELD_INT || condition->field->kind == FIELD_REAL));
+            (condition->field->kind == FIELD_INT || condition->field->kind == FIELD_UINT ||
+             condition->field->kind == FIELD_REAL));
 }
