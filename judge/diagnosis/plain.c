@@ -59,18 +59,19 @@ static void factor_name(const struct cp_case *c, enum report_tensor tensor, doub
 static void try_factor(struct trial *t)
 {
     double *component = t->right, factor;
-    char name[160];
+    char name[160], text[TRIAL_FACTOR_MAX];
     if (!trial_fit(t, &component, 1, NULL, &factor))
         return;
     bool sign = t->in->tensor == TENSOR_DSINK && near(factor, -1); // DIAGNOSIS_SINK_GRADIENT
     if (sign || fabs(factor) < 1e-3 || trial_is_one(t, factor))
         return;
     factor_name(t->c, t->in->tensor, factor, name, sizeof(name));
+    trial_factor_text(t, factor, text);
     trial_keep_lse(t);
     for (int i = 0; i < t->rows * t->dim; i++)
         t->tried[i] = factor * t->right[i];
     trial_offer(t, t->in->tensor == TENSOR_LSE ? DIAGNOSIS_LSE : DIAGNOSIS_FACTOR, t->tried,
-                "%s is %.6g times what it should be%s", report_tensor_name(t->in->tensor), factor,
+                "%s is %s times what it should be%s", report_tensor_name(t->in->tensor), text,
                 name);
 }
 

@@ -485,12 +485,28 @@ bool trial_fit(const struct trial *t, double *const *components, int count, cons
     return solved;
 }
 
-bool trial_is_one(const struct trial *t, double factor)
+// How far rounding alone may move a factor from 1.
+static double factor_noise(const struct trial *t)
 {
     enum report_tensor tensor = t->in->tensor;
     if (tensor == TENSOR_LSE || tensor == TENSOR_MAX_LOGIT) // fp32 in every dtype
-        return fabs(factor - 1) < 2e-5;
-    return fabs(factor - 1) < (t->c->dtype == DTYPE_FP32 ? 3e-6 : 3e-4);
+        return 2e-5;
+    return t->c->dtype == DTYPE_FP32 ? 3e-6 : 3e-4;
+}
+
+bool trial_is_one(const struct trial *t, double factor)
+{
+    return fabs(factor - 1) < factor_noise(t);
+}
+
+void trial_factor_text(const struct trial *t, double factor, char text[TRIAL_FACTOR_MAX])
+{
+    double unsure = fmin(factor_noise(t) * fabs(factor), fabs(factor - 1) / 20);
+    bool exact = false;
+    for (int digits = 1; digits <= 6 && !exact; digits++) {
+        snprintf(text, TRIAL_FACTOR_MAX, "%.*g", digits, factor);
+        exact = fabs(strtod(text, NULL) - factor) <= unsure && !strchr(text, 'e');
+    }
 }
 
 bool trial_over(struct trial *t)

@@ -119,6 +119,11 @@ bool trial_fit(const struct trial *t, double *const *components, int count, cons
 // True if rounding alone may explain how far a factor is from 1 (the rule slope, judge/rules.h).
 bool trial_is_one(const struct trial *t, double factor);
 
+// Writes a factor with as many digits as are certain, at most 6: a fit of results that are rounded
+// may give 1.0499 where it is 1.05.
+#define TRIAL_FACTOR_MAX 16
+void trial_factor_text(const struct trial *t, double factor, char text[TRIAL_FACTOR_MAX]);
+
 // Solves a symmetric system of equations in place. False if it is singular.
 bool trial_solve(double *matrix, double *right, int count);
 

@@ -390,9 +390,10 @@ static void try_scale(struct trial *t, enum variant_where where)
         if (settled)
             break;
     }
-    char name[40];
+    char name[40], factor[TRIAL_FACTOR_MAX];
     if (trial_is_one(t, best))
         return;
+    trial_factor_text(t, best, factor);
     scale_name(t->c, best, name, sizeof(name));
     scale_energy(t, best, where);
     if (fabs(best - M_LN2) < 5e-3 && where == WHERE_ALL && t->in->tensor == TENSOR_OUT) {
@@ -404,8 +405,8 @@ static void try_scale(struct trial *t, enum variant_where where)
         memcpy(t->lse_tried, lse, sizeof(lse));
     }
     trial_offer(t, DIAGNOSIS_SCALE, t->tried,
-                "%sthe softmax scale%s is %.5g times what it should be%s", trial_pass(t),
-                where == WHERE_REMOTE ? " of keys of other ranks" : "", best, name);
+                "%sthe softmax scale%s is %s times what it should be%s", trial_pass(t),
+                where == WHERE_REMOTE ? " of keys of other ranks" : "", factor, name);
 }
 
 void try_variants(struct trial *t)

@@ -45,6 +45,9 @@ tests_judge_test_mistakes_SOURCES = tests/judge/test_mistakes.c tests/judge/dens
 test_programs += tests/judge/test_some_rows
 tests_judge_test_some_rows_SOURCES = tests/judge/test_some_rows.c tests/judge/dense.c tests/judge/dense.h
 
+test_programs += tests/judge/test_factors
+tests_judge_test_factors_SOURCES = tests/judge/test_factors.c
+
 test_programs += tests/judge/test_collective_numbers
 tests_judge_test_collective_numbers_SOURCES = tests/judge/test_collective_numbers.c
 

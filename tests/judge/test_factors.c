@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// Factors in the sentences of a diagnosis have no more digits than the fit of rounded results
+// gives.
+#include "tests/support/runner.h"
+
+#include "judge/diagnosis/trial.h"
+
+static const struct {
+    enum case_dtype dtype;
+    enum report_tensor tensor;
+    double factor;
+    const char *text;
+} factors[] = {
+    {DTYPE_BF16, TENSOR_OUT, 1.0499, "1.05"},     {DTYPE_BF16, TENSOR_DQ, 7.9988, "8"},
+    {DTYPE_BF16, TENSOR_DQ, 99.99, "100"},        {DTYPE_BF16, TENSOR_DQ, -1.0002, "-1"},
+    {DTYPE_FP16, TENSOR_DQ, 0.12502, "0.125"},    {DTYPE_FP16, TENSOR_DQ, 1.0004, "1.0004"},
+    {DTYPE_FP16, TENSOR_DQ, 0.9991, "0.9991"},    {DTYPE_FP16, TENSOR_DQ, 1.442695, "1.443"},
+    {DTYPE_FP16, TENSOR_LSE, 1.442695, "1.4427"}, {DTYPE_FP32, TENSOR_OUT, 1.0499, "1.0499"},
+    {DTYPE_FP32, TENSOR_OUT, 8.00001, "8"},       {DTYPE_FP32, TENSOR_OUT, 1234567, "1.23457e+06"},
+};
+
+START_TEST(a_factor_has_its_certain_digits)
+{
+    struct cp_case c;
+    case_init(&c);
+    c.dtype = factors[_i].dtype;
+    struct diagnosis_input in = {.tensor = factors[_i].tensor};
+    static struct trial t;
+    t.in = &in;
+    t.c = &c;
+    char text[TRIAL_FACTOR_MAX];
+    trial_factor_text(&t, factors[_i].factor, text);
+    ck_assert_str_eq(text, factors[_i].text);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("factors");
+    TCase *digits = tcase_create("digits");
+    tcase_add_loop_test(digits, a_factor_has_its_certain_digits, 0,
+                        (int)(sizeof(factors) / sizeof(factors[0])));
+    suite_add_tcase(suite, digits);
+    return runner_run(suite);
+}
