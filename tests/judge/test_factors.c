@@ -21,13 +21,12 @@ static const struct {
 
 START_TEST(a_factor_has_its_certain_digits)
 {
-    struct cp_case c;
+    static struct cp_case c;
+    static struct diagnosis_input in;
+    static struct trial t = {.in = &in, .c = &c};
     case_init(&c);
     c.dtype = factors[_i].dtype;
-    struct diagnosis_input in = {.tensor = factors[_i].tensor};
-    static struct trial t;
-    t.in = &in;
-    t.c = &c;
+    in.tensor = factors[_i].tensor;
     char text[TRIAL_FACTOR_MAX];
     trial_factor_text(&t, factors[_i].factor, text);
     ck_assert_str_eq(text, factors[_i].text);
