@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "common/shell_word.h"
 #include "plan/case.h"
 
 // A text of bounded size under construction. `length` includes what did not fit, as with snprintf.
@@ -149,19 +150,12 @@ int case_describe(const struct cp_case *c, char *text, size_t size)
     return (int)line.length;
 }
 
-// The value as one word of a POSIX shell.
 static void add_word(struct line *line, const char *word)
 {
-    static const char plain[] =
-        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.+,";
-    if (word[0] && !word[strspn(word, plain)]) {
-        line_add(line, " %s", word);
-        return;
-    }
-    line_add(line, " '");
-    for (; *word; word++)
-        line_add(line, *word == '\'' ? "'\\''" : "%c", *word);
-    line_add(line, "'");
+    line_add(line, " ");
+    bool room = line->length < line->size;
+    line->length += shell_word(word, room ? line->text + line->length : NULL,
+                               room ? line->size - line->length : 0);
 }
 
 static void add_option(struct line *line, const char *name)

@@ -6,8 +6,8 @@
 top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 build=$top/build
 
-# The Debian packages that the build needs. The command, header, or module of pkg-config or
-# Python after a name detects the package. apt is used only if one is missing.
+# The Debian packages that the build needs, each with what detects it: a command, a header, or a
+# module of pkg-config or Python. apt is used only if one is missing.
 needs=(
     "gcc                cmd gcc"
     "libc6-dev          inc stdio.h"

@@ -83,6 +83,7 @@ static void search(struct trial *t)
 // Errors with less than this multiple of the energy of rounding are not described.
 #define DESCRIBED 4
 
+// Forgets all hypotheses, so that the next ones are not compared with them.
 static void forget(struct trial *t)
 {
     for (int kind = 0; kind < DIAGNOSIS_KINDS; kind++)

@@ -12,10 +12,7 @@
 #define PARTS_MAX      8
 // Minimum energy of a part whose factor is fitted, as a share of its row's energy.
 #define PART_LEAST     1e-3
-// WRONG: a row or dim is wrong if the energy of its error is more than this multiple of the energy
-// of rounding. ROWS_RIGHT: minimum number of right rows for a sentence that only some rows are
-// wrong.
-#define WRONG          20
+// Minimum number of right rows for a sentence that only some rows are wrong.
 #define ROWS_RIGHT     4
 
 // ---- a factor for each row ----------------------------------------------------------------------
@@ -162,7 +159,7 @@ static bool is_wrong(const struct trial *t, int first, int stride, int end)
         error += pow(t->got[at] - t->right[at], 2);
         noise += t->row_noise[at / t->dim] / t->dim;
     }
-    return error > WRONG * noise;
+    return error > TRIAL_WRONG * noise;
 }
 
 void try_places(struct trial *t, bool any_lse)

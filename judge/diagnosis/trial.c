@@ -384,9 +384,6 @@ static double share_left(const struct trial *t, double after)
     return left / fmin(excess, t->got_energy);
 }
 
-// A row is wrong if the energy of its error is at least this multiple of that of rounding.
-#define WRONG 20
-
 static double row_error(const struct trial *t, const double *values, int row)
 {
     double sum = 0;
@@ -404,9 +401,9 @@ static double rows_left(const struct trial *t, const double *values)
     for (int row = 0; row < t->rows; row++) {
         double wrong = row_error(t, t->right, row), noise = t->row_noise[row];
         double after = row_error(t, values, row);
-        if (fmax(wrong, after) < WRONG * noise)
+        if (fmax(wrong, after) < TRIAL_WRONG * noise)
             continue;
-        sum += wrong < WRONG * noise ? 1 : fmin(1, fmax(0, after - 4 * noise) / wrong);
+        sum += wrong < TRIAL_WRONG * noise ? 1 : fmin(1, fmax(0, after - 4 * noise) / wrong);
         count++;
     }
     return count > 0 ? sum / count : 0;

@@ -119,6 +119,9 @@ bool trial_fit(const struct trial *t, double *const *components, int count, cons
 // True if rounding alone may explain how far a factor is from 1 (the rule slope, judge/rules.h).
 bool trial_is_one(const struct trial *t, double factor);
 
+// A row or dim is wrong if the energy of its error is more than this multiple of that of rounding.
+#define TRIAL_WRONG 20
+
 // Writes a factor with as many digits as are certain, at most 6: a fit of results that are rounded
 // may give 1.0499 where it is 1.05.
 #define TRIAL_FACTOR_MAX 16

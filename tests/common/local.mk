@@ -2,6 +2,9 @@
 test_programs += tests/common/test_common
 tests_common_test_common_SOURCES = tests/common/test_common.c
 
+test_programs += tests/common/test_shell_word
+tests_common_test_shell_word_SOURCES = tests/common/test_shell_word.c
+
 test_programs += tests/common/test_channel
 tests_common_test_channel_SOURCES = tests/common/test_channel.c
 

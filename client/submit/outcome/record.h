@@ -13,7 +13,7 @@ struct record_entry {
     char *command;          // the case as a command line that reproduces it
     char digest[17];        // of the results, in hexadecimal; "" where there are none
     struct outcome outcome; // without detail
-    bool met;               // free for the caller
+    bool met;               // false after record_load(); callers may mark the entry
 };
 
 struct record {

@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "common/shell_word.h"
+
 void text_append(char *text, size_t size, const char *format, ...)
 {
     size_t used = strlen(text);
@@ -16,16 +18,8 @@ void text_append(char *text, size_t size, const char *format, ...)
 
 void text_append_word(char *text, size_t size, const char *word)
 {
-    static const char plain[] =
-        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.+,/";
-    if (word[0] && !word[strspn(word, plain)]) {
-        text_append(text, size, "%s", word);
-        return;
-    }
-    text_append(text, size, "'");
-    for (; *word; word++)
-        text_append(text, size, *word == '\'' ? "'\\''" : "%c", *word);
-    text_append(text, size, "'");
+    size_t used = strlen(text);
+    shell_word(word, text + used, size - used);
 }
 
 const char *text_base_name(const char *path, char *name, size_t size)
