@@ -44,8 +44,15 @@ __device__ __forceinline__ float series_of(const float (&terms)[TERMS], float z)
     return sum;
 }
 
-// Largest magnitude of a thread's products, found by comparing their bits: as unsigned integers the
-// most negative number is largest, as signed integers the largest positive number is.
+// The largest magnitude of some numbers, from the largest of their bits: as unsigned integers, of
+// which the most negative number is largest, and as signed integers, of which the largest positive
+// number is. NaN if one of them is NaN: it would hide the others of its sign.
+static __device__ __forceinline__ float magnitude_of(unsigned below, int above)
+{
+    return __int_as_float(max((int)(below & 0x7fffffff), above));
+}
+
+// Largest magnitude of a thread's products; NaN if one of them is NaN.
 template <int COUNT> __device__ __forceinline__ float products_reach(const float (&products)[COUNT])
 {
     unsigned below = 0;
@@ -56,7 +63,7 @@ template <int COUNT> __device__ __forceinline__ float products_reach(const float
         below = __vimax3_u32(below, (unsigned)bits[0], (unsigned)bits[1]);
         above = __vimax3_s32(above, bits[0], bits[1]);
     }
-    return fmaxf(fabsf(__uint_as_float(below)), __int_as_float(above));
+    return magnitude_of(below, above);
 }
 
 // tanh(x) for x within REACH, which is CAP_CLOSE or CAP_NEAR.

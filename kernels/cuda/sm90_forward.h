@@ -21,7 +21,11 @@ struct sm90_forward {
 struct sm90_task {
     struct work_tile tile;
     struct work_fragment first, last; // fragments of the tile
+    int32_t number;                   // for forward_place_of()
     int32_t head;                     // query head
+    // Masks of consumer warps. `again`, if not 0: the tile is computed again, and only these warps
+    // store results. `lost`: those that need the tile again; each adds itself.
+    uint32_t again, lost;
 };
 
 // Features of an instance beyond plain attention, as a mask. Every instance with SM90_CAP or

@@ -48,8 +48,7 @@ template <int TERMS> struct logit_series {
     }
 };
 
-// Largest magnitude of the thread's scores. Compared as unsigned integers the largest is the most
-// negative score; compared as signed integers, the largest positive one.
+// Largest magnitude of the thread's scores; NaN if one of them is NaN.
 template <class S> __device__ __forceinline__ float scores_reach(const float (&scores)[S::N / 2])
 {
     unsigned below[2] = {0, 0};
@@ -58,7 +57,7 @@ template <class S> __device__ __forceinline__ float scores_reach(const float (&s
         below[i / 2 % 2] = __vimax3_u32(below[i / 2 % 2], __float_as_uint(scores[i]),
                                         __float_as_uint(scores[i + 1]));
     int above = max(bits_most<S>(scores, 0), bits_most<S>(scores, 1));
-    return fmaxf(fabsf(__uint_as_float(max(below[0], below[1]))), fabsf(__int_as_float(above)));
+    return magnitude_of(max(below[0], below[1]), above);
 }
 
 // Replaces products q * k by capped logits in base 2: cap * tanh(factor * score). Called by whole

@@ -241,7 +241,7 @@ __device__ __forceinline__ bool block_weigh_as(struct sm90_state<S> &state, cons
 
 // Turns the scores of a block into weights: softcap, bias, mask, softmax. Without bias and mask, a
 // warp with all scores within the reach of a series computes softcap as part of the softmax.
-// Returns the result of maxima_raise().
+// Returns the result of maxima_raise(), or false if it was not called.
 template <class S>
 __device__ __forceinline__ bool
 block_weigh(struct sm90_state<S> &state, const struct forward_work &work, uint32_t shared,
@@ -259,13 +259,22 @@ block_weigh(struct sm90_state<S> &state, const struct forward_work &work, uint32
         if (__all_sync(0xffffffffu, reach <= series.reach[2]))
             return block_weigh_as<S>(state, logit_series<6>{series.near}, shared, ahead, shrink);
     }
+    const struct logit_linear logit = {S::CAP ? 1 : work.factor};
     if (S::CAP)
         scores_cap<S>(state.scores, work.factor, work.cap);
     if constexpr (S::BIAS)
         scores_add_bias<S>(state, shared, bias_there, group.row, work.bias_factor, stages);
-    if (masked)
-        scores_mask<S>(state, walk.low, walk.high, walk.keys, walk.key, group.row);
-    return block_weigh_as<S>(state, logit_linear{S::CAP ? 1 : work.factor}, shared, ahead, shrink);
+    bool grown = false;
+    if (masked || !S::GUESS || state.guess < GUESS_NOW) {
+        if (masked)
+            scores_mask<S>(state, walk.low, walk.high, walk.keys, walk.key, group.row);
+        grown = maxima_raise<S>(state, logit, shrink);
+        if (state.guess == GUESS_LATER && maxima_are_set<S>(state))
+            state.guess = GUESS_NOW;
+    }
+    ahead.look(shared);
+    scores_weigh<S>(state, logit);
+    return grown;
 }
 
 // Computes the blocks of `span`, at least one. stages->keys stands at the first. The last product
@@ -308,6 +317,7 @@ __device__ __forceinline__ uint32_t span_compute(struct sm90_state<S> &state,
         struct sm90_ahead<S> ahead = {
             ring, values, false, false
         };
+        const bool small = !S::GUESS || sums_are_small<S>(state);
         bool grown =
             block_weigh<S>(state, work, shared, walk, group, bias_there, stages, ahead, shrink);
         registers_settle(state.scores);
@@ -315,9 +325,15 @@ __device__ __forceinline__ uint32_t span_compute(struct sm90_state<S> &state,
         // Usually both stages are full and the fragment continues: one test, no wait. The branch
         // keeps the compiler from moving product_wait() up. Otherwise the softmax would run after
         // the product with V instead of during it.
-        if (!last && walk.key + S::N < walk.keys && ahead.values_there && ahead.keys_there) {
+        if (small && !last && walk.key + S::N < walk.keys && ahead.values_there &&
+            ahead.keys_there) {
             walk.key += S::N;
         } else {
+            if (!small) {
+                sums_shrink<S>(state, grown, shrink);
+                grown = true;
+                state.guess = state.guess == GUESS_NOW ? GUESS_WILD : state.guess;
+            }
             int rows =
                 last ? walk_rows<S>(walk, work.fragments) : walk_next<S>(&walk, work.fragments);
             values_wait<S>(shared, values, rows, group.index);
@@ -347,20 +363,42 @@ __device__ __forceinline__ uint32_t span_compute(struct sm90_state<S> &state,
 
 // ---- kernel -------------------------------------------------------------------------------------
 
+// True if the warp must store its results of a tile. Otherwise it stored them the first time, or it
+// asks for the tile again. May wait for the last product with V. Called by whole warps.
+template <class S>
+__device__ __forceinline__ bool result_is_good(struct sm90_state<S> &state, struct sm90_task *task)
+{
+    const uint32_t self = 1u << warp_uniform(threadIdx.x / WARP_LANES);
+    const uint32_t again = warp_uniform(task->again);
+    if (again)
+        return (again & self) != 0;
+    const bool wild = state.guess == GUESS_WILD || !sums_are_small<S>(state);
+    if (wild) {
+        product_wait<0>();
+        registers_settle(state.out);
+    }
+    const bool good = !wild || state_is_good<S>(state);
+    if (!good && threadIdx.x % WARP_LANES == 0)
+        atomicOr(&task->lost, self);
+    return good;
+}
+
 // Computes the blocks of `span` of a tile, merges the result, and releases the `behind` blocks of
 // the tile that follow. Called by a whole warpgroup.
 template <class S>
-__device__ __forceinline__ void
-tile_compute(const struct forward_work &work, uint32_t shared,
-             const struct sm90_ring<S::SLOTS> &slot, const struct sm90_task *task,
-             const struct sm90_span &span, const struct sm90_group &group, int behind,
-             struct sm90_stages<S> *stages)
+__device__ __forceinline__ void tile_compute(const struct forward_work &work, uint32_t shared,
+                                             const struct sm90_ring<S::SLOTS> &slot,
+                                             struct sm90_task *task, const struct sm90_span &span,
+                                             const struct sm90_group &group, int behind,
+                                             struct sm90_stages<S> *stages)
 {
     struct sm90_state<S> state;
     state.max[0] = state.max[1] = MAX_NONE;
     state.seen[0] = state.seen[1] = -CUDART_INF_F;
     state.seen_close[0] = state.seen_close[1] = -CUDART_INF_F;
     state.sum[0] = state.sum[1] = 0;
+    const uint32_t again = S::GUESS ? warp_uniform(task->again) : 0;
+    state.guess = S::GUESS && again == 0 && !(S::MAX && work.max_logit) ? GUESS_LATER : GUESS_NEVER;
     float before[2]; // loaded while the blocks are computed
     lse_read(work, task, group.row, before);
     uint32_t q = shared + slot.place * S::Q_BYTES + group.index * GROUP_ROWS * SM90_PANEL_ROW_BYTES;
@@ -370,6 +408,12 @@ tile_compute(const struct forward_work &work, uint32_t shared,
     barrier_wait(shared + S::Q_FULL + 8 * slot.place, slot.phase);
     struct sm90_rows rows = rows_of(work, task, group.row, before);
     int head = task->head;
+    if (S::GUESS) {
+        // Not a return: the compiler would no longer see that warps stay converged.
+        bool good = result_is_good<S>(state, task);
+        rows.some[0] = rows.some[0] && good;
+        rows.some[1] = rows.some[1] && good;
+    }
     __syncwarp();
     warp_arrive(shared + S::Q_EMPTY + 8 * slot.place);
     product_wait<0>();
@@ -384,7 +428,7 @@ tile_compute(const struct forward_work &work, uint32_t shared,
 // Body of a consumer warpgroup: computes tile after tile. Returns at a tile without blocks.
 template <class S>
 __device__ __forceinline__ void tiles_compute(const struct sm90_forward &args, uint32_t shared,
-                                              const struct sm90_task *tasks)
+                                              struct sm90_task *tasks)
 {
     struct sm90_group group;
     group.index = (int)warp_uniform(threadIdx.x / GROUP_THREADS);
@@ -396,7 +440,7 @@ __device__ __forceinline__ void tiles_compute(const struct sm90_forward &args, u
     };
     for (;; slot.next()) {
         barrier_wait(shared + S::Q_FULL + 8 * slot.place, slot.phase);
-        const struct sm90_task *task = &tasks[slot.place];
+        struct sm90_task *task = &tasks[slot.place];
         int blocks = (int)warp_uniform((uint32_t)task->tile.blocks);
         if (blocks == 0)
             return;
@@ -414,7 +458,8 @@ __device__ __forceinline__ void tiles_compute(const struct sm90_forward &args, u
 
 // Called by the whole block. *_EMPTY count one arrival of each warp that reads the stage or task.
 template <class S>
-__device__ __forceinline__ void barriers_create(const struct sm90_forward &args, uint32_t shared)
+__device__ __forceinline__ void barriers_create(const struct sm90_forward &args, uint32_t shared,
+                                                struct sm90_task *tasks)
 {
     const int warps = S::GROUPS * GROUP_THREADS / WARP_LANES;
     if (threadIdx.x == 0) {
@@ -422,6 +467,7 @@ __device__ __forceinline__ void barriers_create(const struct sm90_forward &args,
         tensor_prefetch(&args.k);
         tensor_prefetch(&args.v);
         for (int i = 0; i < S::SLOTS; i++) {
+            tasks[i].lost = 0;
             barrier_init(shared + S::Q_FULL + 8 * i, 1);
             barrier_init(shared + S::Q_EMPTY + 8 * i, warps + S::LOADING_WARPS - 1);
         }
@@ -447,7 +493,7 @@ __global__ void __launch_bounds__(S::THREADS, 1)
     extern __shared__ __align__(1024) unsigned char memory[];
     const uint32_t shared = shared_address(memory);
     struct sm90_task *tasks = (struct sm90_task *)(memory + S::TASK);
-    barriers_create<S>(args, shared);
+    barriers_create<S>(args, shared, tasks);
     if (threadIdx.x / GROUP_THREADS == S::GROUPS) {
         registers_release<S::REGISTERS_LOADING>();
         if (threadIdx.x == S::GROUPS * GROUP_THREADS)

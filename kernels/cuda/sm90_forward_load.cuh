@@ -5,6 +5,8 @@
 
 #include <limits.h>
 
+#include <type_traits>
+
 #include "kernels/cuda/sm90.cuh"
 #include "kernels/cuda/sm90_forward.h"
 
@@ -25,6 +27,10 @@ template <typename TYPE, int DQK_, int DV_, int GROUPS_, int N_, int STAGES_, in
 struct sm90_traits {
     static const bool MAX = (FEATURES_ & SM90_MAX) != 0, CAP = (FEATURES_ & SM90_CAP) != 0;
     static const bool BIAS = (FEATURES_ & SM90_BIAS) != 0;
+    // Most blocks are weighed with the row maxima of earlier blocks (enum sm90_guess). Weights may
+    // be large then; fp16 could not hold them. Above 192 without a bias it gains nothing.
+    static const bool GUESS =
+        std::is_same<TYPE, __nv_bfloat16>::value && !CAP && (BIAS || (!MAX && DQK_ <= 192));
     typedef TYPE T;
     static const int DQK = DQK_, DV = DV_, GROUPS = GROUPS_, N = N_;
     static const int STAGES = STAGES_, SLOTS = SLOTS_;
@@ -86,11 +92,12 @@ __device__ __forceinline__ void block_load(uint32_t to, uint32_t full, uint32_t 
                        residue, full);
 }
 
-// Loads K and V of a tile. Returns the number of the next tile, INT_MAX with GRID. Takes it from
-// work.taken when as many blocks are left as there are stages, whose loads hide the latency.
+// Loads K and V of a tile. With `take`, returns the number of the next tile, otherwise INT_MAX. It
+// is taken from work.taken when as many blocks are left as there are stages, whose loads hide the
+// latency.
 template <class S>
 __device__ __forceinline__ int tile_load_keys(const struct sm90_forward &args, uint32_t shared,
-                                              const struct work_tile &tile, int kv_head,
+                                              const struct work_tile &tile, int kv_head, bool take,
                                               struct sm90_ring<S::STAGES> *ring)
 {
     const struct forward_work &work = args.work;
@@ -100,7 +107,7 @@ __device__ __forceinline__ int tile_load_keys(const struct sm90_forward &args, u
         int position = (int)(fragment.kv_row / work.row_step);
         int residue = (int)(fragment.kv_row % work.row_step), keys = fragment.keys;
         for (int key = 0; key < keys; key += S::N) {
-            if (!S::GRID && left-- == min(tile.blocks, S::STAGES))
+            if (take && left-- == min(tile.blocks, S::STAGES))
                 next = (int)gridDim.x + atomicAdd(work.taken, 1);
             int at = ring->place;
             block_load<S, S::Q_PANELS>(shared + S::K + at * S::K_BYTES, shared + S::K_FULL + 8 * at,
@@ -130,6 +137,21 @@ __device__ __forceinline__ void tile_load_queries(const struct sm90_forward &arg
                        residue, full);
 }
 
+// Waits until the slot is free. Returns a task that warps must compute again, if there is one: that
+// of the slot or, if no other tile is left, of any slot.
+template <class S>
+__device__ __forceinline__ struct sm90_task *task_wait(uint32_t shared, struct sm90_task *tasks,
+                                                       struct sm90_ring<S::SLOTS> slot, bool left)
+{
+    const int count = S::GUESS && !left ? S::SLOTS : 1;
+    for (int i = 0; i < count; i++, slot.next()) {
+        barrier_wait(shared + S::Q_EMPTY + 8 * slot.place, slot.phase ^ 1);
+        if (S::GUESS && tasks[slot.place].lost)
+            return &tasks[slot.place];
+    }
+    return NULL;
+}
+
 // Body of the producer thread of Q, K and V: loads tile after tile and describes each in `tasks`.
 // Q_FULL signals both. Ends with a tile without blocks.
 template <class S>
@@ -144,21 +166,28 @@ __device__ __forceinline__ void tiles_load(const struct sm90_forward &args, uint
         0, 0
     };
     int total = work.tile_count * work.heads, next = (int)blockIdx.x;
-    while (next < total) {
-        struct forward_place place = forward_place_of(work, next);
+    for (;;) {
+        struct sm90_task *lost = task_wait<S>(shared, tasks, slot, next < total);
+        if (!lost && next >= total)
+            break;
+        const int number = lost ? lost->number : next;
+        struct forward_place place = forward_place_of(work, number);
         struct work_tile tile = work.tiles[place.tile];
         struct sm90_task *task = &tasks[slot.place];
         uint32_t full = shared + S::Q_FULL + 8 * slot.place;
-        barrier_wait(shared + S::Q_EMPTY + 8 * slot.place, slot.phase ^ 1);
+        task->again = lost ? lost->lost : 0;
+        if (lost)
+            lost->lost = 0;
         task->tile = tile;
+        task->number = number;
         task->head = place.head;
         task->first = work.fragments[tile.fragment];
         task->last = work.fragments[tile.fragment + tile.fragment_count - 1];
         tile_load_queries<S>(args, shared + slot.place * S::Q_BYTES, tile, place.head, full);
         slot.next();
-        next = tile_load_keys<S>(args, shared, tile, place.kv_head, &ring);
+        int taken = tile_load_keys<S>(args, shared, tile, place.kv_head, !S::GRID && !lost, &ring);
+        next = lost ? next : taken;
     }
-    barrier_wait(shared + S::Q_EMPTY + 8 * slot.place, slot.phase ^ 1);
     tasks[slot.place].tile.blocks = 0;
     barrier_arrive(shared + S::Q_FULL + 8 * slot.place);
 }

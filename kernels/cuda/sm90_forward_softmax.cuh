@@ -9,6 +9,12 @@
 // `out` and `sum` are rescaled to a new row maximum only if it exceeds the old one by more than
 // this, in base 2. Until then weights are at most 2^8, and no precision is lost.
 #define MAX_SLACK 8.0f
+// Where blocks are weighed with the maxima of earlier blocks: sums of weights in a thread. Above
+// SUM_MOST the row maximum is raised. Above SUM_LOST the row is computed again: rescaling factors,
+// which may be as small as 2^-126 before they become 0, could make such a sum vanish beside those
+// of later keys.
+#define SUM_MOST  0x1p24f
+#define SUM_LOST  0x1p96f
 // Initial row maximum, below every logit. Finite, so that no difference of two maxima is NaN.
 #define MAX_NONE  (-1e38f)
 
@@ -87,10 +93,18 @@ __device__ __forceinline__ bool maxima_raise(struct sm90_state<S> &state, const 
             float after = fmaxf(state.max[half], quad_max(max[half]));
             shrink[half] = fast_exp2(state.max[half] - after);
             state.max[half] = after;
+            if (S::GUESS && state.sum[half] > SUM_LOST)
+                state.sum[half] = CUDART_INF_F;
             state.sum[half] *= shrink[half];
         }
     }
     return grown;
+}
+
+// True if all rows of the warp have seen a key. Called by whole warps.
+template <class S> __device__ __forceinline__ bool maxima_are_set(const struct sm90_state<S> &state)
+{
+    return __all_sync(0xffffffffu, state.max[0] > MAX_NONE && state.max[1] > MAX_NONE);
 }
 
 // Turns scores into weights, 2^(logit - maximum), and adds them to `sum`. The weights of a block
@@ -112,6 +126,51 @@ __device__ __forceinline__ void scores_weigh(struct sm90_state<S> &state, const 
         }
         state.sum[half] += sums[0] + sums[1];
     }
+}
+
+// True if no sum in the warp calls for a larger maximum. Called by whole warps.
+template <class S> __device__ __forceinline__ bool sums_are_small(const struct sm90_state<S> &state)
+{
+    return __all_sync(0xffffffffu, state.sum[0] <= SUM_MOST && state.sum[1] <= SUM_MOST);
+}
+
+// Raises the maxima of rows with large sums, and rescales the sums and the weights of the block.
+// Multiplies `shrink`, of maxima_raise(), by the factors; grown: it is set. The sums of a row above
+// SUM_LOST become infinite and never finite again. Called by whole warps.
+template <class S>
+__device__ __forceinline__ void sums_shrink(struct sm90_state<S> &state, bool grown,
+                                            float shrink[2])
+{
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+        const float most = quad_max(state.sum[half]);
+        float factor = 1;
+        if (most > SUM_LOST) {
+            state.sum[half] = CUDART_INF_F;
+        } else if (most > SUM_MOST) {
+            const float after = state.max[half] + (float)ilogbf(most);
+            factor = fast_exp2(state.max[half] - after);
+            state.max[half] = after;
+        }
+        shrink[half] = grown ? shrink[half] * factor : factor;
+        state.sum[half] *= factor;
+#pragma unroll
+        for (int n = 0; n < S::N / 8; n++) {
+            state.scores[4 * n + 2 * half] *= factor;
+            state.scores[4 * n + 2 * half + 1] *= factor;
+        }
+    }
+}
+
+// True if no row of the warp is lost: sums are at most SUM_LOST and `out` is finite. Called by
+// whole warps.
+template <class S> __device__ __forceinline__ bool state_is_good(const struct sm90_state<S> &state)
+{
+    bool good = state.sum[0] <= SUM_LOST && state.sum[1] <= SUM_LOST;
+#pragma unroll
+    for (int i = 0; i < S::DV / 2; i++)
+        good = good && fabsf(state.out[i]) < CUDART_INF_F;
+    return __all_sync(0xffffffffu, good);
 }
 
 // Rounds the weights to T, as A fragments.

@@ -8,6 +8,17 @@
 #include "kernels/cuda/sm90_cap.cuh"
 #include "kernels/cuda/sm90_forward_load.cuh"
 
+// Whether a warp guesses that the row maxima of earlier blocks will do for the next ones. A search
+// for the maxima of a block takes 8 % of its time. Instead the sums of weights tell afterwards if a
+// maximum must be raised. If weights overflowed by then, the warp asks for the tile again, and
+// never guesses in it.
+enum sm90_guess {
+    GUESS_NEVER, // not in this tile
+    GUESS_LATER, // some row has no maximum yet
+    GUESS_NOW,
+    GUESS_WILD // as GUESS_NOW, and weights were so large that `out` may not be finite
+};
+
 // Registers of a consumer thread. It holds parts of rows g and g + 8 (g = lane / 4) of the 16 rows
 // of its warp; indices 0 and 1 of the arrays of two. Accumulators are laid out as in sm90.cuh.
 template <class S> struct sm90_state {
@@ -16,6 +27,7 @@ template <class S> struct sm90_state {
     uint32_t weights[S::N / 16][4]; // A fragments
     float max[2];                   // reference maximum of the row, base 2, for `out` and `sum`
     float sum[2];                   // of the weights in this thread's columns
+    enum sm90_guess guess;          // the same for a warp
     float seen[2]; // largest logit of the row in this thread's columns, base 2; only with MAX
     // The same for blocks that a series caps, but the largest product of query and key. Its logit
     // is computed once at the end, without the error of a short series.

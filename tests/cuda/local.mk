@@ -45,7 +45,8 @@ tests_cuda_test_inputs_cuda_CPPFLAGS = $(cuda_test_cppflags)
 tests_cuda_test_inputs_cuda_LDADD = rank/librank.a $(cuda_test_libs)
 
 cuda_test_programs += tests/cuda/test_forward_cuda
-tests_cuda_test_forward_cuda_SOURCES = tests/cuda/test_forward_cuda.c $(harness_sources) $(problem_sources)
+tests_cuda_test_forward_cuda_SOURCES = tests/cuda/test_forward_cuda.c tests/cuda/forward_trial.c \
+    tests/cuda/forward_trial.h $(harness_sources) $(problem_sources)
 tests_cuda_test_forward_cuda_CPPFLAGS = $(cuda_test_cppflags)
 tests_cuda_test_forward_cuda_LDADD = $(cuda_test_libs)
 
