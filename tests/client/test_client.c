@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The library against a daemon that answers: results, many requests in flight, cancellation,
-// threads.
+// The library against a daemon that answers: results, many requests in flight, threads.
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -367,64 +366,7 @@ START_TEST(orders_are_sent)
 }
 END_TEST
 
-// ---- cancelling ---------------------------------------------------------------------------------
-
-static void wait_held(int count)
-{
-    while (fake_held(client) != count)
-        usleep(1000);
-}
-
-START_TEST(a_request_is_cancelled)
-{
-    struct cpattn_request *request = submit("hold");
-    wait_held(1);
-    ck_assert_int_eq(cpattn_cancel(request, &error), CPATTN_OK);
-    ck_assert(cpattn_wait(request, UINT64_MAX));
-    ck_assert_int_eq(cpattn_cancel(request, &error), CPATTN_OK); // too late: no error
-    ck_assert_int_eq(collect(request), CPATTN_CANCELLED);
-    ck_assert_str_eq(error.text, "cancelled on request");
-    ck_assert_ptr_null(result);
-}
-END_TEST
-
-START_TEST(a_destroyed_request_is_cancelled)
-{
-    struct cpattn_request *request = submit("hold");
-    wait_held(1);
-    cpattn_request_destroy(request);
-    wait_held(0);
-    // The request is not returned, and cpattn_wait_any() does not wait for it.
-    ck_assert_ptr_null(cpattn_wait_any(client, UINT64_MAX));
-    cpattn_request_destroy(NULL);
-}
-END_TEST
-
-START_TEST(any_request_is_cancelled_by_its_id)
-{
-    struct cpattn_client *other = fake_client(&fake, NULL);
-    struct cpattn_request *request = submit("hold");
-    wait_held(1);
-    ck_assert_int_eq(cpattn_cancel_id(other, cpattn_request_id(request), 0, &error), CPATTN_OK);
-    ck_assert(cpattn_wait(request, UINT64_MAX));
-    ck_assert_int_eq(cpattn_cancel_id(other, cpattn_request_id(request), 0, &error),
-                     CPATTN_NOT_FOUND);
-    ck_assert_str_eq(error.text, "not found");
-    ck_assert_int_eq(collect(request), CPATTN_CANCELLED);
-    static const char *const malformed[] = {"", "12", "0123456789abcdef0123456789abcdeg",
-                                            "0123456789abcdef0123456789abcdef0"};
-    for (size_t i = 0; i < sizeof malformed / sizeof malformed[0]; i++) {
-        ck_assert_int_eq(cpattn_cancel_id(other, malformed[i], 0, &error), CPATTN_INVALID_ARGUMENT);
-        char text[128];
-        snprintf(text, sizeof text,
-                 "the id of the request is '%s'; accepted is 32 hexadecimal digits", malformed[i]);
-        ck_assert_str_eq(error.text, text);
-    }
-    ck_assert_int_eq(cpattn_cancel_id(other, "0123456789ABCDEF0123456789abcdef", 0, &error),
-                     CPATTN_NOT_FOUND);
-    cpattn_client_destroy(other);
-}
-END_TEST
+// ---- the end of a client ------------------------------------------------------------------------
 
 START_TEST(a_client_can_end_before_its_requests)
 {
@@ -580,9 +522,6 @@ int main(void)
     tcase_add_test(flight, requests_in_flight_are_limited);
     tcase_add_test(flight, a_silent_daemon_costs_the_time_limit);
     tcase_add_test(flight, orders_are_sent);
-    tcase_add_test(flight, a_request_is_cancelled);
-    tcase_add_test(flight, a_destroyed_request_is_cancelled);
-    tcase_add_test(flight, any_request_is_cancelled_by_its_id);
     tcase_add_test(flight, a_client_can_end_before_its_requests);
     tcase_add_test(flight, threads_share_a_client);
     tcase_add_test(flight, threads_share_the_answers);
