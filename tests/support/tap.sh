@@ -45,11 +45,26 @@ $2" ;;
     esac
 }
 
+# Waits for a process that this shell has started. One that is late is killed. Returns its exit status.
+tap_patience=2400 # in steps of 0.05 s
+tap_wait() { # PROCESS
+    tap_steps=0
+    while grep -qs '^State:[[:space:]]*[^Z]' "/proc/$1/status"; do
+        sleep 0.05
+        tap_steps=$((tap_steps + 1))
+        [ "$tap_steps" -ge "$tap_patience" ] || continue
+        echo "# process $1 ($(tr '\0' ' ' <"/proc/$1/cmdline" | cut -c 1-100)) does not end"
+        kill -KILL "$1" 2>/dev/null
+        break
+    done
+    wait "$1"
+}
+
 # Ends daemons that this shell has started: a test for each, that its exit status is 0.
 tap_ends() { # PROCESS...
     for process; do
         kill -TERM "$process"
-        wait "$process"
+        tap_wait "$process"
         tap_is "a daemon ends with status 0" "$?" 0
     done
 }
