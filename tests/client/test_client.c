@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The library against a daemon that answers: results, many requests in flight, threads.
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -454,7 +455,8 @@ START_TEST(threads_share_the_answers)
 }
 END_TEST
 
-static bool slow_sender; // the answer comes while cpattn_submit() is still sending
+// cpattn_submit() is still sending until another thread has taken the answer.
+static atomic_bool sends_long, taken_early;
 
 enum status __real_link_exchange(struct link *link, const void *data, size_t size,
                                  uint64_t deadline_ns, link_done *done, void *arg,
@@ -467,8 +469,8 @@ enum status __wrap_link_exchange(struct link *link, const void *data, size_t siz
                                  struct error *reason)
 {
     enum status status = __real_link_exchange(link, data, size, deadline_ns, done, arg, reason);
-    if (slow_sender)
-        usleep(200000);
+    while (sends_long && !taken_early)
+        usleep(1000);
     return status;
 }
 
@@ -479,6 +481,7 @@ static void *take_early(void *arg)
         usleep(1000);
     *(enum cpattn_status *)arg = cpattn_collect(request, &result, NULL);
     cpattn_request_destroy(request);
+    taken_early = true;
     return NULL;
 }
 
@@ -486,10 +489,10 @@ START_TEST(a_thread_takes_an_answer_before_its_submit_returns)
 {
     pthread_t taker;
     enum cpattn_status taken = CPATTN_UNKNOWN;
-    slow_sender = true;
+    sends_long = true;
     ck_assert_int_eq(pthread_create(&taker, NULL, take_early, &taken), 0);
     submit("pass"); // the other thread destroys the request meanwhile
-    slow_sender = false;
+    sends_long = false;
     pthread_join(taker, NULL);
     ck_assert_int_eq(taken, CPATTN_OK);
     cpattn_result_destroy(result);

@@ -18,8 +18,7 @@ daemon_start() { # NAME: sets $started
     "$top_builddir/cpattnd" --socket "$scratch/$1.sock" --backend cpu --devices 2 2>"$scratch/$1.log" &
     started=$!
     until "$submit" status --socket "$scratch/$1.sock" >/dev/null 2>&1; do
-        kill -0 "$started" 2>/dev/null || { cat "$scratch/$1.log"; exit 99; }
-        sleep 0.05
+        tap_step "$started" || { cat "$scratch/$1.log"; exit 99; }
     done
 }
 taken() { # NAME: cases that a daemon took in
@@ -56,8 +55,8 @@ tap_is "two daemons: both run cases" "$worked" yes
 
 # The process has answered so many cases that the file has more than four lines, or has ended.
 answers_await() { # PROCESS FILE
-    until [ "$(wc -l <"$2")" -gt 4 ] || ! kill -0 "$1" 2>/dev/null; do
-        sleep 0.02
+    until [ "$(wc -l <"$2")" -gt 4 ]; do
+        tap_step "$1" || break
     done
 }
 

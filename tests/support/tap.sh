@@ -45,18 +45,23 @@ $2" ;;
     esac
 }
 
-# Waits for a process that this shell has started. One that is late is killed. Returns its exit status.
-tap_patience=2400 # in steps of 0.05 s
+tap_patience=30000 # steps of 0.02 s for which a script may wait in all
+
+# Waits for a step, in a loop that waits for a process to do something. False if the process has ended. A process for
+# which the script waits too long is killed.
+tap_step() { # PROCESS
+    sleep 0.02
+    grep -qs '^State:[[:space:]]*[^Z]' "/proc/$1/status" || return
+    tap_patience=$((tap_patience - 1))
+    [ "$tap_patience" -le 0 ] || return 0
+    echo "# process $1 hangs: $(tr '\0' ' ' <"/proc/$1/cmdline" | cut -c 1-100)"
+    kill -KILL "$1" 2>/dev/null
+    return 1
+}
+
+# Waits for a process that this shell has started. Returns its exit status.
 tap_wait() { # PROCESS
-    tap_steps=0
-    while grep -qs '^State:[[:space:]]*[^Z]' "/proc/$1/status"; do
-        sleep 0.05
-        tap_steps=$((tap_steps + 1))
-        [ "$tap_steps" -ge "$tap_patience" ] || continue
-        echo "# process $1 ($(tr '\0' ' ' <"/proc/$1/cmdline" | cut -c 1-100)) does not end"
-        kill -KILL "$1" 2>/dev/null
-        break
-    done
+    while tap_step "$1"; do :; done
     wait "$1"
 }
 
