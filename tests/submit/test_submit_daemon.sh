@@ -265,6 +265,18 @@ tap_is "an interrupted case is cancelled" "$? $(sed -n 's/^ *\([A-Z_]*\): .*/\1/
 run case --seqlen 64
 tap_is "after a cancelled case the next one runs" "$status" 0
 
+# shellcheck disable=SC2086
+env --default-signal=INT "$submit" $long >"$scratch/long" 2>&1 &
+running=$!
+await_status running 1
+kill -STOP "$daemon"
+kill -INT $running
+tap_wait $running
+tap_is "an interrupt at a daemon that hangs: exit status and sentence" "$? $(grep -o 'CANCELLED.*' "$scratch/long")" \
+    "65 CANCELLED: cancelled, and not answered in time"
+kill -CONT "$daemon"
+await_status running 0
+
 if command -v script >/dev/null 2>&1; then
     TERM=xterm script -qefc "$submit $long" "$scratch/terminal" >/dev/null </dev/null &
     until grep -q 'cancels request' "$scratch/terminal" 2>/dev/null; do

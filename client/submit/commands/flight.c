@@ -11,8 +11,6 @@
 #include "common/duration.h"
 
 #define TICK_NS      (UINT64_C(100) * 1000000)
-// Cancelled cases that have no answer after this time are given up.
-#define CANCEL_NS    (UINT64_C(5) * 1000000000)
 // How long a daemon may take to say how long its time limits may be; longer if it has just refused
 // a case.
 #define ASK_NS       (UINT64_C(1) * 1000000000)
@@ -450,7 +448,7 @@ static void stop(struct air *air)
 
 static void give_up(struct air *air)
 {
-    struct cpattn_error error = {CPATTN_CANCELLED, "cancelled, and not answered in time"};
+    struct cpattn_error error = {CPATTN_CANCELLED, COMMAND_CANCEL_TEXT};
     for (int i = 0; i < air->slot_count; i++) {
         if (air->slots[i].state != SLOT_FLIES)
             continue;
@@ -538,7 +536,7 @@ enum status flight_run(const struct flight *flight)
         tick(&air);
         if (air.stopping && stopped_ns == 0)
             stopped_ns = command_now_ns();
-        if (air.stopping && command_now_ns() - stopped_ns > CANCEL_NS)
+        if (air.stopping && command_now_ns() - stopped_ns > COMMAND_CANCEL_NS)
             give_up(&air);
     }
     for (int i = 0; ready && i < flight->client_count; i++)
