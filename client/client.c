@@ -413,7 +413,8 @@ static struct cpattn_daemon_status *status_create(struct wire_status *wire)
         s->hosts[i] = (struct cpattn_host){.name = s->wire_hosts[i].name,
                                            .state = wire->hosts[i].lost ? "lost" : "up",
                                            .devices = wire->hosts[i].devices,
-                                           .devices_out = wire->hosts[i].devices_out};
+                                           .devices_out = wire->hosts[i].devices_out,
+                                           .devices_stuck = wire->hosts[i].devices_stuck};
     return &s->face;
 }
 

@@ -401,8 +401,10 @@ CPATTN_API enum cpattn_status cpattn_collect(struct cpattn_request *request,
                                              struct cpattn_result **result,
                                              struct cpattn_error *error) CPATTN_MUST_CHECK;
 
-// Asks the daemon to cancel the request and returns at once. The request is then answered
-// CANCELLED, or with its result if it ended first. OK also if the request is already answered.
+// Asks the daemon to cancel the request and returns without waiting for the answer; it may have to
+// connect first. The request is then answered CANCELLED, or with its result if it ended first. OK
+// also if the request is already answered. UNAVAILABLE: the daemon does not answer connections;
+// only the first of several calls waits for that.
 CPATTN_API enum cpattn_status cpattn_cancel(struct cpattn_request *request,
                                             struct cpattn_error *error);
 
@@ -431,7 +433,7 @@ CPATTN_API enum cpattn_status cpattn_order(struct cpattn_client *client, enum cp
                                            int device, uint64_t timeout_ns, uint64_t *count,
                                            struct cpattn_error *error) CPATTN_MUST_CHECK;
 
-// Destroys a request. If it is not answered, it is cancelled first, without waiting.
+// Destroys a request. If it is not answered, it is cancelled first, as by cpattn_cancel().
 CPATTN_API void cpattn_request_destroy(struct cpattn_request *request);
 
 #ifdef __cplusplus

@@ -77,6 +77,9 @@ struct cpattn_host {
     const char *state; // "up"; "lost": its agent is not connected, and no case runs there
     int32_t devices;
     uint64_t devices_out; // bit mask: drained by an administrator
+    // Bit mask: out of use because killed ranks on them do not end. 0 from daemons of older
+    // versions.
+    uint64_t devices_stuck;
 };
 
 // The index-th host; NULL after the last.

@@ -158,7 +158,7 @@ static enum status request_cancel(struct cpattn_request *request, struct error *
     if (status != STATUS_OK)
         return status;
     wire.cancel = request->id;
-    status = client_start(request->rpc, &wire, CANCEL_LIMIT_NS, RPC_FREE, NULL, &call, error);
+    status = client_start(request->rpc, &wire, CANCEL_LIMIT_NS, RPC_PROMPT, NULL, &call, error);
     if (status == STATUS_OK)
         rpc_drop(call); // only the answer to the request itself matters
     return status;

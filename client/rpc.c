@@ -12,6 +12,9 @@
 
 // Maximum number of idle connections; further ones are closed.
 #define LANES_IDLE_MAX 8
+// A prompt call does not connect for this many times connect_ns after a connection that was not
+// answered.
+#define SILENCE_FACTOR 2
 
 // A lane: a connection, with one call at a time.
 struct lane {
@@ -29,10 +32,11 @@ struct rpc {
     struct list idle, busy; // lanes; the idle ones with the last used first
     struct list flying;     // calls in flight
     struct list told;       // answered listed calls that were not yet returned
-    int counted, listed;    // calls in flight: all except RPC_FREE; only RPC_LISTED
+    int counted, listed;    // calls in flight: those that count; only RPC_LISTED
     // Number of connections lost with a call in flight. The daemon may have ended then, and nng may
     // report this late for other connections: connections opened before are not used again.
     unsigned losses;
+    uint64_t silent_ns; // when a connection was not answered in time; 0: a later one was
 };
 
 struct rpc_call {
@@ -83,6 +87,11 @@ static void call_release(struct rpc_call *call)
 
 // ---- answers ------------------------------------------------------------------------------------
 
+static bool counts(enum rpc_kind kind)
+{
+    return kind == RPC_LISTED || kind == RPC_COUNTED;
+}
+
 // Answers a call, unless it is answered already; takes over `data`. Needs the lock. The caller
 // broadcasts `changed` afterwards.
 static void call_answer(struct rpc_call *call, enum status status, const char *text, void *data,
@@ -98,7 +107,7 @@ static void call_answer(struct rpc_call *call, enum status status, const char *t
     call->data = data;
     call->size = size;
     snprintf(call->text, sizeof call->text, "%s", text);
-    rpc->counted -= call->kind != RPC_FREE;
+    rpc->counted -= counts(call->kind);
     rpc->listed -= call->kind == RPC_LISTED;
     list_remove(&call->node);
     if (call->kind == RPC_LISTED)
@@ -144,6 +153,9 @@ static enum status lane_open(struct rpc *rpc, struct lane **lane, struct error *
     pthread_mutex_unlock(&rpc->mutex);
     enum status status =
         link_open(&config->target, link_now_ns() + config->connect_ns, &opened->link, error);
+    pthread_mutex_lock(&rpc->mutex);
+    rpc->silent_ns = status == STATUS_DEADLINE_EXCEEDED ? link_now_ns() : 0;
+    pthread_mutex_unlock(&rpc->mutex);
     if (status == STATUS_OK)
         *lane = opened;
     else
@@ -177,12 +189,19 @@ static void lanes_trim(struct rpc *rpc)
 }
 
 // Takes an idle lane for a call, or opens a new one.
-static enum status lane_get(struct rpc *rpc, struct lane **lane, struct error *error)
+static enum status lane_get(struct rpc *rpc, enum rpc_kind kind, struct lane **lane,
+                            struct error *error)
 {
     lanes_trim(rpc);
     pthread_mutex_lock(&rpc->mutex);
     struct list *node = list_pop_front(&rpc->idle);
+    bool silent = rpc->silent_ns > 0 &&
+                  link_now_ns() - rpc->silent_ns < SILENCE_FACTOR * rpc->config.connect_ns;
     pthread_mutex_unlock(&rpc->mutex);
+    if (!node && silent && kind == RPC_PROMPT)
+        return error_set(error, STATUS_UNAVAILABLE,
+                         "the daemon at %s did not answer the last connection",
+                         rpc->config.target.address);
     if (!node)
         return lane_open(rpc, lane, error);
     *lane = LIST_ENTRY(node, struct lane, node);
@@ -261,7 +280,7 @@ static enum status call_create(struct rpc *rpc, enum rpc_kind kind, void *owner,
 {
     if (rpc->closed)
         return error_set(error, STATUS_FAILED_PRECONDITION, "the client was destroyed");
-    if (kind != RPC_FREE && rpc->counted >= rpc->config.calls_max)
+    if (counts(kind) && rpc->counted >= rpc->config.calls_max)
         return error_set(error, STATUS_RESOURCE_EXHAUSTED,
                          "%d requests are in flight, which is the limit of this client",
                          rpc->counted);
@@ -273,7 +292,7 @@ static enum status call_create(struct rpc *rpc, enum rpc_kind kind, void *owner,
     created->kind = kind;
     created->owner = owner;
     rpc->holders++;
-    rpc->counted += kind != RPC_FREE;
+    rpc->counted += counts(kind);
     rpc->listed += kind == RPC_LISTED;
     list_init(&created->node);
     list_push_back(&rpc->flying, &created->node);
@@ -300,7 +319,7 @@ static enum status call_send(struct rpc_call *call, const void *data, size_t siz
 {
     struct rpc *rpc = call->rpc;
     struct lane *lane = NULL;
-    enum status status = lane_get(rpc, &lane, error);
+    enum status status = lane_get(rpc, call->kind, &lane, error);
     if (!lane)
         return status;
     pthread_mutex_lock(&rpc->mutex);

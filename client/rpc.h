@@ -39,6 +39,8 @@ enum rpc_kind {
     RPC_LISTED,  // counts against calls_max, and rpc_wait_any() returns it
     RPC_COUNTED, // counts against calls_max, but rpc_wait_any() does not return it
     RPC_FREE,    // neither
+    RPC_PROMPT,  // like RPC_FREE, but UNAVAILABLE shortly after a connection was not answered in
+                 // time
 };
 
 // Sends bytes (copied); connects first if no connection is idle. The call is answered within

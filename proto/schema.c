@@ -223,11 +223,8 @@ const struct map_field schema_pool[] = {
 };
 
 const struct map_field schema_host[] = {
-    TEXT(wire_host, name),
-    INT(wire_host, devices, 1, DEVICES_MAX),
-    UINT(wire_host, devices_out),
-    BOOL(wire_host, lost),
-    END,
+    TEXT(wire_host, name), INT(wire_host, devices, 1, DEVICES_MAX), UINT(wire_host, devices_out),
+    BOOL(wire_host, lost), UINT(wire_host, devices_stuck),          END,
 };
 
 const struct map_field schema_open[] = {

@@ -185,7 +185,7 @@ struct wire_host {
     char name[HOST_NAME_BYTES];
     int32_t devices;
     uint64_t devices_out;   // bit mask
-    uint64_t devices_stuck; // blocked by stuck ranks: bit mask; not sent
+    uint64_t devices_stuck; // blocked by stuck ranks: bit mask
     bool lost;
 };
 

@@ -18,6 +18,7 @@
 #include "daemon/pool/rank_child.h"
 #include "daemon/pool/rank_host.h"
 #include "daemon/pool/squad.h"
+#include "daemon/settings/plain_file.h"
 
 // Time limit of agent_destroy() for processes that have got SIGKILL.
 #define REAP_MAX_NS     (2 * NS_PER_S)
@@ -51,7 +52,8 @@ struct agent {
     struct list pools;
     ev_timer dial, look;
     unsigned looks;
-    char told[ERROR_TEXT_MAX]; // last logged reason for not being connected
+    char told[ERROR_TEXT_MAX];       // last logged reason for not being connected
+    char told_files[ERROR_TEXT_MAX]; // last logged fault of the TLS files; "": they can be used
 };
 
 // ---- to the daemon -----------------------------------------------------------------------------
@@ -430,6 +432,35 @@ static void token_reread(struct agent *a)
     token_wipe(&token);
 }
 
+static enum status tls_files_read(const struct tls_connect_files *files, struct tls **tls,
+                                  struct error *error)
+{
+    enum status status = plain_file_check("tls-ca", files->authorities, error);
+    if (status == STATUS_OK)
+        status = plain_file_check("tls-certificate", files->certificate, error);
+    if (status == STATUS_OK)
+        status = plain_file_check("tls-key", files->key, error);
+    return status == STATUS_OK ? tls_connect_create(files, tls, error) : status;
+}
+
+// The files may have been renewed. Files that cannot be used change nothing, such as a new
+// certificate whose key is not written yet.
+static void tls_reread(struct agent *a)
+{
+    struct error error = {.text = ""};
+    struct tls *tls;
+    if (!a->config.tls)
+        return;
+    if (tls_files_read(&a->config.tls_files, &tls, &error) == STATUS_OK) {
+        tls_release(a->config.tls);
+        a->config.tls = tls;
+    } else if (strcmp(a->told_files, error.text) != 0) {
+        log_warning("tls_files error=%s action=kept_those_before",
+                    log_quote(&(struct log_quoted){0}, error.text));
+    }
+    strcpy(a->told_files, error.text);
+}
+
 // Connects with a blocking wait, which delays nothing because this agent has no pools.
 static void on_dial(struct ev_loop *loop, ev_timer *watcher, int events)
 {
@@ -455,6 +486,7 @@ static void on_dial(struct ev_loop *loop, ev_timer *watcher, int events)
         freeaddrinfo(list);
     if (fd < 0)
         return;
+    tls_reread(a);
     a->link = node_link_create(loop, fd, &handler, a->config.tls,
                                a->config.tls ? a->config.daemon.host : NULL);
     if (!a->link)
@@ -503,6 +535,8 @@ enum status agent_create(struct ev_loop *loop, const struct agent_config *config
     const struct mesh_handler mesh = {a, on_connected, on_not_connected};
     a->loop = loop;
     a->config = *config;
+    if (a->config.tls)
+        tls_hold(a->config.tls);
     list_init(&a->pools);
     ev_timer_init(&a->dial, on_dial, 0., 0.);
     ev_timer_init(&a->look, on_look, LOOK_S, LOOK_S);
@@ -535,6 +569,7 @@ void agent_destroy(struct agent *a)
     rank_host_fini(&a->host, deadline_ns);
     node_link_destroy(a->link);
     mesh_port_destroy(a->mesh);
+    tls_release(a->config.tls);
     token_wipe(&a->config.token);
     free(a);
 }

@@ -10,6 +10,7 @@
 #include "common/net_url.h"
 #include "common/token.h"
 #include "daemon/machine/backend.h"
+#include "daemon/net/tls.h"
 #include "daemon/nodes/node_wire.h"
 
 struct agent_config {
@@ -17,8 +18,11 @@ struct agent_config {
     char daemon_text[NET_URL_TEXT_MAX];
     char name[HOST_NAME_BYTES];
     struct token token;
-    const char *token_file;        // read again before each connection; borrowed
-    struct tls *tls;               // from tls_connect_create(); NULL: not encrypted; borrowed
+    // Files that are read again before each connection; borrowed. `tls_files` is not used without
+    // `tls`.
+    const char *token_file;
+    struct tls_connect_files tls_files;
+    struct tls *tls;               // from tls_files; NULL: not encrypted. The agent holds it
     const struct backend *backend; // borrowed
     const char *mesh_address; // numeric address for connections from ranks of other hosts; NULL:
                               // the address that the daemon sees

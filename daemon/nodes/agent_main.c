@@ -51,12 +51,6 @@ static int serve(const struct agent_config *config, struct error *error)
     return EXIT_SUCCESS;
 }
 
-static enum status tls_make(const struct agent_settings *s, struct tls **tls, struct error *error)
-{
-    const struct tls_connect_files files = {s->tls_ca, s->tls_certificate, s->tls_key};
-    return s->daemon.tls ? tls_connect_create(&files, tls, error) : STATUS_OK;
-}
-
 int main(int argc, char **argv)
 {
     static struct agent_settings settings;
@@ -75,10 +69,13 @@ int main(int argc, char **argv)
     config.mesh_address = settings.mesh_address[0] ? settings.mesh_address : NULL;
     config.mesh_port = settings.mesh_port;
     config.token_file = settings.token_file;
+    config.tls_files =
+        (struct tls_connect_files){settings.tls_ca, settings.tls_certificate, settings.tls_key};
     snprintf(config.daemon_text, sizeof(config.daemon_text), "%s", settings.daemon_text);
     snprintf(config.name, sizeof(config.name), "%s", settings.name);
     if (token_read(settings.token_file, &config.token, &error) != STATUS_OK ||
-        tls_make(&settings, &config.tls, &error) != STATUS_OK ||
+        (settings.daemon.tls &&
+         tls_connect_create(&config.tls_files, &config.tls, &error) != STATUS_OK) ||
         backend_choose(&settings.host, &backend, &error) != STATUS_OK)
         return complain(&error, EXIT_FAILURE);
     int status = serve(&config, &error);

@@ -275,6 +275,7 @@ class HostStruct(ctypes.Structure):
         ("state", ctypes.c_char_p),
         ("devices", ctypes.c_int32),
         ("devices_out", ctypes.c_uint64),
+        ("devices_stuck", ctypes.c_uint64),
     ]
 
 

@@ -108,7 +108,7 @@ class Request:
         return self._library.cpattn_wait(self._handle, _wait_ns(timeout))
 
     def cancel(self) -> None:
-        """Asks the daemon to cancel the request, and returns at once. The answer is then CANCELLED,
+        """Asks the daemon to cancel the request, without waiting. The answer is then CANCELLED,
         or the result if the case ended first."""
         error = Error()
         insist(self._library.cpattn_cancel(self._handle, ctypes.byref(error)), error)

@@ -188,6 +188,8 @@ static void reply_fill(struct wire_reply *reply, const struct wire_request *requ
     case METHOD_STATUS:
         sample_status(&s, 3, &reply->pools);
         reply->pools.running = held_count();
+        reply->pools.hosts[1] = (struct wire_host){
+            .name = "node1", .devices = 8, .devices_out = 5, .devices_stuck = 2, .lost = true};
         break;
     case METHOD_CANCEL:
         reply->status = cancel(&request->cancel);

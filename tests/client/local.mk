@@ -40,6 +40,9 @@ test_programs += tests/client/test_client
 tests_client_test_client_SOURCES = tests/client/test_client.c tests/client/fake.c tests/client/fake.h
 tests_client_test_client_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=link_exchange
 
+test_programs += tests/client/test_client_cancel
+tests_client_test_client_cancel_SOURCES = tests/client/test_client_cancel.c tests/client/fake.c tests/client/fake.h
+
 test_programs += tests/client/test_client_watch
 tests_client_test_client_watch_SOURCES = tests/client/test_client_watch.c tests/client/fake.c \
     tests/client/fake.h

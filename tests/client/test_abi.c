@@ -143,6 +143,7 @@ static const struct place {
     AT(cpattn_host, state, 8),
     AT(cpattn_host, devices, 16),
     AT(cpattn_host, devices_out, 24),
+    AT(cpattn_host, devices_stuck, 32),
     AT(cpattn_daemon_status, draining, 56),
     AT(cpattn_daemon_status, pool_count, 60),
     AT(cpattn_daemon_status, request_count, 64),

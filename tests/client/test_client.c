@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The library against a daemon that answers: results, many requests in flight, cancellation,
-// threads.
+// The library against a daemon that answers: results, many requests in flight, threads.
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -367,64 +367,7 @@ START_TEST(orders_are_sent)
 }
 END_TEST
 
-// ---- cancelling ---------------------------------------------------------------------------------
-
-static void wait_held(int count)
-{
-    while (fake_held(client) != count)
-        usleep(1000);
-}
-
-START_TEST(a_request_is_cancelled)
-{
-    struct cpattn_request *request = submit("hold");
-    wait_held(1);
-    ck_assert_int_eq(cpattn_cancel(request, &error), CPATTN_OK);
-    ck_assert(cpattn_wait(request, UINT64_MAX));
-    ck_assert_int_eq(cpattn_cancel(request, &error), CPATTN_OK); // too late: no error
-    ck_assert_int_eq(collect(request), CPATTN_CANCELLED);
-    ck_assert_str_eq(error.text, "cancelled on request");
-    ck_assert_ptr_null(result);
-}
-END_TEST
-
-START_TEST(a_destroyed_request_is_cancelled)
-{
-    struct cpattn_request *request = submit("hold");
-    wait_held(1);
-    cpattn_request_destroy(request);
-    wait_held(0);
-    // The request is not returned, and cpattn_wait_any() does not wait for it.
-    ck_assert_ptr_null(cpattn_wait_any(client, UINT64_MAX));
-    cpattn_request_destroy(NULL);
-}
-END_TEST
-
-START_TEST(any_request_is_cancelled_by_its_id)
-{
-    struct cpattn_client *other = fake_client(&fake, NULL);
-    struct cpattn_request *request = submit("hold");
-    wait_held(1);
-    ck_assert_int_eq(cpattn_cancel_id(other, cpattn_request_id(request), 0, &error), CPATTN_OK);
-    ck_assert(cpattn_wait(request, UINT64_MAX));
-    ck_assert_int_eq(cpattn_cancel_id(other, cpattn_request_id(request), 0, &error),
-                     CPATTN_NOT_FOUND);
-    ck_assert_str_eq(error.text, "not found");
-    ck_assert_int_eq(collect(request), CPATTN_CANCELLED);
-    static const char *const malformed[] = {"", "12", "0123456789abcdef0123456789abcdeg",
-                                            "0123456789abcdef0123456789abcdef0"};
-    for (size_t i = 0; i < sizeof malformed / sizeof malformed[0]; i++) {
-        ck_assert_int_eq(cpattn_cancel_id(other, malformed[i], 0, &error), CPATTN_INVALID_ARGUMENT);
-        char text[128];
-        snprintf(text, sizeof text,
-                 "the id of the request is '%s'; accepted is 32 hexadecimal digits", malformed[i]);
-        ck_assert_str_eq(error.text, text);
-    }
-    ck_assert_int_eq(cpattn_cancel_id(other, "0123456789ABCDEF0123456789abcdef", 0, &error),
-                     CPATTN_NOT_FOUND);
-    cpattn_client_destroy(other);
-}
-END_TEST
+// ---- the end of a client ------------------------------------------------------------------------
 
 START_TEST(a_client_can_end_before_its_requests)
 {
@@ -512,7 +455,8 @@ START_TEST(threads_share_the_answers)
 }
 END_TEST
 
-static bool slow_sender; // the answer comes while cpattn_submit() is still sending
+// cpattn_submit() is still sending until another thread has taken the answer.
+static atomic_bool sends_long, taken_early;
 
 enum status __real_link_exchange(struct link *link, const void *data, size_t size,
                                  uint64_t deadline_ns, link_done *done, void *arg,
@@ -525,8 +469,8 @@ enum status __wrap_link_exchange(struct link *link, const void *data, size_t siz
                                  struct error *reason)
 {
     enum status status = __real_link_exchange(link, data, size, deadline_ns, done, arg, reason);
-    if (slow_sender)
-        usleep(200000);
+    while (sends_long && !taken_early)
+        usleep(1000);
     return status;
 }
 
@@ -537,6 +481,7 @@ static void *take_early(void *arg)
         usleep(1000);
     *(enum cpattn_status *)arg = cpattn_collect(request, &result, NULL);
     cpattn_request_destroy(request);
+    taken_early = true;
     return NULL;
 }
 
@@ -544,10 +489,10 @@ START_TEST(a_thread_takes_an_answer_before_its_submit_returns)
 {
     pthread_t taker;
     enum cpattn_status taken = CPATTN_UNKNOWN;
-    slow_sender = true;
+    sends_long = true;
     ck_assert_int_eq(pthread_create(&taker, NULL, take_early, &taken), 0);
     submit("pass"); // the other thread destroys the request meanwhile
-    slow_sender = false;
+    sends_long = false;
     pthread_join(taker, NULL);
     ck_assert_int_eq(taken, CPATTN_OK);
     cpattn_result_destroy(result);
@@ -580,9 +525,6 @@ int main(void)
     tcase_add_test(flight, requests_in_flight_are_limited);
     tcase_add_test(flight, a_silent_daemon_costs_the_time_limit);
     tcase_add_test(flight, orders_are_sent);
-    tcase_add_test(flight, a_request_is_cancelled);
-    tcase_add_test(flight, a_destroyed_request_is_cancelled);
-    tcase_add_test(flight, any_request_is_cancelled_by_its_id);
     tcase_add_test(flight, a_client_can_end_before_its_requests);
     tcase_add_test(flight, threads_share_a_client);
     tcase_add_test(flight, threads_share_the_answers);

@@ -43,6 +43,21 @@ START_TEST(orders_name_a_host)
 }
 END_TEST
 
+START_TEST(the_status_lists_hosts)
+{
+    struct cpattn_daemon_status *status;
+    ck_assert_int_eq(cpattn_query_status(client, 0, &status, &error), CPATTN_OK);
+    const struct cpattn_host *host = cpattn_daemon_status_host(status, 1);
+    ck_assert_str_eq(host->name, "node1");
+    ck_assert_str_eq(host->state, "lost");
+    ck_assert_int_eq(host->devices, 8);
+    ck_assert_uint_eq(host->devices_out, 5);
+    ck_assert_uint_eq(host->devices_stuck, 2);
+    ck_assert_ptr_null(cpattn_daemon_status_host(status, status->host_count));
+    cpattn_daemon_status_destroy(status);
+}
+END_TEST
+
 START_TEST(events_come_in_order)
 {
     ck_assert_int_eq(cpattn_watch_create(client, 0, 0, &watch, &error), CPATTN_OK);
@@ -97,6 +112,7 @@ int main(void)
     tcase_add_checked_fixture(all, setup, teardown);
     tcase_add_test(all, events_come_in_order);
     tcase_add_test(all, orders_name_a_host);
+    tcase_add_test(all, the_status_lists_hosts);
     tcase_add_test(all, invalid_watches_are_refused);
     tcase_add_test(all, a_watch_outlives_the_daemon);
     suite_add_tcase(suite, all);

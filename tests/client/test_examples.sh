@@ -17,8 +17,7 @@ export CPATTN_LIBRARY_PATH PYTHONPATH PYTHONDONTWRITEBYTECODE
 
 await_verdict() {
     until grep -qs '^pass' "$scratch/out"; do
-        kill -0 "$1" 2>/dev/null || return
-        sleep 0.02
+        tap_step "$1" || return
     done
 }
 
@@ -46,14 +45,13 @@ harness() { # NAME COMMAND...
 
     background "$@" 20000 # long sequences: the cases run until the interrupt
     until "$submit" status | grep -q '; [1-9][0-9]* running'; do
-        kill -0 $! 2>/dev/null || break
-        sleep 0.05
+        tap_step $! || break
     done
     kill -INT $!
-    wait $!
+    tap_wait $!
     tap_is "$name: an interrupt" "$? $(sum)" "2 12 cases: 0 passed, 0 failed, 12 not run"
     until "$submit" status | grep -q '; 0 running, 0 queued'; do
-        sleep 0.05
+        tap_step "$daemon" || break
     done
     tap_pass "$name: an interrupt leaves nothing in the queue"
 
@@ -64,7 +62,7 @@ harness() { # NAME COMMAND...
     wait "$daemon" 2>/dev/null
     tap_is "$name: cases are left when the daemon is killed" "$(($(grep -c '^pass' "$scratch/out") < 12))" 1
     daemon_start --backend cpu
-    wait $harness
+    tap_wait $harness
     status=$?
     tap_is "$name: lives through a daemon that is killed" \
         "$status $(sum)$([ "$status" = 0 ] || grep -E '^(again|error)' "$scratch/out")" \

@@ -33,7 +33,7 @@ submit=$top_builddir/cpattn-submit
 systemd-cat --identifier=cpattnd sh -c 'JOURNAL_STREAM=$(stat -L -c %d:%i /proc/self/fd/2) exec "$0" "$@"' \
     "$top_builddir/cpattnd" --socket "$CPATTN_SOCKET" --backend cpu --devices 2 &
 daemon=$!
-until "$submit" status >/dev/null 2>&1 || ! kill -0 $daemon; do sleep .05; done
+until "$submit" status >/dev/null 2>&1 || ! tap_step $daemon; do :; done
 
 fields() { # MATCHES...
     journalctl --no-pager --quiet --directory=/run/log/journal "$@"
@@ -42,11 +42,11 @@ fields() { # MATCHES...
 "$submit" case --world-size 2 --seqlen 64 --seed 5 >/dev/null
 "$submit" case --world-size 2 --heads 16 --seqlen 8192 >/dev/null 2>&1 &
 asked=$!
-while [ "$(fields CPATTN_EVENT=run | wc -l)" -lt 2 ] && kill -0 $asked; do sleep .05; done
+while [ "$(fields CPATTN_EVENT=run | wc -l)" -lt 2 ] && tap_step $asked; do :; done
 pkill -KILL -f '^cpattn-rank 1 2 '
-wait $asked
+tap_wait $asked
 kill $daemon
-wait $daemon
+tap_wait $daemon
 tap_is "the daemon ends with status 0" "$?" 0
 
 tap_is "each event of a case is found by its field" \

@@ -19,9 +19,8 @@ daemon=$!
 agent=$!
 helpers=$agent
 until grep -q host_back "$scratch/log"; do
-    kill -0 "$daemon" 2>/dev/null || { cat "$scratch/log"; exit 99; }
+    tap_step "$daemon" || { cat "$scratch/log"; exit 99; }
     kill -0 "$agent" 2>/dev/null || { cat "$scratch/log-b"; exit 99; }
-    sleep 0.05
 done
 
 run() { # OPTIONS...
@@ -48,7 +47,7 @@ kill -TERM "$agent"
 daemon_end
 tap_is "the daemon ends with status 0" "$?" 0
 daemon=
-wait "$agent"
+tap_wait "$agent"
 tap_is "the agent, too" "$?" 0
 helpers=
 tap_done

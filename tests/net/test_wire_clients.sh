@@ -100,7 +100,7 @@ for version in tls1_3 tls1_2; do
         kill -0 "$client" 2>/dev/null || break
         sleep 0.1
     done
-    kill "$client" 2>/dev/null
+    kill -KILL "$client" 2>/dev/null
     wait "$client" 2>/dev/null
     [ -s "$answer" ] || sed 's/^/# /' "$scratch/client"
     tap_is "openssl s_client, $version: the greeting" "$(head -c 8 "$answer" | od -An -tx1 | tr -d ' ')" \

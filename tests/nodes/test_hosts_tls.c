@@ -170,6 +170,36 @@ START_TEST(test_certificate_is_renewed)
 }
 END_TEST
 
+// The agent reads its files again before it connects again. Files that cannot be used change
+// nothing.
+START_TEST(test_files_of_agents_are_renewed)
+{
+    char log[160];
+    int status;
+    struct certificate renewed;
+    certificate_make(&renewed, folder.folder, "renewed", "localhost", &stranger,
+                     (struct certificate_kind){0});
+    hosts_start(&h);
+    hosts_agent_start(&h, 1);
+    snprintf(log, sizeof(log), "%s/agent-b", h.daemon.folder);
+    nng_close(h.daemon.client);
+    h.daemon.connected = false;
+    kill(h.daemon.pid, SIGTERM);
+    ck_assert_int_eq(waitpid(h.daemon.pid, &status, 0), h.daemon.pid);
+    h.daemon_options[1] = renewed.file;
+    h.daemon_options[3] = renewed.key_file;
+    ck_assert_int_eq(rename(server.file, ca.file), 0); // no authority of this daemon
+    hosts_start(&h);
+    hosts_await_text(log, "its certificate is not accepted", 1);
+    ck_assert_int_eq(truncate(ca.file, 0), 0);
+    hosts_await_text(log, "tls_files error=\"tls-ca: ", 1);
+    ck_assert_int_eq(rename(stranger.file, ca.file), 0);
+    hosts_await_logged(&h, "host_back host=b ", 1);
+    hosts_run_and_pass(&h, 4, 2);
+    certificate_remove(&renewed);
+}
+END_TEST
+
 // True if a connection to `port` contains the secret in clear. Relays the connection until the
 // daemon has answered twice.
 static bool has_in_clear(int listener, int port, const char *secret)
@@ -271,6 +301,7 @@ int main(void)
     tcase_add_test(cases, test_another_token);
     tcase_add_test(cases, test_agents_with_certificates);
     tcase_add_test(cases, test_certificate_is_renewed);
+    tcase_add_test(cases, test_files_of_agents_are_renewed);
     tcase_add_test(cases, test_token_is_not_sent_in_clear);
     tcase_add_test(cases, test_relay_sees_a_token_without_tls);
     suite_add_tcase(s, cases);

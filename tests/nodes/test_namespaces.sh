@@ -86,7 +86,7 @@ await 3 ' run '
 await_ranks 6 '^cpattn-rank . 6 2 ' # of the second pool
 tap_is "a case over three hosts has its ranks" "$ranks" 6
 ip link set vc down
-wait "$asked"
+tap_wait "$asked"
 tap_has "cut connection: the answer names the host" "$(cat "$scratch/answer")" "host c was lost"
 tap_has "cut connection: the other hosts run cases" "$(run_case --world-size 4 --nodes 2)" "pass  bf16"
 await_ranks 0 '^cpattn-rank . 6 2 '
@@ -97,7 +97,7 @@ tap_has "restored connection: the host is used again" "$(run_case --world-size 6
 
 tap_is "there are ranks" "$(pgrep -fc '^cpattn-rank ' | sed 's/^[1-9][0-9]*$/yes/')" yes
 kill $daemon
-wait $daemon
+tap_wait $daemon
 tap_is "the daemon ends" $? 0
 await_ranks 0 '^cpattn-rank '
 tap_is "no rank is left anywhere" "$ranks" 0

@@ -193,7 +193,8 @@ const struct cpattn_pool *cpattn_daemon_status_pool(const struct cpattn_daemon_s
     return index >= 0 && index < status->pool_count ? &fake_pools[index] : NULL;
 }
 
-static const struct cpattn_host fake_hosts[] = {{"node0", "up", 8, 0}, {"node1", "lost", 8, 5}};
+static const struct cpattn_host fake_hosts[] = {{"node0", "up", 8, 0, 0},
+                                                {"node1", "lost", 8, 5, 2}};
 
 const struct cpattn_host *cpattn_daemon_status_host(const struct cpattn_daemon_status *status,
                                                     int index)

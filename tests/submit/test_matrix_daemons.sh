@@ -18,8 +18,7 @@ daemon_start() { # NAME: sets $started
     "$top_builddir/cpattnd" --socket "$scratch/$1.sock" --backend cpu --devices 2 2>"$scratch/$1.log" &
     started=$!
     until "$submit" status --socket "$scratch/$1.sock" >/dev/null 2>&1; do
-        kill -0 "$started" 2>/dev/null || { cat "$scratch/$1.log"; exit 99; }
-        sleep 0.05
+        tap_step "$started" || { cat "$scratch/$1.log"; exit 99; }
     done
 }
 taken() { # NAME: cases that a daemon took in
@@ -54,17 +53,49 @@ worked=yes
 [ "$first" -gt 0 ] && [ "$second" -gt 0 ] || worked="$first and $second"
 tap_is "two daemons: both run cases" "$worked" yes
 
+# The process has answered so many cases that the file has more than four lines, or has ended.
+answers_await() { # PROCESS FILE
+    until [ "$(wc -l <"$2")" -gt 4 ]; do
+        tap_step "$1" || break
+    done
+}
+
+# One daemon hangs while cases run. Its cases go to the other daemon when it has not answered for the patience.
+# shellcheck disable=SC2086
+"$submit" matrix "$scratch/m.yaml" $both -j 2 --set seqlen=512 --patience 1s --save "$scratch/hang.jsonl" \
+    >"$scratch/out" 2>"$scratch/err" &
+running=$!
+answers_await "$running" "$scratch/hang.jsonl" 2>/dev/null
+kill -STOP "$two"
+tap_wait "$running"
+status=$?
+tap_is "one of two daemons hangs: exit status" "$status$([ "$status" = 0 ] || cat "$scratch/err")" 0
+tap_has "one of two daemons hangs: counts" "$(tail -n 1 "$scratch/out")" "24 cases: 24 passed"
+tap_is "one of two daemons hangs: each case is answered once" "$(wc -l <"$scratch/hang.jsonl") $("$peek" json id <"$scratch/hang.jsonl" | sort -u | wc -l)" "24 24"
+tap_is "one of two daemons hangs: message" "$(cat "$scratch/err")" \
+    "cpattn-submit: the daemon at $scratch/two.sock does not answer; its cases go to another daemon"
+
+# The only daemon hangs.
+"$submit" matrix "$scratch/m.yaml" --socket "$scratch/one.sock" -j 2 --set seqlen=512 --patience 1s \
+    --save "$scratch/alone.jsonl" >"$scratch/out" 2>"$scratch/err" &
+running=$!
+answers_await "$running" "$scratch/alone.jsonl" 2>/dev/null
+kill -STOP "$one"
+tap_wait "$running"
+tap_is "the only daemon hangs: exit status" "$?" 78
+tap_has "the only daemon hangs: each other case says so" "$(tail -n 1 "$scratch/out")" \
+    "$(grep -c 'does not answer' "$scratch/alone.jsonl") could not be run"
+tap_is "the only daemon hangs: each case is answered once" "$("$peek" json id <"$scratch/alone.jsonl" | sort -u | wc -l)" 24
+kill -CONT "$one" "$two"
+
 # One daemon is killed while cases run. Its cases and the remaining ones go to the other daemon.
 # shellcheck disable=SC2086
 "$submit" matrix "$scratch/m.yaml" $both -j 2 --set seqlen=512 --save "$scratch/less.jsonl" \
     >"$scratch/out" 2>"$scratch/err" &
 running=$!
-until [ "$(grep -c '' "$scratch/less.jsonl" 2>/dev/null)" -gt 4 ] 2>/dev/null; do
-    kill -0 "$running" 2>/dev/null || break
-    sleep 0.02
-done
+answers_await "$running" "$scratch/less.jsonl" 2>/dev/null
 kill -KILL "$two"
-wait "$running"
+tap_wait "$running"
 status=$?
 tap_is "one of two daemons ends: exit status" "$status$([ "$status" = 0 ] || cat "$scratch/err")" 0
 tap_has "one of two daemons ends: counts" "$(tail -n 1 "$scratch/out")" "24 cases: 24 passed"
@@ -77,7 +108,7 @@ tap_is "a daemon that is missing at the start" "$? $(grep -c "no daemon at $scra
 "$submit" matrix "$scratch/m.yaml" --socket x --socket x 2>"$scratch/err"
 tap_is "the same daemon twice" "$? $(cat "$scratch/err")" "64 cpattn-submit: --socket x is given twice"
 kill -TERM "$one"
-wait "$one"
+tap_wait "$one"
 tap_is "the other daemon ends with status 0" "$?" 0
 one='' two=''
 tap_done

@@ -25,8 +25,7 @@ status_of() {
 # Waits until a member of the status has a value.
 await_status() { # MEMBER VALUE
     until [ "$(status_of "$1")" = "$2" ]; do
-        kill -0 "$daemon" 2>/dev/null || return
-        sleep 0.05
+        tap_step "$daemon" || return
     done
 }
 
@@ -65,8 +64,7 @@ mkfifo "$scratch/stdin"
 daemon=$!
 exec 3>"$scratch/stdin"
 until grep -q ready "$scratch/ready"; do
-    kill -0 "$daemon" 2>/dev/null || exit 99
-    sleep 0.05
+    tap_step "$daemon" || exit 99
 done
 run case --model version
 tap_is "another version: exit status and sentence" "$status $(sed -n 2p "$scratch/out")" \
@@ -82,7 +80,7 @@ for verify in auto off; do
         "0 3 runs, all of digest 00000000000004d2"
 done
 exec 3>&-
-wait "$daemon"
+tap_wait "$daemon"
 tap_is "the false daemon ends with status 0" "$?" 0
 
 # ---- cases ----
@@ -211,11 +209,10 @@ tap_is "the demonstration passes" "$status $(tail -n 1 "$scratch/out" | sed 's/ 
 tap_is "the demonstration: JUnit" "$("$peek" xml 'concat(//testsuite/@tests, " ", //testsuite/@failures, " ",
     //testsuite/@errors, " ", //testsuite/@skipped)' <"$scratch/report.xml")" "16 0 0 0"
 until grep -q ': idle' "$scratch/followed"; do
-    kill -0 "$watcher" 2>/dev/null || break
-    sleep 0.05
+    tap_step "$watcher" || break
 done
 kill -INT "$watcher"
-wait "$watcher"
+tap_wait "$watcher"
 tap_is "watch --follow: ends with Ctrl-C" "$? $(grep -c ': idle' "$scratch/followed" | sed 's/[1-9][0-9]*/some/')" "0 some"
 
 # ---- errors -------------
@@ -230,7 +227,7 @@ await_status running 1
 await_status queued 1
 victim=$(ranks | tail -n 1)
 kill -KILL "$victim"
-wait $!
+tap_wait $!
 tap_is "a queued case survives a killed rank" "$? $(cut -c1-4 "$scratch/next" | head -n 1)" "0 pass"
 tap_has "a killed rank: the cause" "$(grep '<- cause' "$scratch/long")" "killed by signal 9"
 tap_is "a killed rank: one cause" "$(grep -c '<- cause' "$scratch/long")" 1
@@ -262,20 +259,32 @@ tap_is "a time limit that cannot be met, in JSON" \
 "$submit" $long >"$scratch/long" 2>&1 &
 await_status running 1
 kill -TERM $!
-wait $!
+tap_wait $!
 tap_is "an interrupted case is cancelled" "$? $(sed -n 's/^ *\([A-Z_]*\): .*/\1/p' "$scratch/long")" \
     "65 CANCELLED"
 run case --seqlen 64
 tap_is "after a cancelled case the next one runs" "$status" 0
 
+# shellcheck disable=SC2086
+env --default-signal=INT "$submit" $long >"$scratch/long" 2>&1 &
+running=$!
+await_status running 1
+kill -STOP "$daemon"
+kill -INT $running
+tap_wait $running
+tap_is "an interrupt at a daemon that hangs: exit status and sentence" "$? $(grep -o 'CANCELLED.*' "$scratch/long")" \
+    "65 CANCELLED: cancelled, and not answered in time"
+kill -CONT "$daemon"
+await_status running 0
+
 if command -v script >/dev/null 2>&1; then
     TERM=xterm script -qefc "$submit $long" "$scratch/terminal" >/dev/null </dev/null &
     until grep -q 'cancels request' "$scratch/terminal" 2>/dev/null; do
-        sleep 0.05
+        tap_step $! || break
     done
     id=$(grep -o 'request [0-9a-f]*' "$scratch/terminal" | head -n 1 | cut -c9-)
     run cancel "$id"
-    wait $!
+    tap_wait $!
     tap_is "cancel by the id that a waiting case shows" "$status$err $?" "0 65"
     tap_has "cancel by the id that a waiting case shows: message of the case" "$(cat "$scratch/terminal")" "CANCELLED: "
 else
@@ -290,7 +299,7 @@ line=$(printf '%s\n' "$out" | tr -s ' ' | grep '^[0-9a-f]\{32\} running ')
 tap_has "status names who runs a case" "$line" " uid=$(id -u) pid=$! "
 tap_has "status names the case that runs" "$line" "s32768"
 run cancel "${line%% *}"
-wait $!
+tap_wait $!
 tap_is "cancel by the id that status shows" "$status$err $?" "0 65"
 run cancel 0123456789abcdef0123456789abcdef
 tap_is "cancel of an unknown request" "$status" 69
@@ -302,23 +311,20 @@ tap_is "cancel of an invalid id" "$status" 67
 "$submit" watch --follow --last 1024 --kind finished >"$scratch/watched" 2>"$scratch/watched.err" &
 watcher=$!
 until [ -s "$scratch/watched" ]; do
-    kill -0 "$watcher" 2>/dev/null || break
-    sleep 0.02
+    tap_step "$watcher" || break
 done
 kill -KILL "$daemon"
 wait "$daemon" 2>/dev/null
 until grep -q 'waiting for a daemon' "$scratch/watched.err"; do
-    kill -0 "$watcher" 2>/dev/null || break
-    sleep 0.02
+    tap_step "$watcher" || break
 done
 daemon_start --backend cpu --devices 2
 run case --seqlen 64
 until grep -q 'started again' "$scratch/watched"; do
-    kill -0 "$watcher" 2>/dev/null || break
-    sleep 0.02
+    tap_step "$watcher" || break
 done
 kill -INT "$watcher" 2>/dev/null
-wait "$watcher"
+tap_wait "$watcher"
 tap_is "watch --follow goes on with the next daemon" "$? $(sed -n '/started again/,$p' "$scratch/watched" | grep -c ' pass ') $(
     grep -c 'waiting for a daemon' "$scratch/watched.err")" "0 1 1"
 
@@ -329,8 +335,7 @@ matrix_start() { # OPTIONS...
     "$submit" matrix $small "$@" >"$scratch/matrix" 2>"$scratch/matrix.err" &
     matrix=$!
     until grep -qs '^ *1/8 pass' "$scratch/matrix"; do
-        kill -0 $matrix 2>/dev/null || break
-        sleep 0.02
+        tap_step $matrix || break
     done
 }
 
@@ -338,36 +343,35 @@ matrix_start
 kill -KILL "$daemon"
 wait "$daemon" 2>/dev/null
 daemon_start --backend cpu --devices 2
-wait $matrix
+tap_wait $matrix
 tap_is "a matrix goes on with the next daemon" "$? $(tail -n 1 "$scratch/matrix" | sed 's/ in .*//')" \
     "0 8 cases: 8 passed"
 tap_has "and says that the first is lost" "$(cat "$scratch/matrix.err")" "; waiting for a daemon"
 matrix_start
 daemon_stop
 daemon_start --backend cpu --devices 2
-wait $matrix
+tap_wait $matrix
 tap_is "a matrix goes on with the next daemon when the first drains" "$? $(tail -n 1 "$scratch/matrix" | sed 's/ in .*//')" \
     "0 8 cases: 8 passed"
 tap_has "and says that the first is gone" "$(cat "$scratch/matrix.err")" "; waiting for a daemon"
 matrix_start --patience 300ms
 kill -KILL "$daemon"
 wait "$daemon" 2>/dev/null
-wait $matrix
+tap_wait $matrix
 tap_is "a matrix waits no longer than --patience" "$? $(grep -c '^ *[0-9]/8' "$scratch/matrix")" "78 8"
 matrix_start --patience 1h
-wait $matrix
+tap_wait $matrix
 tap_is "a matrix does not wait for a daemon that is missing at the start" "$?" 78
 daemon_start --backend cpu --devices 2
 matrix_start --patience 1h
 kill -KILL "$daemon"
 wait "$daemon" 2>/dev/null
 until grep -qs 'waiting for a daemon' "$scratch/matrix.err"; do
-    kill -0 $matrix 2>/dev/null || break
-    sleep 0.05
+    tap_step $matrix || break
 done
 tap_has "a matrix prints what it waits for" "$(cat "$scratch/matrix.err")" "; waiting for a daemon"
 kill -TERM $matrix
-wait $matrix
+tap_wait $matrix
 tap_is "an interrupt ends the wait of a matrix" "$? $(tail -n 1 "$scratch/matrix" | sed 's/: .* passed, .* not run in .*//')" \
     "65 8 cases"
 daemon_start --backend cpu --devices 2
@@ -395,11 +399,10 @@ tap_is "a matrix waits for room in the queue, no longer than --patience" \
 "$submit" matrix $small --patience 1h >"$scratch/matrix" 2>"$scratch/matrix.err" &
 matrix=$!
 until grep -qs 'waiting for room in the queue' "$scratch/matrix.err"; do
-    kill -0 $matrix 2>/dev/null || break
-    sleep 0.02
+    tap_step $matrix || break
 done
 kill -CONT "$held"
-wait $matrix
+tap_wait $matrix
 tap_is "a matrix runs when there is room" "$? $(tail -n 1 "$scratch/matrix" | sed 's/ in .*//')" "0 8 cases: 8 passed"
 daemon_stop
 daemon_start --backend cpu --devices 2 --timeout-max 80s # less than the usual limit
@@ -425,7 +428,7 @@ await_status queued 1
 echo "timeout-max: 70s" >"$scratch/settings"
 "$submit" reload >"$scratch/out" 2>&1
 kill -CONT "$(ranks | tail -n 1)"
-wait $matrix
+tap_wait $matrix
 tap_is "a matrix goes on when the longest limit falls" "$? $(tail -n 1 "$scratch/matrix" | sed 's/ in .*//')" \
     "0 4 cases: 4 passed"
 tap_has "and says so" "$(cat "$scratch/matrix.err")" \
@@ -461,9 +464,9 @@ await_status running 1
 waiting=$!
 await_status queued 1
 kill -KILL "$daemon"
-wait $running
+tap_wait $running
 tap_is "a daemon that dies: exit status" "$?" 78
-wait $waiting
+tap_wait $waiting
 of() { # EVENT
     sed -n "s/^.* $1 id=\([0-9a-f]*\) .*/\1/p" "$scratch/log"
 }

@@ -23,14 +23,13 @@ run() {
 # Starts the daemon on the first free port.
 port=$(tap_port)
 until grep -q ' ready ' "$scratch/log" 2>/dev/null; do
-    if [ -z "$daemon" ] || ! kill -0 "$daemon" 2>/dev/null; then
+    if [ -z "$daemon" ] || ! tap_step "$daemon"; then
         [ -z "$daemon" ] || grep -q 'choose another port' "$scratch/log" || { cat "$scratch/log"; exit 99; }
         port=$((port + 1))
         "$top_builddir/cpattnd" --socket "$socket" --backend cpu --devices 2 \
             --listen "tcp://127.0.0.1:$port" --token-file "$scratch/token" 2>"$scratch/log" &
         daemon=$!
     fi
-    sleep 0.05
 done
 url=tcp://127.0.0.1:$port
 small="--heads 1 --kv-heads 1 --head-dim 16 --seqlen 32"

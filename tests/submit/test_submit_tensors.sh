@@ -123,8 +123,7 @@ while [ -z "$daemon" ]; do
         --listen "tcp://127.0.0.1:$port" --token-file "$scratch/token" 2>"$scratch/log" &
     daemon=$!
     until grep -q ' ready ' "$scratch/log"; do
-        kill -0 "$daemon" 2>/dev/null || { daemon=; port=$((port + 1)); break; }
-        sleep 0.05
+        tap_step "$daemon" || { daemon=; port=$((port + 1)); break; }
     done
 done
 run attend --in "$scratch/all" --socket "tcp://127.0.0.1:$port" --token-file "$scratch/token"

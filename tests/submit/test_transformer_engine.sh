@@ -26,8 +26,7 @@ daemon_start() { # SOCKET
     "$top_builddir/cpattnd" --socket "$1" --backend cpu --devices 2 2>"$1.log" &
     daemons="$daemons $!"
     until "$submit" status --socket "$1" >/dev/null 2>&1; do
-        kill -0 "$!" 2>/dev/null || { cat "$1.log"; exit 99; }
-        sleep 0.05
+        tap_step "$!" || { cat "$1.log"; exit 99; }
     done
 }
 te_exec() { # OPTIONS...
@@ -79,12 +78,11 @@ interrupted() { # SIGNAL STATUS[|STATUS] ANSWERS OPTIONS...
         >/dev/null 2>&1 &
     running=$!
     until handles "$running" && [ "$(lines "$scratch/two.jsonl")" -ge "$answers" ]; do
-        kill -0 "$running" 2>/dev/null || break
-        sleep 0.02
+        tap_step "$running" || break
     done
     kill -"${signal%2}" "$running"
     [ "$signal" = "${signal%2}" ] || kill -"${signal%2}" "$running" 2>/dev/null
-    wait "$running"
+    tap_wait "$running"
     ended=$?
     case "|$ends|" in *"|$ended|"*) ended=$ends ;; esac
     tap_is "$signal: the matrix ends by it" "$ended" "$ends"

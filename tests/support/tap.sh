@@ -45,11 +45,31 @@ $2" ;;
     esac
 }
 
+tap_patience=30000 # steps of 0.02 s for which a script may wait in all
+
+# Waits for a step, in a loop that waits for a process to do something. False if the process has ended. A process for
+# which the script waits too long is killed.
+tap_step() { # PROCESS
+    sleep 0.02
+    grep -qs '^State:[[:space:]]*[^Z]' "/proc/$1/status" || return
+    tap_patience=$((tap_patience - 1))
+    [ "$tap_patience" -le 0 ] || return 0
+    echo "# process $1 hangs: $(tr '\0' ' ' <"/proc/$1/cmdline" | cut -c 1-100)"
+    kill -KILL "$1" 2>/dev/null
+    return 1
+}
+
+# Waits for a process that this shell has started. Returns its exit status.
+tap_wait() { # PROCESS
+    while tap_step "$1"; do :; done
+    wait "$1"
+}
+
 # Ends daemons that this shell has started: a test for each, that its exit status is 0.
 tap_ends() { # PROCESS...
     for process; do
         kill -TERM "$process"
-        wait "$process"
+        tap_wait "$process"
         tap_is "a daemon ends with status 0" "$?" 0
     done
 }

@@ -368,6 +368,7 @@ static void sample_host(struct sample *s, struct wire_host *host)
     sample_text(s, host->name, sizeof host->name, false);
     host->devices = (int32_t)sample_range(s, 1, DEVICES_MAX);
     host->devices_out = sample_bits(s);
+    host->devices_stuck = sample_bits(s);
     host->lost = sample_bits(s) & 1;
 }
 

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# tests/support/daemon.sh: a daemon that hangs fails a test, which does not hang.
+# tests/support/daemon.sh and tap.sh: a daemon or another process that hangs fails a test, which does not hang.
 # shellcheck disable=SC2031 # the functions run in the subshell that sets `daemon`
 : "${top_srcdir:=.}" "${top_builddir:=build}"
 # shellcheck source=tests/support/tap.sh
@@ -43,4 +43,17 @@ tap_has "a daemon that does not stop" "$out" "# got:
 hang hang_at_start
 tap_is "a daemon that does not serve: exit status" "$status" 99
 tap_has "a daemon that does not serve: message" "$out" "# the daemon does not begin to serve; its log ends with: "
+
+# A process that a script waits for.
+out=$(
+    tap_patience=3
+    sleep 1000 &
+    tap_wait $!
+    echo "ends with $?"
+)
+tap_has "a process that hangs is killed" "$out" "ends with 137"
+tap_has "a process that hangs: message" "$out" "hangs: sleep 1000"
+(exit 7) &
+tap_wait $!
+tap_is "a process that ends: its exit status" "$?" 7
 tap_done

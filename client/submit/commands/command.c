@@ -141,21 +141,27 @@ struct cpattn_case *command_library_job(const struct job_spec *spec)
 
 // ---- one run ----------------------------------------------------------------------------------
 
-static void await_answer(struct cpattn_request *request)
+// Waits for the answer. False: it was cancelled, and the daemon does not answer.
+static bool await_answer(struct cpattn_request *request)
 {
-    uint64_t start_ns = command_now_ns();
-    bool live = terminal_redraws(stderr), cancelled = false;
-    while (!cpattn_wait(request, WAIT_NS)) {
+    uint64_t start_ns = command_now_ns(), interrupted_ns = 0;
+    bool live = terminal_redraws(stderr), cancelled = false, answered;
+    while (!(answered = cpattn_wait(request, WAIT_NS))) {
         struct cpattn_error ignored;
         uint64_t waited_ns = command_now_ns() - start_ns;
         if (live && waited_ns > PATIENCE_NS)
             fprintf(stderr, "\rwaiting for %" PRIu64 " s; Ctrl-C cancels request %s\033[K",
                     waited_ns / 1000000000, cpattn_request_id(request));
+        if (command_interrupted() && interrupted_ns == 0)
+            interrupted_ns = command_now_ns();
         if (command_interrupted() && !cancelled)
             cancelled = cpattn_cancel(request, &ignored) == CPATTN_OK;
+        if (interrupted_ns > 0 && command_now_ns() - interrupted_ns > COMMAND_CANCEL_NS)
+            break;
     }
     if (live && command_now_ns() - start_ns > PATIENCE_NS)
         fputs("\r\033[K", stderr);
+    return answered;
 }
 
 enum cpattn_status command_run(struct cpattn_client *client, const struct cpattn_case *c,
@@ -170,8 +176,13 @@ enum cpattn_status command_run(struct cpattn_client *client, const struct cpattn
 enum cpattn_status command_collect(struct cpattn_request *request, struct cpattn_result **result,
                                    struct cpattn_error *error)
 {
-    await_answer(request);
-    enum cpattn_status status = cpattn_collect(request, result, error);
+    enum cpattn_status status = CPATTN_CANCELLED;
+    if (await_answer(request)) {
+        status = cpattn_collect(request, result, error);
+    } else {
+        *result = NULL;
+        *error = (struct cpattn_error){status, COMMAND_CANCEL_TEXT};
+    }
     cpattn_request_destroy(request);
     return status;
 }

@@ -94,6 +94,11 @@ enum cpattn_status command_run(struct cpattn_client *client, const struct cpattn
 enum cpattn_status command_collect(struct cpattn_request *request, struct cpattn_result **result,
                                    struct cpattn_error *error);
 
+// A case that is cancelled by an interrupt and has no answer after this time is given up as
+// CANCELLED, with this text: the daemon hangs.
+#define COMMAND_CANCEL_NS   (UINT64_C(5) * 1000000000)
+#define COMMAND_CANCEL_TEXT "cancelled, and not answered in time"
+
 // After this call the first SIGINT or SIGTERM only makes command_interrupted() true; the second
 // ends the process.
 void command_catch_interrupts(void);

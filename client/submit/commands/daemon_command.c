@@ -250,8 +250,8 @@ static void print_lag(const struct cpattn_daemon_status *s)
 
 static void print_hosts(const struct cpattn_daemon_status *s)
 {
-    struct table *table = table_create(stdout, "HOST STATE >DEVICES DRAINED");
-    char drained[DEVICES_TEXT_MAX];
+    struct table *table = table_create(stdout, "HOST STATE >DEVICES DRAINED STUCK");
+    char drained[DEVICES_TEXT_MAX], stuck[DEVICES_TEXT_MAX];
     for (int i = 0; i < s->host_count; i++) {
         const struct cpattn_host *host = cpattn_daemon_status_host(s, i);
         bool lost = strcmp(host->state, "lost") == 0;
@@ -261,6 +261,8 @@ static void print_hosts(const struct cpattn_daemon_status *s)
         table_cell(table, PAINT_PLAIN, "%d", host->devices);
         table_cell(table, host->devices_out ? PAINT_WARN : PAINT_PLAIN, "%s",
                    devices_text(host->devices_out, drained));
+        table_cell(table, host->devices_stuck ? PAINT_BAD : PAINT_PLAIN, "%s",
+                   devices_text(host->devices_stuck, stuck));
     }
     table_print(table, "");
     table_destroy(table);

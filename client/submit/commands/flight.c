@@ -6,24 +6,23 @@
 #include <string.h>
 #include <time.h>
 
+#include "client/submit/commands/ask.h"
 #include "client/submit/commands/command.h"
 #include "common/duration.h"
 
-#define TICK_NS        (UINT64_C(100) * 1000000)
-// Cancelled cases that have no answer after this time are given up.
-#define CANCEL_NS      (UINT64_C(5) * 1000000000)
-// How long a daemon may take to say whether it accepts cases, and how often it is asked. As often a
-// case is submitted again to a queue that others fill.
-#define ASK_NS         (UINT64_C(1) * 1000000000)
-#define ASKS_NS        (UINT64_C(250) * 1000000)
-// How long a daemon that has just refused a case may take to tell its largest time limit.
-#define ASK_LIMIT_NS   (UINT64_C(10) * 1000000000)
-// How often a daemon is asked whether it accepts cases while other daemons accept them. Rarely,
-// because the cases of the others wait for its answer.
-#define ASKS_BESIDE_NS (UINT64_C(5) * 1000000000)
+#define TICK_NS      (UINT64_C(100) * 1000000)
+// How long a daemon may take to say how long its time limits may be; longer if it has just refused
+// a case.
+#define ASK_NS       (UINT64_C(1) * 1000000000)
+#define ASK_LIMIT_NS (UINT64_C(10) * 1000000000)
+// How often a lost daemon is asked whether it accepts cases. As often a case is submitted again to
+// a queue that others fill.
+#define ASKS_NS      (UINT64_C(250) * 1000000)
+// A daemon that has cases and has not answered for this time is asked whether it is alive.
+#define QUIET_NS     (UINT64_C(2) * 1000000000)
 // With several daemons: how long to wait for one before asking the next.
-#define TURN_NS        (UINT64_C(2) * 1000000)
-#define TRIES_MAX      2
+#define TURN_NS      (UINT64_C(2) * 1000000)
+#define TRIES_MAX    2
 
 enum slot_state {
     SLOT_FREE,
@@ -44,6 +43,7 @@ struct slot {
 // A daemon.
 struct daemon {
     struct cpattn_client *client;
+    struct ask ask;
     int flying;
     int64_t served;           // answers other than RESOURCE_EXHAUSTED
     bool room;                // an answer has made room for cases that a full queue refused
@@ -51,6 +51,8 @@ struct daemon {
     struct cpattn_error lost; // error of the last case that was held
     uint64_t lost_ns;         // start of the wait for it; 0: it is reachable
     uint64_t asked_ns;
+    uint64_t heard_ns;       // its last answer, or when it got its first case after a rest
+    bool silent;             // it did not answer for so long that its cases were given up
     uint64_t full_ns;        // since when others fill its queue, with nothing of ours there; 0: not
     uint64_t probed_ns;      // when a case was last submitted to such a queue
     bool told_full;          // this was noted
@@ -198,6 +200,14 @@ static bool limit_fell(const struct air *air, struct slot *slot, const struct cp
     return daemon->timeout_max_ns < slot->limit_ns;
 }
 
+static struct cpattn_error silence_of(const struct daemon *daemon)
+{
+    struct cpattn_error error = {.status = CPATTN_UNAVAILABLE};
+    snprintf(error.text, sizeof(error.text), "the daemon at %s does not answer",
+             cpattn_client_socket(daemon->client));
+    return error;
+}
+
 // Submits the case of a slot. A case that cannot be submitted is answered at once or kept for
 // later.
 static void submit(struct air *air, struct slot *slot)
@@ -209,12 +219,19 @@ static void submit(struct air *air, struct slot *slot)
     enum cpattn_status status = CPATTN_RESOURCE_EXHAUSTED;
     uint64_t run_ns = air->flight->timeout_ns;
     slot->limit_ns = daemon->timeout_max_ns;
-    if (made)
+    if (daemon->flying == 0)
+        daemon->heard_ns = command_now_ns();
+    if (daemon->silent) {
+        error = silence_of(daemon);
+        status = error.status;
+    } else if (made) {
         status =
             cpattn_submit_limited(daemon->client, made, slot->limit_ns,
                                   run_ns ? run_ns : TIMEOUT_DEFAULT_NS, &slot->request, &error);
+    }
     cpattn_case_destroy(made);
-    error.status = status;
+    // A daemon that does not answer a connection may hang. It did not get the case.
+    error.status = status == CPATTN_DEADLINE_EXCEEDED ? CPATTN_UNAVAILABLE : status;
     slot->tries++;
     if (status == CPATTN_OK) {
         slot->state = SLOT_FLIES;
@@ -314,6 +331,7 @@ static void land(struct air *air, struct slot *slot)
     cpattn_request_destroy(slot->request);
     air->flying--;
     daemon->flying--;
+    daemon->heard_ns = command_now_ns();
     if (hold(air, slot, &error) || crowd(air, slot, &error)) {
         cpattn_result_destroy(result);
     } else if (limit_fell(air, slot, &error)) {
@@ -328,22 +346,7 @@ static void land(struct air *air, struct slot *slot)
     }
 }
 
-// ---- a daemon that went away ------------------------------------------------------------------
-
-// True if cases can be submitted: the daemon answers and does not drain. Also true if it refuses
-// this user: it then tells each case why.
-static bool takes_cases(struct cpattn_client *client)
-{
-    struct cpattn_daemon_status *status;
-    enum cpattn_status answer = cpattn_query_status(client, ASK_NS, &status, NULL);
-    if (answer == CPATTN_UNAUTHENTICATED || answer == CPATTN_PERMISSION_DENIED)
-        return true;
-    if (answer != CPATTN_OK)
-        return false;
-    bool takes = !status->draining;
-    cpattn_daemon_status_destroy(status);
-    return takes;
-}
+// ---- a daemon that went away or hangs ----------------------------------------------------------
 
 // Answers all cases in a state, whose counter is *waiting, of a daemon, or of all daemons if it is
 // NULL.
@@ -359,30 +362,74 @@ static void answer_waiting(struct air *air, const struct daemon *daemon, enum sl
     }
 }
 
-// Looks for a daemon that accepts cases. After a time the waiting cases are given up, unless
-// another daemon accepts them.
-static void look_for_daemon(struct air *air, struct daemon *daemon)
+// A daemon accepts cases again, or is alive.
+static void heard(struct air *air, struct daemon *daemon, enum ask_answer answer)
 {
-    uint64_t now_ns = command_now_ns();
-    bool others = daemons_there(air) > 0;
-    if (now_ns - daemon->asked_ns < (others ? ASKS_BESIDE_NS : ASKS_NS))
+    daemon->heard_ns = command_now_ns();
+    daemon->silent = false;
+    if (daemon->lost_ns == 0 || answer != ASK_ACCEPTS)
         return;
-    daemon->asked_ns = now_ns;
-    if (takes_cases(daemon->client)) {
-        daemon->lost_ns = 0;
-        take_limit_again(air, daemon, ASK_NS);
-    } else if (!others && now_ns - daemon->lost_ns > air->flight->patience_ns) {
-        daemon->patient = false;
-        answer_waiting(air, daemon, SLOT_HELD, &daemon->lost, &air->held);
-        daemon->lost_ns = 0;
-    }
+    daemon->lost_ns = 0;
+    take_limit_again(air, daemon, ASK_NS);
 }
 
-static void look_for_daemons(struct air *air)
+// After a time the cases that wait for a daemon are given up, unless another daemon accepts them.
+static void lose_patience(struct air *air, struct daemon *daemon)
+{
+    if (daemons_there(air) > 0 || command_now_ns() - daemon->lost_ns <= air->flight->patience_ns)
+        return;
+    daemon->patient = false;
+    answer_waiting(air, daemon, SLOT_HELD, &daemon->lost, &air->held);
+    daemon->lost_ns = 0;
+}
+
+// Gives up the cases at a daemon that has not answered for a time: it hangs. They are submitted
+// again elsewhere, or when it answers.
+static void lose_silent(struct air *air, struct daemon *daemon)
+{
+    uint64_t heard_ns = daemon->heard_ns;
+    const struct cpattn_error error = silence_of(daemon);
+    if (command_now_ns() - heard_ns <= air->flight->patience_ns)
+        return;
+    daemon->silent = true;
+    for (int i = 0; i < air->slot_count; i++) {
+        struct slot *slot = &air->slots[i];
+        if (slot->state != SLOT_FLIES || daemon_of(air, slot) != daemon)
+            continue;
+        cpattn_request_destroy(slot->request);
+        air->flying--;
+        daemon->flying--;
+        if (!hold(air, slot, &error))
+            answer(air, slot, &error, NULL);
+    }
+    if (daemon->lost_ns > 0)
+        daemon->lost_ns = heard_ns; // it had its time
+    air->ticked_ns = 0;             // tell it now
+}
+
+// Asks a lost daemon whether it accepts cases, and one that is quiet whether it is alive.
+static void look_at(struct air *air, struct daemon *daemon)
+{
+    uint64_t now_ns = command_now_ns();
+    enum ask_answer answer = ask_take(&daemon->ask);
+    if (answer == ASK_ACCEPTS || answer == ASK_REFUSES)
+        heard(air, daemon, answer);
+    else if (answer == ASK_SILENT && daemon->flying > 0)
+        lose_silent(air, daemon);
+    if (answer != ASK_NONE && daemon->lost_ns > 0)
+        lose_patience(air, daemon);
+    bool lost = daemon->lost_ns > 0 || daemon->silent;
+    if (now_ns - daemon->asked_ns < ASKS_NS ||
+        !(lost || (daemon->flying > 0 && now_ns - daemon->heard_ns > QUIET_NS)))
+        return;
+    daemon->asked_ns = now_ns;
+    ask_begin(&daemon->ask);
+}
+
+static void look_at_daemons(struct air *air)
 {
     for (int i = 0; i < air->flight->client_count; i++)
-        if (air->daemons[i].lost_ns > 0)
-            look_for_daemon(air, &air->daemons[i]);
+        look_at(air, &air->daemons[i]);
 }
 
 // ---- stopping ---------------------------------------------------------------------------------
@@ -401,7 +448,7 @@ static void stop(struct air *air)
 
 static void give_up(struct air *air)
 {
-    struct cpattn_error error = {CPATTN_CANCELLED, "cancelled, and not answered in time"};
+    struct cpattn_error error = {CPATTN_CANCELLED, COMMAND_CANCEL_TEXT};
     for (int i = 0; i < air->slot_count; i++) {
         if (air->slots[i].state != SLOT_FLIES)
             continue;
@@ -462,7 +509,7 @@ static bool air_init(struct air *air, const struct flight *flight)
     if (!air->slots || !air->daemons)
         return false;
     for (int i = 0; i < flight->client_count; i++) {
-        air->daemons[i].client = flight->clients[i];
+        air->daemons[i].client = air->daemons[i].ask.client = flight->clients[i];
         air->daemons[i].patient = true;
         air->daemons[i].timeout_max_ns = TIMEOUT_MAX_NS;
         take_limit(&air->daemons[i], ASK_NS);
@@ -485,13 +532,15 @@ enum status flight_run(const struct flight *flight)
         struct cpattn_request *request = next_answer(&air);
         if (request)
             land(&air, cpattn_request_tag(request));
-        look_for_daemons(&air);
+        look_at_daemons(&air);
         tick(&air);
         if (air.stopping && stopped_ns == 0)
             stopped_ns = command_now_ns();
-        if (air.stopping && command_now_ns() - stopped_ns > CANCEL_NS)
+        if (air.stopping && command_now_ns() - stopped_ns > COMMAND_CANCEL_NS)
             give_up(&air);
     }
+    for (int i = 0; ready && i < flight->client_count; i++)
+        ask_fini(&air.daemons[i].ask);
     free(air.slots);
     free(air.daemons);
     return ready ? STATUS_OK : STATUS_RESOURCE_EXHAUSTED;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs many cases concurrently on one or several daemons, through the library's asynchronous calls.
-// If a daemon goes away or drains, its cases go to another daemon or wait for the next one.
+// If a daemon goes away, drains or hangs, its cases go to another daemon or wait for the next one.
 #ifndef CPATTN_CLIENT_SUBMIT_COMMANDS_FLIGHT_H
 #define CPATTN_CLIENT_SUBMIT_COMMANDS_FLIGHT_H
 
@@ -22,7 +22,8 @@ struct flight {
     uint64_t timeout_ns;
     // How long to wait for a daemon that accepts cases after a case was answered UNAVAILABLE. The
     // case is then submitted a second time, but not a third time: it may be what killed the daemon.
-    // Also how long to wait for room in a queue that others fill.
+    // The same for cases at a daemon that has answered nothing for this time, not even a question
+    // for its state. Also how long to wait for room in a queue that others fill.
     uint64_t patience_ns;
     void *context;
 

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # The subcommands of cpattn-submit.
+submit_sources += client/submit/commands/ask.c
+submit_sources += client/submit/commands/ask.h
 submit_sources += client/submit/commands/attend_command.c
 submit_sources += client/submit/commands/bench_command.c
 submit_sources += client/submit/commands/case_command.c

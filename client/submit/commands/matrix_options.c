@@ -77,7 +77,7 @@ static const struct argp_option option_table[] = {
      "[the limit in the file, or 90s]",
      10},
     {"patience", KEY_PATIENCE, "TIME", 0,
-     "if a daemon goes away, wait this long for the next one and submit unanswered cases "
+     "if a daemon goes away or hangs, wait this long for the next one and submit unanswered cases "
      "once more; also how long to wait for ranks that cannot be started [60s]",
      10},
     {"fail-fast", KEY_FAIL_FAST, NULL, 0, "stop at the first case that does not pass", 10},

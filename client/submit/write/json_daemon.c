@@ -133,6 +133,7 @@ static json_t *host_object(struct json_writer *w, const struct cpattn_host *h)
     json_put_text(w, object, "state", h->state);
     json_put_int(w, object, "devices", h->devices);
     json_put(w, object, "devices_out", devices_array(w, h->devices_out));
+    json_put(w, object, "devices_stuck", devices_array(w, h->devices_stuck));
     return object;
 }
 
