@@ -62,6 +62,10 @@ refuses 64 "$scratch/none/x cannot be written: No such file or directory" --save
 tap_is "one case: one value" "$? $(cat "$scratch/err")" \
     "64 cpattn-submit: seqlen_q is '1k,2k'; accepted is 0 to 16777216"
 
+# The first run of this model loses a rank, the second one fails.
+run --seqlen 1k,2k --model flaky_shaky
+tap_is "a sweep: a fail comes before a case that could not be run" "$status" 1
+
 # With this model rank 1 has the longer forward and the shorter backward.
 run --seqlen 1k --model skew --repeat 1 --json
 tap_is "a run is forward and backward of the same rank" \
@@ -78,6 +82,9 @@ tap_is "--compare: with another provider or implementation" "$status $(sed 1d "$
 run --seqlen 1k --repeat 3 --compare "$scratch/fast.jsonl"
 tap_is "--compare: exit status if slower than allowed" "$status" 1
 tap_has "--compare: message if slower than allowed" "$err" "s1024 d128 causal verify=off: forward and backward take 1.308 times"
+run --seqlen 1k --repeat 3 --compare "$scratch/fast.jsonl" --save /dev/full
+tap_is "--compare: slower than allowed comes before a full disk" "$status" 1
+tap_has "--compare: the full disk is told, too" "$err" "/dev/full could not be written: No space left on device"
 run --seqlen 1k --repeat 3 --compare "$scratch/fast.jsonl" --slower 50
 tap_is "--compare: exit status within the allowed change" "$status $err" "0 "
 run --model fail --repeat 3 --seqlen 1k,2k

@@ -147,6 +147,17 @@ tap_is "dump of a fail: exit status" "$status" 1
 tap_has "dump of a fail: the map is of the wrong tensor" "$out" "dv: error by head"
 tap_has "dump of a fail: the right head in the map" "$out" "head    0  .  .  .  ."
 tap_is "dump of a fail: the wrong head in the map" "$(echo "$out" | grep -c '^head    1  [1-5]  [1-5]  [1-5]  [1-5]')" 1
+# shellcheck disable=SC2086
+run dump $small --out /dev/full
+tap_has "dump of a fail on a full disk: the fail comes first" "$status $err" "1 cpattn-submit: /dev/full cannot be written"
+run attend --in "$scratch/wrong" --verify --out /dev/full
+tap_has "attend of a fail on a full disk: the fail comes first" "$status $err" "1 cpattn-submit: /dev/full cannot be written"
+run attend --in "$scratch/wrong" --mask none --compare "$scratch/wrong" --out /dev/full
+tap_has "attend on a full disk: a difference comes first" "$status $err" "1 cpattn-submit: /dev/full cannot be written"
+# shellcheck disable=SC2086
+"$submit" case $small --json >/dev/full 2>"$scratch/err"
+tap_has "case --json of a fail on a full disk: the fail comes first" "$? $(cat "$scratch/err")" \
+    "1 cpattn-submit: the output could not be written: No space left on device"
 mv "$scratch/wrong" "$scratch/it's wrong"
 run attend --in "$scratch/it's wrong" --verify --mask none --timeout 60
 tap_is "attend of a fail: exit status" "$status $err" "1 "
@@ -165,6 +176,12 @@ models:
 axes:
   mask: [causal, none]
 YAML
+for place in "--json" "--save /dev/full"; do
+    # shellcheck disable=SC2086
+    "$submit" matrix "$scratch/matrix.yaml" $place >/dev/full 2>"$scratch/err"
+    tap_is "matrix $place: a fail on a full disk: the fail comes first" "$?" 1
+    tap_has "matrix $place: a fail on a full disk: the cause" "$(cat "$scratch/err")" "No space left on device"
+done
 run matrix "$scratch/matrix.yaml" --dump-fails "$scratch/of matrix"
 tap_is "matrix --dump-fails: exit status" "$status" 1
 tap_is "matrix --dump-fails: two files for each fail" "$(find "$scratch/of matrix" -type f | wc -l)" 4

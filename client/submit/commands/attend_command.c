@@ -148,7 +148,7 @@ static int json_show(const struct cp_case *c, const struct outcome *outcome,
                      const struct cpattn_result *result)
 {
     int written = command_json_exit(json_answer(stdout, NULL, c, outcome, result));
-    return written != COMMAND_PASS ? written : command_outcome_exit(outcome);
+    return command_graver(command_outcome_exit(outcome), written);
 }
 
 #define ATTEND_COMMAND_MAX (CASE_COMMAND_MAX + 4 * PATH_MAX)
@@ -242,11 +242,9 @@ static int attend_run(const struct attend_options *o, const struct cp_case *c,
         inputs_complain(o->in, c, t);
     bool done = result && result->verdict != CPATTN_VERDICT_NONE;
     if (done && o->out && tensors_save(o->out, c, t, &error) != STATUS_OK)
-        exit_status = complain(&error);
-    if (done && o->compare) {
-        int compared = compare(o, c, t, result);
-        exit_status = exit_status ? exit_status : compared;
-    }
+        exit_status = command_graver(exit_status, complain(&error));
+    if (done && o->compare)
+        exit_status = command_graver(exit_status, compare(o, c, t, result));
     cpattn_result_destroy(result);
     cpattn_client_destroy(client);
     return exit_status;
@@ -383,10 +381,8 @@ static int dump(const struct attend_options *o)
     struct cpattn_client *client = options_connect(&o->about.asking, &exit_status);
     if (client) {
         exit_status = run(o, c, &t, client, &result);
-        if (result && result->verdict != CPATTN_VERDICT_NONE) {
-            int shown = dump_show(o, &t);
-            exit_status = shown ? shown : exit_status;
-        }
+        if (result && result->verdict != CPATTN_VERDICT_NONE)
+            exit_status = command_graver(exit_status, dump_show(o, &t));
     }
     cpattn_result_destroy(result);
     cpattn_client_destroy(client);

@@ -290,11 +290,11 @@ static int show(struct series *series, const struct session *s, int point)
                                 .repeat = o->repeat,
                                 .sent = bytes_sent(&s->spec),
                                 .earlier_ns = earlier_ns(series, &s->spec)};
+    enum status status = judge(series, &shown, &error);
     if (series->save && !json_bench(series->save, &s->spec, &s->verified, o->warmup, &s->bench))
         return command_file_failed(series->save, o->save, "the record");
     if (o->asking->json && !json_bench(stdout, &s->spec, &s->verified, o->warmup, &s->bench))
         return command_show_failed("the JSON");
-    enum status status = judge(series, &shown, &error);
     if (!status && series->table) {
         fill_point(series, point);
         status = bench_table_row(series->table, &shown, series->earlier != NULL, &error);
@@ -328,10 +328,8 @@ static int bench_point(struct series *series, int point)
     }
     int exit_status = measure(&s, &spec);
     // After an interrupt the runs so far are shown.
-    if (exit_status == COMMAND_PASS || (command_interrupted() && s.bench.runs > 0)) {
-        int shown = show(series, &s, point);
-        exit_status = shown ? shown : exit_status;
-    }
+    if (exit_status == COMMAND_PASS || (command_interrupted() && s.bench.runs > 0))
+        exit_status = command_graver(exit_status, show(series, &s, point));
     outcome_fini(&s.verified);
     bench_fini(&s.bench);
     return exit_status;
@@ -353,22 +351,19 @@ static struct table *sweep_table(const struct series *series)
     return bench_table_create(stdout, names, &spec, series->earlier != NULL);
 }
 
-// Measures the other cases even if one fails or cannot be run. Returns the first exit status that
-// is not 0.
+// Measures the other cases even if one fails or cannot be run. Returns the gravest exit status.
 static int bench_all(struct series *series)
 {
     int exit_status = COMMAND_PASS;
     int points = sweep_points(series->options->sweep);
     if (points > 1 && !series->options->asking->json)
         series->table = sweep_table(series);
-    for (int i = 0; i < points && !command_interrupted(); i++) {
-        int one = bench_point(series, i);
-        exit_status = exit_status ? exit_status : one;
-    }
+    for (int i = 0; i < points && !command_interrupted(); i++)
+        exit_status = command_graver(exit_status, bench_point(series, i));
     if (series->table)
         table_print(series->table, "");
     table_destroy(series->table);
-    return exit_status == COMMAND_PASS && series->slower ? COMMAND_FAIL : exit_status;
+    return series->slower ? COMMAND_FAIL : exit_status;
 }
 
 // ---- files ------------------------------------------------------------------------------------

@@ -95,13 +95,13 @@ static int show(const struct runs *runs, const struct outcome *outcome,
                 const struct cpattn_result *result)
 {
     const struct case_options *o = runs->options;
-    bool last = runs->done == o->repeat || command_outcome_exit(outcome) != COMMAND_PASS;
-    int written = COMMAND_PASS;
+    int exit_status = command_outcome_exit(outcome), written = COMMAND_PASS;
+    bool last = runs->done == o->repeat || exit_status != COMMAND_PASS;
     if (runs->asking->json)
         written = command_json_exit(json_answer(stdout, NULL, runs->c, outcome, result));
     else if (last)
         verdict_print(stdout, runs->c, outcome, result, o->verbose);
-    return written != COMMAND_PASS ? written : command_outcome_exit(outcome);
+    return command_graver(exit_status, written);
 }
 
 static void fail_dump(const struct runs *runs)
@@ -166,10 +166,8 @@ static int run(struct runs *runs)
         fail_dump(runs);
     if (!memory && !outcome_is_good(&outcome) && runs->options->minimize)
         minimize(runs, &outcome);
-    if (!memory && runs->options->trace && result && cpattn_result_rank(result, 0)) {
-        int traced = write_trace(runs, result);
-        exit_status = exit_status ? exit_status : traced;
-    }
+    if (!memory && runs->options->trace && result && cpattn_result_rank(result, 0))
+        exit_status = command_graver(exit_status, write_trace(runs, result));
     outcome_fini(&outcome);
     cpattn_result_destroy(result);
     return exit_status;

@@ -21,6 +21,13 @@ int command_exit(enum status status)
     return status == STATUS_OK ? COMMAND_PASS : COMMAND_USAGE + (int)status;
 }
 
+int command_graver(int first, int second)
+{
+    if (first == COMMAND_FAIL || second == COMMAND_FAIL)
+        return COMMAND_FAIL;
+    return first ? first : second;
+}
+
 int command_outcome_exit(const struct outcome *outcome)
 {
     if (outcome_is_good(outcome))

@@ -20,6 +20,9 @@ enum {
 };
 int command_exit(enum status status);
 
+// The exit status of two steps: a fail, else the first that is not COMMAND_PASS.
+int command_graver(int first, int second);
+
 // The exit status for the outcome of a case.
 int command_outcome_exit(const struct outcome *outcome);
 

@@ -118,12 +118,11 @@ static int run(const struct job_options *o, struct cpattn_client *client,
         memory = outcome_compare(&outcome, result, digest);
     if (memory)
         command_complain("not enough memory for the answer");
-    int shown =
-        memory ? command_exit(memory) : show(o, &outcome, result, digest->runs == o->repeat);
-    int exit_status = shown != COMMAND_PASS ? shown : command_outcome_exit(&outcome);
+    int exit_status = memory ? command_exit(memory) : command_outcome_exit(&outcome);
+    int shown = memory ? exit_status : show(o, &outcome, result, digest->runs == o->repeat);
     outcome_fini(&outcome);
     cpattn_result_destroy(result);
-    return exit_status;
+    return command_graver(exit_status, shown);
 }
 
 static int submit(const struct job_options *o)

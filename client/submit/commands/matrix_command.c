@@ -103,10 +103,10 @@ static int run_connected(struct matrix_run *run, struct cpattn_client *const *cl
     matrix_outputs_describe(outputs, clients[0]);
     int exit_status = matrix_run_all(run, clients, o->socket_count);
     matrix_outputs_print(run);
-    int written = matrix_outputs_write(outputs, run, matrix);
+    exit_status = command_graver(exit_status, matrix_outputs_write(outputs, run, matrix));
     if (o->dump_fails)
         matrix_dump_fails(clients[0], run->list, run->outcomes, run->timeout_ns, o->dump_fails);
-    return exit_status ? exit_status : written;
+    return exit_status;
 }
 
 // Opens the outputs when all daemons are there: without them an earlier record stays as it is.
