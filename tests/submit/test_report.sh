@@ -135,9 +135,9 @@ damaged "{\"id\":\"a\",\"outcome\":\"$(printf '%060d' 0)\"}" \
     "outcome is \"$(printf '%044d' 0)...; accepted is $outcomes"
 refuses 64 "$scratch/none/x cannot be written: No such file or directory" "$scratch/run.jsonl" -o "$scratch/none/x"
 cp "$scratch/run.jsonl" "$scratch/copy.jsonl"
-refuses 64 "--output is $scratch/copy.jsonl, a record that would be lost" "$scratch/copy.jsonl" -o "$scratch/copy.jsonl"
-refuses 64 "--output is $scratch/copy.jsonl, a record that would be lost" "$scratch/run.jsonl" \
-    --compare "$scratch/copy.jsonl" -o "$scratch/copy.jsonl"
+same="are the same file, '$scratch/copy.jsonl'; accepted is another file for --output"
+refuses 64 "--output and the record $same" "$scratch/copy.jsonl" -o "$scratch/copy.jsonl"
+refuses 64 "--output and --compare $same" "$scratch/run.jsonl" --compare "$scratch/copy.jsonl" -o "$scratch/copy.jsonl"
 tap_is "refused: no record is changed" "$(cmp "$scratch/run.jsonl" "$scratch/copy.jsonl" && echo yes)" yes
 echo before >"$scratch/page.html"
 [ -e /dev/full ] && refuses 79 "/dev/full could not be written: No space left on device" "$scratch/run.jsonl" -o /dev/full

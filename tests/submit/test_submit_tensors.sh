@@ -97,7 +97,7 @@ tap_has "dump --out of a folder" "$err" "$scratch cannot be written: Is a direct
 run dump --out -
 tap_has "dump --out -" "$err" "--out is '-'; accepted is the name of a file"
 run dump --out "$scratch/new" --picture "$scratch/new"
-tap_has "dump: --out and --picture are the same file" "$err" "--picture and --out are the same file"
+tap_has "dump: --out and --picture are the same file" "$err" "--out and --picture are the same file"
 tap_is "dump: a refused command leaves no file" "$(find "$scratch" -name 'new*')" ""
 cp "$scratch/all" "$scratch/mine"
 ln -s mine "$scratch/link"

@@ -8,12 +8,12 @@
 
 #include "client/submit/commands/command.h"
 #include "client/submit/commands/dump.h"
+#include "client/submit/commands/files.h"
 #include "client/submit/commands/options.h"
 #include "client/submit/outcome/text.h"
 #include "client/submit/show/verdict.h"
 #include "client/submit/tensors/compare.h"
 #include "client/submit/write/json.h"
-#include "client/submit/write/plain_file.h"
 #include "common/plural.h"
 #include "plan/members.h"
 
@@ -115,31 +115,17 @@ static int complain_of_file(const struct error *error)
 
 // ---- output files -------------------------------------------------------------------------------
 
-// Complains about an output file before the case runs: it cannot be written, or it is the file of
-// the option `input` (NULL: none), whose tensors would be lost.
-static int output_check(const char *option, const char *path, const char *input,
-                        const char *input_path)
-{
-    if (path && (!path[0] || strcmp(path, "-") == 0)) {
-        command_complain("--%s is '%s'; accepted is the name of a file", option, path);
-        return COMMAND_USAGE;
-    }
-    if (command_output_check(path))
-        return COMMAND_USAGE;
-    if (path && input_path && plain_file_is_same(path, input_path)) {
-        command_complain("--%s and --%s are the same file, '%s', whose tensors would be lost",
-                         option, input, path);
-        return COMMAND_USAGE;
-    }
-    return COMMAND_PASS;
-}
-
 static int outputs_check(const struct attend_options *o)
 {
-    int exit_status = output_check("out", o->out, "in", o->in);
+    const struct files_entry files[] = {{"--out", o->out, true},
+                                        {"--picture", o->picture, true},
+                                        {"--in", o->in, false},
+                                        {"--compare", o->compare, false},
+                                        {.option = NULL}};
+    int exit_status = files_check(files);
     if (!exit_status)
-        exit_status = output_check("out", o->out, "compare", o->compare);
-    return exit_status ? exit_status : output_check("picture", o->picture, "out", o->out);
+        exit_status = command_output_check(o->out);
+    return exit_status ? exit_status : command_output_check(o->picture);
 }
 
 // ---- one run ----------------------------------------------------------------------------------

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "client/submit/commands/command.h"
+#include "client/submit/commands/files.h"
 #include "client/submit/commands/options.h"
 #include "client/submit/commands/trace_file.h"
 #include "client/submit/outcome/bench_record.h"
@@ -371,13 +372,18 @@ static int bench_all(struct series *series)
 static int open_earlier(struct series *series)
 {
     const struct bench_options *o = series->options;
+    const struct files_entry files[] = {{"--save", o->save, true},
+                                        {"--trace", o->trace, true},
+                                        {"--compare", o->compare, false},
+                                        {.option = NULL}};
     struct error error;
+    if (files_check(files))
+        return COMMAND_USAGE;
     if (o->compare && bench_record_load(o->compare, &series->earlier, &error)) {
         command_complain("%s", error.text);
         return COMMAND_USAGE;
     }
-    int named = command_output_name(o->save);
-    return named ? named : command_output_check(o->trace);
+    return command_output_check(o->trace);
 }
 
 // When the daemon is there: without it an earlier record stays as it is.

@@ -6,6 +6,7 @@
 
 #include "client/submit/commands/command.h"
 #include "client/submit/commands/dump.h"
+#include "client/submit/commands/files.h"
 #include "client/submit/commands/options.h"
 #include "client/submit/commands/smaller.h"
 #include "client/submit/commands/trace_file.h"
@@ -239,6 +240,11 @@ int command_case(int argc, char **argv)
     int exit_status = options_parse_case(&options.about, &argp, &options, true, argc, argv);
     if (options.trace)
         trace_file_ask(&options.about.c);
+    const struct files_entry files[] = {{"--trace", options.trace, true},
+                                        {"--dump-fails", options.dump_fails, false},
+                                        {.option = NULL}};
+    if (!exit_status)
+        exit_status = files_check(files);
     if (!exit_status)
         exit_status = command_output_check(options.trace);
     if (!exit_status)

@@ -94,6 +94,11 @@ static error_t parse_access(int key, char *value, struct argp_state *state)
 
 const struct argp command_access = {.options = access_table, .parser = parse_access};
 
+const struct cpattn_options *command_access_options(void)
+{
+    return &access_options;
+}
+
 struct cpattn_client *command_connect(const char *socket, const struct command_requests *requests,
                                       int *exit_status)
 {
@@ -243,18 +248,8 @@ int command_unwritten(const char *path)
     return command_exit(STATUS_DATA_LOSS);
 }
 
-int command_output_name(const char *path)
-{
-    if (!path || strcmp(path, "-") != 0)
-        return COMMAND_PASS;
-    command_complain("an output file is '-'; accepted is its name, such as /dev/stdout or ./-");
-    return COMMAND_USAGE;
-}
-
 int command_output_check(const char *path)
 {
-    if (command_output_name(path))
-        return COMMAND_USAGE;
     return !path || whole_file_possible(path) ? COMMAND_PASS : command_unwritable(path);
 }
 

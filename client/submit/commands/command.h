@@ -65,6 +65,10 @@ extern const struct argp command_access;
     {                                                                                              \
         &command_access, 0, "To a daemon on a network:", 300                                       \
     }
+
+// The parsed options of command_access.
+const struct cpattn_options *command_access_options(void);
+
 // Help of --socket.
 #define COMMAND_SOCKET_HELP                                                                        \
     "socket of the daemon, or tcp://HOST:PORT, tls+tcp://HOST:PORT [$CPATTN_SOCKET, or the one "   \
@@ -121,12 +125,8 @@ int command_unwritable(const char *path);
 // Complains that an output file is incomplete; errno says why. Returns the exit status.
 int command_unwritten(const char *path);
 
-// Complains if the name of an output file is '-', which other programs take for standard output.
-// NULL: there is no such file. Returns the exit status.
-int command_output_name(const char *path);
-
-// The same, and complains if an output file cannot be written; to be called before a case runs.
-// NULL: there is no such file. Returns the exit status.
+// Complains if an output file cannot be written; to be called before a case runs. NULL: there is no
+// such file. Returns the exit status.
 int command_output_check(const char *path);
 
 // Reads a record; warns if its last line is incomplete. *record stays unchanged if `path` is NULL.

@@ -6,6 +6,7 @@
 
 #include "client/submit/commands/command.h"
 #include "client/submit/commands/explain_compare.h"
+#include "client/submit/commands/files.h"
 #include "client/submit/commands/options.h"
 #include "client/submit/commands/trace_file.h"
 #include "client/submit/show/svg.h"
@@ -199,12 +200,17 @@ int command_explain(int argc, char **argv)
     int exit_status = options_parse_case(&options.about, &argp, &options, false, argc, argv);
     if (exit_status)
         return exit_status;
+    const char *svg = options.svg && strcmp(options.svg, "-") == 0 ? NULL : options.svg;
+    const struct files_entry files[] = {
+        {"--svg", svg, true}, {"--trace", options.trace, true}, {.option = NULL}};
     if (options.rank >= c->world_size) {
         command_complain("--rank is %d; accepted is 0 to %d with world_size %d", options.rank,
                          c->world_size - 1, c->world_size);
         return COMMAND_USAGE;
     }
-    exit_status = command_output_check(options.trace);
+    exit_status = files_check(files);
+    if (!exit_status)
+        exit_status = command_output_check(options.trace);
     if (!exit_status)
         exit_status = explain_into(c, &options);
     if (exit_status == COMMAND_PASS && options.trace)

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "client/submit/commands/command.h"
+#include "client/submit/commands/files.h"
 #include "client/submit/commands/options.h"
 #include "client/submit/commands/trace_file.h"
 #include "client/submit/show/verdict.h"
@@ -179,13 +180,15 @@ int command_job(const struct job_kind *kind, int argc, char **argv)
         command_complain("--explain, --svg and --trace are given together; give one of them");
         return COMMAND_USAGE;
     }
+    const struct files_entry files[] = {{"--trace", o.trace, true}, {.option = NULL}};
     if ((o.explained >= 0 || o.svg || o.trace) && !has_plan(&o))
         return COMMAND_USAGE;
     if (o.explained >= 0)
         return explain(&o);
     if (o.svg)
         return picture_file_write_job(o.svg, &o.about.spec);
-    if (command_output_check(o.trace) || (o.trace && !ask_times(&o.about.spec)))
+    if (files_check(files) || command_output_check(o.trace) ||
+        (o.trace && !ask_times(&o.about.spec)))
         return COMMAND_USAGE;
     return submit(&o);
 }

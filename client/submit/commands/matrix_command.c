@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "client/submit/commands/command.h"
+#include "client/submit/commands/files.h"
 #include "client/submit/commands/installed.h"
 #include "client/submit/commands/matrix_dump.h"
 #include "client/submit/commands/matrix_outputs.h"
@@ -254,6 +255,16 @@ static int run_file(struct matrix_options *o)
     return exit_status;
 }
 
+static int outputs_check(const struct matrix_options *o)
+{
+    const struct files_entry files[] = {
+        {"--save", o->save, true},         {"--junit", o->junit, true},
+        {"--markdown", o->markdown, true}, {"--dump-fails", o->dump_fails, false},
+        {"--resume", o->resume, false},    {"--last-failed", o->last_failed, false},
+        {"the matrix", o->file, false},    {.option = NULL}};
+    return files_check(files);
+}
+
 int command_matrix(int argc, char **argv)
 {
     struct matrix_options o;
@@ -267,5 +278,6 @@ int command_matrix(int argc, char **argv)
         command_complain("there is no file %s%s", name, installed_where(name, where));
         return COMMAND_USAGE;
     }
-    return run_file(&o);
+    exit_status = outputs_check(&o);
+    return exit_status ? exit_status : run_file(&o);
 }

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "client/submit/commands/command.h"
+#include "client/submit/commands/files.h"
 #include "client/submit/commands/options.h"
 #include "client/submit/outcome/text.h"
 #include "client/submit/show/report_text.h"
@@ -113,12 +114,11 @@ int command_report(int argc, char **argv)
     int exit_status = options_parse(&argp, argc, argv, &o);
     if (exit_status)
         return exit_status;
-    if (o.output && (plain_file_is_same(o.output, o.run) ||
-                     (o.earlier && plain_file_is_same(o.output, o.earlier)))) {
-        command_complain("--output is %s, a record that would be lost", o.output);
-        return COMMAND_USAGE;
-    }
-    exit_status = command_output_name(o.output);
+    const struct files_entry files[] = {{"--output", o.output, true},
+                                        {"the record", o.run, false},
+                                        {"--compare", o.earlier, false},
+                                        {.option = NULL}};
+    exit_status = files_check(files);
     if (!exit_status)
         exit_status = command_record_load(o.run, &run);
     if (!exit_status)
