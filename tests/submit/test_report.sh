@@ -99,7 +99,13 @@ tap_is "--text: a row of other bits" "$(grep -c '^good/bf16  *pass  *pass  *othe
 tap_is "--text beside --output: the page" "$(head -n 1 "$scratch/page.html")" "<!DOCTYPE html>"
 : >"$scratch/empty.jsonl"
 report "$scratch/empty.jsonl"
-tap_is "an empty record" "$status $(grep -c '<b>0</b> cases' "$scratch/out")" "0 1"
+tap_is "an empty record: a warning" "$status $err" "0 cpattn-submit: $scratch/empty.jsonl: the record has no case"
+tap_has "an empty record: the page says so" "$(page)" "<p class=sum><b>0</b> cases</p> <p>The record has no case."
+tap_is "an empty record: no empty grid, table or script" "$(grep -cE '<h2>|<table|<script|<i ' "$scratch/out")" 0
+report "$scratch/empty.jsonl" --compare "$scratch/run.jsonl"
+tap_has "an empty record beside an earlier one" "$(page)" "0 verdicts changed, 0 the same, 0 new, 8 gone;"
+report "$scratch/run.jsonl" --compare "$scratch/empty.jsonl" --text
+tap_is "an empty earlier record: a warning" "$status $err" "0 cpattn-submit: $scratch/empty.jsonl: the record has no case"
 
 refuses() { # STATUS SENTENCE ARGUMENTS...
     wanted="$1 cpattn-submit: $2"

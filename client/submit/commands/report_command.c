@@ -106,6 +106,16 @@ static int write_report(const struct report_options *o, const struct report_page
     return o->text && exit_status == COMMAND_PASS ? print_text(page) : exit_status;
 }
 
+// Reads a record like command_record_load(), and warns if it has no case; an incomplete line has a
+// warning of its own.
+static int load(const char *path, struct record **record)
+{
+    int exit_status = command_record_load(path, record);
+    if (!exit_status && path && (*record)->count == 0 && !(*record)->cut)
+        command_complain("%s: the record has no case", path);
+    return exit_status;
+}
+
 int command_report(int argc, char **argv)
 {
     struct report_options o = {.run = NULL};
@@ -120,9 +130,9 @@ int command_report(int argc, char **argv)
                                         {.option = NULL}};
     exit_status = files_check(files);
     if (!exit_status)
-        exit_status = command_record_load(o.run, &run);
+        exit_status = load(o.run, &run);
     if (!exit_status)
-        exit_status = command_record_load(o.earlier, &earlier);
+        exit_status = load(o.earlier, &earlier);
     if (!exit_status) {
         struct report_page page = {
             .name = o.title ? o.title : text_base_name(o.run, name, sizeof(name)),
