@@ -182,6 +182,33 @@ for place in "--json" "--save /dev/full"; do
     tap_is "matrix $place: a fail on a full disk: the fail comes first" "$?" 1
     tap_has "matrix $place: a fail on a full disk: the cause" "$(cat "$scratch/err")" "No space left on device"
 done
+long=$(printf %062d 0)
+cat >"$scratch/alike.yaml" <<YAML
+defaults: {world_size: 2, head_dim: 16, seqlen: 40}
+models:
+  a: {heads: 4, kv_heads: 2}
+  a_b: {heads: 4, kv_heads: 2}
+axes:
+  model: all
+  part: {b_c: {mask: causal}, c: {mask: none}}
+YAML
+run matrix "$scratch/alike.yaml" --dump-fails "$scratch/alike"
+tap_is "matrix --dump-fails: alike ids have different names" "$(find "$scratch/alike" -name '*.svg' -printf '%f\n' | LC_ALL=C sort | tr '\n' ' ')" \
+    "a_b~b_c.svg a_b~c.svg a~b_c.svg a~c.svg "
+cat >"$scratch/long.yaml" <<YAML
+defaults: {world_size: 2, head_dim: 16, seqlen: 40, heads: 4, kv_heads: 2}
+models: {$long: {}}
+axes:
+  a: {$long: {}}
+  b: {$long: {}}
+  c: {${long}1: {mask: causal}, ${long}2: {mask: none}}
+YAML
+for directory in long twice; do
+    run matrix "$scratch/long.yaml" --dump-fails "$scratch/$directory"
+    (cd "$scratch/$directory" && find . -name '*.svg' | LC_ALL=C sort) >"$scratch/$directory.names"
+done
+tap_is "matrix --dump-fails: long ids have different names" "$status $(wc -l <"$scratch/long.names")" "1 2"
+tap_is "matrix --dump-fails: names are the same in each run" "$(cat "$scratch/twice.names")" "$(cat "$scratch/long.names")"
 run matrix "$scratch/matrix.yaml" --dump-fails "$scratch/of matrix"
 tap_is "matrix --dump-fails: exit status" "$status" 1
 tap_is "matrix --dump-fails: two files for each fail" "$(find "$scratch/of matrix" -type f | wc -l)" 4
