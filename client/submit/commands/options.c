@@ -8,6 +8,7 @@
 #include "client/submit/commands/command.h"
 #include "client/submit/matrix/fields.h"
 #include "common/duration.h"
+#include "common/help_parse.h"
 #include "common/option_names.h"
 #include "plan/members.h"
 
@@ -169,7 +170,9 @@ int options_parse(const struct argp *argp, int argc, char **argv, void *input)
     }
     argp_err_exit_status = COMMAND_USAGE;
     setenv("ARGP_HELP_FMT", "no-dup-args-note", 0);
-    return argp_parse(argp, argc, argv, 0, NULL, input) == 0 ? COMMAND_PASS : COMMAND_USAGE;
+    int lost = command_exit(STATUS_DATA_LOSS);
+    error_t failed = help_parse("cpattn-submit", lost, argp, argc, argv, input);
+    return failed ? COMMAND_USAGE : COMMAND_PASS;
 }
 
 struct cpattn_client *options_query(const struct argp *argp, int argc, char **argv, void *input,

@@ -85,7 +85,8 @@ void options_point(const struct options_case *o, int point, struct job_spec *spe
 void options_job_point(const struct options_job *o, int point, struct job_spec *spec);
 
 // Parses a command line. Complains and returns COMMAND_USAGE for an unknown option, a refused
-// value, or a missing or superfluous argument. --help and --usage print and end the process.
+// value, or a missing or superfluous argument. --help and --usage print and end the process, with
+// the status of DATA_LOSS if the output could not be written.
 int options_parse(const struct argp *argp, int argc, char **argv, void *input);
 
 // Parses likewise, then connects to *socket, which the parser may set, for requests without a case.
