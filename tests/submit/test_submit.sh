@@ -85,6 +85,40 @@ refuses 69 "no such request waits or runs" cancel 000000000000000000000000000000
 refuses 64 "the matrix file is missing; see cpattn-submit matrix --help" matrix
 refuses 64 "unexpected argument 'b'; see cpattn-submit matrix --help" matrix a b
 refuses 64 "--excluded requires --list" matrix a --excluded
+refuses 64 "--rank does not go with --svg, which draws all ranks" explain --rank 0 --svg x
+refuses 64 "--rank does not go with --compare, which compares the plans of all ranks" explain --rank 1 --compare p2p,a2a
+refuses 64 "--trace does not go with --compare: a trace is of one case" explain --trace x --compare p2p,a2a
+refuses 64 "--comm does not go with --compare, whose values replace it" explain --comm p2p --compare p2p,a2a
+for option in --rate-tflops --rate-memory --rate-link --rate-node --overhead; do
+    refuses 64 "$option requires --svg, --trace or --compare: the text of a plan has no times" explain $option 5
+done
+refuses 64 "unknown option '--token-file'; cpattn-submit explain --help lists them" explain --token-file x
+for option in "--repeat 1" --verbose --json "--timeout 90" "--patience 10" "--socket x" "--token-file x" "--tls-key x"; do
+    # shellcheck disable=SC2086
+    refuses 64 "${option%% *} does not go with --explain, which runs nothing" collective --explain 0 $option
+    # shellcheck disable=SC2086
+    refuses 64 "${option%% *} does not go with --svg, which runs nothing" linear --svg x $option
+done
+for command in case collective linear; do
+    refuses 64 "--operation-times false does not go with --trace, which shows these times" \
+        $command --trace x --operation-times false
+done
+refuses 64 "--slower requires --compare" bench --slower 5
+refuses 64 "--inputs does not go with attend, whose inputs are in a file" attend --in x --inputs sharp
+refuses 64 "--title is the heading of the page, which --text writes only with --output" report x --text --title y
+refuses 64 "--columns requires --once: the screen has its own width" top --columns 80
+refuses 64 "--interval does not go with --once, which prints one picture" top --once --interval 1s
+refuses 64 "--token-file is for a daemon at tcp://HOST:PORT or tls+tcp://HOST:PORT" status --token-file x
+refuses 64 "--tls-ca is for a daemon at tls+tcp://HOST:PORT" case --tls-ca x --socket tcp://fake:1
+refuses 64 "--tls-key is for a daemon at tls+tcp://HOST:PORT" matrix "$demonstration" --tls-key x --socket x --socket tcp://fake:1
+run matrix "$demonstration" --tls-ca x --token-file x --socket x --socket tls+tcp://fake:1
+tap_is "options of a network, and one of the daemons is there" "$status $err" "0 "
+printf 'kind: collective\naxes: {operation: [all_reduce]}\n' >"$scratch/other.yaml"
+for option in "--dump-fails x" "--seqlen-scale 1"; do
+    # shellcheck disable=SC2086
+    refuses 64 "${option%% *} is for cases of attention, and the kind of this matrix is collective" \
+        matrix "$scratch/other.yaml" $option
+done
 refuses 64 "--jobs is '513'; accepted is 1 to 512" matrix a -j 513
 refuses 64 "--seqlen-scale is '0'; accepted is 1 to 16777216" matrix a --seqlen-scale 0
 refuses 64 "there is no file $scratch/none" matrix "$scratch/none"

@@ -199,6 +199,9 @@ tap_is "the trace of a layer" "$status $(grep -c 'rank [01], measured' "$scratch
     grep -c '"name":"product".*"predicted_us"' "$scratch/layer.json")" "0 2 $(
     "$submit" linear mlp --world-size 2 --tokens 32 --svg "$scratch/layer.svg" && grep -c '"name":"product".*"flop"' "$scratch/layer.json" |
         awk '{ print $1 / 2 }')"
+run collective all_reduce --count 1k --json --trace "$scratch/collective.json"
+tap_is "the trace of a collective, beside JSON" "$status $("$peek" json outcome <"$scratch/out") $(
+    grep -c 'rank [01], measured' "$scratch/collective.json")" "0 pass 2"
 run collective all_reduce --world-size 2 --count 1k --trace "$scratch/missing/trace.json"
 tap_has "a trace that cannot be written" "$status $(cat "$scratch/out")$err" "64 cpattn-submit: $scratch/missing/trace.json cannot be written"
 run collective reduce --explain 2

@@ -330,6 +330,11 @@ int command_attend(int argc, char **argv)
         return exit_status;
     if (!options_given(&options.about.fields, "verify"))
         options.about.c.verify = VERIFY_OFF;
+    const struct options_vain vain[] = {{options_given(&options.about.fields, "inputs"), "inputs",
+                                         "does not go with attend, whose inputs are in a file"},
+                                        {.option = NULL}};
+    if (options_vain_check(vain))
+        return COMMAND_USAGE;
     if (!options.in) {
         command_complain("--in is missing: the file with q, k and v");
         return COMMAND_USAGE;

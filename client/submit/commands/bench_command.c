@@ -30,7 +30,7 @@ struct bench_options {
     const struct options_asking *asking; // of `about` or `job`
     struct sweep *sweep;
     const char *save, *compare, *trace;
-    int repeat, warmup, slower;
+    int repeat, warmup, slower; // slower: -1: not given
 };
 
 enum { KEY_REPEAT = 1, KEY_WARMUP, KEY_SAVE, KEY_COMPARE, KEY_SLOWER, KEY_TRACE };
@@ -259,9 +259,9 @@ static enum status judge(struct series *series, const struct bench_shown *shown,
 {
     char what[256];
     double ns;
+    int slower = series->options->slower >= 0 ? series->options->slower : SLOWER_DEFAULT;
     enum status status = bench_device_ns(shown->bench, &ns, error);
-    if (status || shown->earlier_ns <= 0 ||
-        ns <= shown->earlier_ns * (1 + series->options->slower / 100.0))
+    if (status || shown->earlier_ns <= 0 || ns <= shown->earlier_ns * (1 + slower / 100.0))
         return status;
     job_spec_describe(shown->spec, what, sizeof(what));
     command_complain("%s: %s %.3f times as long as in %s", what,
@@ -372,12 +372,14 @@ static int bench_all(struct series *series)
 static int open_earlier(struct series *series)
 {
     const struct bench_options *o = series->options;
+    const struct options_vain vain[] = {
+        {o->slower >= 0 && !o->compare, "slower", "requires --compare"}, {.option = NULL}};
     const struct files_entry files[] = {{"--save", o->save, true},
                                         {"--trace", o->trace, true},
                                         {"--compare", o->compare, false},
                                         {.option = NULL}};
     struct error error;
-    if (files_check(files))
+    if (options_vain_check(vain) || files_check(files))
         return COMMAND_USAGE;
     if (o->compare && bench_record_load(o->compare, &series->earlier, &error)) {
         command_complain("%s", error.text);
@@ -471,7 +473,7 @@ static int parse(struct bench_options *o, int argc, char **argv)
 int command_bench(int argc, char **argv)
 {
     struct bench_options options = {
-        .repeat = REPEAT_DEFAULT, .warmup = WARMUP_DEFAULT, .slower = SLOWER_DEFAULT};
+        .repeat = REPEAT_DEFAULT, .warmup = WARMUP_DEFAULT, .slower = -1};
     int exit_status = parse(&options, argc, argv);
     if (!exit_status)
         exit_status = bench(&options);

@@ -238,8 +238,15 @@ int command_case(int argc, char **argv)
 {
     struct case_options options = {.repeat = 1};
     int exit_status = options_parse_case(&options.about, &argp, &options, true, argc, argv);
+    bool timed = options.about.c.operation_times;
     if (options.trace)
         trace_file_ask(&options.about.c);
+    const struct options_vain vain[] = {{options_given(&options.about.fields, "operation-times") &&
+                                             timed != options.about.c.operation_times,
+                                         "operation-times", OPERATION_TIMES_WHY},
+                                        {.option = NULL}};
+    if (!exit_status)
+        exit_status = options_vain_check(vain);
     const struct files_entry files[] = {{"--trace", options.trace, true},
                                         {"--dump-fails", options.dump_fails, false},
                                         {.option = NULL}};

@@ -66,8 +66,9 @@ extern const struct argp command_access;
         &command_access, 0, "To a daemon on a network:", 300                                       \
     }
 
-// The parsed options of command_access.
+// The parsed options of command_access, and the first of them that is given, or NULL.
 const struct cpattn_options *command_access_options(void);
+const char *command_access_given(void);
 
 // Help of --socket.
 #define COMMAND_SOCKET_HELP                                                                        \
@@ -80,6 +81,10 @@ struct command_requests {
     uint64_t patience_ns; // how long cases wait for ranks that cannot be started; 0: not at all
     bool cancel_on_disconnect; // cases end with this process
 };
+
+// Complains about a given option of command_access that none of the addresses uses; NULL stands for
+// the default address. Returns the exit status.
+int command_access_check(const char *const *sockets, int count);
 
 // Connects to the daemon. On failure prints a message and returns NULL, with the exit status in
 // *exit_status. Free with cpattn_client_destroy().

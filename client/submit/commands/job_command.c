@@ -17,7 +17,8 @@
 
 struct job_options {
     struct options_job about;
-    int repeat, explained; // explained: a rank, or -1
+    int repeat;    // 0: not given
+    int explained; // a rank, or -1
     const char *svg, *trace;
     bool verbose;
 };
@@ -99,10 +100,9 @@ static int show(const struct job_options *o, const struct outcome *outcome,
     const struct options_job *about = &o->about;
     if (about->asking.json)
         return command_json_exit(json_job(stdout, NULL, &about->spec, outcome, result));
-    if (last || command_outcome_exit(outcome) != COMMAND_PASS)
+    if (last)
         verdict_print_job(stdout, &about->spec, outcome, result, o->verbose);
-    return o->trace && last && result ? trace_file_write_job(o->trace, &about->spec, result)
-                                      : COMMAND_PASS;
+    return COMMAND_PASS;
 }
 
 // Runs the job once more. Returns the exit status.
@@ -120,7 +120,10 @@ static int run(const struct job_options *o, struct cpattn_client *client,
     if (memory)
         command_complain("not enough memory for the answer");
     int exit_status = memory ? command_exit(memory) : command_outcome_exit(&outcome);
-    int shown = memory ? exit_status : show(o, &outcome, result, digest->runs == o->repeat);
+    bool last = digest->runs == o->repeat || exit_status != COMMAND_PASS;
+    int shown = memory ? exit_status : show(o, &outcome, result, last);
+    if (!memory && o->trace && last && result && cpattn_result_rank(result, 0))
+        shown = command_graver(shown, trace_file_write_job(o->trace, &o->about.spec, result));
     outcome_fini(&outcome);
     cpattn_result_destroy(result);
     return command_graver(exit_status, shown);
@@ -145,20 +148,51 @@ static int submit(const struct job_options *o)
     return exit_status;
 }
 
-// Sets operation_times, which a trace needs. False after a complaint.
+// Sets operation_times, which a trace needs, except for a guest, which has none. False after a
+// complaint.
 static bool ask_times(struct job_spec *spec)
 {
     struct error error;
+    if (job_spec_needs(spec).implementation[0])
+        return true;
     enum status status = job_spec_set(spec, "operation_times", "true", &error);
     if (status)
         command_complain("%s", error.text);
     return status == STATUS_OK;
 }
 
+// True if the command line sets operation_times to false.
+static bool refuses_times(const struct job_options *o)
+{
+    const struct job_spec *spec = &o->about.spec;
+    const struct case_field *field = job_kind_field(spec->kind, "operation_times");
+    char value[JOB_FIELD_VALUE_MAX];
+    if (!field || !options_given(&o->about.fields, "operation-times"))
+        return false;
+    job_spec_get(spec, field, value, sizeof(value));
+    return strcmp(value, "false") == 0;
+}
+
+// Complains about options that have no effect.
+static int options_check(const struct job_options *o)
+{
+    const char *asking = o->about.asking.given ? o->about.asking.given : command_access_given();
+    bool runs = o->explained < 0 && !o->svg;
+    const char *why = o->svg ? "does not go with --svg, which runs nothing"
+                             : "does not go with --explain, which runs nothing";
+    const struct options_vain list[] = {
+        {!runs && o->repeat > 0, "repeat", why},
+        {!runs && o->verbose, "verbose", why},
+        {!runs && asking, asking ? asking : "", why},
+        {o->trace && refuses_times(o), "operation-times", OPERATION_TIMES_WHY},
+        {.option = NULL}};
+    return options_vain_check(list);
+}
+
 int command_job(const struct job_kind *kind, int argc, char **argv)
 {
     char doc[1024], argument[JOB_FIELD_NAME_MAX + 2] = "";
-    struct job_options o = {.repeat = 1, .explained = -1};
+    struct job_options o = {.explained = -1};
     if (kind->argument)
         snprintf(argument, sizeof(argument), "[%s]", kind->argument);
     for (char *c = argument; *c; c++)
@@ -180,6 +214,9 @@ int command_job(const struct job_kind *kind, int argc, char **argv)
         command_complain("--explain, --svg and --trace are given together; give one of them");
         return COMMAND_USAGE;
     }
+    if (options_check(&o))
+        return COMMAND_USAGE;
+    o.repeat = o.repeat > 0 ? o.repeat : 1;
     const struct files_entry files[] = {{"--trace", o.trace, true}, {.option = NULL}};
     if ((o.explained >= 0 || o.svg || o.trace) && !has_plan(&o))
         return COMMAND_USAGE;

@@ -11,6 +11,7 @@
 #include "client/submit/commands/matrix_dump.h"
 #include "client/submit/commands/matrix_outputs.h"
 #include "client/submit/commands/matrix_run.h"
+#include "client/submit/commands/options.h"
 #include "client/submit/show/terminal.h"
 #include "client/submit/write/json.h"
 #include "common/plural.h"
@@ -128,7 +129,9 @@ static int run_matrix(struct matrix_run *run, const struct matrix *matrix)
     const struct matrix_options *o = run->options;
     const struct command_requests requests = {.max = o->jobs, .patience_ns = o->patience_ns};
     struct cpattn_client *clients[FLIGHT_CLIENTS_MAX] = {NULL};
-    int exit_status = COMMAND_PASS, connected = 0;
+    int exit_status = command_access_check(o->sockets, o->socket_count), connected = 0;
+    if (exit_status)
+        return exit_status;
     command_catch_interrupts();
     while (connected < o->socket_count &&
            (clients[connected] = command_connect(o->sockets[connected], &requests, &exit_status)))
@@ -208,10 +211,25 @@ static int run_nothing(struct matrix_run *run, const struct matrix *matrix)
     return exit_status ? exit_status : closed;
 }
 
+// Complains about options that only have an effect on cases of attention.
+static int kind_check(const struct matrix_options *o, const struct matrix *matrix)
+{
+    char why[128];
+    bool other = matrix->kind != &job_kind_attention;
+    const struct options_vain list[] = {{other && o->dump_fails, "dump-fails", why},
+                                        {other && o->choice.seqlen_scale, "seqlen-scale", why},
+                                        {.option = NULL}};
+    snprintf(why, sizeof(why), "is for cases of attention, and the kind of this matrix is %s",
+             matrix->kind->name);
+    return options_vain_check(list);
+}
+
 static int run_or_list(const struct matrix_options *o, const struct matrix *matrix,
                        const struct matrix_list *list)
 {
     struct matrix_run run;
+    if (kind_check(o, matrix))
+        return COMMAND_USAGE;
     bool unknown = o->last_failed && complain_of_unknown(o), empty = is_empty(o, list);
     if (empty && unknown)
         return COMMAND_USAGE;

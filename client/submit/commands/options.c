@@ -180,6 +180,8 @@ struct cpattn_client *options_query(const struct argp *argp, int argc, char **ar
 {
     static const struct command_requests no_cases;
     *exit_status = options_parse(argp, argc, argv, input);
+    if (!*exit_status)
+        *exit_status = command_access_check(socket, 1);
     return *exit_status ? NULL : command_connect(*socket, &no_cases, exit_status);
 }
 
@@ -201,9 +203,19 @@ static const struct argp_option asking_table[] = {
     {"socket", KEY_SOCKET, "PATH", 0, COMMAND_SOCKET_HELP, 100},
     {.name = NULL}};
 
+static const char *asking_name(int key)
+{
+    for (const struct argp_option *option = asking_table; option->name; option++)
+        if (option->key == key)
+            return option->name;
+    return NULL;
+}
+
 static error_t parse_asking(int key, char *value, struct argp_state *state)
 {
     struct options_asking *o = state->input;
+    if (!o->given)
+        o->given = asking_name(key);
     switch (key) {
     case KEY_TIMEOUT:
         return options_duration("timeout", value, &o->timeout_ns);
@@ -226,7 +238,8 @@ struct cpattn_client *options_connect(const struct options_asking *asking, int *
 {
     const struct command_requests requests = {.patience_ns = asking->patience_ns,
                                               .cancel_on_disconnect = true};
-    return command_connect(asking->socket, &requests, exit_status);
+    *exit_status = command_access_check(&asking->socket, 1);
+    return *exit_status ? NULL : command_connect(asking->socket, &requests, exit_status);
 }
 
 // Indices of the parser's children and of their inputs.
@@ -360,6 +373,19 @@ void options_job_point(const struct options_job *o, int point, struct job_spec *
     *spec = o->spec;
     sweep_apply(&o->fields.sweep, point, spec);
     fields_finish(spec);
+}
+
+// ---- options without effect -------------------------------------------------------------------
+
+int options_vain_check(const struct options_vain *list)
+{
+    for (; list->option; list++) {
+        if (!list->given)
+            continue;
+        command_complain("--%s %s", list->option, list->why);
+        return COMMAND_USAGE;
+    }
+    return COMMAND_PASS;
 }
 
 // ---- values -----------------------------------------------------------------------------------

@@ -43,6 +43,7 @@ struct options_asking {
     uint64_t timeout_ns;
     uint64_t patience_ns; // how long a case waits for ranks that cannot be started
     bool json;
+    const char *given; // the first of these options that the command line has; or NULL
 };
 
 // Connects for cases that run one by one and are cancelled when the command ends; see
@@ -93,6 +94,17 @@ int options_parse(const struct argp *argp, int argc, char **argv, void *input);
 // NULL after an error message, with the exit status in *exit_status.
 struct cpattn_client *options_query(const struct argp *argp, int argc, char **argv, void *input,
                                     const char *const *socket, int *exit_status);
+
+// An option without effect beside others.
+struct options_vain {
+    bool given;
+    const char *option; // without its hyphens
+    const char *why;    // "does not go with --json, which ..."
+};
+
+// Complains about the first of the options that is given. The list ends with an entry without an
+// option. Returns the exit status.
+int options_vain_check(const struct options_vain *list);
 
 // For parsers: read a time of 1 ns to TIMEOUT_MAX_NS, or a count of `min` to `max`; complain and
 // return EINVAL for another value.

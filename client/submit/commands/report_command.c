@@ -124,10 +124,16 @@ int command_report(int argc, char **argv)
     int exit_status = options_parse(&argp, argc, argv, &o);
     if (exit_status)
         return exit_status;
+    const struct options_vain vain[] = {
+        {o.title && o.text && !o.output, "title",
+         "is the heading of the page, which --text writes only with --output"},
+        {.option = NULL}};
     const struct files_entry files[] = {{"--output", o.output, true},
                                         {"the record", o.run, false},
                                         {"--compare", o.earlier, false},
                                         {.option = NULL}};
+    if (options_vain_check(vain))
+        return COMMAND_USAGE;
     exit_status = files_check(files);
     if (!exit_status)
         exit_status = load(o.run, &run);
