@@ -104,6 +104,19 @@ for command in case collective linear; do
         $command --trace x --operation-times false
 done
 refuses 64 "--slower requires --compare" bench --slower 5
+refuses 64 "--implementation does not go with explain: a guest has no plan" explain --implementation mine
+refuses 64 "--implementation does not go with --explain: a guest has no plan" collective --implementation mine --explain 0
+refuses 64 "--implementation does not go with --svg: a guest has no plan" linear --implementation mine --svg x
+refuses 64 "--count has no effect: size is given, too, and sets the count" collective --count 1m --size 8
+refuses 64 "--count has no effect: size is given, too, and sets the count" bench collective --count 5 --size 8,16
+refuses 64 "--reduction has no effect: only all_reduce, reduce_scatter and reduce have one" collective all_gather --reduction max
+refuses 64 "--root has no effect: only broadcast and reduce have one" bench collective all_gather,all_reduce --root 1
+refuses 67 "specials is true with dtype int32; accepted is false there, or dtype fp32, fp16 or bf16" \
+    collective --specials true --dtype int32
+for command in collective linear; do
+    refuses 67 "operation_times is true with implementation mine; accepted is false there, or implementation cpattn" \
+        $command --implementation mine --operation-times true
+done
 refuses 64 "--inputs does not go with attend, whose inputs are in a file" attend --in x --inputs sharp
 refuses 64 "--title is the heading of the page, which --text writes only with --output" report x --text --title y
 refuses 64 "--columns requires --once: the screen has its own width" top --columns 80

@@ -143,6 +143,18 @@ tap_is "a collective in JSON" "$status $("$peek" json outcome <"$scratch/out") $
     "$peek" json ranks.1.figures.0.tensor <"$scratch/out")" "0 pass collective 1 receive"
 tap_is "a collective: the command that runs it again" "$("$peek" json command <"$scratch/out")" \
     "cpattn-submit collective reduce --count 100 --root 1"
+run collective all_gather --count 2 --size 16 --json
+tap_is "a collective: a size and its count agree" "$status $("$peek" json job.count <"$scratch/out")" "0 2"
+run bench collective all_gather,reduce --count 10 --root 1 --repeat 1 --warmup 0
+tap_is "a sweep of collectives: a root of one of them" "$status $err" "0 "
+cat >"$scratch/root.yaml" <<'END'
+kind: collective
+axes: {operation: [all_gather, broadcast]}
+END
+run matrix "$scratch/root.yaml" --set root=1 --set reduction=max --set count=10 --json
+tap_is "the command of a collective has no field without effect" "$status $("$peek" json command <"$scratch/out" | sort)" \
+    "0 cpattn-submit collective all_gather --count 10
+cpattn-submit collective broadcast --count 10 --root 1"
 run collective all_reduce --count 1000000 --timeout 1ms
 tap_is "a collective: time limit" "$status" 68
 run collective all_gather --algorithm tree

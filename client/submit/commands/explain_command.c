@@ -211,6 +211,7 @@ static int options_check(const struct explain_options *o)
         {o->compare && o->trace, "trace", "does not go with --compare: a trace is of one case"},
         {o->compare && options_given(&o->about.fields, "comm"), "comm",
          "does not go with --compare, whose values replace it"},
+        {o->about.c.implementation[0], "implementation", "does not go with explain: " NO_PLAN},
         {o->rate && !timed, o->rate ? o->rate : "",
          "requires --svg, --trace or --compare: the text of a plan has no times"},
         {.option = NULL}};

@@ -180,7 +180,10 @@ static int options_check(const struct job_options *o)
     bool runs = o->explained < 0 && !o->svg;
     const char *why = o->svg ? "does not go with --svg, which runs nothing"
                              : "does not go with --explain, which runs nothing";
+    bool guest = job_spec_needs(&o->about.spec).implementation[0];
     const struct options_vain list[] = {
+        {!runs && guest, "implementation",
+         o->svg ? "does not go with --svg: " NO_PLAN : "does not go with --explain: " NO_PLAN},
         {!runs && o->repeat > 0, "repeat", why},
         {!runs && o->verbose, "verbose", why},
         {!runs && asking, asking ? asking : "", why},

@@ -329,6 +329,30 @@ static error_t parse_job(int key, char *value, struct argp_state *state)
     }
 }
 
+// Complains about a field on the command line that has no effect on any job of the sweep.
+static int vain_check(const struct options_job *o)
+{
+    const struct case_field *fields = o->spec.kind->fields;
+    int points = sweep_points(&o->fields.sweep);
+    for (const struct case_field *field = fields; field->name; field++) {
+        bool given = o->fields.given >> (field - fields) & 1;
+        const char *why = NULL;
+        int vain = 0;
+        for (int i = 0; i < points && given; i++) {
+            struct job_spec spec = o->spec;
+            sweep_apply(&o->fields.sweep, i, &spec);
+            const char *found = job_spec_vain(&spec, field->name);
+            why = found ? found : why;
+            vain += found != NULL;
+        }
+        if (vain < points)
+            continue;
+        command_complain("--%s has no effect: %s", field->name, why);
+        return COMMAND_USAGE;
+    }
+    return COMMAND_PASS;
+}
+
 int options_parse_job(struct options_job *o, const struct job_kind *kind, const struct argp *own,
                       void *input, int argc, char **argv)
 {
@@ -346,6 +370,8 @@ int options_parse_job(struct options_job *o, const struct job_kind *kind, const 
     options_spec_init(&o->fields, &o->spec);
     o->fields.sweeps = o->sweeps;
     int exit_status = options_parse(&argp, argc, argv, o);
+    if (!exit_status)
+        exit_status = vain_check(o);
     if (exit_status != COMMAND_PASS)
         return exit_status;
     enum status status = STATUS_OK;

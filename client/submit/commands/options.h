@@ -102,6 +102,9 @@ struct options_vain {
     const char *why;    // "does not go with --json, which ..."
 };
 
+// Of a guest.
+#define NO_PLAN "a guest has no plan"
+
 // Complains about the first of the options that is given. The list ends with an entry without an
 // option. Returns the exit status.
 int options_vain_check(const struct options_vain *list);
