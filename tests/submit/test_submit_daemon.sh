@@ -264,7 +264,7 @@ tap_has "a time limit: phase in the message" "$(cat "$scratch/out")" "time limit
 run $long --timeout 100ms
 tap_is "a time limit that cannot be met" \
     "$status $(sed -n 's/^ *\([A-Z_]*\): .*/\1/p' "$scratch/out")" "68 DEADLINE_EXCEEDED"
-advice=$(sed -n 's/.* does not allow; ask for --timeout \([0-9.]*m\{0,1\}s\) or more$/\1/p' "$scratch/out")
+advice=$(sed -n 's/.* does not allow; accepted is \([0-9.]*m\{0,1\}s\) or more$/\1/p' "$scratch/out")
 tap_has "a time limit that cannot be met: sufficient limit in the message" "${advice:-nothing}" s
 # shellcheck disable=SC2086
 run $long --timeout 100ms --json
