@@ -26,6 +26,8 @@ tap_is "a sweep: columns" "$(head -n 1 "$scratch/out" | tr -s ' ')" \
 # 2 bytes, 2 tensors: 4 MiB in forward and 4 MiB in backward. Their gradients are another 4 MiB.
 run --seqlen 1k,2k --batch 2 --heads 8 --mask none --repeat 1
 tap_is "a sweep: bytes sent by a rank grow with the length" "$(grep -o '[0-9.]* MiB' "$scratch/out" | tr '\n' ' ')" "12 MiB 24 MiB "
+run --seqlen 8,16 --batch 1 --heads 1 --mask none --repeat 1
+tap_is "a sweep: bytes sent have their unit" "$(grep -o '[0-9.]* KiB' "$scratch/out" | tr '\n' ' ')" "6 KiB 12 KiB "
 run --seqlen 1k,2k --comm p2p,a2a --repeat 3 --json
 tap_is "a sweep in JSON: one object for each case" "$("$peek" json case.seqlen_q <"$scratch/out" | tr '\n' ' ')" "1024 1024 2048 2048 "
 tap_is "a sweep: --save has one line for each case" "$("$peek" json case.comm <"$scratch/all.jsonl" | tr '\n' ' ')" "p2p a2a p2p a2a "

@@ -636,6 +636,9 @@ tap_is "explain: exit status" "$status$err" 0
 tap_is "explain: the check" "$(head -n 1 "$scratch/out")" \
     "checked together: the plans of 3 ranks have no race and no deadlock"
 tap_has "explain: the rank" "$out" "rank 2 of 3 holds chunks 2 and 3 of 6"
+run explain --training false
+tap_has "explain: a single wait" "$out" "6 operations    1 wait
+"
 run explain --world-size 3 --svg "$scratch/plan.svg" --overhead 1s --rate-tflops 7
 tap_is "explain --svg: the check, then what is predicted" "$status$err $(echo "$out" | sed 's/: [0-9.]* s / /')" \
     "0 checked together: the plans of 3 ranks have no race and no deadlock
