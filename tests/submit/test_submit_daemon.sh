@@ -135,6 +135,7 @@ watcher=$!
 run collective all_gather --world-size 3 --dtype bf16 --count 1000 --repeat 3
 tap_is "a collective: exit status and verdict" "$status $(head -n 1 "$scratch/out")" \
     "0 pass  collective all_gather w3 count=1000 dtype=bf16"
+tap_is "a collective: its runs" "$(tail -n 1 "$scratch/out" | sed 's/ [0-9a-f]\{16\};.*/ X/')" "3 runs, all of digest X"
 tap_is "a collective: its tensors" "$(sed -n 's/^\(receive\|send\|guards\) .*/\1/p' "$scratch/out" | tr '\n' ' ')" \
     "receive send guards "
 run collective --operation reduce --root 1 --count 100 --json

@@ -8,6 +8,7 @@
 #include "client/submit/commands/dump.h"
 #include "client/submit/commands/files.h"
 #include "client/submit/commands/options.h"
+#include "client/submit/commands/repeats.h"
 #include "client/submit/commands/smaller.h"
 #include "client/submit/commands/trace_file.h"
 #include "client/submit/show/progress.h"
@@ -174,27 +175,6 @@ static int run(struct runs *runs)
     return exit_status;
 }
 
-static int compare_times(const void *a, const void *b)
-{
-    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-    return x < y ? -1 : x > y;
-}
-
-// Prints the times and digests of the first `count` runs.
-static void print_repeats(const struct runs *runs, int count)
-{
-    char least[DURATION_TEXT_MAX], median[DURATION_TEXT_MAX], most[DURATION_TEXT_MAX],
-        digest[40] = "";
-    if (runs->c->deterministic)
-        snprintf(digest, sizeof(digest), ", all of digest %016" PRIx64, runs->digest.first);
-    qsort(runs->run_ns, (size_t)count, sizeof(*runs->run_ns), compare_times);
-    printf("\n%d run%s%s%s; least %s, median %s, most %s\n", count, plural(count),
-           count < runs->options->repeat ? " before the interrupt" : "", digest,
-           duration_format(runs->run_ns[0], least, sizeof(least)),
-           duration_format(runs->run_ns[count / 2], median, sizeof(median)),
-           duration_format(runs->run_ns[count - 1], most, sizeof(most)));
-}
-
 static int run_all(struct runs *runs)
 {
     int exit_status = COMMAND_PASS;
@@ -209,7 +189,8 @@ static int run_all(struct runs *runs)
     int passed = exit_status == COMMAND_PASS ? runs->done : runs->done - 1;
     bool cut_short = command_interrupted() && passed > 0;
     if ((exit_status == COMMAND_PASS || cut_short) && !runs->asking->json)
-        print_repeats(runs, passed);
+        repeats_print(runs->run_ns, passed, runs->options->repeat,
+                      runs->c->deterministic ? &runs->digest.first : NULL);
     return command_interrupted() ? command_exit(STATUS_CANCELLED) : exit_status;
 }
 

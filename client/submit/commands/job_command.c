@@ -8,6 +8,7 @@
 #include "client/submit/commands/command.h"
 #include "client/submit/commands/files.h"
 #include "client/submit/commands/options.h"
+#include "client/submit/commands/repeats.h"
 #include "client/submit/commands/trace_file.h"
 #include "client/submit/show/verdict.h"
 #include "client/submit/write/json.h"
@@ -105,22 +106,35 @@ static int show(const struct job_options *o, const struct outcome *outcome,
     return COMMAND_PASS;
 }
 
+// What the runs have in common.
+struct runs {
+    const struct job_options *options;
+    struct cpattn_client *client;
+    struct cpattn_case *c;
+    struct outcome_digest digest;
+    uint64_t *run_ns; // [repeat], of the runs so far
+    int done;
+};
+
 // Runs the job once more. Returns the exit status.
-static int run(const struct job_options *o, struct cpattn_client *client,
-               const struct cpattn_case *c, struct outcome_digest *digest)
+static int run(struct runs *runs)
 {
+    const struct job_options *o = runs->options;
+    const struct options_asking *asking = &o->about.asking;
     struct cpattn_result *result = NULL;
     struct cpattn_error error = {.text = ""};
     struct outcome outcome;
-    enum cpattn_status status = command_run(client, c, o->about.asking.timeout_ns, &result, &error);
+    enum cpattn_status status =
+        command_run(runs->client, runs->c, asking->timeout_ns, &result, &error);
     enum status memory = outcome_init(&outcome, status, result, error.text);
-    outcome.timeout_ns = o->about.asking.timeout_ns;
+    outcome.timeout_ns = asking->timeout_ns;
+    runs->run_ns[runs->done++] = outcome.run_ns;
     if (!memory && result)
-        memory = outcome_compare(&outcome, result, digest);
+        memory = outcome_compare(&outcome, result, &runs->digest);
     if (memory)
         command_complain("not enough memory for the answer");
     int exit_status = memory ? command_exit(memory) : command_outcome_exit(&outcome);
-    bool last = digest->runs == o->repeat || exit_status != COMMAND_PASS;
+    bool last = runs->done == o->repeat || exit_status != COMMAND_PASS;
     int shown = memory ? exit_status : show(o, &outcome, result, last);
     if (!memory && o->trace && last && result && cpattn_result_rank(result, 0))
         shown = command_graver(shown, trace_file_write_job(o->trace, &o->about.spec, result));
@@ -129,22 +143,36 @@ static int run(const struct job_options *o, struct cpattn_client *client,
     return command_graver(exit_status, shown);
 }
 
+static int run_all(struct runs *runs)
+{
+    int exit_status = COMMAND_PASS, asked = runs->options->repeat;
+    while (runs->done < asked && exit_status == COMMAND_PASS &&
+           !(runs->done > 0 && command_interrupted()))
+        exit_status = run(runs);
+    int passed = exit_status == COMMAND_PASS ? runs->done : runs->done - 1;
+    if (asked > 1 && (exit_status == COMMAND_PASS || (command_interrupted() && passed > 0)) &&
+        !runs->options->about.asking.json)
+        repeats_print(runs->run_ns, passed, asked, &runs->digest.first);
+    return asked > 1 && command_interrupted() ? command_exit(STATUS_CANCELLED) : exit_status;
+}
+
 static int submit(const struct job_options *o)
 {
     int exit_status = command_exit(STATUS_RESOURCE_EXHAUSTED);
-    struct cpattn_case *c = command_library_job(&o->about.spec);
-    if (!c)
-        return exit_status;
-    command_catch_interrupts();
-    struct cpattn_client *client = options_connect(&o->about.asking, &exit_status);
-    struct outcome_digest digest = {0};
-    if (client)
-        exit_status = COMMAND_PASS;
-    for (int i = 0; client && i < o->repeat && exit_status == COMMAND_PASS; i++)
-        exit_status =
-            command_interrupted() ? command_exit(STATUS_CANCELLED) : run(o, client, c, &digest);
-    cpattn_client_destroy(client);
-    cpattn_case_destroy(c);
+    struct runs runs = {.options = o};
+    runs.c = command_library_job(&o->about.spec);
+    runs.run_ns = calloc((size_t)o->repeat, sizeof(*runs.run_ns));
+    if (!runs.run_ns)
+        command_complain("not enough memory for %d runs", o->repeat);
+    if (runs.c && runs.run_ns) {
+        command_catch_interrupts();
+        runs.client = options_connect(&o->about.asking, &exit_status);
+        if (runs.client)
+            exit_status = run_all(&runs);
+    }
+    cpattn_client_destroy(runs.client);
+    cpattn_case_destroy(runs.c);
+    free(runs.run_ns);
     return exit_status;
 }
 
