@@ -636,6 +636,15 @@ tap_is "explain: exit status" "$status$err" 0
 tap_is "explain: the check" "$(head -n 1 "$scratch/out")" \
     "checked together: the plans of 3 ranks have no race and no deadlock"
 tap_has "explain: the rank" "$out" "rank 2 of 3 holds chunks 2 and 3 of 6"
+run attend --help
+help=$(printf '%s' "$out" | tr -s ' \n' ' ')
+tap_has "attend --help: sizes follow from the file" "$help" "--batch=N sequences; 1 to 4096 [that of the file]"
+tap_has "attend --help: nothing is verified by default" "$help" "off, auto or full [off; without a value: auto]"
+tap_lacks "attend --help: no option for inputs that are drawn" "$help" "--inputs"
+for command in attend dump; do
+    tap_is "$command --help: the options for files" "$("$fake" $command --help | sed -n '/^ Files:/,/^$/p' | grep -o ' --[a-z]*=' | tr '\n' ' ')" \
+        "$([ $command = attend ] && echo " --compare=  --in=  --out= " || echo " --out=  --picture= ")"
+done
 run explain --training false
 tap_has "explain: a single wait" "$out" "6 operations    1 wait
 "

@@ -26,24 +26,24 @@ struct attend_options {
 enum { KEY_IN = 1, KEY_OUT, KEY_COMPARE, KEY_PICTURE };
 
 static const struct argp_option attend_table[] = {
-    {.doc = "Files:", .group = 100},
+    {.doc = "Files:", .group = 90},
     {"in", KEY_IN, "FILE", 0,
      "read q, k, v from this safetensors file; do for gradients, "
      "bias, sink",
-     100},
-    {"out", KEY_OUT, "FILE", 0, "write the results to this safetensors file", 100},
+     90},
+    {"out", KEY_OUT, "FILE", 0, "write the results to this safetensors file", 90},
     {"compare", KEY_COMPARE, "FILE", 0,
-     "compare the results with those in this safetensors file: out, lse, dq, dk, dv", 100},
-    {.doc = "How to run and show it:", .group = 101},
-    {"verbose", 'v', NULL, 0, "show the figures of every chunk, the times of every rank", 101},
+     "compare the results with those in this safetensors file: out, lse, dq, dk, dv", 90},
+    {.doc = "How to run and show it:", .group = 100},
+    {"verbose", 'v', NULL, 0, "show the figures of every chunk, the times of every rank", 100},
     {.name = NULL}};
 
 static const struct argp_option dump_table[] = {
-    {.doc = "Files:", .group = 100},
-    {"out", KEY_OUT, "FILE", 0, "write inputs, results and expected results to this file", 100},
-    {"picture", KEY_PICTURE, "FILE", 0, "draw the errors by chunk and head, as SVG", 100},
-    {.doc = "How to run and show it:", .group = 101},
-    {"verbose", 'v', NULL, 0, "show the figures of every chunk, the times of every rank", 101},
+    {.doc = "Files:", .group = 90},
+    {"out", KEY_OUT, "FILE", 0, "write inputs, results and expected results to this file", 90},
+    {"picture", KEY_PICTURE, "FILE", 0, "draw the errors by chunk and head, as SVG", 90},
+    {.doc = "How to run and show it:", .group = 100},
+    {"verbose", 'v', NULL, 0, "show the figures of every chunk, the times of every rank", 100},
     {.name = NULL}};
 
 static error_t parse_option(int key, char *value, struct argp_state *state)
@@ -99,6 +99,22 @@ static const struct argp attend_argp = {
     .options = attend_table, .parser = parse_option, .doc = attend_help};
 static const struct argp dump_argp = {
     .options = dump_table, .parser = parse_option, .doc = dump_help};
+
+// Sizes follow from the tensors; nothing is drawn.
+static const struct options_usual attend_usual[] = {{"dtype", "that of the file"},
+                                                    {"batch", "that of the file"},
+                                                    {"heads", "that of the file"},
+                                                    {"kv_heads", "that of the file"},
+                                                    {"head_dim_qk", "that of the file"},
+                                                    {"head_dim_v", "that of the file"},
+                                                    {"seqlen_q", "that of the file"},
+                                                    {"seqlen_kv", "that of the file"},
+                                                    {"training", "true if the file has do"},
+                                                    {"verify", "off; without a value: auto"},
+                                                    {"inputs", NULL},
+                                                    {"seed", "1234; here of the sample that is "
+                                                             "compared"},
+                                                    {.field = NULL}};
 
 static int complain(const struct error *error)
 {
@@ -323,7 +339,7 @@ static void verify_complete(int argc, char **argv)
 
 int command_attend(int argc, char **argv)
 {
-    struct attend_options options = {.in = NULL};
+    struct attend_options options = {.about.usual = attend_usual};
     verify_complete(argc, argv);
     int exit_status = options_parse_case(&options.about, &attend_argp, &options, true, argc, argv);
     if (exit_status)

@@ -48,11 +48,14 @@ static void add_accepted(const struct case_field *field, char help[OPTIONS_HELP_
         snprintf(help + used, OPTIONS_HELP_MAX - used, ": %s", accepted);
 }
 
-static void add_default(const struct case_field *field, const char *value,
+// The default: `said`, or else `value`.
+static void add_default(const struct case_field *field, const char *value, const char *said,
                         char help[OPTIONS_HELP_MAX])
 {
     size_t used = strlen(help);
-    if (field == case_field_find("kv_heads"))
+    if (said)
+        snprintf(help + used, OPTIONS_HELP_MAX - used, " [%s]", said);
+    else if (field == case_field_find("kv_heads"))
         snprintf(help + used, OPTIONS_HELP_MAX - used, " [as many as heads]");
     else if (value[0])
         snprintf(help + used, OPTIONS_HELP_MAX - used, " [%s]", value);
@@ -115,18 +118,39 @@ bool options_given(const struct options_fields *fields, const char *name)
     return false;
 }
 
-// Writes one option for each field; `usual` has the defaults. Returns the position after the last.
+// Takes the option of a field out of the help.
+static void hide(struct options_fields *fields, int index)
+{
+    for (struct argp_option *option = fields->options; option->name; option++)
+        if (option->key == KEY_FIRST + index)
+            option->flags |= OPTION_HIDDEN;
+}
+
+static const struct options_usual *usual_find(const struct options_usual *list, const char *name)
+{
+    for (; list && list->field; list++)
+        if (strcmp(list->field, name) == 0)
+            return list;
+    return NULL;
+}
+
+// Writes one option for each field; `usual` has the defaults, except those of `other`. Returns the
+// position after the last.
 static struct argp_option *add_fields(struct options_fields *fields, const struct case_field *table,
-                                      const void *usual, int *index)
+                                      const void *usual, const struct options_usual *other,
+                                      int *index)
 {
     struct argp_option *option = fields->options;
     for (const struct case_field *field = table; field->name; field++) {
+        const struct options_usual *said = usual_find(other, field->name);
         char *help = fields->help[*index], value[CASE_VALUE_MAX];
         snprintf(help, OPTIONS_HELP_MAX, "%s", field->help);
         add_accepted(field, help);
         members_get(usual, field, value, sizeof(value));
-        add_default(field, value, help);
+        add_default(field, value, said ? said->text : NULL, help);
         option = add_option(fields, option, (*index)++, field->name, value_word(field));
+        if (said && !said->text)
+            hide(fields, *index - 1);
     }
     return option;
 }
@@ -138,11 +162,12 @@ void options_spec_init(struct options_fields *fields, struct job_spec *spec)
     fields->spec = spec;
     fields->sweep.kind = spec->kind;
     job_spec_init(spec, spec->kind);
-    add_fields(fields, spec->kind->fields, spec->bytes, &index);
+    add_fields(fields, spec->kind->fields, spec->bytes, NULL, &index);
     fields->argp = (struct argp){.options = fields->options, .parser = parse_field};
 }
 
-void options_fields_init(struct options_fields *fields, struct cp_case *c)
+void options_fields_init(struct options_fields *fields, struct cp_case *c,
+                         const struct options_usual *other)
 {
     struct cp_case usual;
     int index = 0;
@@ -150,7 +175,7 @@ void options_fields_init(struct options_fields *fields, struct cp_case *c)
     fields->c = c;
     fields->sweep.kind = &job_kind_attention;
     case_init(&usual);
-    struct argp_option *option = add_fields(fields, case_fields(), &usual, &index);
+    struct argp_option *option = add_fields(fields, case_fields(), &usual, other, &index);
     for (const struct case_pair *pair = case_pairs(); pair->name; pair++) {
         snprintf(fields->help[index], OPTIONS_HELP_MAX, "%s", pair->help);
         option = add_option(fields, option, index++, pair->name, "N");
@@ -277,7 +302,7 @@ int options_parse_case(struct options_case *o, const struct argp *own, void *inp
     o->asks = asks;
     o->asking = (struct options_asking){.patience_ns = PATIENCE_DEFAULT};
     fields_case_init(&o->c);
-    options_fields_init(&o->fields, &o->c);
+    options_fields_init(&o->fields, &o->c, o->usual);
     o->fields.sweeps = o->sweeps;
     int exit_status = options_parse(&argp, argc, argv, o);
     if (exit_status != COMMAND_PASS)

@@ -14,6 +14,12 @@
 #define OPTIONS_FIELDS_MAX 64
 #define OPTIONS_HELP_MAX   256
 
+// What the help of a field says of its default.
+struct options_usual {
+    const char *field;
+    const char *text; // NULL: the field is not in the help
+};
+
 // Options for fields: "--world-size=N" and "--world_size=N". A child parser that sets fields of `c`
 // or `spec`.
 struct options_fields {
@@ -28,8 +34,10 @@ struct options_fields {
     char help[OPTIONS_FIELDS_MAX][OPTIONS_HELP_MAX];
 };
 
-// Fills the struct; the parser's input is the struct itself.
-void options_fields_init(struct options_fields *fields, struct cp_case *c);
+// Fills the struct; the parser's input is the struct itself. `other`: the defaults that the command
+// does not take from case_init(), ended by an entry without a field; NULL: none.
+void options_fields_init(struct options_fields *fields, struct cp_case *c,
+                         const struct options_usual *other);
 
 // The same for a job of another kind, with the defaults in its spec.
 void options_spec_init(struct options_fields *fields, struct job_spec *spec);
@@ -54,6 +62,7 @@ struct cpattn_client *options_connect(const struct options_asking *asking, int *
 struct options_case {
     struct cp_case c; // without the fields of a sweep: options_point()
     bool sweeps;      // set by the caller: options of the case may have several values
+    const struct options_usual *usual; // set by the caller: of options_fields_init()
     struct options_asking asking;
     struct options_fields fields;
     // Set by options_parse_case().
