@@ -60,6 +60,13 @@ refuses 64 "--jobs is 'v'; accepted is 1 to 512" matrix a -jv
 refuses 64 "option '--json' takes no value; see cpattn-submit status --help" status --json=3
 refuses 64 "option '--model' needs a value; see cpattn-submit case --help" case --model
 refuses 64 "unexpected argument 'x'; see cpattn-submit case --help" case x
+refuses 64 "unexpected argument 'bench': help is for one command" help case bench
+refuses 64 "unexpected argument 'linear': this kind of job has a command of its own; see cpattn-submit linear --help" \
+    explain linear
+refuses 64 "unexpected argument 'linear': the kind of job comes first, as in cpattn-submit bench linear" \
+    bench --repeat 3 linear
+refuses 64 "unexpected argument 'linear': the kind of job comes first, as in cpattn-submit bench linear" \
+    bench collective all_reduce linear
 refuses 64 "world_size is '0'; accepted is 1 to 64" case --world-size 0
 refuses 64 "world_size is '65'; accepted is 1 to 64" case --world_size=65
 refuses 64 "seqlen_q is '-1'; accepted is 0 to 16777216" case --seqlen -1

@@ -469,6 +469,17 @@ error_t options_count(const char *name, const char *value, int min, int max, int
 
 error_t options_no_argument(const struct argp_state *state, const char *argument)
 {
-    command_complain("unexpected argument '%.80s'; see %s --help", argument, state->name);
+    const struct job_kind *kind = job_kind_find(argument);
+    bool benches = strstr(state->name, " bench");
+    if (kind && kind->fields && benches)
+        command_complain("unexpected argument '%s': the kind of job comes first, as in "
+                         "cpattn-submit bench %s",
+                         argument, argument);
+    else if (kind && kind->fields)
+        command_complain("unexpected argument '%s': this kind of job has a command of its own; see "
+                         "cpattn-submit %s --help",
+                         argument, argument);
+    else
+        command_complain("unexpected argument '%.80s'; see %s --help", argument, state->name);
     return EINVAL;
 }
