@@ -182,6 +182,10 @@ for place in "--json" "--save /dev/full"; do
     tap_is "matrix $place: a fail on a full disk: the fail comes first" "$?" 1
     tap_has "matrix $place: a fail on a full disk: the cause" "$(cat "$scratch/err")" "No space left on device"
 done
+run case --world-size 1 --batch 1 --heads 1 --head-dim 1 --seqlen 1
+tap_has "a fail of a single element" "$out" ": 1 of 1 element outside"
+tap_has "a fail of a single element, by TransformerEngine's rule" "$out" "own rule refuses 1 element
+"
 long=$(printf %062d 0)
 cat >"$scratch/alike.yaml" <<YAML
 defaults: {world_size: 2, head_dim: 16, seqlen: 40}
