@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Collectives as a kind of job.
+#include <string.h>
+
 #include "plan/collective.h"
 #include "plan/members.h"
 #include "plan/support.h"
@@ -80,13 +82,32 @@ static void init(void *spec)
                                                      .seed = 1234};
 }
 
+// The count of a size.
+static int64_t sized_count(const struct collective *c)
+{
+    struct collective of_one = *c;
+    of_one.count = 1;
+    return c->size / collective_size(&of_one);
+}
+
 static void finish(void *spec)
 {
     struct collective *c = spec;
-    struct collective of_one = *c;
-    of_one.count = 1;
     if (c->size > 0)
-        c->count = c->size / collective_size(&of_one);
+        c->count = sized_count(c);
+}
+
+static const char *vain(const void *spec, const char *field)
+{
+    const struct collective *c = spec;
+    bool rooted = c->operation == COLLECTIVE_BROADCAST || c->operation == COLLECTIVE_REDUCE;
+    if (strcmp(field, "count") == 0 && c->size > 0 && c->count != sized_count(c))
+        return "size is given, too, and sets the count";
+    if (strcmp(field, "reduction") == 0 && c->reduction != REDUCTION_SUM && !collective_reduces(c))
+        return "only all_reduce, reduce_scatter and reduce have one";
+    if (strcmp(field, "root") == 0 && c->root != 0 && !rooted)
+        return "only broadcast and reduce have one";
+    return NULL;
 }
 
 static bool algorithm_fits(const struct collective *c)
@@ -131,6 +152,11 @@ static enum status check(const void *spec, struct error *error)
         return error_set(error, STATUS_INVALID_ARGUMENT,
                          "root is %d with %d ranks; accepted is 0 to %d", c->root, c->world_size,
                          c->world_size - 1);
+    if (c->specials && !collective_is_real(c->dtype))
+        return error_set(error, STATUS_INVALID_ARGUMENT,
+                         "specials is true with dtype %s; accepted is false there, or dtype fp32, "
+                         "fp16 or bf16",
+                         case_choice_name(elements, (int)c->dtype));
     if (c->in_place && c->operation == COLLECTIVE_ALL_TO_ALLV)
         return error_set(error, STATUS_UNIMPLEMENTED,
                          "in_place is true with all_to_allv, whose two sides are cut differently; "
@@ -140,8 +166,9 @@ static enum status check(const void *spec, struct error *error)
                          "iterations is %d in place, where each run reduces what the one before "
                          "left; accepted is 1, or verify false",
                          c->iterations);
-    enum status status = support_place(c->world_size, c->nodes, c->ranks_per_node,
-                                       c->implementation, c->explore_seed, error);
+    enum status status = support_place(c->world_size, c->nodes, c->ranks_per_node, error);
+    if (status == STATUS_OK)
+        status = support_guest(c->implementation, c->explore_seed, c->operation_times, error);
     return status == STATUS_OK ? algorithm_check(c, error) : status;
 }
 
@@ -244,6 +271,7 @@ const struct job_kind job_kind_collective = {
     .init = init,
     .finish = finish,
     .check = check,
+    .vain = vain,
     .needs = needs_fill,
     .memory = memory,
     .plan = plan_build,

@@ -64,8 +64,9 @@ static void explain_phase_total(const struct plan *plan, enum plan_phase phase, 
     }
     char flops_shown[TEXT_MAX], bytes_shown[SIZE_TEXT_MAX];
     if (operations > 0)
-        fprintf(out, "%-8s  %12s  %10s sent  %3d operations  %3d waits\n", name,
-                flops_text(flops, flops_shown), size_format(bytes, bytes_shown), operations, waits);
+        fprintf(out, "%-8s  %12s  %10s sent  %3d operation%s  %3d wait%s\n", name,
+                flops_text(flops, flops_shown), size_format(bytes, bytes_shown), operations,
+                plural(operations), waits, plural(waits));
 }
 
 static const char *role_text(enum buffer_role role)

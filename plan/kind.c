@@ -253,6 +253,11 @@ static bool is_special(const struct job_spec *spec, const struct case_field *fie
     return strcmp(value, usual_value) != 0;
 }
 
+const char *job_spec_vain(const struct job_spec *spec, const char *field)
+{
+    return spec->kind->vain ? spec->kind->vain(spec->bytes, field) : NULL;
+}
+
 static bool is_argument(const struct job_spec *spec, const struct case_field *field)
 {
     return spec->kind->argument && strcmp(field->name, spec->kind->argument) == 0;
@@ -290,7 +295,7 @@ int job_spec_command(const struct job_spec *spec, char *text, size_t size)
         return case_command(&spec->attention, text, size);
     line_add(&line, "cpattn-submit %s", spec->kind->name);
     for (const struct case_field *field = spec->kind->fields; field->name; field++) {
-        bool special = is_special(spec, field, value);
+        bool special = is_special(spec, field, value) && !job_spec_vain(spec, field->name);
         snprintf(name, sizeof name, "%s", field->name);
         for (char *c = name; *c; c++)
             *c = *c == '_' ? '-' : *c;

@@ -74,6 +74,10 @@ struct job_kind {
     void (*finish)(void *spec);
     // OK, or the reason of a refusal, as case_check(). All members are within the table's ranges.
     enum status (*check)(const void *spec, struct error *error);
+    // Says why a field has no effect on the job ("all_gather has no root"); NULL: it has one. A
+    // command refuses such an option; elsewhere such a field is accepted. Before finish(). NULL:
+    // every field that check() admits has an effect.
+    const char *(*vain)(const void *spec, const char *field);
     void (*needs)(const void *spec, struct job_needs *needs);
     // Maximum bytes of one rank (the largest). RESOURCE_EXHAUSTED: more than any machine has.
     enum status (*memory)(const void *spec, int64_t *rank_bytes, struct error *error);
@@ -142,6 +146,8 @@ int job_spec_get(const struct job_spec *spec, const struct case_field *field, ch
                  size_t size); // as members_get()
 // finish(), the ranges of all fields, then check().
 enum status job_spec_finish(struct job_spec *spec, struct error *error) MUST_CHECK;
+// Calls vain().
+const char *job_spec_vain(const struct job_spec *spec, const char *field);
 // Number of bytes in use, from the start of the spec.
 size_t job_spec_bytes(const struct job_spec *spec);
 

@@ -92,9 +92,11 @@ static enum status check(const void *spec, struct error *error)
 {
     const struct linear *l = spec;
     enum status status = middle_check(l, error);
-    return status == STATUS_OK ? support_place(l->world_size, l->nodes, l->ranks_per_node,
-                                               l->implementation, l->explore_seed, error)
-                               : status;
+    if (status == STATUS_OK)
+        status = support_place(l->world_size, l->nodes, l->ranks_per_node, error);
+    return status == STATUS_OK
+               ? support_guest(l->implementation, l->explore_seed, l->operation_times, error)
+               : status;
 }
 
 static void needs_fill(const void *spec, struct job_needs *needs)

@@ -88,13 +88,30 @@ static enum status guest_order_check(const char *implementation, uint64_t explor
                      (unsigned long long)explore_seed, implementation);
 }
 
+static enum status guest_times_check(const char *implementation, bool operation_times,
+                                     struct error *error)
+{
+    if (!implementation[0] || !operation_times)
+        return STATUS_OK;
+    return error_set(error, STATUS_INVALID_ARGUMENT,
+                     "operation_times is true with implementation %s; accepted is false there, or "
+                     "implementation cpattn",
+                     implementation);
+}
+
 enum status support_place(int32_t world_size, int32_t nodes, int32_t ranks_per_node,
-                          const char *implementation, uint64_t explore_seed, struct error *error)
+                          struct error *error)
 {
     enum status status = nodes_check(world_size, nodes, error);
-    if (status == STATUS_OK)
-        status = ranks_per_node_check(world_size, nodes, ranks_per_node, error);
-    return status == STATUS_OK ? guest_order_check(implementation, explore_seed, error) : status;
+    return status == STATUS_OK ? ranks_per_node_check(world_size, nodes, ranks_per_node, error)
+                               : status;
+}
+
+enum status support_guest(const char *implementation, uint64_t explore_seed, bool operation_times,
+                          struct error *error)
+{
+    enum status status = guest_order_check(implementation, explore_seed, error);
+    return status == STATUS_OK ? guest_times_check(implementation, operation_times, error) : status;
 }
 
 static enum status check_window(const struct cp_case *c, struct error *error)
@@ -183,12 +200,7 @@ static enum status check_graph_provider(const struct cp_case *c, struct error *e
 
 static enum status check_times_guest(const struct cp_case *c, struct error *error)
 {
-    if (!c->implementation[0] || !c->operation_times)
-        return STATUS_OK;
-    return error_set(error, STATUS_INVALID_ARGUMENT,
-                     "operation_times is true with implementation %s; accepted is false there, or "
-                     "implementation cpattn",
-                     c->implementation);
+    return guest_times_check(c->implementation, c->operation_times, error);
 }
 
 static enum status check_times_graph(const struct cp_case *c, struct error *error)

@@ -17,9 +17,11 @@ struct support_rule {
 // what. Cases that no rule refuses are supported, in every combination.
 const struct support_rule *support_rules(void);
 
-// The rules that apply to jobs of other kinds, too: placement, and no explore_seed for guests.
+// The rules that apply to jobs of other kinds, too: placement; no explore_seed and no
+// operation_times for guests.
 enum status support_place(int32_t world_size, int32_t nodes, int32_t ranks_per_node,
-                          const char *implementation, uint64_t explore_seed,
+                          struct error *error) MUST_CHECK;
+enum status support_guest(const char *implementation, uint64_t explore_seed, bool operation_times,
                           struct error *error) MUST_CHECK;
 
 #endif

@@ -116,6 +116,10 @@ int main(int argc, char **argv)
         print_help(stderr);
         return COMMAND_USAGE;
     }
+    if (asks_for_help(argv[1]) && argc > 3) {
+        command_complain("unexpected argument '%.80s': help is for one command", argv[3]);
+        return COMMAND_USAGE;
+    }
     if (asks_for_help(argv[1]) && argc > 2) // "help case" is "case --help"
         return dispatch(2, (char *[]){argv[2], help, NULL});
     if (asks_for_help(argv[1])) {

@@ -21,7 +21,7 @@ static const char *advise(const struct core *core, uint64_t needed_ns, char text
     if (needed_ns > (longest_ns > 0 ? longest_ns : TIMEOUT_MAX_NS))
         snprintf(text, ADVICE_MAX, "no time limit that may be asked for is long enough");
     else
-        snprintf(text, ADVICE_MAX, "ask for --timeout %s or more",
+        snprintf(text, ADVICE_MAX, "accepted is %s or more",
                  duration_ask(needed_ns, least, sizeof(least)));
     return text;
 }

@@ -5,9 +5,11 @@
 #include <arpa/inet.h>
 #include <config.h> // the build's, not the one beside this file
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "common/help_parse.h"
 #include "common/option_names.h"
 #include "daemon/settings/choices.h"
 #include "daemon/settings/host_list.h"
@@ -219,7 +221,7 @@ enum status agent_settings_read(struct agent_settings *s, int argc, char **argv,
         option_names_check(&(struct option_names){&argp, "cpattn-agent", NULL}, argc, argv, error);
     if (status != STATUS_OK)
         return status;
-    argp_parse(&argp, argc, argv, 0, NULL, s);
+    help_parse("cpattn-agent", EXIT_FAILURE, &argp, argc, argv, s);
     if (!s->daemon_text[0])
         return error_set(error, STATUS_INVALID_ARGUMENT,
                          "--daemon: name the daemon's agents-listen, tcp://HOST:PORT or "

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "common/duration.h"
+#include "common/help_parse.h"
 #include "common/limits.h"
 #include "common/option_names.h"
 #include "daemon/settings/plain_file.h"
@@ -427,7 +428,7 @@ static enum status line_read(struct line *line, int argc, char **argv, struct er
     enum status status =
         option_names_check(&(struct option_names){&argp, "cpattnd", NULL}, argc, argv, error);
     if (status == STATUS_OK)
-        argp_parse(&argp, argc, argv, 0, NULL, line);
+        help_parse("cpattnd", EXIT_FAILURE, &argp, argc, argv, line);
     return status;
 }
 

@@ -111,6 +111,7 @@ else
 fi
 
 daemon_start --backend cpu
-tap_is "the program of cpattn(3)" "$("$top_builddir/examples/manual" 2>&1) $?" "pass 0"
+told=$("$top_builddir/examples/manual" 2>&1)
+tap_is "the program of cpattn(3)" "$told $?" "pass 0"
 daemon_stop
 tap_done

@@ -52,10 +52,10 @@ START_TEST(a_job_must_fit_its_own_deadline)
 {
     refuse(4, 11300 * MS, MS,
            "the case takes at least 11.3 s here, which its time limit of 1.00 ms does not allow; "
-           "ask for --timeout 12s or more");
+           "accepted is 12s or more");
     refuse(4, S, S - 1,
            "the case takes at least 1.00 s here, which its time limit of 1.00 s does not allow; "
-           "ask for --timeout 1s or more");
+           "accepted is 1s or more");
     admit(4, S, S);
     expect_start(4, 0);
 }
@@ -76,7 +76,7 @@ START_TEST(the_limit_of_the_run_is_checked_alone)
     request.run_timeout_ns = 20 * MS;
     refuse_request(&request,
                    "the case takes at least 250 ms here, which its time limit for the run of "
-                   "20.0 ms does not allow; ask for --timeout 250ms or more");
+                   "20.0 ms does not allow; accepted is 250ms or more");
     request.run_timeout_ns = 250 * MS;
     ck_assert_int_eq(submit_request(&request, &slot), STATUS_OK);
     expect_start(4, 0);
@@ -90,12 +90,12 @@ START_TEST(earlier_jobs_count)
     refuse(4, S, 3 * S - 1,
            "the case takes at least 1.00 s here and the 1 request of this user waiting before it "
            "2.00 s, which "
-           "its time limit of 3.00 s does not allow; ask for --timeout 3s or more");
+           "its time limit of 3.00 s does not allow; accepted is 3s or more");
     admit(4, S, 3 * S);
     refuse(4, S, 4 * S - 1,
            "the case takes at least 1.00 s here and the 2 requests of this user waiting before it "
            "3.00 s, which "
-           "its time limit of 4.00 s does not allow; ask for --timeout 4s or more");
+           "its time limit of 4.00 s does not allow; accepted is 4s or more");
     // A running job does not count, because the rest of its time is not known.
     struct ranks ranks = {busy.pool, 4, busy.generation};
     run_finish(ranks, busy);
@@ -116,7 +116,7 @@ START_TEST(only_jobs_of_the_same_user_count)
     ck_assert_int_eq(submit_request(&request, &slot), STATUS_OK);
     refuse(4, S, 10 * S,
            "the case takes at least 1.00 s here and the 4 requests of this user waiting before it "
-           "36.0 s, which its time limit of 10.0 s does not allow; ask for --timeout 37s or more");
+           "36.0 s, which its time limit of 10.0 s does not allow; accepted is 37s or more");
 }
 END_TEST
 
@@ -139,7 +139,7 @@ START_TEST(pools_work_side_by_side)
     refuse(2, S, 2 * S - 1,
            "the case takes at least 1.00 s here and the 3 requests of this user waiting before it "
            "1.00 s, which "
-           "its time limit of 2.00 s does not allow; ask for --timeout 2s or more");
+           "its time limit of 2.00 s does not allow; accepted is 2s or more");
     admit(2, S, 2 * S);
 }
 END_TEST
@@ -151,7 +151,7 @@ START_TEST(earlier_jobs_count_up_to_their_deadlines)
     refuse(4, S, 10 * S - 1,
            "the case takes at least 1.00 s here and the 1 request of this user waiting before it "
            "9.00 s, which "
-           "its time limit of 10.0 s does not allow; ask for --timeout 10s or more");
+           "its time limit of 10.0 s does not allow; accepted is 10s or more");
     pass(5 * S); // the earlier job has 5 s left until its deadline
     admit(4, S, 6 * S);
 }
@@ -169,7 +169,7 @@ START_TEST(jobs_that_leave_do_not_count)
     refuse(4, S, 6 * S - 1,
            "the case takes at least 1.00 s here and the 3 requests of this user waiting before it "
            "5.00 s, which "
-           "its time limit of 6.00 s does not allow; ask for --timeout 6s or more");
+           "its time limit of 6.00 s does not allow; accepted is 6s or more");
     ck_assert_int_eq(core_cancel(f.core, f.now_ns, &request.id, 0, &f.error), STATUS_OK);
     expect_answer(cancelled, CAUSE_CANCELLED, -1);
     core_abandon(f.core, f.now_ns, &abandoned, 1);

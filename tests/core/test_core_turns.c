@@ -284,7 +284,7 @@ START_TEST(device_time_is_limited)
     ck_assert_str_eq(f.error.text,
                      "cases of this user have used the device time of 4.00 s that they may in "
                      "8.00 s (user-device-time); the next can run in 8.00 s, which its time limit "
-                     "of 7.00 s does not allow; ask for --timeout 8.1s or more");
+                     "of 7.00 s does not allow; accepted is 8.1s or more");
     slot = submit_as(1, 4, 60 * S);
     expect_none();
     int other = submit_as(2, 4, 60 * S);

@@ -53,7 +53,7 @@ START_TEST(nothing_is_started_for_a_deadline_that_cannot_be_met)
     struct wire_request request = huge_request(4);
     request.timeout_ns = NS_PER_MS;
     struct wire_reply reply = daemon_call(&d, &request), status = status_with_pools();
-    expect_refused(&reply, "which its time limit of 1.00 ms does not allow; ask for --timeout ");
+    expect_refused(&reply, "which its time limit of 1.00 ms does not allow; accepted is ");
     ck_assert_uint_eq(status.pools.refused, 1);
     ck_assert_uint_eq(status.pools.admitted, 0);
     ck_assert_int_eq(status.pools.pool_count, 0);

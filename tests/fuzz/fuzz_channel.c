@@ -6,8 +6,9 @@
 #include <sys/socket.h>
 
 #include "common/channel.h"
+#include "tests/fuzz/fuzz_target.h"
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+bool fuzz_accepted;
 
 static void require(bool holds)
 {
@@ -21,6 +22,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     static _Alignas(16) uint8_t payload[CHANNEL_PAYLOAD_MAX];
     struct channel_frame frame;
     struct error error = {0};
+    fuzz_accepted = false;
     // An empty datagram reads like the end of the channel. The send buffer limits the size.
     if (size == 0 || size > 2 * CHANNEL_PAYLOAD_MAX)
         return 0;
@@ -29,6 +31,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     require(send(ends[1], data, size, MSG_NOSIGNAL) == (ssize_t)size);
 
     enum status status = channel_recv(ends[0], &frame, payload, &error);
+    fuzz_accepted = status == STATUS_OK;
     if (status == STATUS_OK) {
         require(frame.length == size - sizeof(frame));
         require(memcmp(payload, data + sizeof(frame), frame.length) == 0);

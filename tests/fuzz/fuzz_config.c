@@ -11,10 +11,11 @@
 
 #include "common/limits.h"
 #include "daemon/settings/settings.h"
+#include "tests/fuzz/fuzz_target.h"
 
 #define TEXT_MAX (64 * 1024)
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+bool fuzz_accepted;
 
 static void require(bool holds)
 {
@@ -81,6 +82,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                 option[] = "--config";
     char *arguments[] = {name, program, option, NULL, NULL};
     struct error error = {.status = STATUS_OK};
+    fuzz_accepted = false;
     if (size > TEXT_MAX)
         return 0;
     arguments[3] = (char *)(uintptr_t)file_write(data, size);
@@ -89,6 +91,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         require_refusal(status, &error);
         return 0;
     }
+    fuzz_accepted = true;
     require_config(&first);
     require(settings_reread(&first, &second, &error) == STATUS_OK);
     require_config(&second);

@@ -7,8 +7,9 @@
 #include <string.h>
 
 #include "daemon/net/frame.h"
+#include "tests/fuzz/fuzz_target.h"
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+bool fuzz_accepted;
 
 static void require(bool holds)
 {
@@ -59,7 +60,8 @@ static void read_on(struct reader *r, const uint8_t *data, size_t size)
     require(r->broken || size - r->at < FRAME_BYTES_MAX);
 }
 
-static void stream_check(enum framing framing, const uint8_t *data, size_t size, size_t piece)
+// Returns true if the stream has a greeting and whole frames only.
+static bool stream_check(enum framing framing, const uint8_t *data, size_t size, size_t piece)
 {
     struct reader whole = {.framing = framing}, pieces = {.framing = framing};
     read_on(&whole, data, size);
@@ -70,13 +72,16 @@ static void stream_check(enum framing framing, const uint8_t *data, size_t size,
     }
     require(whole.greeted == pieces.greeted && whole.broken == pieces.broken);
     require(whole.at == pieces.at && whole.frames == pieces.frames);
+    return !whole.broken && whole.frames > 0 && whole.at == size;
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
+    fuzz_accepted = false;
     if (size < 2)
         return 0;
-    stream_check(FRAMING_IPC, data + 1, size - 1, (size_t)data[0] + 1);
-    stream_check(FRAMING_TCP, data + 1, size - 1, (size_t)data[0] + 1);
+    bool ipc = stream_check(FRAMING_IPC, data + 1, size - 1, (size_t)data[0] + 1);
+    bool tcp = stream_check(FRAMING_TCP, data + 1, size - 1, (size_t)data[0] + 1);
+    fuzz_accepted = ipc || tcp;
     return 0;
 }

@@ -11,8 +11,9 @@
 #include <unistd.h>
 
 #include "daemon/nodes/node_link.h"
+#include "tests/fuzz/fuzz_target.h"
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+bool fuzz_accepted;
 
 static void require(bool holds)
 {
@@ -23,7 +24,7 @@ static void require(bool holds)
 struct stream {
     const uint8_t *data;
     size_t size, at;
-    bool ended;
+    bool refused, ended;
 };
 
 static void start_require(const struct node_start *s)
@@ -71,6 +72,7 @@ static enum status on_message(void *context, struct node_link *link, enum node_m
         start_require(&start);
     else
         require(status == STATUS_DATA_LOSS && error->text[0]);
+    s->refused = status != STATUS_OK;
     return status;
 }
 
@@ -87,6 +89,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct stream s = {.data = data, .size = size};
     const struct node_link_handler handler = {&s, on_message, on_ended};
     int ends[2];
+    fuzz_accepted = false;
     if (size > NODE_SIZE_MAX)
         return 0;
     require(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0);
@@ -96,6 +99,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     shutdown(ends[1], SHUT_WR);
     while (!s.ended)
         ev_run(loop, EVRUN_ONCE);
+    beats_skip(&s);
+    fuzz_accepted = s.at == size && !s.refused;
     node_link_destroy(link);
     ev_loop_destroy(loop);
     close(ends[1]);

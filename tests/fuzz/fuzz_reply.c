@@ -6,8 +6,9 @@
 #include <string.h>
 
 #include "proto/wire.h"
+#include "tests/fuzz/fuzz_target.h"
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+bool fuzz_accepted;
 
 static void require(bool holds)
 {
@@ -38,6 +39,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct wire_reply reply;
     struct error error = {.status = STATUS_OK};
     enum status status = wire_decode_reply(data, size, &reply, &error);
+    fuzz_accepted = status == STATUS_OK;
     switch (status) {
     case STATUS_OK:
         require(reply.result.world_size <= WORLD_SIZE_MAX && reply.pools.pool_count <= POOLS_MAX);

@@ -6,8 +6,9 @@
 #include <string.h>
 
 #include "proto/wire.h"
+#include "tests/fuzz/fuzz_target.h"
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+bool fuzz_accepted;
 
 static void require(bool holds)
 {
@@ -44,8 +45,8 @@ static void require_peek_agrees(const uint8_t *data, size_t size,
 }
 
 // The daemon's parser turns the text of a job into a spec, or into an error with a sentence. All
-// functions of the kind must accept the spec.
-static void require_parses(const struct job_text *text)
+// functions of the kind must accept the spec. Returns true for a spec.
+static bool require_parses(const struct job_text *text)
 {
     struct job_spec spec, loaded;
     struct job_frame frame;
@@ -55,7 +56,7 @@ static void require_parses(const struct job_text *text)
     enum status status = job_spec_parse(&spec, text, &error);
     if (status != STATUS_OK) {
         require(error.status == status && error.text[0] != '\0');
-        return;
+        return false;
     }
     int world_size = job_spec_needs(&spec).world_size;
     require(world_size >= 1 && world_size <= WORLD_SIZE_MAX);
@@ -64,6 +65,7 @@ static void require_parses(const struct job_text *text)
     require(status == STATUS_OK ? bytes >= 0 : status == STATUS_RESOURCE_EXHAUSTED);
     require(job_frame_load(&frame, job_frame_fill(&frame, &spec), &loaded, &error) == STATUS_OK);
     require(job_spec_hash(&loaded) == job_spec_hash(&spec));
+    return true;
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -71,13 +73,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct wire_request request;
     struct error error = {.status = STATUS_OK};
     enum status status = wire_decode_request(data, size, &request, &error);
+    fuzz_accepted = status == STATUS_OK;
     require_peek_agrees(data, size, status == STATUS_OK ? &request : NULL);
     switch (status) {
     case STATUS_OK:
         if (request.method == METHOD_RUN && !request.is_job)
             require(case_check(&request.run, NULL) == STATUS_OK);
         if (request.method == METHOD_RUN && request.is_job)
-            require_parses(&request.job);
+            fuzz_accepted = require_parses(&request.job);
         require_survives(&request);
         return 0;
     case STATUS_INVALID_ARGUMENT:

@@ -7,8 +7,9 @@
 #include <string.h>
 
 #include "client/submit/tensors/safetensors.h"
+#include "tests/fuzz/fuzz_target.h"
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+bool fuzz_accepted;
 
 static void require(bool holds)
 {
@@ -47,6 +48,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct safetensors s;
     struct error error = {.text = ""};
+    fuzz_accepted = false;
     if (size < 2)
         return 0;
     uint64_t data_bytes = data[0] | (uint64_t)data[1] << 8;
@@ -56,6 +58,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         require_refusal(status, &error);
         return 0;
     }
+    fuzz_accepted = true;
     require_tensors(&s, data_bytes);
     safetensors_fini(&s);
     return 0;

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-EXTRA_DIST += tests/fuzz/corpus tests/fuzz/fuzz_campaign
+EXTRA_DIST += tests/fuzz/accepted tests/fuzz/corpus tests/fuzz/fuzz_campaign tests/fuzz/fuzz_target.h
 
 fuzz_programs += tests/fuzz/fuzz_channel
 tests_fuzz_fuzz_channel_SOURCES = tests/fuzz/fuzz_channel.c

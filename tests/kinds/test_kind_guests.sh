@@ -57,7 +57,7 @@ reduce="collective all_reduce --world-size 3 --count 1000"
         right collective reduce_scatter --world-size $ranks --specials true --count 500
         right collective all_gather --world-size $ranks --specials true --count 500
     done
-    right $reduce --dtype int32 --reduction min --specials true
+    right $reduce --dtype int32 --reduction min
     wrong compares "ELEMENT" $reduce --reduction min --specials true
     wrong missing "rank 1 is missing" $reduce
     wrong twice "diagnosis: rank 1 is in the sum twice" $reduce

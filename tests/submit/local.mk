@@ -22,6 +22,7 @@ tests_submit_submit_fake_LDADD = client/libsubmit.a yaml/libyamltree.la plan/lib
     $(third_party_libs)
 test_scripts += tests/submit/test_bench_runs.sh
 test_scripts += tests/submit/test_tutorial.sh
+test_scripts += tests/submit/test_files.sh
 test_scripts += tests/submit/test_fail_page.sh
 test_scripts += tests/submit/test_matrix_daemons.sh
 test_scripts += tests/submit/test_matrix_runs.sh

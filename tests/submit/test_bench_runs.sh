@@ -26,6 +26,8 @@ tap_is "a sweep: columns" "$(head -n 1 "$scratch/out" | tr -s ' ')" \
 # 2 bytes, 2 tensors: 4 MiB in forward and 4 MiB in backward. Their gradients are another 4 MiB.
 run --seqlen 1k,2k --batch 2 --heads 8 --mask none --repeat 1
 tap_is "a sweep: bytes sent by a rank grow with the length" "$(grep -o '[0-9.]* MiB' "$scratch/out" | tr '\n' ' ')" "12 MiB 24 MiB "
+run --seqlen 8,16 --batch 1 --heads 1 --mask none --repeat 1
+tap_is "a sweep: bytes sent have their unit" "$(grep -o '[0-9.]* KiB' "$scratch/out" | tr '\n' ' ')" "6 KiB 12 KiB "
 run --seqlen 1k,2k --comm p2p,a2a --repeat 3 --json
 tap_is "a sweep in JSON: one object for each case" "$("$peek" json case.seqlen_q <"$scratch/out" | tr '\n' ' ')" "1024 1024 2048 2048 "
 tap_is "a sweep: --save has one line for each case" "$("$peek" json case.comm <"$scratch/all.jsonl" | tr '\n' ' ')" "p2p a2a p2p a2a "
@@ -62,6 +64,10 @@ refuses 64 "$scratch/none/x cannot be written: No such file or directory" --save
 tap_is "one case: one value" "$? $(cat "$scratch/err")" \
     "64 cpattn-submit: seqlen_q is '1k,2k'; accepted is 0 to 16777216"
 
+# The first run of this model loses a rank, the second one fails.
+run --seqlen 1k,2k --model flaky_shaky
+tap_is "a sweep: a fail comes before a case that could not be run" "$status" 1
+
 # With this model rank 1 has the longer forward and the shorter backward.
 run --seqlen 1k --model skew --repeat 1 --json
 tap_is "a run is forward and backward of the same rank" \
@@ -78,6 +84,9 @@ tap_is "--compare: with another provider or implementation" "$status $(sed 1d "$
 run --seqlen 1k --repeat 3 --compare "$scratch/fast.jsonl"
 tap_is "--compare: exit status if slower than allowed" "$status" 1
 tap_has "--compare: message if slower than allowed" "$err" "s1024 d128 causal verify=off: forward and backward take 1.308 times"
+run --seqlen 1k --repeat 3 --compare "$scratch/fast.jsonl" --save /dev/full
+tap_is "--compare: slower than allowed comes before a full disk" "$status" 1
+tap_has "--compare: the full disk is told, too" "$err" "/dev/full could not be written: No space left on device"
 run --seqlen 1k --repeat 3 --compare "$scratch/fast.jsonl" --slower 50
 tap_is "--compare: exit status within the allowed change" "$status $err" "0 "
 run --model fail --repeat 3 --seqlen 1k,2k

@@ -39,6 +39,19 @@ for command in status "status --json" describe "describe --json" "case --seqlen 
     tap_is "$command: output to a full disk" "$? $(cat "$scratch/err")" \
         "79 cpattn-submit: the output could not be written: No space left on device"
 done
+for command in --help "help bench" "case --help" "collective -h" "matrix --usage" "bench linear -?" version --version; do
+    # shellcheck disable=SC2086
+    "$submit" $command >/dev/full 2>"$scratch/err"
+    tap_is "$command: output to a full disk" "$? $(cat "$scratch/err")" \
+        "79 cpattn-submit: the output could not be written: No space left on device"
+done
+for program in cpattnd cpattn-agent; do
+    for option in --help --usage --version; do
+        "$top_builddir/$program" $option >/dev/full 2>"$scratch/err"
+        tap_is "$program $option: output to a full disk" "$? $(cat "$scratch/err")" \
+            "1 $program: the output could not be written: No space left on device"
+    done
+done
 # A full disk of a client does not affect the daemon.
 daemon_stop
 

@@ -99,7 +99,13 @@ tap_is "--text: a row of other bits" "$(grep -c '^good/bf16  *pass  *pass  *othe
 tap_is "--text beside --output: the page" "$(head -n 1 "$scratch/page.html")" "<!DOCTYPE html>"
 : >"$scratch/empty.jsonl"
 report "$scratch/empty.jsonl"
-tap_is "an empty record" "$status $(grep -c '<b>0</b> cases' "$scratch/out")" "0 1"
+tap_is "an empty record: a warning" "$status $err" "0 cpattn-submit: $scratch/empty.jsonl: the record has no case"
+tap_has "an empty record: the page says so" "$(page)" "<p class=sum><b>0</b> cases</p> <p>The record has no case."
+tap_is "an empty record: no empty grid, table or script" "$(grep -cE '<h2>|<table|<script|<i ' "$scratch/out")" 0
+report "$scratch/empty.jsonl" --compare "$scratch/run.jsonl"
+tap_has "an empty record beside an earlier one" "$(page)" "0 verdicts changed, 0 the same, 0 new, 8 gone;"
+report "$scratch/run.jsonl" --compare "$scratch/empty.jsonl" --text
+tap_is "an empty earlier record: a warning" "$status $err" "0 cpattn-submit: $scratch/empty.jsonl: the record has no case"
 
 refuses() { # STATUS SENTENCE ARGUMENTS...
     wanted="$1 cpattn-submit: $2"
@@ -135,9 +141,9 @@ damaged "{\"id\":\"a\",\"outcome\":\"$(printf '%060d' 0)\"}" \
     "outcome is \"$(printf '%044d' 0)...; accepted is $outcomes"
 refuses 64 "$scratch/none/x cannot be written: No such file or directory" "$scratch/run.jsonl" -o "$scratch/none/x"
 cp "$scratch/run.jsonl" "$scratch/copy.jsonl"
-refuses 64 "--output is $scratch/copy.jsonl, a record that would be lost" "$scratch/copy.jsonl" -o "$scratch/copy.jsonl"
-refuses 64 "--output is $scratch/copy.jsonl, a record that would be lost" "$scratch/run.jsonl" \
-    --compare "$scratch/copy.jsonl" -o "$scratch/copy.jsonl"
+same="are the same file, '$scratch/copy.jsonl'; accepted is another file for --output"
+refuses 64 "--output and the record $same" "$scratch/copy.jsonl" -o "$scratch/copy.jsonl"
+refuses 64 "--output and --compare $same" "$scratch/run.jsonl" --compare "$scratch/copy.jsonl" -o "$scratch/copy.jsonl"
 tap_is "refused: no record is changed" "$(cmp "$scratch/run.jsonl" "$scratch/copy.jsonl" && echo yes)" yes
 echo before >"$scratch/page.html"
 [ -e /dev/full ] && refuses 79 "/dev/full could not be written: No space left on device" "$scratch/run.jsonl" -o /dev/full

@@ -60,6 +60,13 @@ refuses 64 "--jobs is 'v'; accepted is 1 to 512" matrix a -jv
 refuses 64 "option '--json' takes no value; see cpattn-submit status --help" status --json=3
 refuses 64 "option '--model' needs a value; see cpattn-submit case --help" case --model
 refuses 64 "unexpected argument 'x'; see cpattn-submit case --help" case x
+refuses 64 "unexpected argument 'bench': help is for one command" help case bench
+refuses 64 "unexpected argument 'linear': this kind of job has a command of its own; see cpattn-submit linear --help" \
+    explain linear
+refuses 64 "unexpected argument 'linear': the kind of job comes first, as in cpattn-submit bench linear" \
+    bench --repeat 3 linear
+refuses 64 "unexpected argument 'linear': the kind of job comes first, as in cpattn-submit bench linear" \
+    bench collective all_reduce linear
 refuses 64 "world_size is '0'; accepted is 1 to 64" case --world-size 0
 refuses 64 "world_size is '65'; accepted is 1 to 64" case --world_size=65
 refuses 64 "seqlen_q is '-1'; accepted is 0 to 16777216" case --seqlen -1
@@ -85,6 +92,53 @@ refuses 69 "no such request waits or runs" cancel 000000000000000000000000000000
 refuses 64 "the matrix file is missing; see cpattn-submit matrix --help" matrix
 refuses 64 "unexpected argument 'b'; see cpattn-submit matrix --help" matrix a b
 refuses 64 "--excluded requires --list" matrix a --excluded
+refuses 64 "--rank does not go with --svg, which draws all ranks" explain --rank 0 --svg x
+refuses 64 "--rank does not go with --compare, which compares the plans of all ranks" explain --rank 1 --compare p2p,a2a
+refuses 64 "--trace does not go with --compare: a trace is of one case" explain --trace x --compare p2p,a2a
+refuses 64 "--comm does not go with --compare, whose values replace it" explain --comm p2p --compare p2p,a2a
+for option in --rate-tflops --rate-memory --rate-link --rate-node --overhead; do
+    refuses 64 "$option requires --svg, --trace or --compare: the text of a plan has no times" explain $option 5
+done
+refuses 64 "unknown option '--token-file'; cpattn-submit explain --help lists them" explain --token-file x
+for option in "--repeat 1" --verbose --json "--timeout 90" "--patience 10" "--socket x" "--token-file x" "--tls-key x"; do
+    # shellcheck disable=SC2086
+    refuses 64 "${option%% *} does not go with --explain, which runs nothing" collective --explain 0 $option
+    # shellcheck disable=SC2086
+    refuses 64 "${option%% *} does not go with --svg, which runs nothing" linear --svg x $option
+done
+for command in case collective linear; do
+    refuses 64 "--operation-times false does not go with --trace, which shows these times" \
+        $command --trace x --operation-times false
+done
+refuses 64 "--slower requires --compare" bench --slower 5
+refuses 64 "--implementation does not go with explain: a guest has no plan" explain --implementation mine
+refuses 64 "--implementation does not go with --explain: a guest has no plan" collective --implementation mine --explain 0
+refuses 64 "--implementation does not go with --svg: a guest has no plan" linear --implementation mine --svg x
+refuses 64 "--count has no effect: size is given, too, and sets the count" collective --count 1m --size 8
+refuses 64 "--count has no effect: size is given, too, and sets the count" bench collective --count 5 --size 8,16
+refuses 64 "--reduction has no effect: only all_reduce, reduce_scatter and reduce have one" collective all_gather --reduction max
+refuses 64 "--root has no effect: only broadcast and reduce have one" bench collective all_gather,all_reduce --root 1
+refuses 67 "specials is true with dtype int32; accepted is false there, or dtype fp32, fp16 or bf16" \
+    collective --specials true --dtype int32
+for command in collective linear; do
+    refuses 67 "operation_times is true with implementation mine; accepted is false there, or implementation cpattn" \
+        $command --implementation mine --operation-times true
+done
+refuses 64 "--inputs does not go with attend, whose inputs are in a file" attend --in x --inputs sharp
+refuses 64 "--title is the heading of the page, which --text writes only with --output" report x --text --title y
+refuses 64 "--columns requires --once: the screen has its own width" top --columns 80
+refuses 64 "--interval does not go with --once, which prints one picture" top --once --interval 1s
+refuses 64 "--token-file is for a daemon at tcp://HOST:PORT or tls+tcp://HOST:PORT" status --token-file x
+refuses 64 "--tls-ca is for a daemon at tls+tcp://HOST:PORT" case --tls-ca x --socket tcp://fake:1
+refuses 64 "--tls-key is for a daemon at tls+tcp://HOST:PORT" matrix "$demonstration" --tls-key x --socket x --socket tcp://fake:1
+run matrix "$demonstration" --tls-ca x --token-file x --socket x --socket tls+tcp://fake:1
+tap_is "options of a network, and one of the daemons is there" "$status $err" "0 "
+printf 'kind: collective\naxes: {operation: [all_reduce]}\n' >"$scratch/other.yaml"
+for option in "--dump-fails x" "--seqlen-scale 1"; do
+    # shellcheck disable=SC2086
+    refuses 64 "${option%% *} is for cases of attention, and the kind of this matrix is collective" \
+        matrix "$scratch/other.yaml" $option
+done
 refuses 64 "--jobs is '513'; accepted is 1 to 512" matrix a -j 513
 refuses 64 "--seqlen-scale is '0'; accepted is 1 to 16777216" matrix a --seqlen-scale 0
 refuses 64 "there is no file $scratch/none" matrix "$scratch/none"
@@ -588,6 +642,18 @@ tap_is "explain: exit status" "$status$err" 0
 tap_is "explain: the check" "$(head -n 1 "$scratch/out")" \
     "checked together: the plans of 3 ranks have no race and no deadlock"
 tap_has "explain: the rank" "$out" "rank 2 of 3 holds chunks 2 and 3 of 6"
+run attend --help
+help=$(printf '%s' "$out" | tr -s ' \n' ' ')
+tap_has "attend --help: sizes follow from the file" "$help" "--batch=N sequences; 1 to 4096 [that of the file]"
+tap_has "attend --help: nothing is verified by default" "$help" "off, auto or full [off; without a value: auto]"
+tap_lacks "attend --help: no option for inputs that are drawn" "$help" "--inputs"
+for command in attend dump; do
+    tap_is "$command --help: the options for files" "$("$fake" $command --help | sed -n '/^ Files:/,/^$/p' | grep -o ' --[a-z]*=' | tr '\n' ' ')" \
+        "$([ $command = attend ] && echo " --compare=  --in=  --out= " || echo " --out=  --picture= ")"
+done
+run explain --training false
+tap_has "explain: a single wait" "$out" "6 operations    1 wait
+"
 run explain --world-size 3 --svg "$scratch/plan.svg" --overhead 1s --rate-tflops 7
 tap_is "explain --svg: the check, then what is predicted" "$status$err $(echo "$out" | sed 's/: [0-9.]* s / /')" \
     "0 checked together: the plans of 3 ranks have no race and no deadlock

@@ -133,6 +133,7 @@ watcher=$!
 run collective all_gather --world-size 3 --dtype bf16 --count 1000 --repeat 3
 tap_is "a collective: exit status and verdict" "$status $(head -n 1 "$scratch/out")" \
     "0 pass  collective all_gather w3 count=1000 dtype=bf16"
+tap_is "a collective: its runs" "$(tail -n 1 "$scratch/out" | sed 's/ [0-9a-f]\{16\};.*/ X/')" "3 runs, all of digest X"
 tap_is "a collective: its tensors" "$(sed -n 's/^\(receive\|send\|guards\) .*/\1/p' "$scratch/out" | tr '\n' ' ')" \
     "receive send guards "
 run collective --operation reduce --root 1 --count 100 --json
@@ -141,6 +142,18 @@ tap_is "a collective in JSON" "$status $("$peek" json outcome <"$scratch/out") $
     "$peek" json ranks.1.figures.0.tensor <"$scratch/out")" "0 pass collective 1 receive"
 tap_is "a collective: the command that runs it again" "$("$peek" json command <"$scratch/out")" \
     "cpattn-submit collective reduce --count 100 --root 1"
+run collective all_gather --count 2 --size 16 --json
+tap_is "a collective: a size and its count agree" "$status $("$peek" json job.count <"$scratch/out")" "0 2"
+run bench collective all_gather,reduce --count 10 --root 1 --repeat 1 --warmup 0
+tap_is "a sweep of collectives: a root of one of them" "$status $err" "0 "
+cat >"$scratch/root.yaml" <<'END'
+kind: collective
+axes: {operation: [all_gather, broadcast]}
+END
+run matrix "$scratch/root.yaml" --set root=1 --set reduction=max --set count=10 --json
+tap_is "the command of a collective has no field without effect" "$status $("$peek" json command <"$scratch/out" | sort)" \
+    "0 cpattn-submit collective all_gather --count 10
+cpattn-submit collective broadcast --count 10 --root 1"
 run collective all_reduce --count 1000000 --timeout 1ms
 tap_is "a collective: time limit" "$status" 68
 run collective all_gather --algorithm tree
@@ -197,6 +210,9 @@ tap_is "the trace of a layer" "$status $(grep -c 'rank [01], measured' "$scratch
     grep -c '"name":"product".*"predicted_us"' "$scratch/layer.json")" "0 2 $(
     "$submit" linear mlp --world-size 2 --tokens 32 --svg "$scratch/layer.svg" && grep -c '"name":"product".*"flop"' "$scratch/layer.json" |
         awk '{ print $1 / 2 }')"
+run collective all_reduce --count 1k --json --trace "$scratch/collective.json"
+tap_is "the trace of a collective, beside JSON" "$status $("$peek" json outcome <"$scratch/out") $(
+    grep -c 'rank [01], measured' "$scratch/collective.json")" "0 pass 2"
 run collective all_reduce --world-size 2 --count 1k --trace "$scratch/missing/trace.json"
 tap_has "a trace that cannot be written" "$status $(cat "$scratch/out")$err" "64 cpattn-submit: $scratch/missing/trace.json cannot be written"
 run collective reduce --explain 2
@@ -246,7 +262,7 @@ tap_has "a time limit: phase in the message" "$(cat "$scratch/out")" "time limit
 run $long --timeout 100ms
 tap_is "a time limit that cannot be met" \
     "$status $(sed -n 's/^ *\([A-Z_]*\): .*/\1/p' "$scratch/out")" "68 DEADLINE_EXCEEDED"
-advice=$(sed -n 's/.* does not allow; ask for --timeout \([0-9.]*m\{0,1\}s\) or more$/\1/p' "$scratch/out")
+advice=$(sed -n 's/.* does not allow; accepted is \([0-9.]*m\{0,1\}s\) or more$/\1/p' "$scratch/out")
 tap_has "a time limit that cannot be met: sufficient limit in the message" "${advice:-nothing}" s
 # shellcheck disable=SC2086
 run $long --timeout 100ms --json

@@ -56,8 +56,11 @@ run status
 tap_is "token from CPATTN_TOKEN_FILE" "$status $err" "0 "
 run status --token-file "$scratch/other"
 tap_is "--token-file has precedence over the environment" "$status" 80
-run status --socket "$socket" --token-file /nonexistent
+CPATTN_TOKEN_FILE=/nonexistent run status --socket "$socket"
 tap_is "a unix socket needs no token" "$status $err" "0 "
+run status --socket "$socket" --token-file "$scratch/token"
+tap_is "a token that no address uses is refused" "$status $err" \
+    "64 cpattn-submit: --token-file is for a daemon at tcp://HOST:PORT or tls+tcp://HOST:PORT"
 chmod 0644 "$scratch/token"
 run status
 tap_is "a token file that everybody can read: exit status" "$status" 71

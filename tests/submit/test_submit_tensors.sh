@@ -97,7 +97,7 @@ tap_has "dump --out of a folder" "$err" "$scratch cannot be written: Is a direct
 run dump --out -
 tap_has "dump --out -" "$err" "--out is '-'; accepted is the name of a file"
 run dump --out "$scratch/new" --picture "$scratch/new"
-tap_has "dump: --out and --picture are the same file" "$err" "--picture and --out are the same file"
+tap_has "dump: --out and --picture are the same file" "$err" "--out and --picture are the same file"
 tap_is "dump: a refused command leaves no file" "$(find "$scratch" -name 'new*')" ""
 cp "$scratch/all" "$scratch/mine"
 ln -s mine "$scratch/link"
@@ -146,6 +146,17 @@ tap_is "dump of a fail: exit status" "$status" 1
 tap_has "dump of a fail: the map is of the wrong tensor" "$out" "dv: error by head"
 tap_has "dump of a fail: the right head in the map" "$out" "head    0  .  .  .  ."
 tap_is "dump of a fail: the wrong head in the map" "$(echo "$out" | grep -c '^head    1  [1-5]  [1-5]  [1-5]  [1-5]')" 1
+# shellcheck disable=SC2086
+run dump $small --out /dev/full
+tap_has "dump of a fail on a full disk: the fail comes first" "$status $err" "1 cpattn-submit: /dev/full cannot be written"
+run attend --in "$scratch/wrong" --verify --out /dev/full
+tap_has "attend of a fail on a full disk: the fail comes first" "$status $err" "1 cpattn-submit: /dev/full cannot be written"
+run attend --in "$scratch/wrong" --mask none --compare "$scratch/wrong" --out /dev/full
+tap_has "attend on a full disk: a difference comes first" "$status $err" "1 cpattn-submit: /dev/full cannot be written"
+# shellcheck disable=SC2086
+"$submit" case $small --json >/dev/full 2>"$scratch/err"
+tap_has "case --json of a fail on a full disk: the fail comes first" "$? $(cat "$scratch/err")" \
+    "1 cpattn-submit: the output could not be written: No space left on device"
 mv "$scratch/wrong" "$scratch/it's wrong"
 run attend --in "$scratch/it's wrong" --verify --mask none --timeout 60
 tap_is "attend of a fail: exit status" "$status $err" "1 "
@@ -164,6 +175,43 @@ models:
 axes:
   mask: [causal, none]
 YAML
+for place in "--json" "--save /dev/full"; do
+    # shellcheck disable=SC2086
+    "$submit" matrix "$scratch/matrix.yaml" $place >/dev/full 2>"$scratch/err"
+    tap_is "matrix $place: a fail on a full disk: the fail comes first" "$?" 1
+    tap_has "matrix $place: a fail on a full disk: the cause" "$(cat "$scratch/err")" "No space left on device"
+done
+run case --world-size 1 --batch 1 --heads 1 --head-dim 1 --seqlen 1
+tap_has "a fail of a single element" "$out" ": 1 of 1 element outside"
+tap_has "a fail of a single element, by TransformerEngine's rule" "$out" "own rule refuses 1 element
+"
+long=$(printf %062d 0)
+cat >"$scratch/alike.yaml" <<YAML
+defaults: {world_size: 2, head_dim: 16, seqlen: 40}
+models:
+  a: {heads: 4, kv_heads: 2}
+  a_b: {heads: 4, kv_heads: 2}
+axes:
+  model: all
+  part: {b_c: {mask: causal}, c: {mask: none}}
+YAML
+run matrix "$scratch/alike.yaml" --dump-fails "$scratch/alike"
+tap_is "matrix --dump-fails: alike ids have different names" "$(find "$scratch/alike" -name '*.svg' -printf '%f\n' | LC_ALL=C sort | tr '\n' ' ')" \
+    "a_b~b_c.svg a_b~c.svg a~b_c.svg a~c.svg "
+cat >"$scratch/long.yaml" <<YAML
+defaults: {world_size: 2, head_dim: 16, seqlen: 40, heads: 4, kv_heads: 2}
+models: {$long: {}}
+axes:
+  a: {$long: {}}
+  b: {$long: {}}
+  c: {${long}1: {mask: causal}, ${long}2: {mask: none}}
+YAML
+for directory in long twice; do
+    run matrix "$scratch/long.yaml" --dump-fails "$scratch/$directory"
+    (cd "$scratch/$directory" && find . -name '*.svg' | LC_ALL=C sort) >"$scratch/$directory.names"
+done
+tap_is "matrix --dump-fails: long ids have different names" "$status $(wc -l <"$scratch/long.names")" "1 2"
+tap_is "matrix --dump-fails: names are the same in each run" "$(cat "$scratch/twice.names")" "$(cat "$scratch/long.names")"
 run matrix "$scratch/matrix.yaml" --dump-fails "$scratch/of matrix"
 tap_is "matrix --dump-fails: exit status" "$status" 1
 tap_is "matrix --dump-fails: two files for each fail" "$(find "$scratch/of matrix" -type f | wc -l)" 4

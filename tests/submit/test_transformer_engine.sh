@@ -18,6 +18,7 @@ scratch=$(mktemp -d) || exit 99
 CPATTN_SOCKET=$scratch/cpattnd.sock
 export CPATTN_SOCKET
 peek=$top_builddir/tests/support/peek
+te_file=$top_srcdir/cases/transformer-engine.yaml
 daemons=
 # shellcheck disable=SC2086
 trap 'kill -KILL $daemons 2>/dev/null; rm -rf "$scratch"' EXIT
@@ -30,8 +31,7 @@ daemon_start() { # SOCKET
     done
 }
 te_exec() { # OPTIONS...
-    exec "$submit" matrix "$top_srcdir/cases/transformer-engine.yaml" --timeout 1h \
-        --seqlen-scale "${CPATTN_TE_SCALE:-128}" "$@"
+    exec "$submit" matrix "$te_file" --timeout 1h --seqlen-scale "${CPATTN_TE_SCALE:-128}" "$@"
 }
 te() { (te_exec "$@"); }
 daemon_start "$CPATTN_SOCKET"
@@ -57,7 +57,7 @@ tap_is "every model is there" "$(grep -c . "$scratch/names")" 36
 # ---- two daemons, and signals ----
 
 daemon_start "$scratch/second.sock"
-cases=$(te --list --shard "1/$part" | wc -l)
+cases=$("$submit" matrix "$te_file" --list --shard "1/$part" | wc -l)
 # A report also has its share of the 1278 cases that the file excludes.
 all=$((cases + (1278 + part - 1) / part))
 te_part() { te --shard "1/$part" "$@"; }

@@ -8,12 +8,12 @@
 
 #include "client/submit/commands/command.h"
 #include "client/submit/commands/dump.h"
+#include "client/submit/commands/files.h"
 #include "client/submit/commands/options.h"
 #include "client/submit/outcome/text.h"
 #include "client/submit/show/verdict.h"
 #include "client/submit/tensors/compare.h"
 #include "client/submit/write/json.h"
-#include "client/submit/write/plain_file.h"
 #include "common/plural.h"
 #include "plan/members.h"
 
@@ -26,24 +26,24 @@ struct attend_options {
 enum { KEY_IN = 1, KEY_OUT, KEY_COMPARE, KEY_PICTURE };
 
 static const struct argp_option attend_table[] = {
-    {.doc = "Files:", .group = 100},
+    {.doc = "Files:", .group = 90},
     {"in", KEY_IN, "FILE", 0,
      "read q, k, v from this safetensors file; do for gradients, "
      "bias, sink",
-     100},
-    {"out", KEY_OUT, "FILE", 0, "write the results to this safetensors file", 100},
+     90},
+    {"out", KEY_OUT, "FILE", 0, "write the results to this safetensors file", 90},
     {"compare", KEY_COMPARE, "FILE", 0,
-     "compare the results with those in this safetensors file: out, lse, dq, dk, dv", 100},
-    {.doc = "How to run and show it:", .group = 101},
-    {"verbose", 'v', NULL, 0, "show the figures of every chunk, the times of every rank", 101},
+     "compare the results with those in this safetensors file: out, lse, dq, dk, dv", 90},
+    {.doc = "How to run and show it:", .group = 100},
+    {"verbose", 'v', NULL, 0, "show the figures of every chunk, the times of every rank", 100},
     {.name = NULL}};
 
 static const struct argp_option dump_table[] = {
-    {.doc = "Files:", .group = 100},
-    {"out", KEY_OUT, "FILE", 0, "write inputs, results and expected results to this file", 100},
-    {"picture", KEY_PICTURE, "FILE", 0, "draw the errors by chunk and head, as SVG", 100},
-    {.doc = "How to run and show it:", .group = 101},
-    {"verbose", 'v', NULL, 0, "show the figures of every chunk, the times of every rank", 101},
+    {.doc = "Files:", .group = 90},
+    {"out", KEY_OUT, "FILE", 0, "write inputs, results and expected results to this file", 90},
+    {"picture", KEY_PICTURE, "FILE", 0, "draw the errors by chunk and head, as SVG", 90},
+    {.doc = "How to run and show it:", .group = 100},
+    {"verbose", 'v', NULL, 0, "show the figures of every chunk, the times of every rank", 100},
     {.name = NULL}};
 
 static error_t parse_option(int key, char *value, struct argp_state *state)
@@ -100,6 +100,22 @@ static const struct argp attend_argp = {
 static const struct argp dump_argp = {
     .options = dump_table, .parser = parse_option, .doc = dump_help};
 
+// Sizes follow from the tensors; nothing is drawn.
+static const struct options_usual attend_usual[] = {{"dtype", "that of the file"},
+                                                    {"batch", "that of the file"},
+                                                    {"heads", "that of the file"},
+                                                    {"kv_heads", "that of the file"},
+                                                    {"head_dim_qk", "that of the file"},
+                                                    {"head_dim_v", "that of the file"},
+                                                    {"seqlen_q", "that of the file"},
+                                                    {"seqlen_kv", "that of the file"},
+                                                    {"training", "true if the file has do"},
+                                                    {"verify", "off; without a value: auto"},
+                                                    {"inputs", NULL},
+                                                    {"seed", "1234; here of the sample that is "
+                                                             "compared"},
+                                                    {.field = NULL}};
+
 static int complain(const struct error *error)
 {
     command_complain("%s", error->text);
@@ -115,31 +131,17 @@ static int complain_of_file(const struct error *error)
 
 // ---- output files -------------------------------------------------------------------------------
 
-// Complains about an output file before the case runs: it cannot be written, or it is the file of
-// the option `input` (NULL: none), whose tensors would be lost.
-static int output_check(const char *option, const char *path, const char *input,
-                        const char *input_path)
-{
-    if (path && (!path[0] || strcmp(path, "-") == 0)) {
-        command_complain("--%s is '%s'; accepted is the name of a file", option, path);
-        return COMMAND_USAGE;
-    }
-    if (command_output_check(path))
-        return COMMAND_USAGE;
-    if (path && input_path && plain_file_is_same(path, input_path)) {
-        command_complain("--%s and --%s are the same file, '%s', whose tensors would be lost",
-                         option, input, path);
-        return COMMAND_USAGE;
-    }
-    return COMMAND_PASS;
-}
-
 static int outputs_check(const struct attend_options *o)
 {
-    int exit_status = output_check("out", o->out, "in", o->in);
+    const struct files_entry files[] = {{"--out", o->out, true},
+                                        {"--picture", o->picture, true},
+                                        {"--in", o->in, false},
+                                        {"--compare", o->compare, false},
+                                        {.option = NULL}};
+    int exit_status = files_check(files);
     if (!exit_status)
-        exit_status = output_check("out", o->out, "compare", o->compare);
-    return exit_status ? exit_status : output_check("picture", o->picture, "out", o->out);
+        exit_status = command_output_check(o->out);
+    return exit_status ? exit_status : command_output_check(o->picture);
 }
 
 // ---- one run ----------------------------------------------------------------------------------
@@ -148,7 +150,7 @@ static int json_show(const struct cp_case *c, const struct outcome *outcome,
                      const struct cpattn_result *result)
 {
     int written = command_json_exit(json_answer(stdout, NULL, c, outcome, result));
-    return written != COMMAND_PASS ? written : command_outcome_exit(outcome);
+    return command_graver(command_outcome_exit(outcome), written);
 }
 
 #define ATTEND_COMMAND_MAX (CASE_COMMAND_MAX + 4 * PATH_MAX)
@@ -242,11 +244,9 @@ static int attend_run(const struct attend_options *o, const struct cp_case *c,
         inputs_complain(o->in, c, t);
     bool done = result && result->verdict != CPATTN_VERDICT_NONE;
     if (done && o->out && tensors_save(o->out, c, t, &error) != STATUS_OK)
-        exit_status = complain(&error);
-    if (done && o->compare) {
-        int compared = compare(o, c, t, result);
-        exit_status = exit_status ? exit_status : compared;
-    }
+        exit_status = command_graver(exit_status, complain(&error));
+    if (done && o->compare)
+        exit_status = command_graver(exit_status, compare(o, c, t, result));
     cpattn_result_destroy(result);
     cpattn_client_destroy(client);
     return exit_status;
@@ -339,13 +339,18 @@ static void verify_complete(int argc, char **argv)
 
 int command_attend(int argc, char **argv)
 {
-    struct attend_options options = {.in = NULL};
+    struct attend_options options = {.about.usual = attend_usual};
     verify_complete(argc, argv);
     int exit_status = options_parse_case(&options.about, &attend_argp, &options, true, argc, argv);
     if (exit_status)
         return exit_status;
     if (!options_given(&options.about.fields, "verify"))
         options.about.c.verify = VERIFY_OFF;
+    const struct options_vain vain[] = {{options_given(&options.about.fields, "inputs"), "inputs",
+                                         "does not go with attend, whose inputs are in a file"},
+                                        {.option = NULL}};
+    if (options_vain_check(vain))
+        return COMMAND_USAGE;
     if (!options.in) {
         command_complain("--in is missing: the file with q, k and v");
         return COMMAND_USAGE;
@@ -383,10 +388,8 @@ static int dump(const struct attend_options *o)
     struct cpattn_client *client = options_connect(&o->about.asking, &exit_status);
     if (client) {
         exit_status = run(o, c, &t, client, &result);
-        if (result && result->verdict != CPATTN_VERDICT_NONE) {
-            int shown = dump_show(o, &t);
-            exit_status = shown ? shown : exit_status;
-        }
+        if (result && result->verdict != CPATTN_VERDICT_NONE)
+            exit_status = command_graver(exit_status, dump_show(o, &t));
     }
     cpattn_result_destroy(result);
     cpattn_client_destroy(client);

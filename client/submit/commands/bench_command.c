@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "client/submit/commands/command.h"
+#include "client/submit/commands/files.h"
 #include "client/submit/commands/options.h"
 #include "client/submit/commands/trace_file.h"
 #include "client/submit/outcome/bench_record.h"
@@ -29,7 +30,7 @@ struct bench_options {
     const struct options_asking *asking; // of `about` or `job`
     struct sweep *sweep;
     const char *save, *compare, *trace;
-    int repeat, warmup, slower;
+    int repeat, warmup, slower; // slower: -1: not given
 };
 
 enum { KEY_REPEAT = 1, KEY_WARMUP, KEY_SAVE, KEY_COMPARE, KEY_SLOWER, KEY_TRACE };
@@ -258,9 +259,9 @@ static enum status judge(struct series *series, const struct bench_shown *shown,
 {
     char what[256];
     double ns;
+    int slower = series->options->slower >= 0 ? series->options->slower : SLOWER_DEFAULT;
     enum status status = bench_device_ns(shown->bench, &ns, error);
-    if (status || shown->earlier_ns <= 0 ||
-        ns <= shown->earlier_ns * (1 + series->options->slower / 100.0))
+    if (status || shown->earlier_ns <= 0 || ns <= shown->earlier_ns * (1 + slower / 100.0))
         return status;
     job_spec_describe(shown->spec, what, sizeof(what));
     command_complain("%s: %s %.3f times as long as in %s", what,
@@ -290,11 +291,11 @@ static int show(struct series *series, const struct session *s, int point)
                                 .repeat = o->repeat,
                                 .sent = bytes_sent(&s->spec),
                                 .earlier_ns = earlier_ns(series, &s->spec)};
+    enum status status = judge(series, &shown, &error);
     if (series->save && !json_bench(series->save, &s->spec, &s->verified, o->warmup, &s->bench))
         return command_file_failed(series->save, o->save, "the record");
     if (o->asking->json && !json_bench(stdout, &s->spec, &s->verified, o->warmup, &s->bench))
         return command_show_failed("the JSON");
-    enum status status = judge(series, &shown, &error);
     if (!status && series->table) {
         fill_point(series, point);
         status = bench_table_row(series->table, &shown, series->earlier != NULL, &error);
@@ -328,10 +329,8 @@ static int bench_point(struct series *series, int point)
     }
     int exit_status = measure(&s, &spec);
     // After an interrupt the runs so far are shown.
-    if (exit_status == COMMAND_PASS || (command_interrupted() && s.bench.runs > 0)) {
-        int shown = show(series, &s, point);
-        exit_status = shown ? shown : exit_status;
-    }
+    if (exit_status == COMMAND_PASS || (command_interrupted() && s.bench.runs > 0))
+        exit_status = command_graver(exit_status, show(series, &s, point));
     outcome_fini(&s.verified);
     bench_fini(&s.bench);
     return exit_status;
@@ -353,22 +352,19 @@ static struct table *sweep_table(const struct series *series)
     return bench_table_create(stdout, names, &spec, series->earlier != NULL);
 }
 
-// Measures the other cases even if one fails or cannot be run. Returns the first exit status that
-// is not 0.
+// Measures the other cases even if one fails or cannot be run. Returns the gravest exit status.
 static int bench_all(struct series *series)
 {
     int exit_status = COMMAND_PASS;
     int points = sweep_points(series->options->sweep);
     if (points > 1 && !series->options->asking->json)
         series->table = sweep_table(series);
-    for (int i = 0; i < points && !command_interrupted(); i++) {
-        int one = bench_point(series, i);
-        exit_status = exit_status ? exit_status : one;
-    }
+    for (int i = 0; i < points && !command_interrupted(); i++)
+        exit_status = command_graver(exit_status, bench_point(series, i));
     if (series->table)
         table_print(series->table, "");
     table_destroy(series->table);
-    return exit_status == COMMAND_PASS && series->slower ? COMMAND_FAIL : exit_status;
+    return series->slower ? COMMAND_FAIL : exit_status;
 }
 
 // ---- files ------------------------------------------------------------------------------------
@@ -376,13 +372,20 @@ static int bench_all(struct series *series)
 static int open_earlier(struct series *series)
 {
     const struct bench_options *o = series->options;
+    const struct options_vain vain[] = {
+        {o->slower >= 0 && !o->compare, "slower", "requires --compare"}, {.option = NULL}};
+    const struct files_entry files[] = {{"--save", o->save, true},
+                                        {"--trace", o->trace, true},
+                                        {"--compare", o->compare, false},
+                                        {.option = NULL}};
     struct error error;
+    if (options_vain_check(vain) || files_check(files))
+        return COMMAND_USAGE;
     if (o->compare && bench_record_load(o->compare, &series->earlier, &error)) {
         command_complain("%s", error.text);
         return COMMAND_USAGE;
     }
-    int named = command_output_name(o->save);
-    return named ? named : command_output_check(o->trace);
+    return command_output_check(o->trace);
 }
 
 // When the daemon is there: without it an earlier record stays as it is.
@@ -470,7 +473,7 @@ static int parse(struct bench_options *o, int argc, char **argv)
 int command_bench(int argc, char **argv)
 {
     struct bench_options options = {
-        .repeat = REPEAT_DEFAULT, .warmup = WARMUP_DEFAULT, .slower = SLOWER_DEFAULT};
+        .repeat = REPEAT_DEFAULT, .warmup = WARMUP_DEFAULT, .slower = -1};
     int exit_status = parse(&options, argc, argv);
     if (!exit_status)
         exit_status = bench(&options);

@@ -6,7 +6,9 @@
 
 #include "client/submit/commands/command.h"
 #include "client/submit/commands/dump.h"
+#include "client/submit/commands/files.h"
 #include "client/submit/commands/options.h"
+#include "client/submit/commands/repeats.h"
 #include "client/submit/commands/smaller.h"
 #include "client/submit/commands/trace_file.h"
 #include "client/submit/show/progress.h"
@@ -95,13 +97,13 @@ static int show(const struct runs *runs, const struct outcome *outcome,
                 const struct cpattn_result *result)
 {
     const struct case_options *o = runs->options;
-    bool last = runs->done == o->repeat || command_outcome_exit(outcome) != COMMAND_PASS;
-    int written = COMMAND_PASS;
+    int exit_status = command_outcome_exit(outcome), written = COMMAND_PASS;
+    bool last = runs->done == o->repeat || exit_status != COMMAND_PASS;
     if (runs->asking->json)
         written = command_json_exit(json_answer(stdout, NULL, runs->c, outcome, result));
     else if (last)
         verdict_print(stdout, runs->c, outcome, result, o->verbose);
-    return written != COMMAND_PASS ? written : command_outcome_exit(outcome);
+    return command_graver(exit_status, written);
 }
 
 static void fail_dump(const struct runs *runs)
@@ -166,34 +168,11 @@ static int run(struct runs *runs)
         fail_dump(runs);
     if (!memory && !outcome_is_good(&outcome) && runs->options->minimize)
         minimize(runs, &outcome);
-    if (!memory && runs->options->trace && result && cpattn_result_rank(result, 0)) {
-        int traced = write_trace(runs, result);
-        exit_status = exit_status ? exit_status : traced;
-    }
+    if (!memory && runs->options->trace && result && cpattn_result_rank(result, 0))
+        exit_status = command_graver(exit_status, write_trace(runs, result));
     outcome_fini(&outcome);
     cpattn_result_destroy(result);
     return exit_status;
-}
-
-static int compare_times(const void *a, const void *b)
-{
-    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-    return x < y ? -1 : x > y;
-}
-
-// Prints the times and digests of the first `count` runs.
-static void print_repeats(const struct runs *runs, int count)
-{
-    char least[DURATION_TEXT_MAX], median[DURATION_TEXT_MAX], most[DURATION_TEXT_MAX],
-        digest[40] = "";
-    if (runs->c->deterministic)
-        snprintf(digest, sizeof(digest), ", all of digest %016" PRIx64, runs->digest.first);
-    qsort(runs->run_ns, (size_t)count, sizeof(*runs->run_ns), compare_times);
-    printf("\n%d run%s%s%s; least %s, median %s, most %s\n", count, plural(count),
-           count < runs->options->repeat ? " before the interrupt" : "", digest,
-           duration_format(runs->run_ns[0], least, sizeof(least)),
-           duration_format(runs->run_ns[count / 2], median, sizeof(median)),
-           duration_format(runs->run_ns[count - 1], most, sizeof(most)));
 }
 
 static int run_all(struct runs *runs)
@@ -210,7 +189,8 @@ static int run_all(struct runs *runs)
     int passed = exit_status == COMMAND_PASS ? runs->done : runs->done - 1;
     bool cut_short = command_interrupted() && passed > 0;
     if ((exit_status == COMMAND_PASS || cut_short) && !runs->asking->json)
-        print_repeats(runs, passed);
+        repeats_print(runs->run_ns, passed, runs->options->repeat,
+                      runs->c->deterministic ? &runs->digest.first : NULL);
     return command_interrupted() ? command_exit(STATUS_CANCELLED) : exit_status;
 }
 
@@ -239,8 +219,20 @@ int command_case(int argc, char **argv)
 {
     struct case_options options = {.repeat = 1};
     int exit_status = options_parse_case(&options.about, &argp, &options, true, argc, argv);
+    bool timed = options.about.c.operation_times;
     if (options.trace)
         trace_file_ask(&options.about.c);
+    const struct options_vain vain[] = {{options_given(&options.about.fields, "operation-times") &&
+                                             timed != options.about.c.operation_times,
+                                         "operation-times", OPERATION_TIMES_WHY},
+                                        {.option = NULL}};
+    if (!exit_status)
+        exit_status = options_vain_check(vain);
+    const struct files_entry files[] = {{"--trace", options.trace, true},
+                                        {"--dump-fails", options.dump_fails, false},
+                                        {.option = NULL}};
+    if (!exit_status)
+        exit_status = files_check(files);
     if (!exit_status)
         exit_status = command_output_check(options.trace);
     if (!exit_status)

@@ -6,11 +6,13 @@
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 #include "client/submit/show/terminal.h"
 #include "client/submit/write/plain_file.h"
+#include "common/net_url.h"
 
 #define WAIT_NS     (UINT64_C(100) * 1000000)
 // After this time a message says what the command waits for.
@@ -19,6 +21,13 @@
 int command_exit(enum status status)
 {
     return status == STATUS_OK ? COMMAND_PASS : COMMAND_USAGE + (int)status;
+}
+
+int command_graver(int first, int second)
+{
+    if (first == COMMAND_FAIL || second == COMMAND_FAIL)
+        return COMMAND_FAIL;
+    return first ? first : second;
 }
 
 int command_outcome_exit(const struct outcome *outcome)
@@ -86,6 +95,43 @@ static error_t parse_access(int key, char *value, struct argp_state *state)
 }
 
 const struct argp command_access = {.options = access_table, .parser = parse_access};
+
+const struct cpattn_options *command_access_options(void)
+{
+    return &access_options;
+}
+
+const char *command_access_given(void)
+{
+    const struct cpattn_options *o = &access_options;
+    return o->token_file        ? "token-file"
+           : o->tls_ca          ? "tls-ca"
+           : o->tls_certificate ? "tls-certificate"
+           : o->tls_key         ? "tls-key"
+                                : NULL;
+}
+
+int command_access_check(const char *const *sockets, int count)
+{
+    const struct cpattn_options *o = &access_options;
+    const char *of_tls = o->tls_ca            ? "tls-ca"
+                         : o->tls_certificate ? "tls-certificate"
+                         : o->tls_key         ? "tls-key"
+                                              : NULL;
+    bool network = false, tls = false;
+    for (int i = 0; i < count; i++) {
+        const char *address = sockets[i] ? sockets[i] : secure_getenv("CPATTN_SOCKET");
+        network = network || (address && net_url_is_meant(address));
+        tls = tls || (address && strncmp(address, "tls+", strlen("tls+")) == 0);
+    }
+    if (o->token_file && !network)
+        command_complain("--token-file is for a daemon at tcp://HOST:PORT or tls+tcp://HOST:PORT");
+    else if (of_tls && !tls)
+        command_complain("--%s is for a daemon at tls+tcp://HOST:PORT", of_tls);
+    else
+        return COMMAND_PASS;
+    return COMMAND_USAGE;
+}
 
 struct cpattn_client *command_connect(const char *socket, const struct command_requests *requests,
                                       int *exit_status)
@@ -247,18 +293,8 @@ int command_unwritten(const char *path)
     return command_exit(STATUS_DATA_LOSS);
 }
 
-int command_output_name(const char *path)
-{
-    if (!path || strcmp(path, "-") != 0)
-        return COMMAND_PASS;
-    command_complain("an output file is '-'; accepted is its name, such as /dev/stdout or ./-");
-    return COMMAND_USAGE;
-}
-
 int command_output_check(const char *path)
 {
-    if (command_output_name(path))
-        return COMMAND_USAGE;
     return !path || whole_file_possible(path) ? COMMAND_PASS : command_unwritable(path);
 }
 

@@ -20,6 +20,9 @@ enum {
 };
 int command_exit(enum status status);
 
+// The exit status of two steps: a fail, else the first that is not COMMAND_PASS.
+int command_graver(int first, int second);
+
 // The exit status for the outcome of a case.
 int command_outcome_exit(const struct outcome *outcome);
 
@@ -62,6 +65,11 @@ extern const struct argp command_access;
     {                                                                                              \
         &command_access, 0, "To a daemon on a network:", 300                                       \
     }
+
+// The parsed options of command_access, and the first of them that is given, or NULL.
+const struct cpattn_options *command_access_options(void);
+const char *command_access_given(void);
+
 // Help of --socket.
 #define COMMAND_SOCKET_HELP                                                                        \
     "socket of the daemon, or tcp://HOST:PORT, tls+tcp://HOST:PORT [$CPATTN_SOCKET, or the one "   \
@@ -73,6 +81,10 @@ struct command_requests {
     uint64_t patience_ns; // how long cases wait for ranks that cannot be started; 0: not at all
     bool cancel_on_disconnect; // cases end with this process
 };
+
+// Complains about a given option of command_access that none of the addresses uses; NULL stands for
+// the default address. Returns the exit status.
+int command_access_check(const char *const *sockets, int count);
 
 // Connects to the daemon. On failure prints a message and returns NULL, with the exit status in
 // *exit_status. Free with cpattn_client_destroy().
@@ -123,12 +135,8 @@ int command_unwritable(const char *path);
 // Complains that an output file is incomplete; errno says why. Returns the exit status.
 int command_unwritten(const char *path);
 
-// Complains if the name of an output file is '-', which other programs take for standard output.
-// NULL: there is no such file. Returns the exit status.
-int command_output_name(const char *path);
-
-// The same, and complains if an output file cannot be written; to be called before a case runs.
-// NULL: there is no such file. Returns the exit status.
+// Complains if an output file cannot be written; to be called before a case runs. NULL: there is no
+// such file. Returns the exit status.
 int command_output_check(const char *path);
 
 // Reads a record; warns if its last line is incomplete. *record stays unchanged if `path` is NULL.

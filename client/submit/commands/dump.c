@@ -3,6 +3,7 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +14,10 @@
 #include "client/submit/commands/command.h"
 #include "client/submit/tensors/error_map.h"
 #include "client/submit/tensors/tensors.h"
+
+// A longer name of a file, without its suffix, is cut and ends with a hash of the id.
+#define NAME_BYTES_MAX  200
+#define NAME_HASH_BYTES sizeof("~0123456789abcdef")
 
 enum cpattn_status dump_run(struct cpattn_client *client, const struct cp_case *c,
                             const struct tensors *t, uint64_t timeout_ns,
@@ -73,17 +78,34 @@ enum status dump_picture(const struct cp_case *c, const struct tensors *t, const
 
 // ---- fails ----
 
-static char *path_make(const char *directory, const char *name, const char *suffix)
+// Returns the name of files for an id; different ids have different names. NULL: out of memory.
+static char *name_make(const char *id)
 {
-    char *path = NULL, *word = strdup(name);
-    for (char *at = word; at && *at; at++)
-        if (!isalnum((unsigned char)*at) && !strchr("-_.,=+", *at))
-            *at = '_';
-    if (word && word[0] == '.')
-        word[0] = '_';
-    if (word && asprintf(&path, "%s/%.200s%s", directory, word, suffix) < 0)
+    char *name = malloc(3 * strlen(id) + NAME_BYTES_MAX + NAME_HASH_BYTES), *end = name;
+    uint64_t hash = UINT64_C(0xcbf29ce484222325);
+    for (; name && *id; id++) {
+        unsigned char c = (unsigned char)*id;
+        hash = (hash ^ c) * UINT64_C(0x100000001b3); // FNV-1a
+        if (c == '/')
+            *end++ = '~';
+        else if (isalnum(c) || strchr("-_,=+", c) || (c == '.' && end > name))
+            *end++ = (char)c;
+        else
+            end += sprintf(end, "%%%02x", c);
+    }
+    if (name)
+        *end = '\0';
+    if (name && end - name > NAME_BYTES_MAX)
+        snprintf(name + NAME_BYTES_MAX, NAME_HASH_BYTES, "~%016" PRIx64, hash);
+    return name;
+}
+
+static char *path_make(const char *directory, const char *id, const char *suffix)
+{
+    char *path = NULL, *name = name_make(id);
+    if (name && asprintf(&path, "%s/%s%s", directory, name, suffix) < 0)
         path = NULL;
-    free(word);
+    free(name);
     return path;
 }
 
@@ -139,11 +161,11 @@ static enum status fail_write(struct cpattn_client *client, const struct cp_case
 }
 
 bool dump_fail(struct cpattn_client *client, const struct cp_case *c, uint64_t timeout_ns,
-               const char *directory, const char *name)
+               const char *directory, const char *id)
 {
     struct error error = {.text = "not enough memory"};
-    char *tensors = path_make(directory, name, ".safetensors");
-    char *picture = path_make(directory, name, ".svg");
+    char *tensors = path_make(directory, id, ".safetensors");
+    char *picture = path_make(directory, id, ".svg");
     enum status status =
         tensors && picture ? directory_make(directory, &error) : STATUS_RESOURCE_EXHAUSTED;
     if (status == STATUS_OK)

@@ -25,11 +25,12 @@ enum cpattn_status dump_run(struct cpattn_client *client, const struct cp_case *
 int dump_check(const char *directory);
 
 // Runs a case once more and writes DIRECTORY/NAME.safetensors with all its tensors, and
-// DIRECTORY/NAME.svg with a picture of the errors; creates the directory if there is none.
-// Characters that a file name cannot contain become '_'. Prints to stderr the names of the files,
-// or the error. True if everything was written.
+// DIRECTORY/NAME.svg with a picture of the errors; creates the directory if there is none. NAME is
+// the id with '~' for '/', and with the code of any other special character, as "%20"; a name of
+// more than 200 bytes is cut and ends with a hash of the id. Prints to stderr the names of the
+// files, or the error. True if everything was written.
 bool dump_fail(struct cpattn_client *client, const struct cp_case *c, uint64_t timeout_ns,
-               const char *directory, const char *name);
+               const char *directory, const char *id);
 
 // Writes the picture of the errors of tensors that have results and expected results, if `path` is
 // not NULL, and prints the map of the worst tensor to `out`, if that is not NULL.

@@ -6,6 +6,7 @@
 
 #include "client/submit/commands/command.h"
 #include "client/submit/commands/explain_compare.h"
+#include "client/submit/commands/files.h"
 #include "client/submit/commands/options.h"
 #include "client/submit/commands/trace_file.h"
 #include "client/submit/show/svg.h"
@@ -15,8 +16,9 @@
 
 struct explain_options {
     struct options_case about;
-    int rank;
+    int rank; // -1: not given
     const char *svg, *trace, *compare;
+    const char *rate; // the first option for a rate that is given; or NULL
     struct timeline_rates rates;
 };
 
@@ -59,21 +61,30 @@ static const char help_text[] =
     "  cpattn-submit explain --world-size 4 --compare p2p,a2a,all_gather\n"
     "  cpattn-submit explain --world-size 16 --nodes 2 --heads 16 --a2a-size 8 --compare a2a+p2p";
 
-static error_t parse_rate(const char *name, const char *value, double unit, double *rate)
+static void rate_given(struct explain_options *o, const char *name)
+{
+    if (!o->rate)
+        o->rate = name;
+}
+
+static error_t parse_rate(struct explain_options *o, const char *name, const char *value,
+                          double unit, double *rate)
 {
     int count;
     error_t failed = options_count(name, value, 1, 1000000, &count);
     if (!failed)
         *rate = count * unit;
+    rate_given(o, name);
     return failed;
 }
 
-static error_t parse_overhead(const char *value, double *seconds)
+static error_t parse_overhead(struct explain_options *o, const char *value)
 {
     uint64_t ns;
     error_t failed = options_duration("overhead", value, &ns);
     if (!failed)
-        *seconds = (double)ns * 1e-9;
+        o->rates.overhead_s = (double)ns * 1e-9;
+    rate_given(o, "overhead");
     return failed;
 }
 
@@ -93,15 +104,15 @@ static error_t parse_option(int key, char *value, struct argp_state *state)
         o->trace = value;
         return 0;
     case KEY_TFLOPS:
-        return parse_rate("rate-tflops", value, 1e12, &o->rates.flops);
+        return parse_rate(o, "rate-tflops", value, 1e12, &o->rates.flops);
     case KEY_MEMORY:
-        return parse_rate("rate-memory", value, 1e9, &o->rates.memory_bytes);
+        return parse_rate(o, "rate-memory", value, 1e9, &o->rates.memory_bytes);
     case KEY_LINK:
-        return parse_rate("rate-link", value, 1e9, &o->rates.link_bytes);
+        return parse_rate(o, "rate-link", value, 1e9, &o->rates.link_bytes);
     case KEY_NODE:
-        return parse_rate("rate-node", value, 1e9, &o->rates.node_bytes);
+        return parse_rate(o, "rate-node", value, 1e9, &o->rates.node_bytes);
     case KEY_OVERHEAD:
-        return parse_overhead(value, &o->rates.overhead_s);
+        return parse_overhead(o, value);
     default:
         return ARGP_ERR_UNKNOWN;
     }
@@ -189,22 +200,48 @@ static int explain_into(const struct cp_case *c, const struct explain_options *o
     return command_exit(status);
 }
 
+// Complains about options that have no effect.
+static int options_check(const struct explain_options *o)
+{
+    bool drawn = o->svg || o->compare, timed = drawn || o->trace;
+    const struct options_vain list[] = {
+        {drawn && o->rank >= 0, "rank",
+         o->svg ? "does not go with --svg, which draws all ranks"
+                : "does not go with --compare, which compares the plans of all ranks"},
+        {o->compare && o->trace, "trace", "does not go with --compare: a trace is of one case"},
+        {o->compare && options_given(&o->about.fields, "comm"), "comm",
+         "does not go with --compare, whose values replace it"},
+        {o->about.c.implementation[0], "implementation", "does not go with explain: " NO_PLAN},
+        {o->rate && !timed, o->rate ? o->rate : "",
+         "requires --svg, --trace or --compare: the text of a plan has no times"},
+        {.option = NULL}};
+    return options_vain_check(list);
+}
+
 int command_explain(int argc, char **argv)
 {
     static const struct argp argp = {
         .options = option_table, .parser = parse_option, .doc = help_text};
-    struct explain_options options = {.rank = 0};
+    struct explain_options options = {.rank = -1};
     const struct cp_case *c = &options.about.c;
     timeline_rates_init(&options.rates);
     int exit_status = options_parse_case(&options.about, &argp, &options, false, argc, argv);
+    if (!exit_status)
+        exit_status = options_check(&options);
     if (exit_status)
         return exit_status;
+    const char *svg = options.svg && strcmp(options.svg, "-") == 0 ? NULL : options.svg;
+    const struct files_entry files[] = {
+        {"--svg", svg, true}, {"--trace", options.trace, true}, {.option = NULL}};
     if (options.rank >= c->world_size) {
         command_complain("--rank is %d; accepted is 0 to %d with world_size %d", options.rank,
                          c->world_size - 1, c->world_size);
         return COMMAND_USAGE;
     }
-    exit_status = command_output_check(options.trace);
+    options.rank = options.rank < 0 ? 0 : options.rank;
+    exit_status = files_check(files);
+    if (!exit_status)
+        exit_status = command_output_check(options.trace);
     if (!exit_status)
         exit_status = explain_into(c, &options);
     if (exit_status == COMMAND_PASS && options.trace)

@@ -6,7 +6,9 @@
 #include <string.h>
 
 #include "client/submit/commands/command.h"
+#include "client/submit/commands/files.h"
 #include "client/submit/commands/options.h"
+#include "client/submit/commands/repeats.h"
 #include "client/submit/commands/trace_file.h"
 #include "client/submit/show/verdict.h"
 #include "client/submit/write/json.h"
@@ -16,7 +18,8 @@
 
 struct job_options {
     struct options_job about;
-    int repeat, explained; // explained: a rank, or -1
+    int repeat;    // 0: not given
+    int explained; // a rank, or -1
     const char *svg, *trace;
     bool verbose;
 };
@@ -98,67 +101,129 @@ static int show(const struct job_options *o, const struct outcome *outcome,
     const struct options_job *about = &o->about;
     if (about->asking.json)
         return command_json_exit(json_job(stdout, NULL, &about->spec, outcome, result));
-    if (last || command_outcome_exit(outcome) != COMMAND_PASS)
+    if (last)
         verdict_print_job(stdout, &about->spec, outcome, result, o->verbose);
-    return o->trace && last && result ? trace_file_write_job(o->trace, &about->spec, result)
-                                      : COMMAND_PASS;
+    return COMMAND_PASS;
 }
 
+// What the runs have in common.
+struct runs {
+    const struct job_options *options;
+    struct cpattn_client *client;
+    struct cpattn_case *c;
+    struct outcome_digest digest;
+    uint64_t *run_ns; // [repeat], of the runs so far
+    int done;
+};
+
 // Runs the job once more. Returns the exit status.
-static int run(const struct job_options *o, struct cpattn_client *client,
-               const struct cpattn_case *c, struct outcome_digest *digest)
+static int run(struct runs *runs)
 {
+    const struct job_options *o = runs->options;
+    const struct options_asking *asking = &o->about.asking;
     struct cpattn_result *result = NULL;
     struct cpattn_error error = {.text = ""};
     struct outcome outcome;
-    enum cpattn_status status = command_run(client, c, o->about.asking.timeout_ns, &result, &error);
+    enum cpattn_status status =
+        command_run(runs->client, runs->c, asking->timeout_ns, &result, &error);
     enum status memory = outcome_init(&outcome, status, result, error.text);
-    outcome.timeout_ns = o->about.asking.timeout_ns;
+    outcome.timeout_ns = asking->timeout_ns;
+    runs->run_ns[runs->done++] = outcome.run_ns;
     if (!memory && result)
-        memory = outcome_compare(&outcome, result, digest);
+        memory = outcome_compare(&outcome, result, &runs->digest);
     if (memory)
         command_complain("not enough memory for the answer");
-    int shown =
-        memory ? command_exit(memory) : show(o, &outcome, result, digest->runs == o->repeat);
-    int exit_status = shown != COMMAND_PASS ? shown : command_outcome_exit(&outcome);
+    int exit_status = memory ? command_exit(memory) : command_outcome_exit(&outcome);
+    bool last = runs->done == o->repeat || exit_status != COMMAND_PASS;
+    int shown = memory ? exit_status : show(o, &outcome, result, last);
+    if (!memory && o->trace && last && result && cpattn_result_rank(result, 0))
+        shown = command_graver(shown, trace_file_write_job(o->trace, &o->about.spec, result));
     outcome_fini(&outcome);
     cpattn_result_destroy(result);
-    return exit_status;
+    return command_graver(exit_status, shown);
+}
+
+static int run_all(struct runs *runs)
+{
+    int exit_status = COMMAND_PASS, asked = runs->options->repeat;
+    while (runs->done < asked && exit_status == COMMAND_PASS &&
+           !(runs->done > 0 && command_interrupted()))
+        exit_status = run(runs);
+    int passed = exit_status == COMMAND_PASS ? runs->done : runs->done - 1;
+    if (asked > 1 && (exit_status == COMMAND_PASS || (command_interrupted() && passed > 0)) &&
+        !runs->options->about.asking.json)
+        repeats_print(runs->run_ns, passed, asked, &runs->digest.first);
+    return asked > 1 && command_interrupted() ? command_exit(STATUS_CANCELLED) : exit_status;
 }
 
 static int submit(const struct job_options *o)
 {
     int exit_status = command_exit(STATUS_RESOURCE_EXHAUSTED);
-    struct cpattn_case *c = command_library_job(&o->about.spec);
-    if (!c)
-        return exit_status;
-    command_catch_interrupts();
-    struct cpattn_client *client = options_connect(&o->about.asking, &exit_status);
-    struct outcome_digest digest = {0};
-    if (client)
-        exit_status = COMMAND_PASS;
-    for (int i = 0; client && i < o->repeat && exit_status == COMMAND_PASS; i++)
-        exit_status =
-            command_interrupted() ? command_exit(STATUS_CANCELLED) : run(o, client, c, &digest);
-    cpattn_client_destroy(client);
-    cpattn_case_destroy(c);
+    struct runs runs = {.options = o};
+    runs.c = command_library_job(&o->about.spec);
+    runs.run_ns = calloc((size_t)o->repeat, sizeof(*runs.run_ns));
+    if (!runs.run_ns)
+        command_complain("not enough memory for %d runs", o->repeat);
+    if (runs.c && runs.run_ns) {
+        command_catch_interrupts();
+        runs.client = options_connect(&o->about.asking, &exit_status);
+        if (runs.client)
+            exit_status = run_all(&runs);
+    }
+    cpattn_client_destroy(runs.client);
+    cpattn_case_destroy(runs.c);
+    free(runs.run_ns);
     return exit_status;
 }
 
-// Sets operation_times, which a trace needs. False after a complaint.
+// Sets operation_times, which a trace needs, except for a guest, which has none. False after a
+// complaint.
 static bool ask_times(struct job_spec *spec)
 {
     struct error error;
+    if (job_spec_needs(spec).implementation[0])
+        return true;
     enum status status = job_spec_set(spec, "operation_times", "true", &error);
     if (status)
         command_complain("%s", error.text);
     return status == STATUS_OK;
 }
 
+// True if the command line sets operation_times to false.
+static bool refuses_times(const struct job_options *o)
+{
+    const struct job_spec *spec = &o->about.spec;
+    const struct case_field *field = job_kind_field(spec->kind, "operation_times");
+    char value[JOB_FIELD_VALUE_MAX];
+    if (!field || !options_given(&o->about.fields, "operation-times"))
+        return false;
+    job_spec_get(spec, field, value, sizeof(value));
+    return strcmp(value, "false") == 0;
+}
+
+// Complains about options that have no effect.
+static int options_check(const struct job_options *o)
+{
+    const char *asking = o->about.asking.given ? o->about.asking.given : command_access_given();
+    bool runs = o->explained < 0 && !o->svg;
+    const char *why = o->svg ? "does not go with --svg, which runs nothing"
+                             : "does not go with --explain, which runs nothing";
+    bool guest = job_spec_needs(&o->about.spec).implementation[0];
+    const struct options_vain list[] = {
+        {!runs && guest, "implementation",
+         o->svg ? "does not go with --svg: " NO_PLAN : "does not go with --explain: " NO_PLAN},
+        {!runs && o->repeat > 0, "repeat", why},
+        {!runs && o->verbose, "verbose", why},
+        {!runs && asking, asking ? asking : "", why},
+        {o->trace && refuses_times(o), "operation-times", OPERATION_TIMES_WHY},
+        {.option = NULL}};
+    return options_vain_check(list);
+}
+
 int command_job(const struct job_kind *kind, int argc, char **argv)
 {
     char doc[1024], argument[JOB_FIELD_NAME_MAX + 2] = "";
-    struct job_options o = {.repeat = 1, .explained = -1};
+    struct job_options o = {.explained = -1};
     if (kind->argument)
         snprintf(argument, sizeof(argument), "[%s]", kind->argument);
     for (char *c = argument; *c; c++)
@@ -180,13 +245,18 @@ int command_job(const struct job_kind *kind, int argc, char **argv)
         command_complain("--explain, --svg and --trace are given together; give one of them");
         return COMMAND_USAGE;
     }
+    if (options_check(&o))
+        return COMMAND_USAGE;
+    o.repeat = o.repeat > 0 ? o.repeat : 1;
+    const struct files_entry files[] = {{"--trace", o.trace, true}, {.option = NULL}};
     if ((o.explained >= 0 || o.svg || o.trace) && !has_plan(&o))
         return COMMAND_USAGE;
     if (o.explained >= 0)
         return explain(&o);
     if (o.svg)
         return picture_file_write_job(o.svg, &o.about.spec);
-    if (command_output_check(o.trace) || (o.trace && !ask_times(&o.about.spec)))
+    if (files_check(files) || command_output_check(o.trace) ||
+        (o.trace && !ask_times(&o.about.spec)))
         return COMMAND_USAGE;
     return submit(&o);
 }

@@ -6,10 +6,12 @@
 #include <unistd.h>
 
 #include "client/submit/commands/command.h"
+#include "client/submit/commands/files.h"
 #include "client/submit/commands/installed.h"
 #include "client/submit/commands/matrix_dump.h"
 #include "client/submit/commands/matrix_outputs.h"
 #include "client/submit/commands/matrix_run.h"
+#include "client/submit/commands/options.h"
 #include "client/submit/show/terminal.h"
 #include "client/submit/write/json.h"
 #include "common/plural.h"
@@ -103,10 +105,10 @@ static int run_connected(struct matrix_run *run, struct cpattn_client *const *cl
     matrix_outputs_describe(outputs, clients[0]);
     int exit_status = matrix_run_all(run, clients, o->socket_count);
     matrix_outputs_print(run);
-    int written = matrix_outputs_write(outputs, run, matrix);
+    exit_status = command_graver(exit_status, matrix_outputs_write(outputs, run, matrix));
     if (o->dump_fails)
         matrix_dump_fails(clients[0], run->list, run->outcomes, run->timeout_ns, o->dump_fails);
-    return exit_status ? exit_status : written;
+    return exit_status;
 }
 
 // Opens the outputs when all daemons are there: without them an earlier record stays as it is.
@@ -127,7 +129,9 @@ static int run_matrix(struct matrix_run *run, const struct matrix *matrix)
     const struct matrix_options *o = run->options;
     const struct command_requests requests = {.max = o->jobs, .patience_ns = o->patience_ns};
     struct cpattn_client *clients[FLIGHT_CLIENTS_MAX] = {NULL};
-    int exit_status = COMMAND_PASS, connected = 0;
+    int exit_status = command_access_check(o->sockets, o->socket_count), connected = 0;
+    if (exit_status)
+        return exit_status;
     command_catch_interrupts();
     while (connected < o->socket_count &&
            (clients[connected] = command_connect(o->sockets[connected], &requests, &exit_status)))
@@ -207,10 +211,25 @@ static int run_nothing(struct matrix_run *run, const struct matrix *matrix)
     return exit_status ? exit_status : closed;
 }
 
+// Complains about options that only have an effect on cases of attention.
+static int kind_check(const struct matrix_options *o, const struct matrix *matrix)
+{
+    char why[128];
+    bool other = matrix->kind != &job_kind_attention;
+    const struct options_vain list[] = {{other && o->dump_fails, "dump-fails", why},
+                                        {other && o->choice.seqlen_scale, "seqlen-scale", why},
+                                        {.option = NULL}};
+    snprintf(why, sizeof(why), "is for cases of attention, and the kind of this matrix is %s",
+             matrix->kind->name);
+    return options_vain_check(list);
+}
+
 static int run_or_list(const struct matrix_options *o, const struct matrix *matrix,
                        const struct matrix_list *list)
 {
     struct matrix_run run;
+    if (kind_check(o, matrix))
+        return COMMAND_USAGE;
     bool unknown = o->last_failed && complain_of_unknown(o), empty = is_empty(o, list);
     if (empty && unknown)
         return COMMAND_USAGE;
@@ -254,6 +273,16 @@ static int run_file(struct matrix_options *o)
     return exit_status;
 }
 
+static int outputs_check(const struct matrix_options *o)
+{
+    const struct files_entry files[] = {
+        {"--save", o->save, true},         {"--junit", o->junit, true},
+        {"--markdown", o->markdown, true}, {"--dump-fails", o->dump_fails, false},
+        {"--resume", o->resume, false},    {"--last-failed", o->last_failed, false},
+        {"the matrix", o->file, false},    {.option = NULL}};
+    return files_check(files);
+}
+
 int command_matrix(int argc, char **argv)
 {
     struct matrix_options o;
@@ -267,5 +296,6 @@ int command_matrix(int argc, char **argv)
         command_complain("there is no file %s%s", name, installed_where(name, where));
         return COMMAND_USAGE;
     }
-    return run_file(&o);
+    exit_status = outputs_check(&o);
+    return exit_status ? exit_status : run_file(&o);
 }

@@ -130,14 +130,29 @@ static error_t parse_argument(struct matrix_options *o, char *value, struct argp
     return 0;
 }
 
-// The first given option that has no meaning if nothing is run.
-static const char *conflict_with_list(const struct matrix_options *o)
+// Complains about an option on how cases are run, beside --list.
+static error_t list_check(const struct matrix_options *o)
 {
-    return o->junit      ? "junit"
-           : o->save     ? "save"
-           : o->resume   ? "resume"
-           : o->markdown ? "markdown"
-                         : NULL;
+    const char *access = command_access_given();
+    static const char why[] = "does not go with --list, which runs nothing";
+    const struct options_vain list[] = {{o->junit, "junit", why},
+                                        {o->save, "save", why},
+                                        {o->resume, "resume", why},
+                                        {o->markdown, "markdown", why},
+                                        {o->dump_fails, "dump-fails", why},
+                                        {o->jobs, "jobs", why},
+                                        {o->timeout_ns, "timeout", why},
+                                        {o->patience_ns, "patience", why},
+                                        {o->fail_fast, "fail-fast", why},
+                                        {o->shuffle, "shuffle", why},
+                                        {o->repeat, "repeat", why},
+                                        {o->retry >= 0, "retry", why},
+                                        {o->socket_count, "socket", why},
+                                        {o->verbose, "verbose", why},
+                                        {o->durations, "durations", why},
+                                        {access, access ? access : "", why},
+                                        {.option = NULL}};
+    return o->list && options_vain_check(list) ? EINVAL : 0;
 }
 
 static error_t parse_end(const struct matrix_options *o, const struct argp_state *state)
@@ -146,16 +161,14 @@ static error_t parse_end(const struct matrix_options *o, const struct argp_state
         command_complain("the matrix file is missing; see %s --help", state->name);
     else if (o->excluded && !o->list)
         command_complain("--excluded requires --list");
-    else if (o->list && conflict_with_list(o))
-        command_complain("--%s does not go with --list", conflict_with_list(o));
-    else if (o->repeat > 1 && o->retry)
+    else if (o->repeat > 1 && o->retry > 0)
         command_complain("--retry does not go with --repeat: a repeated case must pass each time");
     else if (o->json && o->durations)
         command_complain("--durations does not go with --json, which has the times of every case");
     else if (o->save && o->resume)
         command_complain("--save does not go with --resume, which adds to its own file");
     else
-        return 0;
+        return list_check(o);
     return EINVAL;
 }
 
@@ -311,14 +324,22 @@ static const struct argp argp = {
            "is not valid, 64 plus the number of the status of the first case that could not be "
            "run; cpattn-submit(1) lists them."};
 
+// Until then options that are not given have a value that none can have.
+static void set_defaults(struct matrix_options *o)
+{
+    o->jobs = o->jobs ? o->jobs : JOBS_DEFAULT;
+    o->patience_ns = o->patience_ns ? o->patience_ns : PATIENCE_DEFAULT;
+    o->repeat = o->repeat ? o->repeat : 1;
+    o->retry = o->retry >= 0 ? o->retry : 0;
+    o->socket_count = o->socket_count ? o->socket_count : 1;
+}
+
 int matrix_options_parse(int argc, char **argv, struct matrix_options *o)
 {
-    *o =
-        (struct matrix_options){.jobs = JOBS_DEFAULT, .patience_ns = PATIENCE_DEFAULT, .repeat = 1};
+    *o = (struct matrix_options){.retry = -1};
     o->choice.sets = o->sets;
     o->choice.filters = o->filters;
     int exit_status = options_parse(&argp, argc, argv, o);
-    if (o->socket_count == 0)
-        o->socket_count = 1;
+    set_defaults(o);
     return exit_status;
 }

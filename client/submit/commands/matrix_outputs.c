@@ -22,37 +22,11 @@ static FILE *open_to_resume(const char *path, const struct record *record)
     return truncate(path, record->bytes) == 0 ? fopen(path, "ae") : NULL;
 }
 
-// Complains if an output file is also another file of the command, which would be lost.
-static int paths_check(const struct matrix_options *o)
-{
-    const struct {
-        const char *option, *path;
-    } files[] = {{"--save", o->save},
-                 {"--junit", o->junit},
-                 {"--markdown", o->markdown},
-                 {"--resume", o->resume},
-                 {"--last-failed", o->last_failed},
-                 {"the matrix", o->file}};
-    const int outputs = 3, count = (int)(sizeof(files) / sizeof(files[0]));
-    for (int i = 0; i < outputs; i++) {
-        if (command_output_name(files[i].path))
-            return COMMAND_USAGE;
-        for (int k = i + 1; k < count; k++)
-            if (files[i].path && files[k].path &&
-                plain_file_is_same(files[i].path, files[k].path)) {
-                command_complain("%s and %s are the same file, %s", files[i].option,
-                                 files[k].option, files[i].path);
-                return COMMAND_USAGE;
-            }
-    }
-    return COMMAND_PASS;
-}
-
 int matrix_outputs_open(struct matrix_outputs *outputs, const struct matrix_options *o,
                         const struct record *resumed)
 {
     const char *failed = NULL;
-    if (paths_check(o) || dump_check(o->dump_fails))
+    if (dump_check(o->dump_fails))
         return COMMAND_USAGE;
     if (o->resume && !(outputs->save = open_to_resume(o->resume, resumed)))
         failed = o->resume;

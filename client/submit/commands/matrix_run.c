@@ -470,16 +470,15 @@ void matrix_run_fini(struct matrix_run *run)
 static int exit_of(const struct matrix_run *run)
 {
     int exit_status = COMMAND_PASS;
-    if (run->failed_io)
-        return command_show_failed("the answers");
-    if (run->save_exit)
-        return run->save_exit;
+    int lost = run->failed_io ? command_show_failed("the answers") : run->save_exit;
     for (int i = run->list->count - 1; i >= 0; i--)
         if (run->outcomes[i].kind == OUTCOME_ERROR)
             exit_status = command_exit(run->outcomes[i].status);
     for (int i = 0; i < run->list->count; i++)
         if (run->outcomes[i].kind == OUTCOME_FAIL || run->outcomes[i].was_wrong)
             return COMMAND_FAIL;
+    if (lost)
+        return lost;
     if (exit_status == COMMAND_PASS && command_interrupted())
         return command_exit(STATUS_CANCELLED);
     return exit_status;

@@ -8,6 +8,7 @@
 #include "client/submit/commands/command.h"
 #include "client/submit/matrix/fields.h"
 #include "common/duration.h"
+#include "common/help_parse.h"
 #include "common/option_names.h"
 #include "plan/members.h"
 
@@ -47,11 +48,14 @@ static void add_accepted(const struct case_field *field, char help[OPTIONS_HELP_
         snprintf(help + used, OPTIONS_HELP_MAX - used, ": %s", accepted);
 }
 
-static void add_default(const struct case_field *field, const char *value,
+// The default: `said`, or else `value`.
+static void add_default(const struct case_field *field, const char *value, const char *said,
                         char help[OPTIONS_HELP_MAX])
 {
     size_t used = strlen(help);
-    if (field == case_field_find("kv_heads"))
+    if (said)
+        snprintf(help + used, OPTIONS_HELP_MAX - used, " [%s]", said);
+    else if (field == case_field_find("kv_heads"))
         snprintf(help + used, OPTIONS_HELP_MAX - used, " [as many as heads]");
     else if (value[0])
         snprintf(help + used, OPTIONS_HELP_MAX - used, " [%s]", value);
@@ -114,18 +118,39 @@ bool options_given(const struct options_fields *fields, const char *name)
     return false;
 }
 
-// Writes one option for each field; `usual` has the defaults. Returns the position after the last.
+// Takes the option of a field out of the help.
+static void hide(struct options_fields *fields, int index)
+{
+    for (struct argp_option *option = fields->options; option->name; option++)
+        if (option->key == KEY_FIRST + index)
+            option->flags |= OPTION_HIDDEN;
+}
+
+static const struct options_usual *usual_find(const struct options_usual *list, const char *name)
+{
+    for (; list && list->field; list++)
+        if (strcmp(list->field, name) == 0)
+            return list;
+    return NULL;
+}
+
+// Writes one option for each field; `usual` has the defaults, except those of `other`. Returns the
+// position after the last.
 static struct argp_option *add_fields(struct options_fields *fields, const struct case_field *table,
-                                      const void *usual, int *index)
+                                      const void *usual, const struct options_usual *other,
+                                      int *index)
 {
     struct argp_option *option = fields->options;
     for (const struct case_field *field = table; field->name; field++) {
+        const struct options_usual *said = usual_find(other, field->name);
         char *help = fields->help[*index], value[CASE_VALUE_MAX];
         snprintf(help, OPTIONS_HELP_MAX, "%s", field->help);
         add_accepted(field, help);
         members_get(usual, field, value, sizeof(value));
-        add_default(field, value, help);
+        add_default(field, value, said ? said->text : NULL, help);
         option = add_option(fields, option, (*index)++, field->name, value_word(field));
+        if (said && !said->text)
+            hide(fields, *index - 1);
     }
     return option;
 }
@@ -137,11 +162,12 @@ void options_spec_init(struct options_fields *fields, struct job_spec *spec)
     fields->spec = spec;
     fields->sweep.kind = spec->kind;
     job_spec_init(spec, spec->kind);
-    add_fields(fields, spec->kind->fields, spec->bytes, &index);
+    add_fields(fields, spec->kind->fields, spec->bytes, NULL, &index);
     fields->argp = (struct argp){.options = fields->options, .parser = parse_field};
 }
 
-void options_fields_init(struct options_fields *fields, struct cp_case *c)
+void options_fields_init(struct options_fields *fields, struct cp_case *c,
+                         const struct options_usual *other)
 {
     struct cp_case usual;
     int index = 0;
@@ -149,7 +175,7 @@ void options_fields_init(struct options_fields *fields, struct cp_case *c)
     fields->c = c;
     fields->sweep.kind = &job_kind_attention;
     case_init(&usual);
-    struct argp_option *option = add_fields(fields, case_fields(), &usual, &index);
+    struct argp_option *option = add_fields(fields, case_fields(), &usual, other, &index);
     for (const struct case_pair *pair = case_pairs(); pair->name; pair++) {
         snprintf(fields->help[index], OPTIONS_HELP_MAX, "%s", pair->help);
         option = add_option(fields, option, index++, pair->name, "N");
@@ -169,7 +195,9 @@ int options_parse(const struct argp *argp, int argc, char **argv, void *input)
     }
     argp_err_exit_status = COMMAND_USAGE;
     setenv("ARGP_HELP_FMT", "no-dup-args-note", 0);
-    return argp_parse(argp, argc, argv, 0, NULL, input) == 0 ? COMMAND_PASS : COMMAND_USAGE;
+    int lost = command_exit(STATUS_DATA_LOSS);
+    error_t failed = help_parse("cpattn-submit", lost, argp, argc, argv, input);
+    return failed ? COMMAND_USAGE : COMMAND_PASS;
 }
 
 struct cpattn_client *options_query(const struct argp *argp, int argc, char **argv, void *input,
@@ -177,6 +205,8 @@ struct cpattn_client *options_query(const struct argp *argp, int argc, char **ar
 {
     static const struct command_requests no_cases;
     *exit_status = options_parse(argp, argc, argv, input);
+    if (!*exit_status)
+        *exit_status = command_access_check(socket, 1);
     return *exit_status ? NULL : command_connect(*socket, &no_cases, exit_status);
 }
 
@@ -198,9 +228,19 @@ static const struct argp_option asking_table[] = {
     {"socket", KEY_SOCKET, "PATH", 0, COMMAND_SOCKET_HELP, 100},
     {.name = NULL}};
 
+static const char *asking_name(int key)
+{
+    for (const struct argp_option *option = asking_table; option->name; option++)
+        if (option->key == key)
+            return option->name;
+    return NULL;
+}
+
 static error_t parse_asking(int key, char *value, struct argp_state *state)
 {
     struct options_asking *o = state->input;
+    if (!o->given)
+        o->given = asking_name(key);
     switch (key) {
     case KEY_TIMEOUT:
         return options_duration("timeout", value, &o->timeout_ns);
@@ -223,7 +263,8 @@ struct cpattn_client *options_connect(const struct options_asking *asking, int *
 {
     const struct command_requests requests = {.patience_ns = asking->patience_ns,
                                               .cancel_on_disconnect = true};
-    return command_connect(asking->socket, &requests, exit_status);
+    *exit_status = command_access_check(&asking->socket, 1);
+    return *exit_status ? NULL : command_connect(asking->socket, &requests, exit_status);
 }
 
 // Indices of the parser's children and of their inputs.
@@ -261,7 +302,7 @@ int options_parse_case(struct options_case *o, const struct argp *own, void *inp
     o->asks = asks;
     o->asking = (struct options_asking){.patience_ns = PATIENCE_DEFAULT};
     fields_case_init(&o->c);
-    options_fields_init(&o->fields, &o->c);
+    options_fields_init(&o->fields, &o->c, o->usual);
     o->fields.sweeps = o->sweeps;
     int exit_status = options_parse(&argp, argc, argv, o);
     if (exit_status != COMMAND_PASS)
@@ -313,6 +354,30 @@ static error_t parse_job(int key, char *value, struct argp_state *state)
     }
 }
 
+// Complains about a field on the command line that has no effect on any job of the sweep.
+static int vain_check(const struct options_job *o)
+{
+    const struct case_field *fields = o->spec.kind->fields;
+    int points = sweep_points(&o->fields.sweep);
+    for (const struct case_field *field = fields; field->name; field++) {
+        bool given = o->fields.given >> (field - fields) & 1;
+        const char *why = NULL;
+        int vain = 0;
+        for (int i = 0; i < points && given; i++) {
+            struct job_spec spec = o->spec;
+            sweep_apply(&o->fields.sweep, i, &spec);
+            const char *found = job_spec_vain(&spec, field->name);
+            why = found ? found : why;
+            vain += found != NULL;
+        }
+        if (vain < points)
+            continue;
+        command_complain("--%s has no effect: %s", field->name, why);
+        return COMMAND_USAGE;
+    }
+    return COMMAND_PASS;
+}
+
 int options_parse_job(struct options_job *o, const struct job_kind *kind, const struct argp *own,
                       void *input, int argc, char **argv)
 {
@@ -330,6 +395,8 @@ int options_parse_job(struct options_job *o, const struct job_kind *kind, const 
     options_spec_init(&o->fields, &o->spec);
     o->fields.sweeps = o->sweeps;
     int exit_status = options_parse(&argp, argc, argv, o);
+    if (!exit_status)
+        exit_status = vain_check(o);
     if (exit_status != COMMAND_PASS)
         return exit_status;
     enum status status = STATUS_OK;
@@ -357,6 +424,19 @@ void options_job_point(const struct options_job *o, int point, struct job_spec *
     *spec = o->spec;
     sweep_apply(&o->fields.sweep, point, spec);
     fields_finish(spec);
+}
+
+// ---- options without effect -------------------------------------------------------------------
+
+int options_vain_check(const struct options_vain *list)
+{
+    for (; list->option; list++) {
+        if (!list->given)
+            continue;
+        command_complain("--%s %s", list->option, list->why);
+        return COMMAND_USAGE;
+    }
+    return COMMAND_PASS;
 }
 
 // ---- values -----------------------------------------------------------------------------------
@@ -389,6 +469,17 @@ error_t options_count(const char *name, const char *value, int min, int max, int
 
 error_t options_no_argument(const struct argp_state *state, const char *argument)
 {
-    command_complain("unexpected argument '%.80s'; see %s --help", argument, state->name);
+    const struct job_kind *kind = job_kind_find(argument);
+    bool benches = strstr(state->name, " bench");
+    if (kind && kind->fields && benches)
+        command_complain("unexpected argument '%s': the kind of job comes first, as in "
+                         "cpattn-submit bench %s",
+                         argument, argument);
+    else if (kind && kind->fields)
+        command_complain("unexpected argument '%s': this kind of job has a command of its own; see "
+                         "cpattn-submit %s --help",
+                         argument, argument);
+    else
+        command_complain("unexpected argument '%.80s'; see %s --help", argument, state->name);
     return EINVAL;
 }

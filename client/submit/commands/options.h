@@ -14,6 +14,12 @@
 #define OPTIONS_FIELDS_MAX 64
 #define OPTIONS_HELP_MAX   256
 
+// What the help of a field says of its default.
+struct options_usual {
+    const char *field;
+    const char *text; // NULL: the field is not in the help
+};
+
 // Options for fields: "--world-size=N" and "--world_size=N". A child parser that sets fields of `c`
 // or `spec`.
 struct options_fields {
@@ -28,8 +34,10 @@ struct options_fields {
     char help[OPTIONS_FIELDS_MAX][OPTIONS_HELP_MAX];
 };
 
-// Fills the struct; the parser's input is the struct itself.
-void options_fields_init(struct options_fields *fields, struct cp_case *c);
+// Fills the struct; the parser's input is the struct itself. `other`: the defaults that the command
+// does not take from case_init(), ended by an entry without a field; NULL: none.
+void options_fields_init(struct options_fields *fields, struct cp_case *c,
+                         const struct options_usual *other);
 
 // The same for a job of another kind, with the defaults in its spec.
 void options_spec_init(struct options_fields *fields, struct job_spec *spec);
@@ -43,6 +51,7 @@ struct options_asking {
     uint64_t timeout_ns;
     uint64_t patience_ns; // how long a case waits for ranks that cannot be started
     bool json;
+    const char *given; // the first of these options that the command line has; or NULL
 };
 
 // Connects for cases that run one by one and are cancelled when the command ends; see
@@ -53,6 +62,7 @@ struct cpattn_client *options_connect(const struct options_asking *asking, int *
 struct options_case {
     struct cp_case c; // without the fields of a sweep: options_point()
     bool sweeps;      // set by the caller: options of the case may have several values
+    const struct options_usual *usual; // set by the caller: of options_fields_init()
     struct options_asking asking;
     struct options_fields fields;
     // Set by options_parse_case().
@@ -85,13 +95,28 @@ void options_point(const struct options_case *o, int point, struct job_spec *spe
 void options_job_point(const struct options_job *o, int point, struct job_spec *spec);
 
 // Parses a command line. Complains and returns COMMAND_USAGE for an unknown option, a refused
-// value, or a missing or superfluous argument. --help and --usage print and end the process.
+// value, or a missing or superfluous argument. --help and --usage print and end the process, with
+// the status of DATA_LOSS if the output could not be written.
 int options_parse(const struct argp *argp, int argc, char **argv, void *input);
 
 // Parses likewise, then connects to *socket, which the parser may set, for requests without a case.
 // NULL after an error message, with the exit status in *exit_status.
 struct cpattn_client *options_query(const struct argp *argp, int argc, char **argv, void *input,
                                     const char *const *socket, int *exit_status);
+
+// An option without effect beside others.
+struct options_vain {
+    bool given;
+    const char *option; // without its hyphens
+    const char *why;    // "does not go with --json, which ..."
+};
+
+// Of a guest.
+#define NO_PLAN "a guest has no plan"
+
+// Complains about the first of the options that is given. The list ends with an entry without an
+// option. Returns the exit status.
+int options_vain_check(const struct options_vain *list);
 
 // For parsers: read a time of 1 ns to TIMEOUT_MAX_NS, or a count of `min` to `max`; complain and
 // return EINVAL for another value.

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "client/submit/commands/command.h"
+#include "client/submit/commands/files.h"
 #include "client/submit/commands/options.h"
 #include "client/submit/outcome/text.h"
 #include "client/submit/show/report_text.h"
@@ -105,6 +106,16 @@ static int write_report(const struct report_options *o, const struct report_page
     return o->text && exit_status == COMMAND_PASS ? print_text(page) : exit_status;
 }
 
+// Reads a record like command_record_load(), and warns if it has no case; an incomplete line has a
+// warning of its own.
+static int load(const char *path, struct record **record)
+{
+    int exit_status = command_record_load(path, record);
+    if (!exit_status && path && (*record)->count == 0 && !(*record)->cut)
+        command_complain("%s: the record has no case", path);
+    return exit_status;
+}
+
 int command_report(int argc, char **argv)
 {
     struct report_options o = {.run = NULL};
@@ -113,16 +124,21 @@ int command_report(int argc, char **argv)
     int exit_status = options_parse(&argp, argc, argv, &o);
     if (exit_status)
         return exit_status;
-    if (o.output && (plain_file_is_same(o.output, o.run) ||
-                     (o.earlier && plain_file_is_same(o.output, o.earlier)))) {
-        command_complain("--output is %s, a record that would be lost", o.output);
+    const struct options_vain vain[] = {
+        {o.title && o.text && !o.output, "title",
+         "is the heading of the page, which --text writes only with --output"},
+        {.option = NULL}};
+    const struct files_entry files[] = {{"--output", o.output, true},
+                                        {"the record", o.run, false},
+                                        {"--compare", o.earlier, false},
+                                        {.option = NULL}};
+    if (options_vain_check(vain))
         return COMMAND_USAGE;
-    }
-    exit_status = command_output_name(o.output);
+    exit_status = files_check(files);
     if (!exit_status)
-        exit_status = command_record_load(o.run, &run);
+        exit_status = load(o.run, &run);
     if (!exit_status)
-        exit_status = command_record_load(o.earlier, &earlier);
+        exit_status = load(o.earlier, &earlier);
     if (!exit_status) {
         struct report_page page = {
             .name = o.title ? o.title : text_base_name(o.run, name, sizeof(name)),

@@ -25,8 +25,8 @@
 struct top_options {
     const char *socket;
     bool once;
-    uint64_t interval_ns;
-    int columns; // 0: those of the terminal
+    uint64_t interval_ns; // 0: not given
+    int columns;          // 0: those of the terminal
     enum top_sort sort;
 };
 
@@ -53,6 +53,17 @@ static error_t sort_take(struct top_options *o, const char *word)
     return EINVAL;
 }
 
+// Complains about options that have no effect.
+static error_t vain_check(const struct top_options *o)
+{
+    const struct options_vain list[] = {
+        {o->columns && !o->once, "columns", "requires --once: the screen has its own width"},
+        {o->interval_ns && o->once, "interval",
+         "does not go with --once, which prints one picture"},
+        {.option = NULL}};
+    return options_vain_check(list) ? EINVAL : 0;
+}
+
 static error_t parse_top(int key, char *value, struct argp_state *state)
 {
     struct top_options *o = state->input;
@@ -71,6 +82,8 @@ static error_t parse_top(int key, char *value, struct argp_state *state)
         return 0;
     case ARGP_KEY_ARG:
         return options_no_argument(state, value);
+    case ARGP_KEY_END:
+        return vain_check(o);
     default:
         return ARGP_ERR_UNKNOWN;
     }
@@ -152,6 +165,7 @@ static void key_take(struct look *l, int key, bool *again, bool *end)
 
 static int run_screen(struct look *l)
 {
+    uint64_t interval_ns = l->options->interval_ns ? l->options->interval_ns : INTERVAL_NS;
     uint64_t next_ns = 0;
     bool again = true, end = false;
     const char *why = screen_open();
@@ -162,7 +176,7 @@ static int run_screen(struct look *l)
     while (!end && !command_interrupted()) {
         if (command_now_ns() >= next_ns && !l->top.paused) {
             look(l);
-            next_ns = command_now_ns() + l->options->interval_ns;
+            next_ns = command_now_ns() + interval_ns;
             again = true;
         }
         if (again) {
@@ -228,7 +242,7 @@ int command_top(int argc, char **argv)
                "home and end scroll through all rows.\n\nExamples:\n"
                "  cpattn-submit top\n"
                "  cpattn-submit top --once --columns 120"};
-    struct top_options o = {.interval_ns = INTERVAL_NS};
+    struct top_options o = {.socket = NULL};
     int exit_status;
     struct cpattn_client *client = options_query(&argp, argc, argv, &o, &o.socket, &exit_status);
     if (!client)

@@ -7,6 +7,9 @@
 #include "plan/kind.h"
 #include "plan/timeline.h"
 
+// Why --operation-times false is refused beside --trace.
+#define OPERATION_TIMES_WHY "false does not go with --trace, which shows these times"
+
 // Sets operation_times in a case that can have them: one without a guest and without a graph.
 void trace_file_ask(struct cp_case *c);
 

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "client/submit/outcome/text.h"
+#include "common/plural.h"
 #include "common/report.h"
 
 const char *outcome_name(enum outcome_kind kind)
@@ -226,8 +227,9 @@ static void explain_element(const struct cpattn_figures *f, char *text, size_t s
                     f->mismatches, f->judged);
     else
         text_append(text, size,
-                    "%" PRId64 " of %" PRId64 " elements outside, the worst %s times its limit",
-                    f->mismatches, f->judged, outcome_number(f->worst_element, part));
+                    "%" PRId64 " of %" PRId64 " element%s outside, the worst %s times its limit",
+                    f->mismatches, f->judged, plural(f->judged),
+                    outcome_number(f->worst_element, part));
 }
 
 static void explain_rms(const struct cpattn_figures *f, char *text, size_t size)

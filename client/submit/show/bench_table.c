@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "client/submit/show/bench_table.h"
 
+#include "client/submit/show/units.h"
 #include "common/duration.h"
 #include "common/plural.h"
 
@@ -88,9 +89,10 @@ static enum status print_exchange(FILE *out, const struct bench_shown *shown, st
     if (shown->sent == 0)
         return STATUS_OK;
     enum status status = bench_sum(shown->bench, BENCH_EXCHANGE, &exchange, error);
+    char sent[UNITS_TEXT_MAX];
     if (!status && exchange.median > 0)
-        fprintf(out, "\na rank sends %.4g MiB in a run: %.4g GB/s while it exchanges\n",
-                (double)shown->sent / (1 << 20), (double)shown->sent / exchange.median);
+        fprintf(out, "\na rank sends %s in a run: %.4g GB/s while it exchanges\n",
+                units_bytes(shown->sent, sent), (double)shown->sent / exchange.median);
     return status;
 }
 
@@ -183,8 +185,9 @@ static void rate_cell(struct table *table, double flops)
 
 static void exchange_cells(struct table *table, int64_t sent, double exchange_ns, double exposed_ns)
 {
+    char text[UNITS_TEXT_MAX];
     if (sent > 0)
-        table_cell(table, PAINT_PLAIN, "%.4g MiB", (double)sent / (1 << 20));
+        table_cell(table, PAINT_PLAIN, "%s", units_bytes(sent, text));
     else
         table_cell(table, PAINT_PLAIN, "-");
     if (sent > 0 && exchange_ns > 0)

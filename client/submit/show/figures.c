@@ -8,6 +8,7 @@
 #include "client/submit/outcome/outcome.h"
 #include "client/submit/outcome/text.h"
 #include "client/submit/show/table.h"
+#include "common/plural.h"
 #include "plan/weight.h"
 
 // Maximum number of different diagnoses shown.
@@ -290,7 +291,7 @@ void figures_print_notes(FILE *out, const char *indent, const struct cp_case *c,
         snprintf(text, sizeof(text), "for comparison: TransformerEngine's own rule holds");
     else
         snprintf(text, sizeof(text),
-                 "for comparison: TransformerEngine's own rule refuses %" PRId64 " elements",
-                 counts.te_mismatches);
+                 "for comparison: TransformerEngine's own rule refuses %" PRId64 " element%s",
+                 counts.te_mismatches, plural(counts.te_mismatches));
     terminal_wrap(out, indent, text);
 }

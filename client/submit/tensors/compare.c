@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/plural.h"
+
 void compare_elements(const struct cp_case *c, enum whole_tensor tensor, const void *ours,
                       const void *theirs, struct comparison *result)
 {
@@ -58,7 +60,8 @@ static double twin_of(const struct cpattn_result *result, const char *tensor)
 static void comparison_print(const char *name, const struct comparison *x, FILE *out)
 {
     if (x->differing == 0) {
-        fprintf(out, "%-10s the same in all %" PRId64 " elements\n", name, x->elements);
+        fprintf(out, "%-10s the same in all %" PRId64 " element%s\n", name, x->elements,
+                plural(x->elements));
         return;
     }
     fprintf(out, "%-10s differs in %" PRId64 " of %" PRId64 " elements: RMS %.3g of the tensor",

@@ -14,12 +14,40 @@ bool plain_file(const char *path)
     return lstat(path, &found) != 0 || S_ISREG(found.st_mode);
 }
 
+static bool is_one(const struct stat *a, const struct stat *b)
+{
+    return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
+}
+
+// Returns the name of the file in its folder. False if there is no such folder.
+static bool folder_find(const char *path, struct stat *folder, const char **name)
+{
+    const char *slash = strrchr(path, '/');
+    char *of_folder = slash ? strndup(path, (size_t)(slash + 1 - path)) : strdup(".");
+    bool found = of_folder && stat(of_folder, folder) == 0;
+    *name = slash ? slash + 1 : path;
+    free(of_folder);
+    return found;
+}
+
+// True if both paths, of files that do not exist, end with the same name in the same folder.
+static bool will_be_same(const char *a, const char *b)
+{
+    struct stat of_a, of_b;
+    const char *name_a, *name_b;
+    return folder_find(a, &of_a, &name_a) && folder_find(b, &of_b, &name_b) &&
+           is_one(&of_a, &of_b) && strcmp(name_a, name_b) == 0;
+}
+
 bool plain_file_is_same(const char *a, const char *b)
 {
     struct stat of_a, of_b;
-    return strcmp(a, b) == 0 ||
-           (stat(a, &of_a) == 0 && stat(b, &of_b) == 0 && S_ISREG(of_a.st_mode) &&
-            of_a.st_dev == of_b.st_dev && of_a.st_ino == of_b.st_ino);
+    bool a_exists = stat(a, &of_a) == 0, b_exists = stat(b, &of_b) == 0;
+    if (strcmp(a, b) == 0)
+        return true;
+    if (a_exists && b_exists)
+        return S_ISREG(of_a.st_mode) && is_one(&of_a, &of_b);
+    return !a_exists && !b_exists && will_be_same(a, b);
 }
 
 // The mode of the existing file, or that which open() gives a new one.

@@ -11,8 +11,8 @@
 // since /dev/stdout is one and may lead to a file.
 bool plain_file(const char *path);
 
-// True if both paths are the same, or lead to the same regular file: writing one would destroy the
-// other.
+// True if both paths are the same, or lead to the same regular file, which need not exist yet:
+// writing one would destroy the other.
 bool plain_file_is_same(const char *a, const char *b);
 
 // A file that is being written. It appears under its path when it is complete; until then an

@@ -404,16 +404,8 @@ static void put_data(FILE *out, const struct report_page *page)
     fputs("</script>\n", out);
 }
 
-bool report_page_write(FILE *out, const struct report_page *page)
+static bool put_cases(FILE *out, const struct report_page *page)
 {
-    fputs("<!DOCTYPE html>\n<html lang=en><meta charset=utf-8>\n<meta name=viewport "
-          "content='width=device-width'>\n<title>",
-          out);
-    put(out, page->name);
-    fprintf(out, "</title>\n<style>%s</style>\n<main>\n<h1>", report_style);
-    put(out, page->name);
-    fputs("</h1>\n", out);
-    put_sum(out, page);
     put_verdicts(out, page);
     put_bad(out, page);
     bool complete = put_earlier(out, page);
@@ -426,5 +418,29 @@ bool report_page_write(FILE *out, const struct report_page *page)
           "<tbody></table></div>\n</main>\n",
           out);
     put_data(out, page);
+    return complete;
+}
+
+static bool put_no_case(FILE *out, const struct report_page *page)
+{
+    fputs("<p>The record has no case. It is of a run that ended before its first answer, or of "
+          "matrix --last-failed when no case had failed.</p>\n",
+          out);
+    bool complete = put_earlier(out, page);
+    fputs("</main>\n", out);
+    return complete;
+}
+
+bool report_page_write(FILE *out, const struct report_page *page)
+{
+    fputs("<!DOCTYPE html>\n<html lang=en><meta charset=utf-8>\n<meta name=viewport "
+          "content='width=device-width'>\n<title>",
+          out);
+    put(out, page->name);
+    fprintf(out, "</title>\n<style>%s</style>\n<main>\n<h1>", report_style);
+    put(out, page->name);
+    fputs("</h1>\n", out);
+    put_sum(out, page);
+    bool complete = page->run->count > 0 ? put_cases(out, page) : put_no_case(out, page);
     return complete && fflush(out) == 0 && !ferror(out);
 }
