@@ -130,27 +130,19 @@ static error_t parse_argument(struct matrix_options *o, char *value, struct argp
     return 0;
 }
 
-// Complains about an option on how cases are run, beside --list.
+// Complains about an option for results, or for an order of runs, beside --list. Other options on
+// how cases are run are accepted: --list may be added to any command line to see its cases.
 static error_t list_check(const struct matrix_options *o)
 {
-    const char *access = command_access_given();
     static const char why[] = "does not go with --list, which runs nothing";
     const struct options_vain list[] = {{o->junit, "junit", why},
                                         {o->save, "save", why},
                                         {o->resume, "resume", why},
                                         {o->markdown, "markdown", why},
                                         {o->dump_fails, "dump-fails", why},
-                                        {o->jobs, "jobs", why},
-                                        {o->timeout_ns, "timeout", why},
-                                        {o->patience_ns, "patience", why},
-                                        {o->fail_fast, "fail-fast", why},
                                         {o->shuffle, "shuffle", why},
                                         {o->repeat, "repeat", why},
-                                        {o->retry >= 0, "retry", why},
-                                        {o->socket_count, "socket", why},
-                                        {o->verbose, "verbose", why},
                                         {o->durations, "durations", why},
-                                        {access, access ? access : "", why},
                                         {.option = NULL}};
     return o->list && options_vain_check(list) ? EINVAL : 0;
 }
@@ -161,7 +153,7 @@ static error_t parse_end(const struct matrix_options *o, const struct argp_state
         command_complain("the matrix file is missing; see %s --help", state->name);
     else if (o->excluded && !o->list)
         command_complain("--excluded requires --list");
-    else if (o->repeat > 1 && o->retry > 0)
+    else if (o->repeat > 1 && o->retry)
         command_complain("--retry does not go with --repeat: a repeated case must pass each time");
     else if (o->json && o->durations)
         command_complain("--durations does not go with --json, which has the times of every case");
@@ -324,22 +316,13 @@ static const struct argp argp = {
            "is not valid, 64 plus the number of the status of the first case that could not be "
            "run; cpattn-submit(1) lists them."};
 
-// Until then options that are not given have a value that none can have.
-static void set_defaults(struct matrix_options *o)
-{
-    o->jobs = o->jobs ? o->jobs : JOBS_DEFAULT;
-    o->patience_ns = o->patience_ns ? o->patience_ns : PATIENCE_DEFAULT;
-    o->repeat = o->repeat ? o->repeat : 1;
-    o->retry = o->retry >= 0 ? o->retry : 0;
-    o->socket_count = o->socket_count ? o->socket_count : 1;
-}
-
 int matrix_options_parse(int argc, char **argv, struct matrix_options *o)
 {
-    *o = (struct matrix_options){.retry = -1};
+    *o = (struct matrix_options){.jobs = JOBS_DEFAULT, .patience_ns = PATIENCE_DEFAULT};
     o->choice.sets = o->sets;
     o->choice.filters = o->filters;
     int exit_status = options_parse(&argp, argc, argv, o);
-    set_defaults(o);
+    o->repeat = o->repeat ? o->repeat : 1;
+    o->socket_count = o->socket_count ? o->socket_count : 1;
     return exit_status;
 }
