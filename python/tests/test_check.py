@@ -212,7 +212,7 @@ def test_strides_are_followed():
         (lambda c: c.verify(), "no result to judge"),
         (lambda c: c.verify(q=numpy.zeros(1)), "no result"),
         (lambda c: c.place("q", [100]), "positions 0 to 99"),
-        (lambda c: c.place("q", [1, 1]), "same token"),
+        (lambda c: c.place("q", [1, 1]), "rows 0 and 1 are the same token: position 1 of sequence 0"),
         (lambda c: cpattn.Case(seqlen=-1), "-1"),
         (lambda c: cpattn.Case(color="red"), "color"),
         (lambda c: cpattn.Check(c.case, rank=1), "ranks 0 to 0"),
