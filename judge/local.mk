@@ -45,6 +45,7 @@ judge_sources += judge/cpu/weights.c
 judge_sources += judge/cpu/weights.h
 judge_sources += judge/diagnosis.h
 judge_sources += judge/diagnosis/backward.c
+judge_sources += judge/diagnosis/decide.c
 judge_sources += judge/diagnosis/find.c
 judge_sources += judge/diagnosis/general.c
 judge_sources += judge/diagnosis/heads.c
