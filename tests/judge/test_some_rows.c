@@ -4,12 +4,11 @@
 #include "tests/support/runner.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
-#include "judge/diagnosis.h"
 #include "judge/dtype.h"
 #include "tests/judge/dense.h"
+#include "tests/judge/says.h"
 
 enum { TOKENS = 96, DIM = 32, HEADS = 4 };
 
@@ -156,11 +155,7 @@ START_TEST(sentences_fit)
                                  .count = rows_take(&t, m->tensor, values, rows),
                                  .noise = m->tensor == TENSOR_LSE ? 0 : 1.7e-3};
     diagnosis_find(&in, &f);
-    if (m->says)
-        ck_assert_msg(strstr(f.diagnosis.text, m->says), "\"%s\" instead of \"%s\"",
-                      f.diagnosis.text, m->says);
-    else
-        ck_assert_msg(f.kind == DIAGNOSIS_NONE, "%s", f.diagnosis.text);
+    assert_says(&f, m->says);
     dense_fini(&t);
 }
 END_TEST
