@@ -409,13 +409,17 @@ static double rows_left(const struct trial *t, const double *values)
     return count > 0 ? sum / count : 0;
 }
 
+// A hypothesis has to leave less than the one before it by this share, so that of two with the same
+// values the first is kept.
+#define BETTER 1e-8
+
 void trial_offer(struct trial *t, enum diagnosis_kind kind, const double *values,
                  const char *format, ...)
 {
     struct hypothesis *best = &t->best[kind];
     double after = trial_energy(t, values), left = share_left(t, after), of_lse = lse_left(t);
     left = fmax(left, fmax(of_lse, rows_left(t, values) / 2));
-    if (left >= best->left)
+    if (left > best->left - BETTER)
         return;
     best->left = left;
     best->lse = of_lse;
