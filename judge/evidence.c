@@ -9,10 +9,9 @@
 #include "judge/dtype.h"
 #include "plan/bias.h"
 
-// Number of rows of the worst sequence and head, and of each of OTHERS other sequences or heads.
+// Number of rows of the worst sequence and head, and of each of three other sequences or heads.
 #define ROWS_WORST 20
-#define ROWS_OTHER 10
-#define OTHERS     2
+#define ROWS_OTHER 9
 #define BIAS_ROWS  8
 
 struct collection {
@@ -118,20 +117,30 @@ static void add_around(struct collection *x, const struct element *at)
         add(x, at->sequence, at->head, at->position + steps[i]);
 }
 
+// The sequence of a random span; 0 if there is none.
+static int32_t drawn_sequence(struct collection *x)
+{
+    int count = x->e->span_count[x->side];
+    return count > 0 ? x->e->spans[x->side][draw(x, (uint64_t)count)].sequence : 0;
+}
+
+// The first sequence, which is right by most mistakes of offsets, or another one.
+static int32_t other_sequence(struct collection *x, int32_t sequence)
+{
+    int32_t drawn = drawn_sequence(x);
+    return sequence > 0 ? 0 : drawn > 0 ? drawn : x->e->c->batch - 1;
+}
+
 static void collect_rows(struct collection *x, const struct figures *f)
 {
-    const struct evidence *e = x->e;
     int32_t sequence = f->worst_row.sequence, head = f->worst_row.head;
     add_around(x, &f->worst_row);
     if (f->first_bad.position >= 0)
         add_around(x, &f->first_bad);
     add_some(x, sequence, head, ROWS_WORST - x->count);
-    for (int i = 0; i < OTHERS && e->span_count[x->side] > 0; i++) {
-        const struct span *s = &e->spans[x->side][draw(x, (uint64_t)e->span_count[x->side])];
-        bool first = sequence > 0; // right by most mistakes of offsets
-        int other = i == 0 ? (head + 1) % x->heads : (int)draw(x, (uint64_t)x->heads);
-        add_some(x, i == 0 ? sequence : first ? 0 : s->sequence, other, ROWS_OTHER);
-    }
+    add_some(x, sequence, (head + 1) % x->heads, ROWS_OTHER);
+    add_some(x, other_sequence(x, sequence), head, ROWS_OTHER);
+    add_some(x, drawn_sequence(x), (int)draw(x, (uint64_t)x->heads), ROWS_OTHER);
 }
 
 // ---- what is not of tokens ----------------------------------------------------------------------

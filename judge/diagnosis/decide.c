@@ -65,7 +65,7 @@ bool trial_solved(const struct trial *t)
     return false;
 }
 
-void trial_decide(const struct trial *t, struct finding *result)
+enum explains trial_decide(const struct trial *t, struct finding *result)
 {
     int best = DIAGNOSIS_NONE;
     for (int kind = 1; kind < DIAGNOSIS_KINDS; kind++)
@@ -73,13 +73,14 @@ void trial_decide(const struct trial *t, struct finding *result)
             (!best || left_of(t, &t->best[kind]) < left_of(t, &t->best[best])))
             best = kind;
     if (!best || !significant(t, &t->best[best]))
-        return;
+        return EXPLAINS_NOTHING;
     for (int kind = 1; kind < DIAGNOSIS_KINDS; kind++)
         if (kind != best && rivals(t, best, kind))
-            return;
+            return EXPLAINS_NOTHING;
     result->kind = (enum diagnosis_kind)best;
     result->diagnosis =
         (struct diagnosis){.tensor = t->in->tensor, .explained = 1 - t->best[best].left};
     snprintf(result->diagnosis.text, sizeof(result->diagnosis.text), "%s%s",
              only_alike(t, best) ? "perhaps " : "", t->best[best].text);
+    return fits(t, &t->best[best]) && !t->best[best].partly ? EXPLAINS_ALL : EXPLAINS_MOST;
 }

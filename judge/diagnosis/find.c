@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "judge/diagnosis/groups.h"
 #include "judge/diagnosis/sums.h"
 #include "judge/diagnosis/trial.h"
 
@@ -91,50 +92,104 @@ static void forget(struct trial *t)
 }
 
 // Describes the error in general terms, without a known mistake.
-static void describe(struct trial *t, struct finding *result)
+static enum explains describe(struct trial *t, struct finding *result)
 {
     if (t->error < DESCRIBED * t->noise)
-        return;
+        return EXPLAINS_NOTHING;
     forget(t);
     try_general(t);
     trial_decide(t, result);
-    if (result->kind != DIAGNOSIS_NONE || t->dim == 1)
-        return;
-    forget(t);
-    try_places(t, true);
-    trial_decide(t, result);
+    if (result->kind == DIAGNOSIS_NONE && t->dim > 1) {
+        forget(t);
+        try_places(t, true);
+        trial_decide(t, result);
+    }
+    return result->kind == DIAGNOSIS_NONE ? EXPLAINS_NOTHING : EXPLAINS_PLACE;
+}
+
+// Finds the sentence for errors beyond rounding.
+static enum explains find_mistake(struct trial *t, struct finding *result)
+{
+    search(t);
+    enum explains explains = trial_decide(t, result);
+    if (explains != EXPLAINS_NOTHING)
+        return explains;
+    cut_find(t, result);
+    if (result->kind == DIAGNOSIS_NONE)
+        narrow_find(t, result);
+    if (result->kind == DIAGNOSIS_NONE)
+        narrow_lse_find(t, result);
+    return result->kind != DIAGNOSIS_NONE ? EXPLAINS_ALL : describe(t, result);
+}
+
+static enum explains find_in_rows(struct trial *t, struct finding *result)
+{
+    enum explains explains = EXPLAINS_NOTHING;
+    if (!t->finite)
+        find_nonfinite(t, result);
+    else if (t->in->only_zero)
+        find_filled(t, result);
+    else if (t->error > t->noise)
+        explains = find_mistake(t, result);
+    if (t->finite && result->kind == DIAGNOSIS_NONE)
+        narrow_exp_find(t, result);
+    bool found = result->kind != DIAGNOSIS_NONE;
+    return found && explains == EXPLAINS_NOTHING ? EXPLAINS_ALL : explains;
+}
+
+static enum explains find(const struct diagnosis_input *in, struct finding *result,
+                          struct groups *groups)
+{
+    struct trial t;
+    enum explains explains = EXPLAINS_NOTHING;
+    *result = (struct finding){.kind = DIAGNOSIS_NONE};
+    *groups = (struct groups){.in = in};
+    if (in->tensor == TENSOR_DBIAS || in->tensor == TENSOR_DSINK || in->tensor == TENSOR_MAX_LOGIT)
+        return sums_find(in, result, groups);
+    if (trial_init(&t, in)) {
+        explains = find_in_rows(&t, result);
+        groups_init(groups, &t);
+    }
+    trial_fini(&t);
+    return explains;
+}
+
+// ---- a mistake in some heads or sequences -------------------------------------------------------
+
+// Finds the sentence for the rows of wrong groups alone, if other groups are right.
+static enum explains find_in_groups(const struct groups *groups, struct finding *result)
+{
+    struct diagnosis_row rows[DIAGNOSIS_ROWS_MAX];
+    struct diagnosis_input in = *groups->in;
+    struct finding found;
+    struct groups ignored;
+    char where[160];
+    in.rows = rows;
+    in.count = groups_wrong_rows(groups, rows);
+    enum explains explains = in.count > 0 ? find(&in, &found, &ignored) : EXPLAINS_NOTHING;
+    if (explains == EXPLAINS_NOTHING)
+        return explains;
+    groups_name(groups, where, sizeof(where));
+    *result = found;
+    int room = (int)(sizeof(found.diagnosis.text) - strlen(where) - sizeof(": "));
+    snprintf(result->diagnosis.text, sizeof(result->diagnosis.text), "%s: %.*s", where, room,
+             found.diagnosis.text);
+    return explains;
 }
 
 void diagnosis_find(const struct diagnosis_input *input, struct finding *result)
 {
-    struct trial t;
+    struct groups groups;
+    struct finding in_groups;
     *result = (struct finding){.kind = DIAGNOSIS_NONE};
     if (input->count == 0 || input->count > DIAGNOSIS_ROWS_MAX)
         return;
-    if (input->tensor == TENSOR_DBIAS || input->tensor == TENSOR_DSINK ||
-        input->tensor == TENSOR_MAX_LOGIT) {
-        sums_find(input, result);
+    enum explains all = find(input, result, &groups);
+    if (all == EXPLAINS_ALL)
         return;
-    }
-    if (trial_init(&t, input)) {
-        if (!t.finite)
-            find_nonfinite(&t, result);
-        else if (input->only_zero)
-            find_filled(&t, result);
-        else if (t.error > t.noise) {
-            search(&t);
-            trial_decide(&t, result);
-            if (result->kind == DIAGNOSIS_NONE)
-                cut_find(&t, result);
-            if (result->kind == DIAGNOSIS_NONE)
-                narrow_find(&t, result);
-            if (result->kind == DIAGNOSIS_NONE)
-                narrow_lse_find(&t, result);
-            if (result->kind == DIAGNOSIS_NONE)
-                describe(&t, result);
-        }
-        if (t.finite && result->kind == DIAGNOSIS_NONE)
-            narrow_exp_find(&t, result);
-    }
-    trial_fini(&t);
+    enum explains some = find_in_groups(&groups, &in_groups);
+    bool better =
+        some == EXPLAINS_PLACE ? in_groups.kind != DIAGNOSIS_PLACES : some > EXPLAINS_PLACE;
+    if (better && some >= all)
+        *result = in_groups;
 }

@@ -94,9 +94,11 @@ static void try_rows(struct trial *t, const struct share *share, const double *v
         memcpy(tried, t->right + row * t->dim, (size_t)t->dim * sizeof(double));
     }
     share_name(t, share, name, sizeof(name));
+    t->partly = true;
     trial_offer(t, DIAGNOSIS_MISSING_PART, t->tried,
                 "the contribution of %s is missing from %s, in %d of %d examined rows", name,
                 report_tensor_name(t->in->tensor), changed, t->rows);
+    t->partly = false;
 }
 
 static void try_share(struct trial *t, const struct share *share, double *values)

@@ -200,7 +200,7 @@ static void try_sink_heads(struct trial *t)
     }
 }
 
-static void sums_try(struct trial *t, const struct parts *x, struct finding *result)
+static enum explains sums_try(struct trial *t, const struct parts *x, struct finding *result)
 {
     if (t->finite) {
         try_sign(t);
@@ -223,7 +223,7 @@ static void sums_try(struct trial *t, const struct parts *x, struct finding *res
         if (t->in->tensor == TENSOR_DBIAS && !trial_solved(t))
             try_zeros(t);
     }
-    trial_decide(t, result);
+    return trial_decide(t, result);
 }
 
 // ---- results with one number for each head ------------------------------------------------------
@@ -378,6 +378,7 @@ static bool bias_fill(struct trial *t, struct parts *x)
     const struct cp_case *c = t->c;
     for (int row = 0; row < t->rows; row++) {
         const struct diagnosis_row *given = &t->in->rows[row];
+        t->row_of[row] = row;
         for (int64_t key = 0; key < given->count; key++)
             t->got[(int64_t)row * t->dim + given->first + key] = given->got[key];
         for (int32_t sequence = 0; sequence < c->batch; sequence++)
@@ -431,8 +432,10 @@ static double rms(const struct trial *t, const double *values)
     return sqrt(sum / (t->rows * t->dim));
 }
 
-void sums_find(const struct diagnosis_input *in, struct finding *result)
+enum explains sums_find(const struct diagnosis_input *in, struct finding *result,
+                        struct groups *groups)
 {
+    enum explains explains = EXPLAINS_NOTHING;
     struct trial t = {.memory = NULL};
     struct parts parts = {.values = NULL};
     int rows = rows_affordable(in);
@@ -444,8 +447,11 @@ void sums_find(const struct diagnosis_input *in, struct finding *result)
     if (known) {
         parts_but(&t, &parts, -1, false, t.right);
         trial_weigh(&t, honest(in) * (bias ? rms(&t, t.right) : 1));
-        sums_try(&t, &parts, result);
+        explains = sums_try(&t, &parts, result);
+        if (bias)
+            groups_init(groups, &t);
     }
     free(parts.values);
     trial_fini(&t);
+    return explains;
 }

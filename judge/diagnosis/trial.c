@@ -352,6 +352,13 @@ static double lse_difference(double a, double b)
     return difference * difference;
 }
 
+bool trial_lse_is_wrong(const struct trial *t, int row)
+{
+    double got = t->lse_got[row];
+    return t->in->tensor == TENSOR_OUT && !isnan(got) &&
+           lse_difference(got, t->lse_right[row]) > TRIAL_WRONG;
+}
+
 // Share of the error of LSE that the hypothesis does not explain, if rows of out come with LSE.
 static double lse_left(const struct trial *t)
 {
@@ -424,6 +431,7 @@ void trial_offer(struct trial *t, enum diagnosis_kind kind, const double *values
     best->left = left;
     best->lse = of_lse;
     best->after = after;
+    best->partly = t->partly;
     best->gone = t->error - after;
     va_list arguments;
     va_start(arguments, format);

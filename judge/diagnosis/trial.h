@@ -16,6 +16,7 @@ struct hypothesis {
     double lse;   // the same of the LSE of rows of out
     double gone;  // energy that it explains
     double after; // energy that remains, rounding included
+    bool partly;  // it is about some of the rows that the mistake changes
     char text[DIAGNOSIS_TEXT_MAX];
 };
 
@@ -41,6 +42,7 @@ struct trial {
     bool finite;
     struct hypothesis best[DIAGNOSIS_KINDS];
     bool interrupted; // the caller ended the search
+    bool partly;      // of the hypotheses that are offered now
     void *memory;
 };
 
@@ -54,8 +56,16 @@ void trial_fini(struct trial *t);
 bool trial_init_values(struct trial *t, const struct diagnosis_input *in, int rows, int dim);
 void trial_weigh(struct trial *t, double noise);
 
+// What a sentence explains.
+enum explains {
+    EXPLAINS_NOTHING,
+    EXPLAINS_PLACE, // where the error is, not the mistake
+    EXPLAINS_MOST,  // of the error, or some of the rows that the mistake changes
+    EXPLAINS_ALL
+};
+
 // Fills the sentence of the hypothesis that explains the error, if one does.
-void trial_decide(const struct trial *t, struct finding *result);
+enum explains trial_decide(const struct trial *t, struct finding *result);
 
 // Returns the variant for one panel; `with` is passed through from trial_evaluate().
 typedef struct variant trial_variant(const struct panel *p, const void *with);
@@ -73,6 +83,9 @@ void trial_evaluate_panel(struct trial *t, struct panel *p, const struct variant
 // is short.
 bool trial_evaluate_other(struct trial *t, int i, const struct panel_setup *setup, bool consistent,
                           double *values);
+
+// True if a row of out comes with an LSE whose error is more than rounding.
+bool trial_lse_is_wrong(const struct trial *t, int row);
 
 // Rates a hypothesis: compares `values`, and lse_tried with rows of out and lse, with the delivered
 // values. trial_keep_lse() sets lse_tried to the right values. The text is kept if the hypothesis
@@ -94,6 +107,9 @@ struct some_rows {
     int wrong, shown;    // such rows; rows that the mistake changes by more than rounding
     int64_t first, last; // positions of the wrong rows
 };
+
+// True if the error of a row, or of its LSE, is more than rounding.
+bool trial_row_is_wrong(const struct trial *t, int row);
 
 // Replaces the rows of t->tried and t->lse_tried that are not wrong by the right ones.
 struct some_rows trial_some_rows(struct trial *t);
