@@ -14,6 +14,9 @@
 // remaining energy per row. By chance it explains about once that energy.
 #define SIGNIFICANT 30
 #define SENSIBLE    0.05 // then also at least this share of the energy of rounding
+// With fewer numbers, a hypothesis that leaves more than this multiple of rounding fits by chance.
+#define FEW         4
+#define FEW_LEFT    16
 
 // True if the hypothesis leaves only rounding.
 static bool fits(const struct trial *t, const struct hypothesis *s)
@@ -51,6 +54,8 @@ static bool rivals(const struct trial *t, int best_kind, int other_kind)
 static bool significant(const struct trial *t, const struct hypothesis *s)
 {
     double of_one = s->after / t->rows; // rounding of P moves a row as a whole
+    if (t->rows * t->dim < FEW && s->after > FEW_LEFT * t->noise)
+        return false;
     if (t->error - t->noise > t->noise)
         return true;
     return s->gone > SIGNIFICANT * of_one && s->gone > SENSIBLE * t->noise &&

@@ -188,8 +188,8 @@ void diagnosis_find(const struct diagnosis_input *input, struct finding *result)
     if (all == EXPLAINS_ALL)
         return;
     enum explains some = find_in_groups(&groups, &in_groups);
-    bool better =
-        some == EXPLAINS_PLACE ? in_groups.kind != DIAGNOSIS_PLACES : some > EXPLAINS_PLACE;
-    if (better && some >= all)
+    // Factors of rows are not those of right rows.
+    bool factors = some == EXPLAINS_PLACE && in_groups.kind != DIAGNOSIS_PLACES;
+    if (some > all || (some == all && factors))
         *result = in_groups;
 }

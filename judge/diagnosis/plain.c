@@ -504,6 +504,33 @@ static void try_offset(struct trial *t)
                 near(fabs(offset), M_LN2) ? ", ln(2): a sum that is doubled or halved" : "");
 }
 
+// LSE of another base, in some rows or in all.
+static void try_base(struct trial *t, double factor)
+{
+    bool bad[DIAGNOSIS_ROWS_MAX] = {false};
+    char name[160], text[TRIAL_FACTOR_MAX], where[120] = "";
+    int of_base = 0, wrong = 0;
+    memcpy(t->tried, t->right, (size_t)t->rows * sizeof(double));
+    for (int row = 0; row < t->rows && t->in->tensor == TENSOR_LSE; row++) {
+        if (!trial_row_is_wrong(t, row))
+            continue;
+        t->tried[row] = factor * t->right[row];
+        bad[row] = pow(t->got[row] - t->tried[row], 2) < TRIAL_WRONG * t->row_noise[row];
+        of_base += bad[row];
+        wrong++;
+    }
+    if (wrong == 0 || of_base < wrong)
+        return;
+    t->partly = wrong < t->rows;
+    if (t->partly)
+        trial_rows_name(t, bad, where, sizeof(where));
+    factor_name(t->c, TENSOR_LSE, factor, name, sizeof(name));
+    trial_factor_text(t, factor, text);
+    trial_offer(t, DIAGNOSIS_LSE, t->tried, "lse is %s times what it should be%s%s%s", text, name,
+                t->partly ? " " : "", where);
+    t->partly = false;
+}
+
 void try_shifts(struct trial *t)
 {
     try_shifted(t, -1);
@@ -521,6 +548,8 @@ void try_plain(struct trial *t)
     try_swapped(t);
     try_dims_moved(t);
     try_offset(t);
+    try_base(t, M_LOG2E);
+    try_base(t, M_LN2);
     try_factor(t);
     try_truncated(t);
 }

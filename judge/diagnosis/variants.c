@@ -359,6 +359,8 @@ static double scale_name(const struct cp_case *c, double factor, char *text, siz
     return factor;
 }
 
+#define SCALED_LEAST 4 // minimum number of elements, to which a scale does not fit by chance
+
 static void try_scale(struct trial *t, enum variant_where where)
 {
     double scale = case_scale(t->c), d = t->c->head_dim_qk, least = t->error, best = 1;
@@ -392,7 +394,7 @@ static void try_scale(struct trial *t, enum variant_where where)
             break;
     }
     char name[40], factor[TRIAL_FACTOR_MAX];
-    if (trial_is_one(t, best))
+    if (trial_is_one(t, best) || t->rows * t->dim < SCALED_LEAST)
         return;
     double named = scale_name(t->c, best, name, sizeof(name));
     best = scale_energy(t, named, where) < least + t->noise ? named : best;

@@ -65,6 +65,23 @@ static void lse_in_base_2(struct dense *t)
         t->lse[i] *= M_LOG2E;
 }
 
+static void last_lse_in_base_2(struct dense *t)
+{
+    t->lse[t->sq - 1] *= M_LOG2E;
+}
+
+static void some_lse_in_base_2(struct dense *t)
+{
+    for (int64_t i = 0; i < t->sq * t->h; i += 7)
+        t->lse[i] *= M_LOG2E;
+}
+
+static void lse_too_large(struct dense *t)
+{
+    for (int64_t i = 0; i < t->sq * t->h; i++)
+        t->lse[i] *= 1.3;
+}
+
 static const struct mistake {
     enum report_tensor tensor;
     enum case_mask mask;
@@ -72,6 +89,7 @@ static const struct mistake {
     int keys, heads;
     change *inputs, *after;
     const char *says; // part of the sentence; NULL: nothing
+    int rows;         // number of examined rows; 0: 40, or 20 of one head
 } mistakes[] = {
     {TENSOR_OUT, MASK_CAUSAL, SOFTMAX_LEARNABLE, TOKENS, HEADS, .inputs = sink_three_times,
      .says = "the sink is in the denominator 3 times"},
@@ -86,6 +104,15 @@ static const struct mistake {
     {TENSOR_OUT, MASK_NONE, SOFTMAX_VANILLA, 1, 1, .after = only_value_wrong, .says = NULL},
     {TENSOR_LSE, MASK_CAUSAL_BOTTOM_RIGHT, SOFTMAX_VANILLA, TOKENS / 2, HEADS,
      .after = lse_in_base_2, .says = "lse is 1.4427 times"},
+    {TENSOR_LSE, MASK_CAUSAL, SOFTMAX_VANILLA, TOKENS, HEADS, .after = last_lse_in_base_2,
+     .says = "lse is 1.4427 times what it should be (log2(e): a logarithm of base 2) in 1 of 40"},
+    {TENSOR_LSE, MASK_CAUSAL, SOFTMAX_VANILLA, TOKENS, HEADS, .after = some_lse_in_base_2,
+     .says = "(log2(e): a logarithm of base 2) in 5 of 40 examined rows, such as"},
+    // Some scale fits any LSE of a single row.
+    {TENSOR_LSE, MASK_CAUSAL, SOFTMAX_VANILLA, TOKENS, HEADS, .after = lse_in_base_2, .rows = 1,
+     .says = "lse is 1.4427 times what it should be (log2(e): a logarithm of base 2)"},
+    {TENSOR_LSE, MASK_CAUSAL, SOFTMAX_VANILLA, TOKENS, HEADS, .after = lse_too_large, .rows = 1,
+     .says = NULL},
 };
 
 static void case_of(const struct mistake *m, struct cp_case *c)
@@ -149,10 +176,11 @@ START_TEST(sentences_fit)
     dense_backward(&t);
     if (m->after)
         m->after(&t);
+    int count = rows_take(&t, m->tensor, values, rows);
     struct diagnosis_input in = {.c = &c,
                                  .tensor = m->tensor,
                                  .rows = rows,
-                                 .count = rows_take(&t, m->tensor, values, rows),
+                                 .count = m->rows > 0 ? m->rows : count,
                                  .noise = m->tensor == TENSOR_LSE ? 0 : 1.7e-3};
     diagnosis_find(&in, &f);
     assert_says(&f, m->says);
