@@ -93,6 +93,7 @@ struct diagnosis_input {
     bool only_zero;                   // RULE_ZERO is the only broken rule
     bool unfilled;                    // the results did not hold NaN before the run
     bool steps_unknown;               // another program's ring: its steps have no known order
+    bool some;                        // rows of other heads or sequences are right
     diagnosis_statistics *statistics; // NULL: computed if that is little work
     void *statistics_context;
     // Returns true to end the search; may be NULL. A mistake found before then must explain almost

@@ -192,28 +192,56 @@ static bool bias_line(const struct evidence *e, int64_t line, struct diagnosis_r
     return row->position >= 0;
 }
 
-// Adds up to BIAS_ROWS lines of dbias, each cut to the elements that this rank delivers.
-static void collect_bias(struct collection *x)
+// The line of the rank's dbias with an element; -1: none.
+static int64_t line_of(const struct evidence *e, const struct element *at)
 {
-    const struct cp_case *c = x->e->c;
-    struct bias_share share = bias_share(c, x->e->rank);
-    int64_t columns = c->seqlen_kv, end = share.first + share.count;
-    int64_t first = share.first / columns, lines = (end + columns - 1) / columns - first;
-    for (int i = 0; i < 4 * BIAS_ROWS && x->count < BIAS_ROWS && lines > 0; i++) {
-        int64_t line = first + (lines <= BIAS_ROWS ? i : (int64_t)draw(x, (uint64_t)lines));
-        int64_t begin = line * columns, behind = begin + columns;
-        struct diagnosis_row row = {.got = x->next};
-        if (line >= first + lines || !bias_line(x->e, line, &row))
-            continue;
-        begin = begin < share.first ? share.first : begin;
-        behind = behind > end ? end : behind;
-        row.first = begin - line * columns;
-        row.count = behind - begin;
-        if (!x->e->read(x->e->read_context, TENSOR_DBIAS, begin - share.first, row.count, x->next))
-            return;
-        x->next += row.count;
-        x->rows[x->count++] = row;
+    const struct cp_case *c = e->c;
+    struct team own = {e->rank, 1};
+    int64_t row = bias_has_queries(c) ? at->position : at->sequence;
+    for (int i = 0; i < e->span_count[SIDE_Q] && bias_has_queries(c) && !bias_is_whole(c); i++) {
+        const struct span *s = &e->spans[SIDE_Q][i];
+        int64_t token = at->position - s->position;
+        if (token >= 0 && token < s->len && (s->sequence == at->sequence || !bias_has_batch(c)))
+            row = bias_row_of(c, own, 0, s) + token * bias_row_step(c);
     }
+    return at->position < 0 ? -1 : at->head * bias_rows(c, own) + row;
+}
+
+// Adds a line of dbias, cut to the elements that this rank delivers, if it is not yet added.
+static void add_line(struct collection *x, int64_t line)
+{
+    struct bias_share share = bias_share(x->e->c, x->e->rank);
+    int64_t columns = x->e->c->seqlen_kv, end = share.first + share.count;
+    int64_t begin = line * columns, behind = begin + columns;
+    struct diagnosis_row row = {.got = x->next};
+    begin = begin < share.first ? share.first : begin;
+    behind = behind > end ? end : behind;
+    if (line < 0 || begin >= behind || x->count == BIAS_ROWS || !bias_line(x->e, line, &row) ||
+        has_row(x, row.sequence, row.head, row.position))
+        return;
+    row.first = begin - line * columns;
+    row.count = behind - begin;
+    if (!x->e->read(x->e->read_context, TENSOR_DBIAS, begin - share.first, row.count, x->next))
+        return;
+    x->next += row.count;
+    x->rows[x->count++] = row;
+}
+
+// Adds up to BIAS_ROWS lines of dbias: the worst one, its neighbours, the one with the first bad
+// element, and random ones.
+static void collect_bias(struct collection *x, const struct figures *f)
+{
+    struct bias_share share = bias_share(x->e->c, x->e->rank);
+    int64_t columns = x->e->c->seqlen_kv, worst = line_of(x->e, &f->worst_row);
+    if (share.count == 0)
+        return;
+    int64_t first = share.first / columns;
+    int64_t lines = (share.first + share.count + columns - 1) / columns - first;
+    for (int i = -1; i <= 1 && worst >= 0; i++)
+        add_line(x, worst + i);
+    add_line(x, line_of(x->e, &f->first_bad));
+    for (int i = 0; i < 4 * BIAS_ROWS; i++)
+        add_line(x, first + (lines <= BIAS_ROWS ? i : (int64_t)draw(x, (uint64_t)lines)));
 }
 
 static enum case_dtype stored_as(const struct cp_case *c, enum report_tensor tensor)
@@ -283,7 +311,7 @@ static bool collect(struct collection *x, const struct figures *f)
     if (!x->values)
         return false;
     if (x->tensor == TENSOR_DBIAS)
-        collect_bias(x);
+        collect_bias(x, f);
     else if (x->tensor == TENSOR_DSINK || x->tensor == TENSOR_MAX_LOGIT)
         collect_heads(x);
     else

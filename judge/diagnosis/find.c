@@ -164,6 +164,7 @@ static enum explains find_in_groups(const struct groups *groups, struct finding 
     struct finding found;
     struct groups ignored;
     char where[160];
+    in.some = true;
     in.rows = rows;
     in.count = groups_wrong_rows(groups, rows);
     enum explains explains = in.count > 0 ? find(&in, &found, &ignored) : EXPLAINS_NOTHING;

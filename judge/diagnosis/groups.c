@@ -3,6 +3,8 @@
 
 #include <stdio.h>
 
+#include "plan/bias.h"
+
 static bool same_group(const struct diagnosis_input *in, int a, int b)
 {
     const struct diagnosis_row *x = &in->rows[a], *y = &in->rows[b];
@@ -89,21 +91,44 @@ static bool is_first(const struct groups *x, int i)
     return x->examined[i];
 }
 
+// Writes the place of a row of dbias, such as "head 2, query 7", without broadcast dimensions.
+static void bias_row_name(const struct groups *x, const struct diagnosis_row *row, char *text,
+                          size_t size)
+{
+    const struct cp_case *c = x->in->c;
+    const struct {
+        bool has;
+        const char *what;
+        int64_t number;
+    } places[] = {{bias_has_batch(c), "sequence", row->sequence},
+                  {bias_has_heads(c), "head", row->head},
+                  {bias_has_queries(c), "query", row->position}};
+    size_t at = 0;
+    *text = '\0';
+    for (size_t i = 0; i < sizeof(places) / sizeof(*places) && at < size; i++)
+        if (places[i].has)
+            at += (size_t)snprintf(text + at, size - at, "%s%s %lld", at > 0 ? ", " : "",
+                                   places[i].what, (long long)places[i].number);
+}
+
 static void some_name(const struct groups *x, const char *head, char *text, size_t size)
 {
     int wrong = 0, all = 0, first = -1;
+    char place[80], what[48] = "row";
     for (int i = 0; i < x->in->count; i++) {
         all += is_first(x, i);
         wrong += is_first(x, i) && x->wrong[i];
         first = first < 0 && x->wrong[i] ? i : first;
     }
     const struct diagnosis_row *row = &x->in->rows[first];
-    if (x->in->tensor == TENSOR_DBIAS)
-        snprintf(text, size, "in %d of %d examined rows, such as sequence %d, head %d, query %lld",
-                 wrong, all, row->sequence, row->head, (long long)row->position);
-    else
-        snprintf(text, size, "in %d of %d examined %ss and sequences, such as %s %d of sequence %d",
-                 wrong, all, head, head, row->head, row->sequence);
+    if (x->in->tensor == TENSOR_DBIAS) {
+        bias_row_name(x, row, place, sizeof(place));
+    } else {
+        snprintf(what, sizeof(what), "%ss and sequence", head);
+        snprintf(place, sizeof(place), "%s %d of sequence %d", head, row->head, row->sequence);
+    }
+    snprintf(text, size, "in %d of %d examined %ss (%s%s)", wrong, all, what,
+             wrong > 1 ? "such as " : "", place);
 }
 
 void groups_name(const struct groups *x, char *text, size_t size)

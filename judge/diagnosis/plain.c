@@ -15,10 +15,12 @@ static bool near(double x, double y)
 }
 
 // Names a factor, such as the batch; "" if it has no name. If several numbers of the case are
-// equal, such as the batch and the number of ranks, all of them are named.
-static void factor_name(const struct cp_case *c, enum report_tensor tensor, double x, char *text,
-                        size_t size)
+// equal, such as the batch and the number of ranks, all of them are named. A factor of some rows is
+// none of them.
+static void factor_name(const struct trial *t, double x, char *text, size_t size)
 {
+    const struct cp_case *c = t->c;
+    enum report_tensor tensor = t->in->tensor;
     double world = c->world_size, group = (double)c->heads / c->kv_heads, scale = case_scale(c);
     bool shared = tensor == TENSOR_DBIAS && c->heads > 1 && !bias_has_heads(c);
     size_t length = 0;
@@ -46,7 +48,8 @@ static void factor_name(const struct cp_case *c, enum report_tensor tensor, doub
     *text = '\0';
     bool single = false;
     for (size_t i = 0; i < sizeof(names) / sizeof(*names) && !single && length < size; i++) {
-        if (!names[i].sensible || !near(x, names[i].value) || (length > 0 && !names[i].count))
+        if (!names[i].sensible || !near(x, names[i].value) || (length > 0 && !names[i].count) ||
+            (t->in->some && names[i].count))
             continue;
         length += (size_t)snprintf(text + length, size - length, "%s%s", length ? "; or " : " (",
                                    names[i].name);
@@ -65,7 +68,7 @@ static void try_factor(struct trial *t)
     bool sign = t->in->tensor == TENSOR_DSINK && near(factor, -1); // DIAGNOSIS_SINK_GRADIENT
     if (sign || fabs(factor) < 1e-3 || trial_is_one(t, factor))
         return;
-    factor_name(t->c, t->in->tensor, factor, name, sizeof(name));
+    factor_name(t, factor, name, sizeof(name));
     trial_factor_text(t, factor, text);
     trial_keep_lse(t);
     for (int i = 0; i < t->rows * t->dim; i++)
@@ -524,7 +527,7 @@ static void try_base(struct trial *t, double factor)
     t->partly = wrong < t->rows;
     if (t->partly)
         trial_rows_name(t, bad, where, sizeof(where));
-    factor_name(t->c, TENSOR_LSE, factor, name, sizeof(name));
+    factor_name(t, factor, name, sizeof(name));
     trial_factor_text(t, factor, text);
     trial_offer(t, DIAGNOSIS_LSE, t->tried, "lse is %s times what it should be%s%s%s", text, name,
                 t->partly ? " " : "", where);

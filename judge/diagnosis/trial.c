@@ -508,9 +508,23 @@ bool trial_is_one(const struct trial *t, double factor)
     return fabs(factor - 1) < factor_noise(t);
 }
 
+// How far the rounding of elements may move a fitted factor, relative to it. A few large elements
+// decide a sparse row.
+static double fit_noise(const struct trial *t)
+{
+    double squares = 0, fourth = 0;
+    for (int64_t i = 0; i < (int64_t)t->rows * t->dim; i++) {
+        double square = pow(finite_or_0(t->right[i]), 2);
+        squares += square;
+        fourth += square * square;
+    }
+    return squares > 0 ? sqrt(t->noise * fourth / squares) / squares : 0;
+}
+
 void trial_factor_text(const struct trial *t, double factor, char text[TRIAL_FACTOR_MAX])
 {
-    double unsure = fmin(factor_noise(t) * fabs(factor), fabs(factor - 1) / 20);
+    double noise = fmax(factor_noise(t), fit_noise(t));
+    double unsure = fmin(noise * fabs(factor), fabs(factor - 1) / 20);
     bool exact = false;
     for (int digits = 1; digits <= 6 && !exact; digits++) {
         snprintf(text, TRIAL_FACTOR_MAX, "%.*g", digits, factor);

@@ -28,7 +28,8 @@ enum spoil {
     SPOIL_NAN,     // a row of out is NaN
     SPOIL_NOISE,   // random errors of dk
     SPOIL_SHIFTED, // each row of dk is that of the token before
-    SPOILS
+    SPOILS,
+    SPOIL_BIAS // one row of dbias is three times too large
 };
 
 // Ways to destroy the numbers of a tensor.
@@ -107,6 +108,10 @@ static void spoil(const struct job *j, const struct rank_results *r)
         break;
     case SPOIL_SHIFTED:
         memmove(dk + row * c->kv_heads, dk, (size_t)(row * (keys - c->kv_heads)));
+        break;
+    case SPOIL_BIAS:
+        multiply(c, (char *)r->dbias + 500 * c->seqlen_kv * case_element_bytes(c), c->seqlen_kv, 0,
+                 3);
         break;
     default:
         break;
@@ -345,6 +350,23 @@ START_TEST(a_mistake_of_one_sequence_is_diagnosed)
 }
 END_TEST
 
+// The row is one of hundreds.
+START_TEST(a_row_of_dbias_is_diagnosed)
+{
+    struct cp_case c;
+    set_mutation(NULL);
+    case_of(BIAS_OWN, DTYPE_BF16, &c);
+    c.batch = 2;
+    shared->spoil = SPOIL_BIAS;
+    const struct finding *f = run(&c);
+    ck_assert_msg(
+        strstr(f->diagnosis.text, "in 1 of 8 examined rows (sequence 1, head 2, query ") &&
+            strstr(f->diagnosis.text, "): dbias is 3 times what it should be"),
+        "%s", f->diagnosis.text);
+    world_close_all();
+}
+END_TEST
+
 START_TEST(changed_results_are_diagnosed)
 {
     static const enum diagnosis_kind kinds[SPOILS] = {
@@ -554,6 +576,7 @@ static Suite *suite(void)
     tcase_set_timeout(others, 400);
     tcase_add_test(others, rounding_has_no_diagnosis);
     tcase_add_test(others, a_mistake_of_one_sequence_is_diagnosed);
+    tcase_add_test(others, a_row_of_dbias_is_diagnosed);
     tcase_add_test(others, changed_results_are_diagnosed);
     tcase_add_test(others, sums_in_16_bits_are_diagnosed);
     tcase_add_test(others, garbage_has_no_diagnosis);

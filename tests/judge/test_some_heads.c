@@ -129,7 +129,7 @@ static const struct mistake {
      .says = "in sequence 1, not in sequence 0: the softmax scale is 5.657 times what it should be"
              " (none)"},
     {PLAIN, TENSOR_OUT, HEAD_1_OF_SEQUENCE_1, .inputs = scale_missing,
-     .says = "in 1 of 6 examined heads and sequences, such as head 1 of sequence 1: the softmax "
+     .says = "in 1 of 6 examined heads and sequences (head 1 of sequence 1): the softmax "
              "scale is 5.657 times"},
     {PLAIN, TENSOR_OUT, HEAD_1, .inputs = scale_forgotten_in_head_1,
      .says = "in head 1, not in heads 0, 2 and 3: the softmax scale is 5.657 times"},
