@@ -94,6 +94,7 @@ struct diagnosis_input {
     bool unfilled;                    // the results did not hold NaN before the run
     bool steps_unknown;               // another program's ring: its steps have no known order
     bool some;                        // rows of other heads or sequences are right
+    bool alone;                       // these rows are wrong, others are right
     diagnosis_statistics *statistics; // NULL: computed if that is little work
     void *statistics_context;
     // Returns true to end the search; may be NULL. A mistake found before then must explain almost

@@ -138,9 +138,12 @@ static void collect_rows(struct collection *x, const struct figures *f)
     if (f->first_bad.position >= 0)
         add_around(x, &f->first_bad);
     add_some(x, sequence, head, ROWS_WORST - x->count);
+    int32_t other = other_sequence(x, sequence), third = drawn_sequence(x);
+    for (int i = 0; i < x->e->c->batch && (third == sequence || third == other); i++)
+        third = (third + 1) % x->e->c->batch;
     add_some(x, sequence, (head + 1) % x->heads, ROWS_OTHER);
-    add_some(x, other_sequence(x, sequence), head, ROWS_OTHER);
-    add_some(x, drawn_sequence(x), (int)draw(x, (uint64_t)x->heads), ROWS_OTHER);
+    add_some(x, other, other == sequence ? (head + 2) % x->heads : head, ROWS_OTHER);
+    add_some(x, third, (int)draw(x, (uint64_t)x->heads), ROWS_OTHER);
 }
 
 // ---- what is not of tokens ----------------------------------------------------------------------

@@ -5,21 +5,21 @@
 
 #include "plan/bias.h"
 
-static bool same_group(const struct diagnosis_input *in, int a, int b)
+static bool same_group(const struct groups *x, int a, int b)
 {
-    const struct diagnosis_row *x = &in->rows[a], *y = &in->rows[b];
-    return x->sequence == y->sequence && x->head == y->head &&
-           (in->tensor != TENSOR_DBIAS || x->position == y->position);
+    const struct diagnosis_row *p = &x->in->rows[a], *q = &x->in->rows[b];
+    return p->sequence == q->sequence && p->head == q->head &&
+           (!x->single || p->position == q->position);
 }
 
-void groups_init(struct groups *x, const struct trial *t)
+void groups_init(struct groups *x, const struct trial *t, bool single)
 {
-    *x = (struct groups){.in = t->in};
+    *x = (struct groups){.in = t->in, .single = single};
     for (int row = 0; row < t->rows; row++)
         x->examined[t->row_of[row]] = true;
     for (int row = 0; row < t->rows; row++)
         for (int i = 0; i < t->in->count && trial_row_is_wrong(t, row); i++)
-            if (x->examined[i] && same_group(t->in, i, t->row_of[row]))
+            if (x->examined[i] && same_group(x, i, t->row_of[row]))
                 x->wrong[i] = true;
 }
 
@@ -86,23 +86,24 @@ static void numbers_name(const struct groups *x, number *of, bool wrong, const c
 static bool is_first(const struct groups *x, int i)
 {
     for (int k = 0; k < i; k++)
-        if (x->examined[k] && same_group(x->in, k, i))
+        if (x->examined[k] && same_group(x, k, i))
             return false;
     return x->examined[i];
 }
 
-// Writes the place of a row of dbias, such as "head 2, query 7", without broadcast dimensions.
-static void bias_row_name(const struct groups *x, const struct diagnosis_row *row, char *text,
-                          size_t size)
+// Writes the place of a row, such as "head 2, position 7", without broadcast dimensions of dbias.
+static void row_name(const struct groups *x, const struct diagnosis_row *row, char *text,
+                     size_t size)
 {
     const struct cp_case *c = x->in->c;
+    bool bias = x->in->tensor == TENSOR_DBIAS;
     const struct {
         bool has;
         const char *what;
         int64_t number;
-    } places[] = {{bias_has_batch(c), "sequence", row->sequence},
-                  {bias_has_heads(c), "head", row->head},
-                  {bias_has_queries(c), "query", row->position}};
+    } places[] = {{!bias || bias_has_batch(c), "sequence", row->sequence},
+                  {!bias || bias_has_heads(c), "head", row->head},
+                  {!bias || bias_has_queries(c), "position", row->position}};
     size_t at = 0;
     *text = '\0';
     for (size_t i = 0; i < sizeof(places) / sizeof(*places) && at < size; i++)
@@ -121,8 +122,8 @@ static void some_name(const struct groups *x, const char *head, char *text, size
         first = first < 0 && x->wrong[i] ? i : first;
     }
     const struct diagnosis_row *row = &x->in->rows[first];
-    if (x->in->tensor == TENSOR_DBIAS) {
-        bias_row_name(x, row, place, sizeof(place));
+    if (x->single) {
+        row_name(x, row, place, sizeof(place));
     } else {
         snprintf(what, sizeof(what), "%ss and sequence", head);
         snprintf(place, sizeof(place), "%s %d of sequence %d", head, row->head, row->sequence);
@@ -137,7 +138,7 @@ void groups_name(const struct groups *x, char *text, size_t size)
     const char *head = tensor == TENSOR_DK || tensor == TENSOR_DV ? "key head" : "head";
     bool heads = divides(x, head_of), sequences = divides(x, sequence_of);
     char wrong[64], right[64];
-    if (heads == sequences) {
+    if (heads == sequences || (x->single && x->in->tensor != TENSOR_DBIAS)) {
         some_name(x, head, text, size);
         return;
     }

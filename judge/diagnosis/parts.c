@@ -430,7 +430,7 @@ void try_parts(struct trial *t)
             if (chunks > 1 || edge)
                 try_part(t, &(struct part){.chunk = chunk, .edge = edge}, values, weights);
     for (int tile = 16; tile <= 256 && !trial_over(t); tile *= 2)
-        if (t->panels[0].keys % tile > 1)
+        if (t->panels[0].keys > tile && t->panels[0].keys % tile > 1)
             try_part(t, &(struct part){.chunk = -1, .tile = tile}, values, weights);
     if (t->in->tensor == TENSOR_LSE)
         try_terms(t);

@@ -93,7 +93,7 @@ static double row_energy(const struct trial *t, const double *values, int row)
     return sum;
 }
 
-void trial_rows_name(const struct trial *t, const bool *is_bad, char *text, size_t size)
+bool trial_rows_name(const struct trial *t, const bool *is_bad, char *text, size_t size)
 {
     int bad = 0, first = -1, of_last = 0, bad_of_last = 0;
     for (int row = 0; row < t->rows; row++) {
@@ -108,10 +108,13 @@ void trial_rows_name(const struct trial *t, const bool *is_bad, char *text, size
     if (whole)
         snprintf(text, size, "in all %d examined rows of sequence %d, the last one", bad,
                  row->sequence);
+    else if (bad == t->rows)
+        snprintf(text, size, "in all %d examined rows", bad);
     else
         snprintf(text, size,
                  "in %d of %d examined rows, such as sequence %d, head %d, position %lld", bad,
                  t->rows, row->sequence, row->head, (long long)row->position);
+    return whole || bad == t->rows;
 }
 
 static void try_zeros(struct trial *t)
@@ -133,9 +136,10 @@ static void try_zeros(struct trial *t)
     }
     if (zeros == 0)
         return;
-    trial_rows_name(t, bad, where, sizeof(where));
+    t->partly = !trial_rows_name(t, bad, where, sizeof(where));
     trial_offer(t, DIAGNOSIS_ZERO, t->tried, "%s is zero %s%s", report_tensor_name(t->in->tensor),
                 where, blind ? "; their LSE is -infinity: they see no key" : "");
+    t->partly = false;
 }
 
 // The same dims are zero in all rows.
@@ -160,9 +164,9 @@ static void try_zero_dims(struct trial *t)
     if (zeros == 0 || zeros == t->dim)
         return;
     trial_keep_lse(t);
-    trial_offer(t, DIAGNOSIS_ZERO, t->tried,
-                "%s is zero in %d dims of every examined row, %d to %d",
-                report_tensor_name(t->in->tensor), zeros, first, last);
+    trial_offer(t, DIAGNOSIS_ZERO, t->tried, "%s is zero in %d dims%s, %d to %d",
+                report_tensor_name(t->in->tensor), zeros,
+                t->in->alone ? "" : " of every examined row", first, last);
 }
 
 // Rows with the right values of another row.
@@ -462,25 +466,24 @@ static bool meets_nothing(const struct trial *t, int row)
 // A row that sees nothing has to be zero.
 void try_filled(struct trial *t)
 {
-    int filled = 0, first = -1;
+    bool bad[DIAGNOSIS_ROWS_MAX] = {false};
+    char where[120];
+    int filled = 0;
     memcpy(t->tried, t->right, (size_t)(t->rows * t->dim) * sizeof(double));
     for (int row = 0; row < t->rows && t->dim > 1; row++) {
         if (!meets_nothing(t, row) || row_energy(t, t->got, row) == 0)
             continue;
         memcpy(t->tried + row * t->dim, t->got + row * t->dim, (size_t)t->dim * sizeof(double));
-        first = first < 0 ? row : first;
+        bad[row] = true;
         filled++;
     }
     if (filled == 0)
         return;
     trial_keep_lse(t);
-    const struct diagnosis_row *row = row_at(t, first);
-    trial_offer(
-        t, DIAGNOSIS_EMPTY_ROW, t->tried,
-        "%s must be zero where nothing is seen; it is not zero in %d of %d examined rows, such "
-        "as sequence %d, head %d, position %lld",
-        report_tensor_name(t->in->tensor), filled, t->rows, row->sequence, row->head,
-        (long long)row->position);
+    trial_rows_name(t, bad, where, sizeof(where));
+    trial_offer(t, DIAGNOSIS_EMPTY_ROW, t->tried,
+                "%s must be zero where nothing is seen; it is not zero %s",
+                report_tensor_name(t->in->tensor), where);
 }
 
 // LSE with the same error in all rows.
@@ -505,6 +508,25 @@ static void try_offset(struct trial *t)
     trial_offer(t, DIAGNOSIS_LSE, t->tried, "the LSE of every row is too %s by %.5g%s",
                 offset > 0 ? "large" : "small", fabs(offset),
                 near(fabs(offset), M_LN2) ? ", ln(2): a sum that is doubled or halved" : "");
+}
+
+// LSE that is -infinity, as in rows that see no key.
+static void try_no_keys(struct trial *t)
+{
+    bool bad[DIAGNOSIS_ROWS_MAX] = {false};
+    char where[120];
+    int lost = 0;
+    memcpy(t->tried, t->right, (size_t)(t->rows * t->dim) * sizeof(double));
+    for (int row = 0; row < t->rows && t->in->tensor == TENSOR_LSE; row++) {
+        bad[row] = t->got[row] == -INFINITY && t->right[row] > -INFINITY;
+        t->tried[row] = bad[row] ? t->got[row] : t->right[row];
+        lost += bad[row];
+    }
+    if (lost == 0)
+        return;
+    t->partly = !trial_rows_name(t, bad, where, sizeof(where));
+    trial_offer(t, DIAGNOSIS_ZERO, t->tried, "lse is -infinity %s: they see no key", where);
+    t->partly = false;
 }
 
 // LSE of another base, in some rows or in all.
@@ -545,6 +567,7 @@ void try_plain(struct trial *t)
 {
     try_empty(t);
     try_filled(t);
+    try_no_keys(t);
     try_zeros(t);
     try_zero_dims(t);
     try_element(t);

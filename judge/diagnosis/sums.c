@@ -449,7 +449,7 @@ enum explains sums_find(const struct diagnosis_input *in, struct finding *result
         trial_weigh(&t, honest(in) * (bias ? rms(&t, t.right) : 1));
         explains = sums_try(&t, &parts, result);
         if (bias)
-            groups_init(groups, &t);
+            groups_init(groups, &t, true);
     }
     free(parts.values);
     trial_fini(&t);

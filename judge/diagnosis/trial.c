@@ -508,8 +508,8 @@ bool trial_is_one(const struct trial *t, double factor)
     return fabs(factor - 1) < factor_noise(t);
 }
 
-// How far the rounding of elements may move a fitted factor, relative to it. A few large elements
-// decide a sparse row.
+// How far the rounding of elements may move a fitted factor, relative to it: three deviations. A
+// few large elements decide a sparse row.
 static double fit_noise(const struct trial *t)
 {
     double squares = 0, fourth = 0;
@@ -518,7 +518,7 @@ static double fit_noise(const struct trial *t)
         squares += square;
         fourth += square * square;
     }
-    return squares > 0 ? sqrt(t->noise * fourth / squares) / squares : 0;
+    return squares > 0 ? 3 * sqrt(t->noise * fourth / squares) / squares : 0;
 }
 
 void trial_factor_text(const struct trial *t, double factor, char text[TRIAL_FACTOR_MAX])

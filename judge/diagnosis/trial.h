@@ -118,8 +118,8 @@ struct some_rows trial_some_rows(struct trial *t);
 void some_rows_name(const struct some_rows *x, char *text, size_t size);
 
 // Describes the rows of the trial that are bad, such as "in all 12 examined rows of sequence 2, the
-// last one".
-void trial_rows_name(const struct trial *t, const bool *bad, char *text, size_t size);
+// last one". False if the bad rows are neither these nor all.
+bool trial_rows_name(const struct trial *t, const bool *bad, char *text, size_t size);
 
 // "in the backward pass " for a gradient, else "": the beginning of a sentence.
 const char *trial_pass(const struct trial *t);

@@ -360,7 +360,7 @@ START_TEST(a_row_of_dbias_is_diagnosed)
     shared->spoil = SPOIL_BIAS;
     const struct finding *f = run(&c);
     ck_assert_msg(
-        strstr(f->diagnosis.text, "in 1 of 8 examined rows (sequence 1, head 2, query ") &&
+        strstr(f->diagnosis.text, "in 1 of 8 examined rows (sequence 1, head 2, position ") &&
             strstr(f->diagnosis.text, "): dbias is 3 times what it should be"),
         "%s", f->diagnosis.text);
     world_close_all();

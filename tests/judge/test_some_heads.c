@@ -130,7 +130,7 @@ static const struct mistake {
              " (none)"},
     {PLAIN, TENSOR_OUT, HEAD_1_OF_SEQUENCE_1, .inputs = scale_missing,
      .says = "in 1 of 6 examined heads and sequences (head 1 of sequence 1): the softmax "
-             "scale is 5.657 times"},
+             "scale is 5.66 times"},
     {PLAIN, TENSOR_OUT, HEAD_1, .inputs = scale_forgotten_in_head_1,
      .says = "in head 1, not in heads 0, 2 and 3: the softmax scale is 5.657 times"},
     {PLAIN, TENSOR_OUT, HEAD_1, .inputs = mask_off_by_one,
@@ -156,6 +156,12 @@ static const struct mistake {
              "-infinity: they see no key"},
     {PLAIN, TENSOR_OUT, SEQUENCE_1, .after = out_not_finite,
      .says = "out is NaN or infinite in all 12 examined rows of sequence 1, the last one"},
+    {PLAIN, TENSOR_OUT, HEAD_1, .after = out_lost,
+     .says = "in head 1, not in heads 0, 2 and 3: out is zero in all 12 examined rows; their LSE"},
+    {PLAIN, TENSOR_LSE, HEADS_1_AND_3, .after = out_lost,
+     .says = "in heads 1 and 3, not in heads 0 and 2: lse is -infinity in all 18 examined rows"},
+    {PLAIN, TENSOR_OUT, HEAD_1, .after = out_not_finite,
+     .says = "in head 1, not in heads 0, 2 and 3: out is NaN or infinite in all 12 examined rows"},
     {PLAIN, TENSOR_OUT, HEAD_1, .after = noise, .says = "the other rows are right"},
     // The mistake is none.
     {PLAIN, TENSOR_OUT, SEQUENCE_1, .says = NULL},

@@ -33,6 +33,18 @@ static void large_rows_tripled(struct dense *t)
     }
 }
 
+static void row_twice(struct dense *t)
+{
+    for (int k = 0; k < t->dv; k++)
+        dense_row(t->out, TOKENS - 6, t->h, 1, t->dv)[k] *= 2;
+}
+
+static void no_keys(struct dense *t)
+{
+    for (int64_t i = 0; i < t->sq * t->h; i++)
+        t->lse[i] = -INFINITY;
+}
+
 // The last query has the dq of another one. The first query has none: it sees one key.
 static void row_taken(struct dense *t)
 {
@@ -96,7 +108,11 @@ static const struct mistake {
     {TENSOR_OUT, MASK_CAUSAL, SOFTMAX_OFF_BY_ONE, TOKENS, HEADS, .inputs = sink_three_times,
      .says = "the 1 of the off-by-one softmax is in the denominator 3 times"},
     {TENSOR_DV, MASK_CAUSAL, SOFTMAX_VANILLA, TOKENS, HEADS, .after = large_rows_tripled,
-     .says = NULL},
+     .says = "in 22 of 40 examined rows (such as sequence 0, head 0, position 80): dv is 3 times"},
+    {TENSOR_OUT, MASK_CAUSAL, SOFTMAX_VANILLA, TOKENS, HEADS, .after = row_twice,
+     .says = "in 1 of 40 examined rows (sequence 0, head 1, position 90): out is 2 times what it"},
+    {TENSOR_LSE, MASK_CAUSAL, SOFTMAX_VANILLA, TOKENS, HEADS, .after = no_keys,
+     .says = "lse is -infinity in all 40 examined rows: they see no key"},
     {TENSOR_DQ, MASK_CAUSAL, SOFTMAX_VANILLA, TOKENS, HEADS, .after = row_taken,
      .says = "(1 such rows of 40)"},
     {TENSOR_OUT, MASK_CAUSAL, SOFTMAX_VANILLA, TOKENS, HEADS, .after = last_rows_wrong,

@@ -58,7 +58,7 @@ static bool names_a_place(const char *text)
 }
 
 // Skips the heads, sequences or rows that a sentence begins with, such as "in head 3: " and "in 1
-// of 8 examined rows (query 7): ".
+// of 8 examined rows (position 7): ".
 static const char *groups_skip(const char *text)
 {
     static const char *const groups[] = {"in head", "in key head", "in sequence"};
