@@ -111,6 +111,11 @@ static bool open_window(const struct attention *a, int i, int j)
     return j <= i && j >= (i / 64 * 64 - LEFT + TOKENS) / 16 * 16 - TOKENS;
 }
 
+static bool last_step_alone(const struct attention *a, int i, int j)
+{
+    return j <= i && step(a, i, j) == a->c.world_size - 1;
+}
+
 static bool queries_exchanged(const struct attention *a, int i, int j)
 {
     return j <= other_chunk(a, i);
@@ -297,6 +302,8 @@ static const struct mistake {
      .says = "dq has only keys 64 to 95 and 160 to 191 (rank 2, ring step 0)"},
     {RING, TENSOR_OUT, .takes = last_step,
      .says = "out has only keys 64 to 95 and 160 to 191 (rank 2, ring step 3)"},
+    {RING, TENSOR_LSE, last_step_alone,
+     .says = "lse has only keys 64 to 95 and 160 to 191 (rank 2, ring step 3)"},
     {RING, TENSOR_DQ, .takes = last_step, .unknown = true,
      .says = "dq has only keys 64 to 95 and 160 to 191 (rank 2, for rows of rank 1)"},
     {ONE, TENSOR_DQ, .takes = last_tile_of_keys,

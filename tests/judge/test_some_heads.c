@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Mistakes that are in some heads or in some sequences only. Rows are computed from the definition
-// (tests/judge/dense.h).
+// Mistakes that are in some heads or in some sequences only, or in all. Rows are computed from the
+// definition (tests/judge/dense.h).
 #include "tests/support/runner.h"
 
 #include <math.h>
@@ -76,6 +76,47 @@ static void rows_shifted(struct dense *t)
             (size_t)((t->sq - 1) * t->h * t->dk) * sizeof(double));
 }
 
+static double largest_logit(const struct dense *t, int64_t i, int head)
+{
+    double most = -INFINITY;
+    for (int64_t j = 0; j <= i; j++)
+        most = fmax(most, *dense_pair(t, t->logits, i, j, head));
+    return most;
+}
+
+static void lse_of_the_largest(struct dense *t)
+{
+    for (int64_t i = 0; i < t->sq * t->h; i++)
+        t->lse[i] = largest_logit(t, i % t->sq, (int)(i / t->sq));
+}
+
+static void lse_without_sink(struct dense *t)
+{
+    for (int64_t i = 0; i < t->sq * t->h; i++)
+        t->lse[i] = log(exp(t->lse[i]) - exp(t->sink[i / t->sq]));
+}
+
+static void out_times(struct dense *t, bool of_largest)
+{
+    for (int64_t i = 0; i < t->sq * t->h; i++) {
+        int64_t position = i % t->sq;
+        int head = (int)(i / t->sq);
+        double largest = of_largest ? largest_logit(t, position, head) : 0;
+        for (int k = 0; k < t->dv; k++)
+            dense_row(t->out, position, t->h, head, t->dv)[k] *= exp(t->lse[i] - largest);
+    }
+}
+
+static void out_undivided(struct dense *t)
+{
+    out_times(t, true);
+}
+
+static void out_of_exponentials(struct dense *t)
+{
+    out_times(t, false);
+}
+
 static void out_lost(struct dense *t)
 {
     memset(t->out, 0, (size_t)(t->sq * t->h * t->dv) * sizeof(double));
@@ -96,11 +137,13 @@ static void noise(struct dense *t)
 }
 
 // The groups of examined rows, and those with the mistake.
-enum where { HEAD_1, HEADS_1_AND_3, SEQUENCE_1, HEAD_1_OF_SEQUENCE_1, KEY_HEAD_1 };
+enum where { EVERYWHERE, HEAD_1, HEADS_1_AND_3, SEQUENCE_1, HEAD_1_OF_SEQUENCE_1, KEY_HEAD_1 };
 
 static bool is_wrong(enum where where, int sequence, int head)
 {
     switch (where) {
+    case EVERYWHERE:
+        return true;
     case HEADS_1_AND_3:
         return head % 2 == 1;
     case SEQUENCE_1:
@@ -163,6 +206,14 @@ static const struct mistake {
     {PLAIN, TENSOR_OUT, HEAD_1, .after = out_not_finite,
      .says = "in head 1, not in heads 0, 2 and 3: out is NaN or infinite in all 12 examined rows"},
     {PLAIN, TENSOR_OUT, HEAD_1, .after = noise, .says = "the other rows are right"},
+    {PLAIN, TENSOR_DQ, EVERYWHERE, .between = lse_of_the_largest,
+     .says = "the backward pass uses the largest logit of each row instead of the LSE"},
+    {SINK, TENSOR_DQ, HEAD_1, .between = lse_without_sink,
+     .says = "in head 1, not in heads 0, 2 and 3: the backward pass uses an LSE without the sink"},
+    {PLAIN, TENSOR_OUT, EVERYWHERE, .after = out_undivided,
+     .says = "out is not divided by the sum of the softmax"},
+    {PLAIN, TENSOR_OUT, HEAD_1, .after = out_of_exponentials,
+     .says = "out is not divided by the sum of the softmax: it is a sum of exp(logit) V"},
     // The mistake is none.
     {PLAIN, TENSOR_OUT, SEQUENCE_1, .says = NULL},
 };
