@@ -412,6 +412,10 @@ void try_owners(struct trial *t)
     try_heads_lost(t, memory);
     if (world > 1 && world <= OWNERS_MAX)
         try_owners_all(t, memory);
+    if (world > 1 && t->in->rank >= 0) {
+        share_evaluate(t, &(struct share){t->in->rank, -1, 0, 0}, memory);
+        trial_try_shares(t, memory, "queries");
+    }
     if (!trial_solved(t))
         try_overwritten(t, memory);
     free(memory);

@@ -476,5 +476,9 @@ void try_parts(struct trial *t)
         try_unscaled(t, way, values, weights);
     if (world > 2 && world <= FIT_PARTS_MAX && t->in->tensor == TENSOR_DQ)
         try_counts(t, values, weights);
+    if (world > 1 && t->in->tensor == TENSOR_DQ && t->in->rank >= 0) {
+        part_evaluate(t, &(struct part){.chunk = -1, .rank = t->in->rank}, values, weights);
+        trial_try_shares(t, values, "keys");
+    }
     free(values);
 }

@@ -14,10 +14,9 @@ static bool near(double x, double y)
     return fabs(x - y) < 2e-3 * fabs(y);
 }
 
-// Names a factor, such as the batch; "" if it has no name. If several numbers of the case are
-// equal, such as the batch and the number of ranks, all of them are named. A factor of some rows is
-// none of them.
-static void factor_name(const struct trial *t, double x, char *text, size_t size)
+// If several numbers of the case are equal, such as the batch and the number of ranks, all of them
+// are named. A factor of some rows is none of them.
+void trial_factor_name(const struct trial *t, double x, char *text, size_t size)
 {
     const struct cp_case *c = t->c;
     enum report_tensor tensor = t->in->tensor;
@@ -68,7 +67,7 @@ static void try_factor(struct trial *t)
     bool sign = t->in->tensor == TENSOR_DSINK && near(factor, -1); // DIAGNOSIS_SINK_GRADIENT
     if (sign || fabs(factor) < 1e-3 || trial_is_one(t, factor))
         return;
-    factor_name(t, factor, name, sizeof(name));
+    trial_factor_name(t, factor, name, sizeof(name));
     trial_factor_text(t, factor, text);
     trial_keep_lse(t);
     for (int i = 0; i < t->rows * t->dim; i++)
@@ -549,7 +548,7 @@ static void try_base(struct trial *t, double factor)
     t->partly = wrong < t->rows;
     if (t->partly)
         trial_rows_name(t, bad, where, sizeof(where));
-    factor_name(t, factor, name, sizeof(name));
+    trial_factor_name(t, factor, name, sizeof(name));
     trial_factor_text(t, factor, text);
     trial_offer(t, DIAGNOSIS_LSE, t->tried, "lse is %s times what it should be%s%s%s", text, name,
                 t->partly ? " " : "", where);

@@ -143,6 +143,13 @@ bool trial_is_one(const struct trial *t, double factor);
 #define TRIAL_FACTOR_MAX 16
 void trial_factor_text(const struct trial *t, double factor, char text[TRIAL_FACTOR_MAX]);
 
+// Names a factor, such as " (the scale of the softmax is missing)"; "" if it has no name.
+void trial_factor_name(const struct trial *t, double factor, char *text, size_t size);
+
+// Tries a factor of the contributions of the own rank, or of those of other ranks. `own`
+// [rows][dim]: the contributions of the own rank; whose: "keys", "queries".
+void trial_try_shares(struct trial *t, double *own, const char *whose);
+
 // Solves a symmetric system of equations in place. False if it is singular.
 bool trial_solve(double *matrix, double *right, int count);
 

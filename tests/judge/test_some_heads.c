@@ -117,6 +117,33 @@ static void out_of_exponentials(struct dense *t)
     out_times(t, false);
 }
 
+// Each row is that of the token before; the first one is the last one.
+static void rows_late(double *rows, int64_t count, int64_t width)
+{
+    for (int64_t i = count - 1; i > 0; i--)
+        for (int64_t k = 0; k < width; k++) {
+            double x = rows[i * width + k];
+            rows[i * width + k] = rows[(i - 1) * width + k];
+            rows[(i - 1) * width + k] = x;
+        }
+}
+
+static void values_early(struct dense *t)
+{
+    rows_late(t->v, t->sk, t->hk * t->dv);
+}
+
+static void keys_early(struct dense *t)
+{
+    rows_late(t->k, t->sk, t->hk * t->dk);
+}
+
+static void both_early(struct dense *t)
+{
+    values_early(t);
+    keys_early(t);
+}
+
 static void out_lost(struct dense *t)
 {
     memset(t->out, 0, (size_t)(t->sq * t->h * t->dv) * sizeof(double));
@@ -214,6 +241,12 @@ static const struct mistake {
      .says = "out is not divided by the sum of the softmax"},
     {PLAIN, TENSOR_OUT, HEAD_1, .after = out_of_exponentials,
      .says = "out is not divided by the sum of the softmax: it is a sum of exp(logit) V"},
+    {PLAIN, TENSOR_OUT, EVERYWHERE, .inputs = values_early,
+     .says = "V is read one row too early in the memory of each rank"},
+    {PLAIN, TENSOR_LSE, EVERYWHERE, .inputs = keys_early,
+     .says = "K is read one row too early in the memory of each rank"},
+    {PLAIN, TENSOR_OUT, SEQUENCE_1, .inputs = both_early,
+     .says = "in sequence 1, not in sequence 0: K and V are read one row too early in the memory"},
     // The mistake is none.
     {PLAIN, TENSOR_OUT, SEQUENCE_1, .says = NULL},
 };
