@@ -203,7 +203,9 @@ void diagnosis_find(const struct diagnosis_input *input, struct finding *result)
     bool factors = heads == EXPLAINS_PLACE && some.kind != DIAGNOSIS_PLACES;
     if (heads > all || (heads == all && factors))
         *result = some;
-    if (all <= EXPLAINS_PLACE && heads <= EXPLAINS_PLACE &&
+    bool other_rows =
+        memcmp(groups[OF_HEADS].wrong, groups[OF_ROWS].wrong, sizeof(groups[OF_ROWS].wrong)) != 0;
+    if (all <= EXPLAINS_PLACE && heads <= EXPLAINS_PLACE && other_rows &&
         find_in_groups(&groups[OF_ROWS], true, &some) == EXPLAINS_ALL)
         *result = some;
 }

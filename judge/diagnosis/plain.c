@@ -16,7 +16,7 @@ static bool near(double x, double y)
 
 // If several numbers of the case are equal, such as the batch and the number of ranks, all of them
 // are named. A factor of some rows is none of them.
-void trial_factor_name(const struct trial *t, double x, char *text, size_t size)
+void trial_factor_name(const struct trial *t, double factor, char *text, size_t size)
 {
     const struct cp_case *c = t->c;
     enum report_tensor tensor = t->in->tensor;
@@ -47,8 +47,8 @@ void trial_factor_name(const struct trial *t, double x, char *text, size_t size)
     *text = '\0';
     bool single = false;
     for (size_t i = 0; i < sizeof(names) / sizeof(*names) && !single && length < size; i++) {
-        if (!names[i].sensible || !near(x, names[i].value) || (length > 0 && !names[i].count) ||
-            (t->in->some && names[i].count))
+        if (!names[i].sensible || !near(factor, names[i].value) ||
+            (length > 0 && !names[i].count) || (t->in->some && names[i].count))
             continue;
         length += (size_t)snprintf(text + length, size - length, "%s%s", length ? "; or " : " (",
                                    names[i].name);
