@@ -5,7 +5,8 @@
 // left out or taken twice, another scale, mask or window, another head, a rank's part missing from
 // a gradient, and so on. It compares the outcome of each mistake with the delivered rows. It
 // returns a sentence only if one mistake explains nearly all of the error beyond rounding, and no
-// mistake of another kind explains it nearly as well.
+// mistake of another kind explains it nearly as well. The mistake may be in the rows of some heads
+// or sequences, or in some rows, if all others are right; the sentence begins with them.
 //
 // Plain computation on one thread: no clock, no I/O. DIAGNOSIS_ELEMENTS_MAX and DIAGNOSIS_PAIRS_MAX
 // bound memory and work; with long sequences fewer rows are examined, and with very long ones none.

@@ -60,6 +60,7 @@ judge_sources += judge/diagnosis/panel.h
 judge_sources += judge/diagnosis/parts.c
 judge_sources += judge/diagnosis/plain.c
 judge_sources += judge/diagnosis/rounding.c
+judge_sources += judge/diagnosis/sequences.c
 judge_sources += judge/diagnosis/shares.c
 judge_sources += judge/diagnosis/some_rows.c
 judge_sources += judge/diagnosis/sources.c

@@ -75,8 +75,8 @@ static void find_filled(struct trial *t, struct finding *result)
 static void search(struct trial *t)
 {
     static void (*const subjects[])(struct trial *) = {
-        try_plain, try_parts,   try_owners,  try_variants, try_backward, try_masks,
-        try_heads, try_sources, try_visible, try_online,   try_shifts,   try_roundings};
+        try_plain,   try_parts,   try_owners, try_variants, try_backward,  try_masks,    try_heads,
+        try_sources, try_visible, try_online, try_shifts,   try_sequences, try_roundings};
     for (size_t i = 0; i < sizeof(subjects) / sizeof(*subjects); i++)
         if (!trial_solved(t))
             subjects[i](t);

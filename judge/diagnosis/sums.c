@@ -200,6 +200,28 @@ static void try_sink_heads(struct trial *t)
     }
 }
 
+// Names the wrong heads if others are right. Values are in units of their heads (t->moved) for
+// dsink.
+static void try_some_heads(struct trial *t)
+{
+    int wrong = 0, first = -1;
+    double noise = TRIAL_WRONG * t->noise / (t->rows * t->dim);
+    for (int head = 0; head < t->dim; head++) {
+        bool bad = pow(t->got[head] - t->right[head], 2) > noise;
+        t->tried[head] = bad ? t->got[head] : t->right[head];
+        first = bad && first < 0 ? head : first;
+        wrong += bad;
+    }
+    if (wrong == 0 || 2 * wrong > t->dim)
+        return;
+    double unit = t->in->tensor == TENSOR_DSINK ? t->moved[first] : 1;
+    trial_offer(t, DIAGNOSIS_PLACES, t->tried,
+                "%s is wrong in %d of %d heads, such as head %d, where it is %.6g instead of %.6g; "
+                "the other heads are right",
+                report_tensor_name(t->in->tensor), wrong, t->dim, first, t->got[first] * unit,
+                t->right[first] * unit);
+}
+
 static enum explains sums_try(struct trial *t, const struct parts *x, struct finding *result)
 {
     if (t->finite) {
@@ -223,6 +245,10 @@ static enum explains sums_try(struct trial *t, const struct parts *x, struct fin
         if (t->in->tensor == TENSOR_DBIAS && !trial_solved(t))
             try_zeros(t);
     }
+    enum explains explains = trial_decide(t, result);
+    if (explains != EXPLAINS_NOTHING || t->in->tensor == TENSOR_DBIAS || !t->finite)
+        return explains;
+    try_some_heads(t);
     return trial_decide(t, result);
 }
 

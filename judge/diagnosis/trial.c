@@ -175,7 +175,8 @@ bool trial_evaluate_other(struct trial *t, int i, const struct panel_setup *setu
     if (known && setup->side == SIDE_Q && consistent)
         known = variant_statistics(&other);
     else if (known && setup->side == SIDE_KV &&
-             (setup->modulo || setup->head != t->panels[i].setup.head))
+             (setup->modulo || setup->head != t->panels[i].setup.head ||
+              setup->sequence != t->panels[i].setup.sequence))
         known = statistics_of_keys(t->in, &other);
     else if (known)
         statistics_copy(&other, &t->panels[i]);

@@ -164,6 +164,7 @@ void try_masks(struct trial *t);        // tiles at the edges of the mask
 void try_heads(struct trial *t);        // other heads
 void try_sources(struct trial *t);      // query rows: keys of other positions
 void try_shifts(struct trial *t);       // rows of neighbouring tokens
+void try_sequences(struct trial *t);    // rows and lengths of other sequences
 void try_parts(struct trial *t);        // query rows: chunks of keys missing, twice, merged wrongly
 void try_visible(struct trial *t);      // query rows: keys of other sequences, one key
 void try_online(struct trial *t);       // query rows: a tile missing, sums of tiles not scaled

@@ -29,7 +29,8 @@ enum spoil {
     SPOIL_NOISE,   // random errors of dk
     SPOIL_SHIFTED, // each row of dk is that of the token before
     SPOILS,
-    SPOIL_BIAS // one row of dbias is three times too large
+    SPOIL_BIAS, // one row of dbias is three times too large
+    SPOIL_SINK  // one head of dsink is negated
 };
 
 // Ways to destroy the numbers of a tensor.
@@ -110,8 +111,10 @@ static void spoil(const struct job *j, const struct rank_results *r)
         memmove(dk + row * c->kv_heads, dk, (size_t)(row * (keys - c->kv_heads)));
         break;
     case SPOIL_BIAS:
-        multiply(c, (char *)r->dbias + 500 * c->seqlen_kv * case_element_bytes(c), c->seqlen_kv, 0,
-                 3);
+        multiply(c, (char *)r->dbias + 2 * 500 * c->seqlen_kv, c->seqlen_kv, 0, 3); // row 500
+        break;
+    case SPOIL_SINK:
+        ((float *)r->dsink)[2] *= -1;
         break;
     default:
         break;
@@ -350,19 +353,20 @@ START_TEST(a_mistake_of_one_sequence_is_diagnosed)
 }
 END_TEST
 
-// The row is one of hundreds.
-START_TEST(a_row_of_dbias_is_diagnosed)
+// One row of dbias of hundreds, one head of dsink.
+START_TEST(parts_of_sums_are_diagnosed)
 {
+    static const char *const says[] = {
+        "in 1 of 8 examined rows (sequence 1, head 2, position 20): ",
+        "dsink is wrong in 1 of 4 heads, such as head 2, where "};
     struct cp_case c;
     set_mutation(NULL);
-    case_of(BIAS_OWN, DTYPE_BF16, &c);
-    c.batch = 2;
-    shared->spoil = SPOIL_BIAS;
-    const struct finding *f = run(&c);
-    ck_assert_msg(
-        strstr(f->diagnosis.text, "in 1 of 8 examined rows (sequence 1, head 2, position ") &&
-            strstr(f->diagnosis.text, "): dbias is 3 times what it should be"),
-        "%s", f->diagnosis.text);
+    for (int i = 0; i < 2; i++) {
+        case_of(i == 0 ? BIAS_OWN : SINKS, DTYPE_BF16, &c);
+        c.batch = 2;
+        shared->spoil = (enum spoil)(SPOIL_BIAS + i);
+        ck_assert_msg(strstr(run(&c)->diagnosis.text, says[i]), "%d", i);
+    }
     world_close_all();
 }
 END_TEST
@@ -576,7 +580,7 @@ static Suite *suite(void)
     tcase_set_timeout(others, 400);
     tcase_add_test(others, rounding_has_no_diagnosis);
     tcase_add_test(others, a_mistake_of_one_sequence_is_diagnosed);
-    tcase_add_test(others, a_row_of_dbias_is_diagnosed);
+    tcase_add_test(others, parts_of_sums_are_diagnosed);
     tcase_add_test(others, changed_results_are_diagnosed);
     tcase_add_test(others, sums_in_16_bits_are_diagnosed);
     tcase_add_test(others, garbage_has_no_diagnosis);

@@ -10,7 +10,7 @@
 #include "tests/judge/dense.h"
 #include "tests/judge/says.h"
 
-enum { TOKENS = 96, DIM = 32, HEADS = 4, BATCH = 2, WINDOW = 17 };
+enum { TOKENS = 96, DIM = 32, HEADS = 4, BATCH = 2, WINDOW = 17, FEWER = 60 };
 
 typedef void change(struct dense *t);
 
@@ -144,6 +144,11 @@ static void both_early(struct dense *t)
     keys_early(t);
 }
 
+static void keys_cut_off(struct dense *t)
+{
+    t->sk = FEWER;
+}
+
 static void out_lost(struct dense *t)
 {
     memset(t->out, 0, (size_t)(t->sq * t->h * t->dv) * sizeof(double));
@@ -182,13 +187,14 @@ static bool is_wrong(enum where where, int sequence, int head)
     }
 }
 
-enum of { PLAIN, WINDOWED, CAPPED, SINK, BIASED };
+enum of { PLAIN, WINDOWED, CAPPED, SINK, BIASED, LENGTHS };
 
 static const struct mistake {
     enum of of;
     enum report_tensor tensor;
     enum where where;
     change *inputs, *between, *after; // before forward, between forward and backward, after both
+    bool exchanged;                   // wrong rows are those of the other sequence
     const char *says;                 // part of the sentence; NULL: nothing
 } mistakes[] = {
     {WINDOWED, TENSOR_OUT, HEAD_1, .inputs = window_ignored,
@@ -247,6 +253,13 @@ static const struct mistake {
      .says = "K is read one row too early in the memory of each rank"},
     {PLAIN, TENSOR_OUT, SEQUENCE_1, .inputs = both_early,
      .says = "in sequence 1, not in sequence 0: K and V are read one row too early in the memory"},
+    {PLAIN, TENSOR_OUT, EVERYWHERE, .exchanged = true,
+     .says = "the rows of out of sequence 0 are those of sequence 1"},
+    {PLAIN, TENSOR_DK, SEQUENCE_1, .exchanged = true,
+     .says = "the rows of dk of sequence 1 are those of sequence 0"},
+    {LENGTHS, TENSOR_OUT, SEQUENCE_1, .inputs = keys_cut_off,
+     .says = "in sequence 1, not in sequence 0: a sequence has as many keys as the sequence before "
+             "it"},
     // The mistake is none.
     {PLAIN, TENSOR_OUT, SEQUENCE_1, .says = NULL},
 };
@@ -262,7 +275,9 @@ static void case_of(const struct mistake *m, struct cp_case *c)
     c->kv_heads = m->where == KEY_HEAD_1 ? HEADS / 2 : HEADS;
     c->head_dim_qk = c->head_dim_v = DIM;
     c->seqlen_q = c->seqlen_kv = TOKENS;
-    c->mask = MASK_CAUSAL;
+    c->mask = m->of == LENGTHS ? MASK_NONE : MASK_CAUSAL;
+    if (m->of == LENGTHS)
+        case_list_set(c, LIST_LENGTHS_KV, (int32_t[]){FEWER, TOKENS}, BATCH);
     c->window_left = m->of == WINDOWED ? WINDOW : WINDOW_UNBOUNDED;
     c->softcap = m->of == CAPPED ? 4 : 0;
     c->softmax = m->of == SINK ? SOFTMAX_LEARNABLE : SOFTMAX_VANILLA;
@@ -312,10 +327,11 @@ START_TEST(heads_and_sequences_are_named)
     for (int sequence = 0; sequence < BATCH; sequence++) {
         struct dense both[2];
         for (int wrong = 0; wrong < 2; wrong++)
-            make(m, &c, sequence, wrong, &both[wrong]);
+            make(m, &c, wrong && m->exchanged ? 1 - sequence : sequence, wrong, &both[wrong]);
         for (int i = 0; i < heads * of_each; i++) {
             int head = i / of_each;
             int64_t position = TOKENS - 1 - i % of_each * (TOKENS - 1) / (of_each - 1);
+            position += sequence * 7 * (position > 0 && position < TOKENS - 7);
             const struct dense *t = &both[is_wrong(m->where, sequence, head)];
             row_take(t, m->tensor, head, position, values[count]);
             rows[count] = (struct diagnosis_row){.sequence = sequence,
