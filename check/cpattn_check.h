@@ -99,8 +99,8 @@ CPATTN_API void cpattn_check_destroy(struct cpattn_check *check);
 enum cpattn_side { CPATTN_QUERIES = 0, CPATTN_KEYS = 1 };
 
 // Replaces the tokens of one side: row r is position `positions[r]` of sequence `sequences[r]`
-// (NULL: all of sequence 0), in any order, without duplicates. INVALID_ARGUMENT names the wrong
-// row; the tokens are then unchanged.
+// (NULL: all of sequence 0), in any order, without duplicates, also of padding. INVALID_ARGUMENT
+// names the wrong row; the tokens are then unchanged.
 CPATTN_API enum cpattn_status cpattn_check_place(struct cpattn_check *check, enum cpattn_side side,
                                                  const int32_t *sequences, const int64_t *positions,
                                                  int64_t count,

@@ -69,6 +69,15 @@ static int padding_compare(const void *a, const void *b, void *context)
     return (rows->position[x] > rows->position[y]) - (rows->position[x] < rows->position[y]);
 }
 
+static enum status same_token(const struct rows *rows, int64_t a, int64_t b, struct error *error)
+{
+    int64_t first = a < b ? a : b, second = a < b ? b : a;
+    return error_set(error, STATUS_INVALID_ARGUMENT,
+                     "rows %lld and %lld are the same token: position %lld of sequence %d",
+                     (long long)first, (long long)second, (long long)rows->position[first],
+                     rows->sequence[first]);
+}
+
 // Fills row_of[]. INVALID_ARGUMENT, with the two rows, if a token occurs twice.
 static enum status rows_index(const struct cp_case *c, enum shard_side side, struct rows *rows,
                               struct error *error)
@@ -83,11 +92,19 @@ static enum status rows_index(const struct cp_case *c, enum shard_side side, str
         }
         int64_t *at = &rows->row_of[first + rows->position[row]];
         if (*at >= 0)
-            return error_set(error, STATUS_INVALID_ARGUMENT,
-                             "rows %lld and %lld are the same token: position %lld of sequence %d",
-                             (long long)*at, (long long)row, (long long)rows->position[row],
-                             sequence);
+            return same_token(rows, *at, row, error);
         *at = row;
+    }
+    return STATUS_OK;
+}
+
+// The same for padding, which has no row_of[].
+static enum status padding_check(struct rows *rows, struct error *error)
+{
+    for (int64_t i = rows->token_count + 1; i < rows->count; i++) {
+        const int64_t *pair = &rows->order[i - 1];
+        if (padding_compare(&pair[0], &pair[1], rows) == 0)
+            return same_token(rows, pair[0], pair[1], error);
     }
     return STATUS_OK;
 }
@@ -104,7 +121,8 @@ enum status rows_order(const struct cp_case *c, enum shard_side side, struct row
     qsort_r(rows->order, (size_t)rows->token_count, sizeof(*rows->order), rows_compare, rows);
     qsort_r(rows->order + behind, (size_t)(rows->count - behind), sizeof(*rows->order),
             padding_compare, rows);
-    return rows_index(c, side, rows, error);
+    enum status status = rows_index(c, side, rows, error);
+    return status == STATUS_OK ? padding_check(rows, error) : status;
 }
 
 static void spans_place(const struct cp_case *c, const struct span *spans, int count,

@@ -5,7 +5,8 @@
 // left out or taken twice, another scale, mask or window, another head, a rank's part missing from
 // a gradient, and so on. It compares the outcome of each mistake with the delivered rows. It
 // returns a sentence only if one mistake explains nearly all of the error beyond rounding, and no
-// mistake of another kind explains it nearly as well.
+// mistake of another kind explains it nearly as well. The mistake may be in the rows of some heads
+// or sequences, or in some rows, if all others are right; the sentence begins with them.
 //
 // Plain computation on one thread: no clock, no I/O. DIAGNOSIS_ELEMENTS_MAX and DIAGNOSIS_PAIRS_MAX
 // bound memory and work; with long sequences fewer rows are examined, and with very long ones none.
@@ -93,6 +94,8 @@ struct diagnosis_input {
     bool only_zero;                   // RULE_ZERO is the only broken rule
     bool unfilled;                    // the results did not hold NaN before the run
     bool steps_unknown;               // another program's ring: its steps have no known order
+    bool some;                        // rows of other heads or sequences are right
+    bool alone;                       // these rows are wrong, others are right
     diagnosis_statistics *statistics; // NULL: computed if that is little work
     void *statistics_context;
     // Returns true to end the search; may be NULL. A mistake found before then must explain almost

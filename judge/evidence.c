@@ -9,10 +9,9 @@
 #include "judge/dtype.h"
 #include "plan/bias.h"
 
-// Number of rows of the worst sequence and head, and of each of OTHERS other sequences or heads.
+// Number of rows of the worst sequence and head, and of each of three other sequences or heads.
 #define ROWS_WORST 20
-#define ROWS_OTHER 10
-#define OTHERS     2
+#define ROWS_OTHER 9
 #define BIAS_ROWS  8
 
 struct collection {
@@ -118,20 +117,33 @@ static void add_around(struct collection *x, const struct element *at)
         add(x, at->sequence, at->head, at->position + steps[i]);
 }
 
+// The sequence of a random span; 0 if there is none.
+static int32_t drawn_sequence(struct collection *x)
+{
+    int count = x->e->span_count[x->side];
+    return count > 0 ? x->e->spans[x->side][draw(x, (uint64_t)count)].sequence : 0;
+}
+
+// The first sequence, which is right by most mistakes of offsets, or another one.
+static int32_t other_sequence(struct collection *x, int32_t sequence)
+{
+    int32_t drawn = drawn_sequence(x);
+    return sequence > 0 ? 0 : drawn > 0 ? drawn : x->e->c->batch - 1;
+}
+
 static void collect_rows(struct collection *x, const struct figures *f)
 {
-    const struct evidence *e = x->e;
     int32_t sequence = f->worst_row.sequence, head = f->worst_row.head;
     add_around(x, &f->worst_row);
     if (f->first_bad.position >= 0)
         add_around(x, &f->first_bad);
     add_some(x, sequence, head, ROWS_WORST - x->count);
-    for (int i = 0; i < OTHERS && e->span_count[x->side] > 0; i++) {
-        const struct span *s = &e->spans[x->side][draw(x, (uint64_t)e->span_count[x->side])];
-        bool first = sequence > 0; // right by most mistakes of offsets
-        int other = i == 0 ? (head + 1) % x->heads : (int)draw(x, (uint64_t)x->heads);
-        add_some(x, i == 0 ? sequence : first ? 0 : s->sequence, other, ROWS_OTHER);
-    }
+    int32_t other = other_sequence(x, sequence), third = drawn_sequence(x);
+    for (int i = 0; i < x->e->c->batch && (third == sequence || third == other); i++)
+        third = (third + 1) % x->e->c->batch;
+    add_some(x, sequence, (head + 1) % x->heads, ROWS_OTHER);
+    add_some(x, other, other == sequence ? (head + 2) % x->heads : head, ROWS_OTHER);
+    add_some(x, third, (int)draw(x, (uint64_t)x->heads), ROWS_OTHER);
 }
 
 // ---- what is not of tokens ----------------------------------------------------------------------
@@ -183,28 +195,56 @@ static bool bias_line(const struct evidence *e, int64_t line, struct diagnosis_r
     return row->position >= 0;
 }
 
-// Adds up to BIAS_ROWS lines of dbias, each cut to the elements that this rank delivers.
-static void collect_bias(struct collection *x)
+// The line of the rank's dbias with an element; -1: none.
+static int64_t line_of(const struct evidence *e, const struct element *at)
 {
-    const struct cp_case *c = x->e->c;
-    struct bias_share share = bias_share(c, x->e->rank);
-    int64_t columns = c->seqlen_kv, end = share.first + share.count;
-    int64_t first = share.first / columns, lines = (end + columns - 1) / columns - first;
-    for (int i = 0; i < 4 * BIAS_ROWS && x->count < BIAS_ROWS && lines > 0; i++) {
-        int64_t line = first + (lines <= BIAS_ROWS ? i : (int64_t)draw(x, (uint64_t)lines));
-        int64_t begin = line * columns, behind = begin + columns;
-        struct diagnosis_row row = {.got = x->next};
-        if (line >= first + lines || !bias_line(x->e, line, &row))
-            continue;
-        begin = begin < share.first ? share.first : begin;
-        behind = behind > end ? end : behind;
-        row.first = begin - line * columns;
-        row.count = behind - begin;
-        if (!x->e->read(x->e->read_context, TENSOR_DBIAS, begin - share.first, row.count, x->next))
-            return;
-        x->next += row.count;
-        x->rows[x->count++] = row;
+    const struct cp_case *c = e->c;
+    struct team own = {e->rank, 1};
+    int64_t row = bias_has_queries(c) ? at->position : at->sequence;
+    for (int i = 0; i < e->span_count[SIDE_Q] && bias_has_queries(c) && !bias_is_whole(c); i++) {
+        const struct span *s = &e->spans[SIDE_Q][i];
+        int64_t token = at->position - s->position;
+        if (token >= 0 && token < s->len && (s->sequence == at->sequence || !bias_has_batch(c)))
+            row = bias_row_of(c, own, 0, s) + token * bias_row_step(c);
     }
+    return at->position < 0 ? -1 : at->head * bias_rows(c, own) + row;
+}
+
+// Adds a line of dbias, cut to the elements that this rank delivers, if it is not yet added.
+static void add_line(struct collection *x, int64_t line)
+{
+    struct bias_share share = bias_share(x->e->c, x->e->rank);
+    int64_t columns = x->e->c->seqlen_kv, end = share.first + share.count;
+    int64_t begin = line * columns, behind = begin + columns;
+    struct diagnosis_row row = {.got = x->next};
+    begin = begin < share.first ? share.first : begin;
+    behind = behind > end ? end : behind;
+    if (line < 0 || begin >= behind || x->count == BIAS_ROWS || !bias_line(x->e, line, &row) ||
+        has_row(x, row.sequence, row.head, row.position))
+        return;
+    row.first = begin - line * columns;
+    row.count = behind - begin;
+    if (!x->e->read(x->e->read_context, TENSOR_DBIAS, begin - share.first, row.count, x->next))
+        return;
+    x->next += row.count;
+    x->rows[x->count++] = row;
+}
+
+// Adds up to BIAS_ROWS lines of dbias: the worst one, its neighbours, the one with the first bad
+// element, and random ones.
+static void collect_bias(struct collection *x, const struct figures *f)
+{
+    struct bias_share share = bias_share(x->e->c, x->e->rank);
+    int64_t columns = x->e->c->seqlen_kv, worst = line_of(x->e, &f->worst_row);
+    if (share.count == 0)
+        return;
+    int64_t first = share.first / columns;
+    int64_t lines = (share.first + share.count + columns - 1) / columns - first;
+    for (int i = -1; i <= 1 && worst >= 0; i++)
+        add_line(x, worst + i);
+    add_line(x, line_of(x->e, &f->first_bad));
+    for (int i = 0; i < 4 * BIAS_ROWS; i++)
+        add_line(x, first + (lines <= BIAS_ROWS ? i : (int64_t)draw(x, (uint64_t)lines)));
 }
 
 static enum case_dtype stored_as(const struct cp_case *c, enum report_tensor tensor)
@@ -274,7 +314,7 @@ static bool collect(struct collection *x, const struct figures *f)
     if (!x->values)
         return false;
     if (x->tensor == TENSOR_DBIAS)
-        collect_bias(x);
+        collect_bias(x, f);
     else if (x->tensor == TENSOR_DSINK || x->tensor == TENSOR_MAX_LOGIT)
         collect_heads(x);
     else

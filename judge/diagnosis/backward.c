@@ -22,17 +22,39 @@ static void evaluate_dq(struct trial *t, const double *lse, const double *delta)
     }
 }
 
+static void gradients_right(struct trial *t)
+{
+    for (int i = 0; i < t->panel_count; i++) {
+        struct variant right = variant_none(&t->panels[i]);
+        variant_gradient(&t->panels[i], &right, t->panels[i].lse, t->panels[i].delta, true);
+    }
+}
+
+// Weight of the sink in a row. Needs p->p of the right attention.
+static double sink_share(const struct panel *p, int row)
+{
+    double share = 1;
+    for (int64_t key = 0; key < p->keys; key++)
+        share -= p->p[row * p->columns + key];
+    return share > 1e-12 ? share : 0;
+}
+
+static double largest_weight(const struct panel *p, int row)
+{
+    double most = 0;
+    for (int64_t key = 0; key < p->keys; key++)
+        most = fmax(most, p->p[row * p->columns + key]);
+    return most;
+}
+
 // LSE of a row over only the keys of a team of `size` ranks, and the sink.
 static double partial_lse(const struct panel *p, int row, int team, int size)
 {
-    double sink_share = 1, sum = 0;
+    double sum = sink_share(p, row);
     for (int64_t key = 0; key < p->keys; key++) {
         int rank = p->k_chunks.ranks[chunks_find(&p->k_chunks, key)];
-        double weight = p->p[row * p->columns + key];
-        sink_share -= weight;
-        sum += rank / size == team ? weight : 0;
+        sum += rank / size == team ? p->p[row * p->columns + key] : 0;
     }
-    sum += sink_share > 1e-12 ? sink_share : 0;
     return sum > 0 ? p->lse[row] + log(sum) : -INFINITY;
 }
 
@@ -57,6 +79,28 @@ static void try_partial_lse(struct trial *t, int distance)
         t->in->steps_unknown ? distance == 0 ? "its own rank's keys" : "the next rank's keys"
         : distance == 0      ? "the first ring step"
                              : "the last ring step");
+}
+
+// Tries the largest logit of each row, and an LSE without the sink.
+static void try_other_lse(struct trial *t)
+{
+    double largest[DIAGNOSIS_ROWS_MAX], sinkless[DIAGNOSIS_ROWS_MAX];
+    gradients_right(t);
+    for (int i = 0; i < t->panel_count; i++)
+        for (int row = 0; row < t->panels[i].rows; row++) {
+            const struct panel *p = &t->panels[i];
+            double most = largest_weight(p, row);
+            int at = t->panel_first[i] + row;
+            largest[at] = p->lse[row] + (most > 0 ? log(most) : 0);
+            sinkless[at] = p->lse[row] + log1p(-fmin(sink_share(p, row), 1 - 1e-12));
+        }
+    evaluate_dq(t, largest, NULL);
+    trial_offer(t, DIAGNOSIS_LSE, t->tried,
+                "the backward pass uses the largest logit of each row instead of the LSE");
+    if (t->c->softmax == SOFTMAX_VANILLA)
+        return;
+    evaluate_dq(t, sinkless, NULL);
+    trial_offer(t, DIAGNOSIS_LSE, t->tried, "the backward pass uses an LSE without the sink");
 }
 
 // Tries P = 2^(logit - LSE).
@@ -98,14 +142,6 @@ static void shares_fill(const struct trial *t, struct shares *x)
                 x->deltas[to] += p->p[at] * p->dp[at];
             }
         }
-    }
-}
-
-static void gradients_right(struct trial *t)
-{
-    for (int i = 0; i < t->panel_count; i++) {
-        struct variant right = variant_none(&t->panels[i]);
-        variant_gradient(&t->panels[i], &right, t->panels[i].lse, t->panels[i].delta, true);
     }
 }
 
@@ -201,9 +237,7 @@ static void try_undivided_delta(struct trial *t)
     for (int i = 0; i < t->panel_count; i++)
         for (int row = 0; row < t->panels[i].rows; row++) {
             const struct panel *p = &t->panels[i];
-            double most = 0;
-            for (int64_t key = 0; key < p->keys; key++)
-                most = fmax(most, p->p[row * p->columns + key]);
+            double most = largest_weight(p, row);
             delta[t->panel_first[i] + row] = most > 0 ? p->delta[row] / most : 0;
         }
     evaluate_dq(t, lse, delta);
@@ -258,6 +292,7 @@ static void try_statistics(struct trial *t)
                     base ? "2, but its base is e" : "e, but its base is 2");
     }
     try_base(t);
+    try_other_lse(t);
     try_partial_deltas(t);
     try_undivided_delta(t);
     if (team_size(t->c) < t->c->world_size) {

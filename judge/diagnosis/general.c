@@ -12,6 +12,8 @@
 #define PARTS_MAX      8
 // Minimum energy of a part whose factor is fitted, as a share of its row's energy.
 #define PART_LEAST     1e-3
+// Minimum distance of the factors of half the rows.
+#define FACTORS_APART  0.02
 // Minimum number of right rows for a sentence that only some rows are wrong.
 #define ROWS_RIGHT     4
 
@@ -51,7 +53,7 @@ static void try_row_factors(struct trial *t)
     }
     qsort(factors, (size_t)t->rows, sizeof(*factors), ascending);
     double low = factors[t->rows / 4], high = factors[t->rows - 1 - t->rows / 4];
-    if (high - low < fabs(2 - high - low) / 4)
+    if (high - low < fmax(FACTORS_APART, fabs(2 - high - low) / 4))
         return; // the same factor in all rows
     const char *about =
         out ? "out, as from a wrong denominator" : "dq, as from a wrong LSE in the backward pass";

@@ -120,6 +120,7 @@ static void offer(struct trial *t, const struct kernel *x, const struct some_row
     char where[100];
     const char *own = x->own ? ", among the keys of its own rank," : "";
     some_rows_name(rows, where, sizeof(where));
+    t->partly = rows->wrong < rows->shown;
     switch (x->edge) {
     case EDGE_OPEN:
         trial_offer(t, DIAGNOSIS_MASK, t->tried,
@@ -146,6 +147,7 @@ static void offer(struct trial *t, const struct kernel *x, const struct some_row
                     trial_pass(t), own, (int)x->queries, (int)x->keys, where);
         break;
     }
+    t->partly = false;
 }
 
 // The best kernel with the mistake in some tiles only.

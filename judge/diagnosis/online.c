@@ -187,7 +187,8 @@ static void try_missing_tile(struct trial *t, const struct pieces *x)
     const char *where = t->in->tensor == TENSOR_DQ ? "dq" : "the softmax";
     if (rows.wrong == 0)
         return;
-    if (rows.wrong < rows.shown)
+    t->partly = rows.wrong < rows.shown;
+    if (t->partly)
         trial_offer(t, DIAGNOSIS_MISSING_KEYS, t->tried,
                     "keys %lld to %lld are missing from %s in %d of %d examined rows that see "
                     "them, at positions %lld to %lld",
@@ -197,6 +198,7 @@ static void try_missing_tile(struct trial *t, const struct pieces *x)
         trial_offer(t, DIAGNOSIS_MISSING_KEYS, t->tried,
                     "keys %lld to %lld are missing from %s: a tile of %d",
                     (long long)x->begin[piece], (long long)x->end[piece] - 1, where, (int)x->tile);
+    t->partly = false;
 }
 
 // ---- sums that are not scaled -------------------------------------------------------------------

@@ -94,9 +94,11 @@ static void try_rows(struct trial *t, const struct share *share, const double *v
         memcpy(tried, t->right + row * t->dim, (size_t)t->dim * sizeof(double));
     }
     share_name(t, share, name, sizeof(name));
+    t->partly = true;
     trial_offer(t, DIAGNOSIS_MISSING_PART, t->tried,
                 "the contribution of %s is missing from %s, in %d of %d examined rows", name,
                 report_tensor_name(t->in->tensor), changed, t->rows);
+    t->partly = false;
 }
 
 static void try_share(struct trial *t, const struct share *share, double *values)
@@ -410,6 +412,10 @@ void try_owners(struct trial *t)
     try_heads_lost(t, memory);
     if (world > 1 && world <= OWNERS_MAX)
         try_owners_all(t, memory);
+    if (world > 1 && t->in->rank >= 0) {
+        share_evaluate(t, &(struct share){t->in->rank, -1, 0, 0}, memory);
+        trial_try_shares(t, memory, "queries");
+    }
     if (!trial_solved(t))
         try_overwritten(t, memory);
     free(memory);

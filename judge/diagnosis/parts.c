@@ -174,7 +174,7 @@ static void try_part(struct trial *t, const struct part *part, double *values, d
                 part->edge ? "s" : "", doubly);
 }
 
-// Tries rows of dq, or of out with the final LSE, that have the keys of one rank alone.
+// Tries rows of dq or of LSE, or of out with the final LSE, that have the keys of one rank alone.
 static void try_alone(struct trial *t, int rank, double *values, double *weights)
 {
     struct part part = {.chunk = -1, .rank = rank};
@@ -182,6 +182,8 @@ static void try_alone(struct trial *t, int rank, double *values, double *weights
     part_evaluate(t, &part, values, weights);
     part_name(t, &part, name, sizeof(name));
     trial_keep_lse(t);
+    for (int row = 0; row < t->rows && t->in->tensor == TENSOR_LSE; row++)
+        values[row] = weights[row] > 0 ? t->lse_right[row] + log(weights[row]) : -INFINITY;
     trial_offer(t, DIAGNOSIS_MISSING_KEYS, values,
                 "%s has only %s: the rest is overwritten, or never added",
                 report_tensor_name(t->in->tensor), name);
@@ -363,6 +365,31 @@ static void try_terms(struct trial *t)
     }
 }
 
+// ---- out that is not divided --------------------------------------------------------------------
+
+// Tries sums of exp(logit - largest logit) V, and of exp(logit) V, with the right LSE.
+static void try_undivided(struct trial *t)
+{
+    trial_evaluate(t, right_one, NULL);
+    trial_keep_lse(t);
+    for (int way = 0; way < 2; way++) {
+        for (int i = 0; i < t->panel_count; i++)
+            for (int row = 0; row < t->panels[i].rows; row++) {
+                const struct panel *p = &t->panels[i];
+                int to = t->panel_first[i] + row;
+                double most = 0;
+                for (int64_t key = 0; key < p->columns; key++)
+                    most = fmax(most, p->p[row * p->columns + key]);
+                double factor = way == 1 ? exp(t->lse_right[to]) : most > 0 ? 1 / most : 1;
+                for (int at = to * t->dim; at < (to + 1) * t->dim; at++)
+                    t->tried[at] = t->right[at] * factor;
+            }
+        trial_offer(t, DIAGNOSIS_ROW_FACTORS, t->tried,
+                    "out is not divided by the sum of the softmax%s",
+                    way == 1 ? ": it is a sum of exp(logit) V" : "");
+    }
+}
+
 // ---- several at once ----------------------------------------------------------------------------
 
 #define FIT_PARTS_MAX 32
@@ -430,22 +457,28 @@ void try_parts(struct trial *t)
             if (chunks > 1 || edge)
                 try_part(t, &(struct part){.chunk = chunk, .edge = edge}, values, weights);
     for (int tile = 16; tile <= 256 && !trial_over(t); tile *= 2)
-        if (t->panels[0].keys % tile > 1)
+        if (t->panels[0].keys > tile && t->panels[0].keys % tile > 1)
             try_part(t, &(struct part){.chunk = -1, .tile = tile}, values, weights);
     if (t->in->tensor == TENSOR_LSE)
         try_terms(t);
     if (world > 2)
         try_remote(t, values, weights);
     for (int rank = 0; rank < world && world > 1 && !trial_over(t); rank++)
-        if (t->in->tensor == TENSOR_OUT || (t->in->tensor == TENSOR_DQ && world > 2))
+        if (t->in->tensor == TENSOR_OUT || world > 2)
             try_alone(t, rank, values, weights);
-    if (t->in->tensor == TENSOR_OUT)
+    if (t->in->tensor == TENSOR_OUT) {
+        try_undivided(t);
         try_merges(t, values, weights);
+    }
     bool ring = world > team_size(t->c) && t->c->softmax == SOFTMAX_VANILLA; // without a sink
     for (int way = -1; way <= 1 && ring && t->in->tensor == TENSOR_OUT && t->in->rank >= 0;
          way += 2)
         try_unscaled(t, way, values, weights);
     if (world > 2 && world <= FIT_PARTS_MAX && t->in->tensor == TENSOR_DQ)
         try_counts(t, values, weights);
+    if (world > 1 && t->in->tensor == TENSOR_DQ && t->in->rank >= 0) {
+        part_evaluate(t, &(struct part){.chunk = -1, .rank = t->in->rank}, values, weights);
+        trial_try_shares(t, values, "keys");
+    }
     free(values);
 }

@@ -14,11 +14,12 @@ static bool near(double x, double y)
     return fabs(x - y) < 2e-3 * fabs(y);
 }
 
-// Names a factor, such as the batch; "" if it has no name. If several numbers of the case are
-// equal, such as the batch and the number of ranks, all of them are named.
-static void factor_name(const struct cp_case *c, enum report_tensor tensor, double x, char *text,
-                        size_t size)
+// If several numbers of the case are equal, such as the batch and the number of ranks, all of them
+// are named. A factor of some rows is none of them.
+void trial_factor_name(const struct trial *t, double factor, char *text, size_t size)
 {
+    const struct cp_case *c = t->c;
+    enum report_tensor tensor = t->in->tensor;
     double world = c->world_size, group = (double)c->heads / c->kv_heads, scale = case_scale(c);
     bool shared = tensor == TENSOR_DBIAS && c->heads > 1 && !bias_has_heads(c);
     size_t length = 0;
@@ -46,7 +47,8 @@ static void factor_name(const struct cp_case *c, enum report_tensor tensor, doub
     *text = '\0';
     bool single = false;
     for (size_t i = 0; i < sizeof(names) / sizeof(*names) && !single && length < size; i++) {
-        if (!names[i].sensible || !near(x, names[i].value) || (length > 0 && !names[i].count))
+        if (!names[i].sensible || !near(factor, names[i].value) ||
+            (length > 0 && !names[i].count) || (t->in->some && names[i].count))
             continue;
         length += (size_t)snprintf(text + length, size - length, "%s%s", length ? "; or " : " (",
                                    names[i].name);
@@ -65,7 +67,7 @@ static void try_factor(struct trial *t)
     bool sign = t->in->tensor == TENSOR_DSINK && near(factor, -1); // DIAGNOSIS_SINK_GRADIENT
     if (sign || fabs(factor) < 1e-3 || trial_is_one(t, factor))
         return;
-    factor_name(t->c, t->in->tensor, factor, name, sizeof(name));
+    trial_factor_name(t, factor, name, sizeof(name));
     trial_factor_text(t, factor, text);
     trial_keep_lse(t);
     for (int i = 0; i < t->rows * t->dim; i++)
@@ -90,7 +92,7 @@ static double row_energy(const struct trial *t, const double *values, int row)
     return sum;
 }
 
-void trial_rows_name(const struct trial *t, const bool *is_bad, char *text, size_t size)
+bool trial_rows_name(const struct trial *t, const bool *is_bad, char *text, size_t size)
 {
     int bad = 0, first = -1, of_last = 0, bad_of_last = 0;
     for (int row = 0; row < t->rows; row++) {
@@ -105,10 +107,13 @@ void trial_rows_name(const struct trial *t, const bool *is_bad, char *text, size
     if (whole)
         snprintf(text, size, "in all %d examined rows of sequence %d, the last one", bad,
                  row->sequence);
+    else if (bad == t->rows)
+        snprintf(text, size, "in all %d examined rows", bad);
     else
         snprintf(text, size,
                  "in %d of %d examined rows, such as sequence %d, head %d, position %lld", bad,
                  t->rows, row->sequence, row->head, (long long)row->position);
+    return whole || bad == t->rows;
 }
 
 static void try_zeros(struct trial *t)
@@ -130,9 +135,10 @@ static void try_zeros(struct trial *t)
     }
     if (zeros == 0)
         return;
-    trial_rows_name(t, bad, where, sizeof(where));
+    t->partly = !trial_rows_name(t, bad, where, sizeof(where));
     trial_offer(t, DIAGNOSIS_ZERO, t->tried, "%s is zero %s%s", report_tensor_name(t->in->tensor),
                 where, blind ? "; their LSE is -infinity: they see no key" : "");
+    t->partly = false;
 }
 
 // The same dims are zero in all rows.
@@ -157,9 +163,9 @@ static void try_zero_dims(struct trial *t)
     if (zeros == 0 || zeros == t->dim)
         return;
     trial_keep_lse(t);
-    trial_offer(t, DIAGNOSIS_ZERO, t->tried,
-                "%s is zero in %d dims of every examined row, %d to %d",
-                report_tensor_name(t->in->tensor), zeros, first, last);
+    trial_offer(t, DIAGNOSIS_ZERO, t->tried, "%s is zero in %d dims%s, %d to %d",
+                report_tensor_name(t->in->tensor), zeros,
+                t->in->alone ? "" : " of every examined row", first, last);
 }
 
 // Rows with the right values of another row.
@@ -459,25 +465,24 @@ static bool meets_nothing(const struct trial *t, int row)
 // A row that sees nothing has to be zero.
 void try_filled(struct trial *t)
 {
-    int filled = 0, first = -1;
+    bool bad[DIAGNOSIS_ROWS_MAX] = {false};
+    char where[120];
+    int filled = 0;
     memcpy(t->tried, t->right, (size_t)(t->rows * t->dim) * sizeof(double));
     for (int row = 0; row < t->rows && t->dim > 1; row++) {
         if (!meets_nothing(t, row) || row_energy(t, t->got, row) == 0)
             continue;
         memcpy(t->tried + row * t->dim, t->got + row * t->dim, (size_t)t->dim * sizeof(double));
-        first = first < 0 ? row : first;
+        bad[row] = true;
         filled++;
     }
     if (filled == 0)
         return;
     trial_keep_lse(t);
-    const struct diagnosis_row *row = row_at(t, first);
-    trial_offer(
-        t, DIAGNOSIS_EMPTY_ROW, t->tried,
-        "%s must be zero where nothing is seen; it is not zero in %d of %d examined rows, such "
-        "as sequence %d, head %d, position %lld",
-        report_tensor_name(t->in->tensor), filled, t->rows, row->sequence, row->head,
-        (long long)row->position);
+    trial_rows_name(t, bad, where, sizeof(where));
+    trial_offer(t, DIAGNOSIS_EMPTY_ROW, t->tried,
+                "%s must be zero where nothing is seen; it is not zero %s",
+                report_tensor_name(t->in->tensor), where);
 }
 
 // LSE with the same error in all rows.
@@ -504,6 +509,52 @@ static void try_offset(struct trial *t)
                 near(fabs(offset), M_LN2) ? ", ln(2): a sum that is doubled or halved" : "");
 }
 
+// LSE that is -infinity, as in rows that see no key.
+static void try_no_keys(struct trial *t)
+{
+    bool bad[DIAGNOSIS_ROWS_MAX] = {false};
+    char where[120];
+    int lost = 0;
+    memcpy(t->tried, t->right, (size_t)(t->rows * t->dim) * sizeof(double));
+    for (int row = 0; row < t->rows && t->in->tensor == TENSOR_LSE; row++) {
+        bad[row] = t->got[row] == -INFINITY && t->right[row] > -INFINITY;
+        t->tried[row] = bad[row] ? t->got[row] : t->right[row];
+        lost += bad[row];
+    }
+    if (lost == 0)
+        return;
+    t->partly = !trial_rows_name(t, bad, where, sizeof(where));
+    trial_offer(t, DIAGNOSIS_ZERO, t->tried, "lse is -infinity %s: they see no key", where);
+    t->partly = false;
+}
+
+// LSE of another base, in some rows or in all.
+static void try_base(struct trial *t, double factor)
+{
+    bool bad[DIAGNOSIS_ROWS_MAX] = {false};
+    char name[160], text[TRIAL_FACTOR_MAX], where[120] = "";
+    int of_base = 0, wrong = 0;
+    memcpy(t->tried, t->right, (size_t)t->rows * sizeof(double));
+    for (int row = 0; row < t->rows && t->in->tensor == TENSOR_LSE; row++) {
+        if (!trial_row_is_wrong(t, row))
+            continue;
+        t->tried[row] = factor * t->right[row];
+        bad[row] = pow(t->got[row] - t->tried[row], 2) < TRIAL_WRONG * t->row_noise[row];
+        of_base += bad[row];
+        wrong++;
+    }
+    if (wrong == 0 || of_base < wrong)
+        return;
+    t->partly = wrong < t->rows;
+    if (t->partly)
+        trial_rows_name(t, bad, where, sizeof(where));
+    trial_factor_name(t, factor, name, sizeof(name));
+    trial_factor_text(t, factor, text);
+    trial_offer(t, DIAGNOSIS_LSE, t->tried, "lse is %s times what it should be%s%s%s", text, name,
+                t->partly ? " " : "", where);
+    t->partly = false;
+}
+
 void try_shifts(struct trial *t)
 {
     try_shifted(t, -1);
@@ -515,12 +566,15 @@ void try_plain(struct trial *t)
 {
     try_empty(t);
     try_filled(t);
+    try_no_keys(t);
     try_zeros(t);
     try_zero_dims(t);
     try_element(t);
     try_swapped(t);
     try_dims_moved(t);
     try_offset(t);
+    try_base(t, M_LOG2E);
+    try_base(t, M_LN2);
     try_factor(t);
     try_truncated(t);
 }

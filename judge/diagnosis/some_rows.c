@@ -20,6 +20,12 @@ static double apart(const struct trial *t, const double *a, const double *b)
     return isfinite(sum) ? sum : DBL_MAX;
 }
 
+bool trial_row_is_wrong(const struct trial *t, int row)
+{
+    const double *got = t->got + (int64_t)row * t->dim, *right = t->right + (int64_t)row * t->dim;
+    return apart(t, got, right) > TRIAL_WRONG * t->row_noise[row] || trial_lse_is_wrong(t, row);
+}
+
 struct some_rows trial_some_rows(struct trial *t)
 {
     struct some_rows x = {.first = INT64_MAX, .last = -1};

@@ -17,6 +17,7 @@ struct map {
     const struct trial *trial;
     int rank, from; // as the fill_map function uses them
     bool values;    // the map is for V only, not for K
+    bool keys;      // the map is for K only, not for V
 };
 
 typedef void fill_map(const struct panel *p, const struct map *map);
@@ -121,6 +122,20 @@ static void map_early(const struct panel *p, const struct map *map)
     }
 }
 
+// Reads the inputs of the key that is map->from places further in the memory of its rank. The first
+// key follows the last one.
+static void map_shifted(const struct panel *p, const struct map *map)
+{
+    const struct chunks *x = &p->k_chunks;
+    for (int64_t key = 0; key < p->keys; key++) {
+        int rank = x->ranks[chunks_find(x, key)];
+        int64_t keys = 0, place = chunks_place(x, p->c, key) + map->from;
+        for (int half = 0; half < shard_chunks_per_rank(p->c); half++)
+            keys += chunk_length(x, chunk_of_rank(p, rank, half));
+        map->source[key] = position_at(p, rank, place < 0 ? keys - 1 : place < keys ? place : 0);
+    }
+}
+
 static bool evaluate_map(struct trial *t, fill_map *fill, struct map *map)
 {
     map->trial = t;
@@ -128,14 +143,16 @@ static bool evaluate_map(struct trial *t, fill_map *fill, struct map *map)
         return false;
     for (int i = 0; i < t->panel_count; i++) {
         struct panel *p = &t->panels[i];
-        map->source = malloc((size_t)p->keys * sizeof(int64_t));
+        map->source = malloc((size_t)(2 * p->keys) * sizeof(int64_t));
         if (!map->source)
             return false;
-        for (int64_t key = 0; key < p->keys; key++)
-            map->source[key] = key;
+        for (int64_t key = 0; key < 2 * p->keys; key++)
+            map->source[key] = key % p->keys;
         fill(p, map);
         struct variant variant = variant_none(p);
         *(map->values ? &variant.values : &variant.source) = map->source;
+        if (map->keys)
+            variant.values = map->source + p->keys; // their own
         trial_evaluate_panel(t, p, &variant, t->panel_first[i], t->tried, t->lse_tried);
         free(map->source);
     }
@@ -189,22 +206,39 @@ static void try_stale(struct trial *t, bool values)
         }
 }
 
-static void try_swapped(struct trial *t)
+static void try_swapped(struct trial *t, bool values)
 {
     int world = t->c->world_size;
-    struct map remote = {.rank = OTHER_RANKS}, all = {.rank = ALL_RANKS};
+    const char *what = values ? "values (not of keys)" : "keys";
+    struct map remote = {.rank = OTHER_RANKS, .values = values};
+    struct map all = {.rank = ALL_RANKS, .values = values};
     if (evaluate_map(t, map_mirrored, &remote))
         trial_offer(t, DIAGNOSIS_SWAPPED_CHUNKS, t->tried,
-                    "the two chunks of keys of every other rank are exchanged");
+                    "the two chunks of %s of every other rank are exchanged", what);
     if (evaluate_map(t, map_mirrored, &all))
         trial_offer(t, DIAGNOSIS_SWAPPED_CHUNKS, t->tried,
-                    "the two chunks of keys of every rank are exchanged");
+                    "the two chunks of %s of every rank are exchanged", what);
     for (int rank = 0; rank < world && world <= STALE_RANKS_MAX; rank++) {
-        struct map one = {.rank = rank};
+        struct map one = {.rank = rank, .values = values};
         if (evaluate_map(t, map_mirrored, &one))
             trial_offer(t, DIAGNOSIS_SWAPPED_CHUNKS, t->tried,
-                        "the two chunks of keys of rank %d are exchanged", rank);
+                        "the two chunks of %s of rank %d are exchanged", what, rank);
     }
+}
+
+// Tries K, V or both of the neighbouring keys in memory.
+static void try_shifted(struct trial *t)
+{
+    static const char *const what[] = {"K is", "V is", "K and V are"};
+    bool lse = t->in->tensor == TENSOR_LSE; // without V
+    for (int i = 0; i < (lse ? 1 : 3); i++)
+        for (int way = -1; way < 2; way += 2) {
+            struct map map = {.from = way, .keys = i == 0, .values = i == 1};
+            if (evaluate_map(t, map_shifted, &map))
+                trial_offer(t, DIAGNOSIS_LAYOUT, t->tried,
+                            "%s%s read one row too %s in the memory of each rank", trial_pass(t),
+                            what[i], way < 0 ? "early" : "late");
+        }
 }
 
 // ---- another layout -----------------------------------------------------------------------------
@@ -281,11 +315,16 @@ static void try_masked_as(struct trial *t, int rank, bool exchanged)
 
 // ---- positions as places in memory --------------------------------------------------------------
 
-// The position of a token if each rank held consecutive tokens.
+// The position of a token if each rank held consecutive tokens, or in a case where it does, the two
+// chunks of zigzag.
 static int64_t place_in_order(const struct chunks *x, const struct cp_case *c, int64_t position)
 {
     int rank = x->ranks[chunks_find(x, position)];
     int64_t place = chunks_place(x, c, position);
+    if (c->sharding != SHARDING_ZIGZAG) {
+        int64_t half = (chunk_length(x, rank) + 1) / 2;
+        return place < half ? rank * half + place : (2 * c->world_size - 2 - rank) * half + place;
+    }
     for (int chunk = 0; chunk < x->count; chunk++)
         place += x->ranks[chunk] < rank ? chunk_length(x, chunk) : 0;
     return place;
@@ -312,16 +351,17 @@ static bool evaluate_in_order(struct trial *t, bool queries, bool keys)
     return true;
 }
 
-// Tries the mask of zigzag chunks as if each rank held consecutive tokens.
+// Tries the mask of zigzag chunks as if each rank held consecutive tokens, or the other way round.
 static void try_in_order(struct trial *t)
 {
+    bool zigzag = t->c->sharding == SHARDING_ZIGZAG;
     static const char *const whose[] = {"", "queries", "keys", "queries and keys"};
     for (int i = 1; i < 4 && !trial_over(t); i++)
         if (evaluate_in_order(t, i & 1, i & 2))
             trial_offer(t, DIAGNOSIS_MASK, t->tried,
-                        "%s are masked as if each rank held consecutive tokens, not the two chunks "
-                        "of zigzag",
-                        whose[i]);
+                        "%s are masked as if each rank held %s, not %s", whose[i],
+                        zigzag ? "consecutive tokens" : "the two chunks of zigzag",
+                        zigzag ? "the two chunks of zigzag" : "consecutive tokens");
 }
 
 void try_sources(struct trial *t)
@@ -343,12 +383,14 @@ void try_sources(struct trial *t)
             try_stale(t, true);
         if (!trial_solved(t) && t->in->tensor == TENSOR_OUT)
             try_apart(t);
-        if (t->c->sharding == SHARDING_ZIGZAG) {
-            try_swapped(t);
-            try_in_order(t);
-        }
+        for (int values = 0; values < 2 && t->c->sharding == SHARDING_ZIGZAG; values++)
+            if (values == 0 || t->in->tensor != TENSOR_LSE)
+                try_swapped(t, values);
+        try_in_order(t);
     }
     try_layouts(t);
+    if (!trial_solved(t))
+        try_shifted(t);
     if (later && evaluate_map(t, map_early, &early))
         trial_offer(t, DIAGNOSIS_BOUNDARY, t->tried,
                     "the keys of a packed sequence begin one row too early");

@@ -200,7 +200,29 @@ static void try_sink_heads(struct trial *t)
     }
 }
 
-static void sums_try(struct trial *t, const struct parts *x, struct finding *result)
+// Names the wrong heads if others are right. Values are in units of their heads (t->moved) for
+// dsink.
+static void try_some_heads(struct trial *t)
+{
+    int wrong = 0, first = -1;
+    double noise = TRIAL_WRONG * t->noise / (t->rows * t->dim);
+    for (int head = 0; head < t->dim; head++) {
+        bool bad = pow(t->got[head] - t->right[head], 2) > noise;
+        t->tried[head] = bad ? t->got[head] : t->right[head];
+        first = bad && first < 0 ? head : first;
+        wrong += bad;
+    }
+    if (wrong == 0 || 2 * wrong > t->dim)
+        return;
+    double unit = t->in->tensor == TENSOR_DSINK ? t->moved[first] : 1;
+    trial_offer(t, DIAGNOSIS_PLACES, t->tried,
+                "%s is wrong in %d of %d heads, such as head %d, where it is %.6g instead of %.6g; "
+                "the other heads are right",
+                report_tensor_name(t->in->tensor), wrong, t->dim, first, t->got[first] * unit,
+                t->right[first] * unit);
+}
+
+static enum explains sums_try(struct trial *t, const struct parts *x, struct finding *result)
 {
     if (t->finite) {
         try_sign(t);
@@ -223,7 +245,11 @@ static void sums_try(struct trial *t, const struct parts *x, struct finding *res
         if (t->in->tensor == TENSOR_DBIAS && !trial_solved(t))
             try_zeros(t);
     }
-    trial_decide(t, result);
+    enum explains explains = trial_decide(t, result);
+    if (explains != EXPLAINS_NOTHING || t->in->tensor == TENSOR_DBIAS || !t->finite)
+        return explains;
+    try_some_heads(t);
+    return trial_decide(t, result);
 }
 
 // ---- results with one number for each head ------------------------------------------------------
@@ -378,6 +404,7 @@ static bool bias_fill(struct trial *t, struct parts *x)
     const struct cp_case *c = t->c;
     for (int row = 0; row < t->rows; row++) {
         const struct diagnosis_row *given = &t->in->rows[row];
+        t->row_of[row] = row;
         for (int64_t key = 0; key < given->count; key++)
             t->got[(int64_t)row * t->dim + given->first + key] = given->got[key];
         for (int32_t sequence = 0; sequence < c->batch; sequence++)
@@ -431,8 +458,10 @@ static double rms(const struct trial *t, const double *values)
     return sqrt(sum / (t->rows * t->dim));
 }
 
-void sums_find(const struct diagnosis_input *in, struct finding *result)
+enum explains sums_find(const struct diagnosis_input *in, struct finding *result,
+                        struct groups *groups)
 {
+    enum explains explains = EXPLAINS_NOTHING;
     struct trial t = {.memory = NULL};
     struct parts parts = {.values = NULL};
     int rows = rows_affordable(in);
@@ -444,8 +473,11 @@ void sums_find(const struct diagnosis_input *in, struct finding *result)
     if (known) {
         parts_but(&t, &parts, -1, false, t.right);
         trial_weigh(&t, honest(in) * (bias ? rms(&t, t.right) : 1));
-        sums_try(&t, &parts, result);
+        explains = sums_try(&t, &parts, result);
+        if (bias)
+            groups_init(groups, &t, true);
     }
     free(parts.values);
     trial_fini(&t);
+    return explains;
 }

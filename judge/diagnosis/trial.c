@@ -175,7 +175,8 @@ bool trial_evaluate_other(struct trial *t, int i, const struct panel_setup *setu
     if (known && setup->side == SIDE_Q && consistent)
         known = variant_statistics(&other);
     else if (known && setup->side == SIDE_KV &&
-             (setup->modulo || setup->head != t->panels[i].setup.head))
+             (setup->modulo || setup->head != t->panels[i].setup.head ||
+              setup->sequence != t->panels[i].setup.sequence))
         known = statistics_of_keys(t->in, &other);
     else if (known)
         statistics_copy(&other, &t->panels[i]);
@@ -352,6 +353,13 @@ static double lse_difference(double a, double b)
     return difference * difference;
 }
 
+bool trial_lse_is_wrong(const struct trial *t, int row)
+{
+    double got = t->lse_got[row];
+    return t->in->tensor == TENSOR_OUT && !isnan(got) &&
+           lse_difference(got, t->lse_right[row]) > TRIAL_WRONG;
+}
+
 // Share of the error of LSE that the hypothesis does not explain, if rows of out come with LSE.
 static double lse_left(const struct trial *t)
 {
@@ -409,17 +417,22 @@ static double rows_left(const struct trial *t, const double *values)
     return count > 0 ? sum / count : 0;
 }
 
+// A hypothesis has to leave less than the one before it by this share, so that of two with the same
+// values the first is kept.
+#define BETTER 1e-8
+
 void trial_offer(struct trial *t, enum diagnosis_kind kind, const double *values,
                  const char *format, ...)
 {
     struct hypothesis *best = &t->best[kind];
     double after = trial_energy(t, values), left = share_left(t, after), of_lse = lse_left(t);
     left = fmax(left, fmax(of_lse, rows_left(t, values) / 2));
-    if (left >= best->left)
+    if (left > best->left - BETTER)
         return;
     best->left = left;
     best->lse = of_lse;
     best->after = after;
+    best->partly = t->partly;
     best->gone = t->error - after;
     va_list arguments;
     va_start(arguments, format);
@@ -496,9 +509,23 @@ bool trial_is_one(const struct trial *t, double factor)
     return fabs(factor - 1) < factor_noise(t);
 }
 
+// How far the rounding of elements may move a fitted factor, relative to it: three deviations. A
+// few large elements decide a sparse row.
+static double fit_noise(const struct trial *t)
+{
+    double squares = 0, fourth = 0;
+    for (int64_t i = 0; i < (int64_t)t->rows * t->dim; i++) {
+        double square = pow(finite_or_0(t->right[i]), 2);
+        squares += square;
+        fourth += square * square;
+    }
+    return squares > 0 ? 3 * sqrt(t->noise * fourth / squares) / squares : 0;
+}
+
 void trial_factor_text(const struct trial *t, double factor, char text[TRIAL_FACTOR_MAX])
 {
-    double unsure = fmin(factor_noise(t) * fabs(factor), fabs(factor - 1) / 20);
+    double noise = fmax(factor_noise(t), fit_noise(t));
+    double unsure = fmin(noise * fabs(factor), fabs(factor - 1) / 20);
     bool exact = false;
     for (int digits = 1; digits <= 6 && !exact; digits++) {
         snprintf(text, TRIAL_FACTOR_MAX, "%.*g", digits, factor);
@@ -511,86 +538,4 @@ bool trial_over(struct trial *t)
     const struct diagnosis_input *in = t->in;
     t->interrupted = t->interrupted || (in->enough && in->enough(in->enough_context));
     return t->interrupted;
-}
-
-// ---- the decision -------------------------------------------------------------------------------
-
-#define ENOUGH      0.1   // maximum share that the best hypothesis may leave
-#define NOTHING     0.005 // a smaller share is as good as 0 in the comparison of kinds
-#define SOLVED      0.002 // a smaller share ends the search
-// A hypothesis that explains most of the error, but leaves more than this multiple of rounding, may
-// only be like the mistake.
-#define ALIKE       100
-// If the error is hardly above rounding, a hypothesis must explain at least this many times the
-// remaining energy per row. By chance it explains about once that energy.
-#define SIGNIFICANT 30
-#define SENSIBLE    0.05 // then also at least this share of the energy of rounding
-
-// True if the hypothesis leaves only rounding.
-static bool fits(const struct trial *t, const struct hypothesis *s)
-{
-    return s->left < NOTHING || (s->left < ENOUGH && s->lse < NOTHING && s->after < 2 * t->noise);
-}
-
-// True if another mistake may be like the hypothesis. Roundings are not reproduced exactly.
-static bool only_alike(const struct trial *t, int kind)
-{
-    const struct hypothesis *s = &t->best[kind];
-    return s->left >= NOTHING && s->after > ALIKE * t->noise && kind != DIAGNOSIS_ROUNDED;
-}
-
-// The share that a hypothesis leaves, for comparison with other kinds.
-static double left_of(const struct trial *t, const struct hypothesis *s)
-{
-    return fits(t, s) ? NOTHING : s->left;
-}
-
-// True if the other hypothesis explains nearly as much as the best one, so that neither is certain.
-static bool rivals(const struct trial *t, int best_kind, int other_kind)
-{
-    const struct hypothesis *best = &t->best[best_kind], *other = &t->best[other_kind];
-    bool much_alike = (best_kind == DIAGNOSIS_FACTOR && other_kind == DIAGNOSIS_TRUNCATED) ||
-                      (best_kind == DIAGNOSIS_TRUNCATED && other_kind == DIAGNOSIS_FACTOR);
-    if (much_alike) // truncation makes values smaller by about half a unit
-        return other->left < 1 && other->after < 1.05 * best->after;
-    if (fits(t, best))
-        return false; // if both fit, the kind that is listed first is likelier
-    return other->left < 2 * best->left + 0.02;
-}
-
-// True if the hypothesis explains more than chance does.
-static bool significant(const struct trial *t, const struct hypothesis *s)
-{
-    double of_one = s->after / t->rows; // rounding of P moves a row as a whole
-    if (t->error - t->noise > t->noise)
-        return true;
-    return s->gone > SIGNIFICANT * of_one && s->gone > SENSIBLE * t->noise &&
-           s->after < 1.3 * t->noise;
-}
-
-bool trial_solved(const struct trial *t)
-{
-    for (int kind = 1; kind < DIAGNOSIS_KINDS; kind++)
-        if (t->best[kind].left < SOLVED && significant(t, &t->best[kind]))
-            return true;
-    return false;
-}
-
-void trial_decide(const struct trial *t, struct finding *result)
-{
-    int best = DIAGNOSIS_NONE;
-    for (int kind = 1; kind < DIAGNOSIS_KINDS; kind++)
-        if (t->best[kind].left < (t->interrupted ? NOTHING : ENOUGH) &&
-            (!best || left_of(t, &t->best[kind]) < left_of(t, &t->best[best])))
-            best = kind;
-    if (!best || !significant(t, &t->best[best]))
-        return;
-    for (int kind = 1; kind < DIAGNOSIS_KINDS; kind++)
-        if (kind != best && rivals(t, best, kind))
-            return;
-    result->kind = (enum diagnosis_kind)best;
-    result->diagnosis =
-        (struct diagnosis){.tensor = t->in->tensor, .explained = 1 - t->best[best].left};
-    snprintf(result->diagnosis.text, sizeof(result->diagnosis.text), "%s%s",
-             only_alike(t, best) ? "perhaps " : "", t->best[best].text);
 }

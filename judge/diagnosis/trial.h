@@ -16,6 +16,7 @@ struct hypothesis {
     double lse;   // the same of the LSE of rows of out
     double gone;  // energy that it explains
     double after; // energy that remains, rounding included
+    bool partly;  // it is about some of the rows that the mistake changes
     char text[DIAGNOSIS_TEXT_MAX];
 };
 
@@ -41,6 +42,7 @@ struct trial {
     bool finite;
     struct hypothesis best[DIAGNOSIS_KINDS];
     bool interrupted; // the caller ended the search
+    bool partly;      // of the hypotheses that are offered now
     void *memory;
 };
 
@@ -54,8 +56,16 @@ void trial_fini(struct trial *t);
 bool trial_init_values(struct trial *t, const struct diagnosis_input *in, int rows, int dim);
 void trial_weigh(struct trial *t, double noise);
 
+// What a sentence explains.
+enum explains {
+    EXPLAINS_NOTHING,
+    EXPLAINS_PLACE, // where the error is, not the mistake
+    EXPLAINS_MOST,  // of the error, or some of the rows that the mistake changes
+    EXPLAINS_ALL
+};
+
 // Fills the sentence of the hypothesis that explains the error, if one does.
-void trial_decide(const struct trial *t, struct finding *result);
+enum explains trial_decide(const struct trial *t, struct finding *result);
 
 // Returns the variant for one panel; `with` is passed through from trial_evaluate().
 typedef struct variant trial_variant(const struct panel *p, const void *with);
@@ -73,6 +83,9 @@ void trial_evaluate_panel(struct trial *t, struct panel *p, const struct variant
 // is short.
 bool trial_evaluate_other(struct trial *t, int i, const struct panel_setup *setup, bool consistent,
                           double *values);
+
+// True if a row of out comes with an LSE whose error is more than rounding.
+bool trial_lse_is_wrong(const struct trial *t, int row);
 
 // Rates a hypothesis: compares `values`, and lse_tried with rows of out and lse, with the delivered
 // values. trial_keep_lse() sets lse_tried to the right values. The text is kept if the hypothesis
@@ -95,6 +108,9 @@ struct some_rows {
     int64_t first, last; // positions of the wrong rows
 };
 
+// True if the error of a row, or of its LSE, is more than rounding.
+bool trial_row_is_wrong(const struct trial *t, int row);
+
 // Replaces the rows of t->tried and t->lse_tried that are not wrong by the right ones.
 struct some_rows trial_some_rows(struct trial *t);
 
@@ -102,8 +118,8 @@ struct some_rows trial_some_rows(struct trial *t);
 void some_rows_name(const struct some_rows *x, char *text, size_t size);
 
 // Describes the rows of the trial that are bad, such as "in all 12 examined rows of sequence 2, the
-// last one".
-void trial_rows_name(const struct trial *t, const bool *bad, char *text, size_t size);
+// last one". False if the bad rows are neither these nor all.
+bool trial_rows_name(const struct trial *t, const bool *bad, char *text, size_t size);
 
 // "in the backward pass " for a gradient, else "": the beginning of a sentence.
 const char *trial_pass(const struct trial *t);
@@ -127,6 +143,13 @@ bool trial_is_one(const struct trial *t, double factor);
 #define TRIAL_FACTOR_MAX 16
 void trial_factor_text(const struct trial *t, double factor, char text[TRIAL_FACTOR_MAX]);
 
+// Names a factor, such as " (the scale of the softmax is missing)"; "" if it has no name.
+void trial_factor_name(const struct trial *t, double factor, char *text, size_t size);
+
+// Tries a factor of the contributions of the own rank, or of those of other ranks. `own`
+// [rows][dim]: the contributions of the own rank; whose: "keys", "queries".
+void trial_try_shares(struct trial *t, double *own, const char *whose);
+
 // Solves a symmetric system of equations in place. False if it is singular.
 bool trial_solve(double *matrix, double *right, int count);
 
@@ -141,6 +164,7 @@ void try_masks(struct trial *t);        // tiles at the edges of the mask
 void try_heads(struct trial *t);        // other heads
 void try_sources(struct trial *t);      // query rows: keys of other positions
 void try_shifts(struct trial *t);       // rows of neighbouring tokens
+void try_sequences(struct trial *t);    // rows and lengths of other sequences
 void try_parts(struct trial *t);        // query rows: chunks of keys missing, twice, merged wrongly
 void try_visible(struct trial *t);      // query rows: keys of other sequences, one key
 void try_online(struct trial *t);       // query rows: a tile missing, sums of tiles not scaled

@@ -253,7 +253,7 @@ static void gather(const struct panel *p, const int64_t *source, double *place, 
 
 static const int64_t *source_of_values(const struct variant *t)
 {
-    return t->source ? t->source : t->values;
+    return t->values ? t->values : t->source;
 }
 
 void variant_forward(struct panel *p, const struct variant *t, double *out, double *lse)

@@ -62,7 +62,7 @@ struct variant {
     const int64_t *key_seen_as;
     // By position of a key: the column of its inputs, -1 for none. NULL: its own.
     const int64_t *source;
-    // The same for V alone, where `source` is NULL.
+    // The same for V alone; NULL: `source`.
     const int64_t *values;
     // [rows][columns]: the pairs that are visible, whatever the band. NULL: those of the band.
     const bool *seen;

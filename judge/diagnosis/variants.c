@@ -335,8 +335,8 @@ static double scale_step(struct trial *t, double factor, enum variant_where wher
     return factor + fmax(-0.5 * factor, fmin(factor, step));
 }
 
-// Names a wrong scale if the factor is that of a common mistake.
-static void scale_name(const struct cp_case *c, double factor, char *text, size_t size)
+// Names a wrong scale if a factor near this one is that of a common mistake. Returns that factor.
+static double scale_name(const struct cp_case *c, double factor, char *text, size_t size)
 {
     double scale = case_scale(c), d = c->head_dim_qk;
     const struct {
@@ -352,11 +352,14 @@ static void scale_name(const struct cp_case *c, double factor, char *text, size_
                  {variant_round(DTYPE_BF16, scale) / scale, "rounded to bf16"}};
     *text = '\0';
     for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
-        if (fabs(factor - names[i].value) < fmin(5e-3, 0.2 * fabs(names[i].value - 1))) {
+        if (fabs(factor / names[i].value - 1) < fmin(5e-3, 0.2 * fabs(1 - 1 / names[i].value))) {
             snprintf(text, size, " (%s)", names[i].name);
-            return;
+            return names[i].value;
         }
+    return factor;
 }
+
+#define SCALED_LEAST 4 // minimum number of elements, to which a scale does not fit by chance
 
 static void try_scale(struct trial *t, enum variant_where where)
 {
@@ -391,10 +394,11 @@ static void try_scale(struct trial *t, enum variant_where where)
             break;
     }
     char name[40], factor[TRIAL_FACTOR_MAX];
-    if (trial_is_one(t, best))
+    if (trial_is_one(t, best) || t->rows * t->dim < SCALED_LEAST)
         return;
+    double named = scale_name(t->c, best, name, sizeof(name));
+    best = scale_energy(t, named, where) < least + t->noise ? named : best;
     trial_factor_text(t, best, factor);
-    scale_name(t->c, best, name, sizeof(name));
     scale_energy(t, best, where);
     if (fabs(best - M_LN2) < 5e-3 && where == WHERE_ALL && t->in->tensor == TENSOR_OUT) {
         double lse[DIAGNOSIS_ROWS_MAX]; // the LSE, whose base may be right, is not compared

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The arrays of a check as a caller passes them: which are refused, and how many are read.
+// The arrays and tokens of a check as a caller passes them: which are refused, and how many are
+// read.
 #include <check.h>
 #include <stdlib.h>
 #include <string.h>
@@ -115,6 +116,25 @@ START_TEST(arrays_behind_the_count_are_not_read)
 }
 END_TEST
 
+START_TEST(a_token_that_is_placed_twice_is_refused)
+{
+    static const int64_t token[] = {3, 7, 3}, padding[] = {1, 25, 24, 25}, right[] = {25, 3, 24};
+    struct cpattn_case *c = cpattn_case_create();
+    ck_assert_int_eq(cpattn_case_set(c, "batch", "1", &error), CPATTN_OK);
+    ck_assert_int_eq(cpattn_case_set(c, "seqlen", "32", &error), CPATTN_OK);
+    ck_assert_int_eq(cpattn_case_set(c, "lengths_q", "20", &error), CPATTN_OK);
+    ck_assert_int_eq(cpattn_check_create(c, 0, &check, &error), CPATTN_OK);
+    assert_refused(cpattn_check_place(check, CPATTN_QUERIES, NULL, token, 3, &error),
+                   "rows 0 and 2 are the same token: position 3 of sequence 0");
+    assert_refused(cpattn_check_place(check, CPATTN_QUERIES, NULL, padding, 4, &error),
+                   "rows 1 and 3 are the same token: position 25 of sequence 0");
+    ck_assert_int_gt(cpattn_check_shape(check, CPATTN_TENSOR_Q).rows, 4); // as before
+    ck_assert_int_eq(cpattn_check_place(check, CPATTN_QUERIES, NULL, right, 3, &error), CPATTN_OK);
+    cpattn_case_destroy(c);
+    cpattn_check_destroy(check);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("arrays");
@@ -123,6 +143,7 @@ int main(void)
     tcase_add_test(arrays, wrong_arrays_are_refused);
     tcase_add_test(arrays, a_tensor_without_rows_needs_no_memory);
     tcase_add_test(arrays, arrays_behind_the_count_are_not_read);
+    tcase_add_test(arrays, a_token_that_is_placed_twice_is_refused);
     suite_add_tcase(suite, arrays);
     return runner_run(suite);
 }

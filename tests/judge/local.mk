@@ -40,10 +40,16 @@ tests_judge_test_diagnosis_LDADD = $(mutated_libs)
 tests_judge_test_diagnosis_LDFLAGS = $(mutated_ldflags)
 
 test_programs += tests/judge/test_mistakes
-tests_judge_test_mistakes_SOURCES = tests/judge/test_mistakes.c tests/judge/dense.c tests/judge/dense.h
+tests_judge_test_mistakes_SOURCES = tests/judge/test_mistakes.c tests/judge/dense.c tests/judge/dense.h \
+    tests/judge/says.c tests/judge/says.h
 
 test_programs += tests/judge/test_some_rows
-tests_judge_test_some_rows_SOURCES = tests/judge/test_some_rows.c tests/judge/dense.c tests/judge/dense.h
+tests_judge_test_some_rows_SOURCES = tests/judge/test_some_rows.c tests/judge/dense.c tests/judge/dense.h \
+    tests/judge/says.c tests/judge/says.h
+
+test_programs += tests/judge/test_some_heads
+tests_judge_test_some_heads_SOURCES = tests/judge/test_some_heads.c tests/judge/dense.c tests/judge/dense.h \
+    tests/judge/says.c tests/judge/says.h
 
 test_programs += tests/judge/test_factors
 tests_judge_test_factors_SOURCES = tests/judge/test_factors.c

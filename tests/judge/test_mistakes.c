@@ -3,14 +3,13 @@
 #include "tests/support/runner.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "judge/diagnosis.h"
 #include "judge/dtype.h"
 #include "judge/inputs.h"
 #include "tests/judge/dense.h"
+#include "tests/judge/says.h"
 
 enum { TOKENS = 96, DIM = 32, HEADS = 4 };
 
@@ -405,7 +404,9 @@ static const struct mistake {
     {PLAIN, TENSOR_DK, .between = out_nine_tenths, .says = "delta = rowsum(dO * O) is 0.9 times"},
     {PLAIN, TENSOR_DV, .after = dims_exchanged, .says = "32 dims of dv are in another order"},
     {PLAIN, TENSOR_DK, .after = dv_for_dk, .says = "dk has the values of dv"},
-    {PLAIN, TENSOR_DQ, .after = block_lost, .says = "the other rows are right"},
+    {PLAIN, TENSOR_DQ, .after = block_lost,
+     .says = "in 2 of 40 examined rows (such as sequence 0, head 0, position 45): dq is zero in 8 "
+             "dims, 0 to 7"},
     {PLAIN, TENSOR_OUT, .after = last_dims_zero,
      .says = "out is zero in 8 dims of every examined row"},
     {PLAIN, TENSOR_LSE, .after = lse_of_the_largest, .says = "log(sum) is missing"},
@@ -501,12 +502,7 @@ START_TEST(mistakes_are_named)
                                           : m->of == HALF         ? 2.2e-4
                                                                   : 1.7e-3};
     diagnosis_find(&in, &f);
-    printf("# %s: %s\n", diagnosis_kind_name(f.kind), f.diagnosis.text);
-    if (m->says)
-        ck_assert_msg(strstr(f.diagnosis.text, m->says), "\"%s\" instead of \"%s\"",
-                      f.diagnosis.text, m->says);
-    else
-        ck_assert_msg(f.kind == DIAGNOSIS_NONE, "%s", f.diagnosis.text);
+    assert_says(&f, m->says);
     dense_fini(&t);
 }
 END_TEST
@@ -574,7 +570,7 @@ START_TEST(visible_sequences_are_named)
     struct diagnosis_input in = {
         .c = &c, .tensor = TENSOR_OUT, .rows = rows, .count = count, .noise = 1.7e-3};
     diagnosis_find(&in, &f);
-    ck_assert_msg(strstr(f.diagnosis.text, says[_i]), "%s", f.diagnosis.text);
+    assert_says(&f, says[_i]);
     dense_fini(&t);
     dense_fini(&before);
     dense_fini(&after);

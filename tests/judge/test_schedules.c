@@ -24,10 +24,12 @@ struct attention {
     double lse[HEADS][TOKENS], delta[HEADS][TOKENS];
 };
 
-// Rank of a token, and its place in the memory of the rank, with zigzag sharding.
+// Rank of a token.
 static int owner(const struct attention *a, int token)
 {
     int world = a->c.world_size, chunk = token / (TOKENS / (2 * world));
+    if (a->c.sharding == SHARDING_CONTIGUOUS)
+        return chunk / 2;
     return chunk < world ? chunk : 2 * world - 1 - chunk;
 }
 
@@ -109,6 +111,34 @@ static bool open_window(const struct attention *a, int i, int j)
 {
     (void)a;
     return j <= i && j >= (i / 64 * 64 - LEFT + TOKENS) / 16 * 16 - TOKENS;
+}
+
+// As if each rank held consecutive tokens.
+static bool in_order(const struct attention *a, int i, int j)
+{
+    int len = TOKENS / (2 * RANKS), at[2];
+    for (int side = 0; side < 2; side++) {
+        int token = side ? j : i, half = token / len >= RANKS;
+        at[side] = 2 * len * owner(a, token) + half * len + token % len;
+    }
+    return at[1] <= at[0];
+}
+
+// In a case where it does, as if each rank held two chunks of zigzag.
+static bool in_zigzag(const struct attention *a, int i, int j)
+{
+    int len = TOKENS / (2 * RANKS), at[2];
+    (void)a;
+    for (int side = 0; side < 2; side++) {
+        int token = side ? j : i, rank = token / (2 * len), place = token % (2 * len);
+        at[side] = place < len ? rank * len + place : (2 * RANKS - 1 - rank) * len + place - len;
+    }
+    return at[1] <= at[0];
+}
+
+static bool last_step_alone(const struct attention *a, int i, int j)
+{
+    return j <= i && step(a, i, j) == a->c.world_size - 1;
 }
 
 static bool queries_exchanged(const struct attention *a, int i, int j)
@@ -240,7 +270,20 @@ static int modulo(const struct attention *a, int head)
     return head % a->c.kv_heads;
 }
 
-enum of { ONE, RING, GROUPS, WINDOWED };
+// How often the pair's contribution is in the result.
+static double remote_unscaled(const struct attention *a, int head, int i, int j)
+{
+    (void)head;
+    return step(a, i, j) == 0 ? 1 : 1 / case_scale(&a->c);
+}
+
+static double own_five_times(const struct attention *a, int head, int i, int j)
+{
+    (void)head;
+    return step(a, i, j) == 0 ? 5 : 1;
+}
+
+enum of { ONE, RING, CONTIGUOUS, GROUPS, WINDOWED };
 
 static const struct mistake {
     enum of of;
@@ -250,6 +293,8 @@ static const struct mistake {
     takes *takes;
     counts *counts;
     taken *head, *row;
+    taken *value; // the key whose V is read
+    counts *times;
     bool of_own_lse; // P of the keys that are taken adds up to 1
     bool unknown;    // the order of the ring's steps
     const char *says;
@@ -286,6 +331,14 @@ static const struct mistake {
      .says = "queries are masked as if the two chunks of rank 1 were exchanged"},
     {RING, TENSOR_OUT, keys_exchanged,
      .says = "the two chunks of keys of every rank are exchanged"},
+    {RING, TENSOR_OUT, .value = other_chunk,
+     .says = "the two chunks of values (not of keys) of every rank are exchanged"},
+    {RING, TENSOR_OUT, in_order,
+     .says = "queries and keys are masked as if each rank held consecutive tokens, not the two "
+             "chunks of zigzag"},
+    {CONTIGUOUS, TENSOR_OUT, in_zigzag,
+     .says = "queries and keys are masked as if each rank held the two chunks of zigzag, not "
+             "consecutive tokens"},
     {RING, TENSOR_OUT, .row = other_chunk,
      .says = "the rows of out of the two chunks of rank 1 are exchanged"},
     {RING, TENSOR_DV, .row = row_of_rank_3,
@@ -297,6 +350,8 @@ static const struct mistake {
      .says = "dq has only keys 64 to 95 and 160 to 191 (rank 2, ring step 0)"},
     {RING, TENSOR_OUT, .takes = last_step,
      .says = "out has only keys 64 to 95 and 160 to 191 (rank 2, ring step 3)"},
+    {RING, TENSOR_LSE, last_step_alone,
+     .says = "lse has only keys 64 to 95 and 160 to 191 (rank 2, ring step 3)"},
     {RING, TENSOR_DQ, .takes = last_step, .unknown = true,
      .says = "dq has only keys 64 to 95 and 160 to 191 (rank 2, for rows of rank 1)"},
     {ONE, TENSOR_DQ, .takes = last_tile_of_keys,
@@ -315,6 +370,15 @@ static const struct mistake {
      .says = "dv has only the contribution of the queries of rank 2: the rest is overwritten"},
     {GROUPS, TENSOR_DK, .takes = head_1_of_group,
      .says = "dk has only the contribution of query head 1 of each group: the rest is overwritten"},
+    // factors of some contributions
+    {RING, TENSOR_DQ, .times = remote_unscaled,
+     .says =
+         "what the keys of other ranks add to dq is 5.657 times what it should be (the scale of "
+         "the softmax is missing)"},
+    {RING, TENSOR_DK, .times = remote_unscaled,
+     .says = "what the queries of other ranks add to dk is 5.657 times what it should be (the"},
+    {RING, TENSOR_DV, .times = own_five_times,
+     .says = "what the queries of the own rank add to dv is 5 times what it should be"},
     // delta
     {RING, TENSOR_DQ, .counts = first_step_alone,
      .says = "delta = rowsum(dO * O) is computed from the O of the keys of rank 1 alone"},
@@ -349,7 +413,8 @@ static void case_of(enum of of, struct cp_case *c)
 {
     struct error error;
     case_init(c);
-    c->world_size = of == RING ? RANKS : 1;
+    c->world_size = of == RING || of == CONTIGUOUS ? RANKS : 1;
+    c->sharding = of == CONTIGUOUS ? SHARDING_CONTIGUOUS : c->sharding;
     c->batch = 1;
     c->heads = HEADS;
     c->kv_heads = of == GROUPS ? 2 : HEADS;
@@ -390,7 +455,7 @@ static struct attention *attention_create(const struct mistake *m)
     struct attention *a = calloc(1, sizeof(*a));
     ck_assert_ptr_nonnull(a);
     case_of(m->of, &a->c);
-    a->rank = m->of == RING;
+    a->rank = a->c.world_size > 1;
     a->group = HEADS / a->c.kv_heads;
     for (int head = 0; head < HEADS; head++)
         for (int i = 0; i < TOKENS; i++) {
@@ -412,11 +477,12 @@ static void pair_add(const struct attention *a, const struct mistake *m, int hea
                      double *row)
 {
     int g = m->key_head ? m->key_head(a, head) : head / a->group;
-    double p = a->p[head][i][j], scale = case_scale(&a->c);
+    double p = a->p[head][i][j] * (m->times ? m->times(a, head, i, j) : 1);
+    double scale = case_scale(&a->c);
     double ds = p * (a->dp[head][i][j] - a->delta[head][i]) * scale;
     if (m->takes && !m->takes(a, head, i, j))
         return;
-    const float *of = m->tensor == TENSOR_OUT  ? a->v[g][j]
+    const float *of = m->tensor == TENSOR_OUT  ? a->v[g][m->value ? m->value(a, j) : j]
                       : m->tensor == TENSOR_DQ ? a->k[g][j]
                       : m->tensor == TENSOR_DK ? a->q[head][i]
                                                : a->d_out[head][i];

@@ -244,9 +244,11 @@ static void fill_diagnosis(const struct cp_case *c, struct cpattn_rank *rank)
     rank->diagnosis_tensor = "dq";
     rank->diagnosis_explained = 0.97;
     if (model_is(c, "fail_reasons") && c->heads > 2)
-        rank->diagnosis = c->world_size > 1
-                              ? "keys 4 to 7 and 8 to 9 (rank 1, ring step 1) are missing from dq"
-                              : "perhaps keys 2 to 3 are missing from dq";
+        rank->diagnosis = c->world_size > 1 ? "in heads 1 and 3, not in head 0: keys 4 to 7 and 8 "
+                                              "to 9 (rank 1, ring step 1) are missing from dq"
+                          : c->heads > 3    ? "in 1 of 6 examined heads and sequences (head 3 of "
+                                              "sequence 1): keys 2 to 3 are missing from dq"
+                                            : "perhaps keys 2 to 3 are missing from dq";
     if (ranks && rank->rank != 1) {
         rank->diagnosis = rank->rank == 0 ? "the mask is ignored" : "dq is zero";
         rank->diagnosis_explained = rank->rank == 0 ? 0.91 : 0.989;

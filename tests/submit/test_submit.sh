@@ -525,8 +525,8 @@ tap_is "--minimize: a smaller case that fails, too" "$status $(grep -c '^fail ' 
 run case --model fail_reasons --world-size 3 --heads 12 --minimize
 tap_has "--minimize: the diagnosis stays the same" "$status $(grep again: "$scratch/out" | tail -n 1)" \
     "1       again: cpattn-submit case --model fail_reasons --world-size 1 --sharding contiguous --batch 1 --heads 3 "
-tap_is "--minimize: numbers and ranks may differ" "$(grep '^diagnosis' "$scratch/out" | cut -d ';' -f 1)" \
-    "diagnosis: keys 4 to 7 and 8 to 9 (rank 1, ring step 1) are missing from dq
+tap_is "--minimize: numbers, ranks and heads may differ" "$(grep '^diagnosis' "$scratch/out" | cut -d ';' -f 1)" \
+    "diagnosis: in heads 1 and 3, not in head 0: keys 4 to 7 and 8 to 9 (rank 1, ring step 1) are missing from dq
 diagnosis: perhaps keys 2 to 3 are missing from dq"
 run case --model killed2 --minimize
 tap_has "--minimize: the same status" "$status $(grep again: "$scratch/out" | tail -n 1)" \

@@ -57,11 +57,24 @@ static bool names_a_place(const char *text)
     return strncmp(text, " (rank ", 7) == 0 || strncmp(text, " (chunk ", 8) == 0;
 }
 
+// Skips the heads, sequences or rows that a sentence begins with, such as "in head 3: " and "in 1
+// of 8 examined rows (position 7): ".
+static const char *groups_skip(const char *text)
+{
+    static const char *const groups[] = {"in head", "in key head", "in sequence"};
+    bool names = strncmp(text, "in ", 3) == 0 && isdigit((unsigned char)text[3]);
+    for (size_t i = 0; i < sizeof(groups) / sizeof(*groups); i++)
+        names = names || strncmp(text, groups[i], strlen(groups[i])) == 0;
+    const char *end = names ? strstr(text, ": ") : NULL;
+    return end ? end + 2 : text;
+}
+
 // Copies a diagnosis without doubt, places and numbers.
 static void essence_copy(const char *text, char *essence, size_t size)
 {
     static const char doubt[] = "perhaps ";
     size_t length = 0;
+    text = groups_skip(text);
     if (strncmp(text, doubt, strlen(doubt)) == 0)
         text += strlen(doubt);
     while (*text && length + 1 < size) {
