@@ -167,9 +167,8 @@ static void check_ranks(const struct core *core, const struct pool *pool)
     assert(!pool->start_failed ||
            (killed && (pool->as_spare ? pool->spare_failures : pool->failures).count > 0));
     assert(pool->leased || pool->mode == MODE_IDLE || killed ||
-           (pool->mode == MODE_STARTING && (pool->as_spare || pool->late)));
-    assert(pool->mode != MODE_STARTING || pool->leased == (!pool->as_spare && !pool->late));
-    assert(!pool->late || pool->mode == MODE_STARTING || killed);
+           (pool->mode == MODE_STARTING && pool->as_spare));
+    assert(pool->mode != MODE_STARTING || pool->leased != pool->as_spare);
     assert(!pool->must_wait || (killed && pool->as_spare && !pool->used));
     assert(!pool->leased || (pool->mode != MODE_IDLE && pool->mode != MODE_STUCK));
     // The core does not wait for ranks on lost hosts.
@@ -181,7 +180,7 @@ static void check_ranks(const struct core *core, const struct pool *pool)
 static void check_no_ranks(const struct pool *pool)
 {
     assert(pool->crew == -1 && !pool->alive && !pool->job && !pool->leased);
-    assert(!pool->start_failed && !pool->must_wait && !pool->late);
+    assert(!pool->start_failed && !pool->must_wait);
     assert(pool->mode != MODE_BACKOFF || pool->as_spare || pool->failures.count > 0);
 }
 

@@ -11,8 +11,6 @@
 #include "daemon/core/stuck.h"
 #include "daemon/core/twin.h"
 
-// A start is late after this part of its time limit.
-#define LATE_PART         4
 // If a job waits for an idle pool at its timeout, the timeout is checked again after at least this.
 #define IDLE_AGAIN_NS_MIN (UINT64_C(1) * 1000000000)
 
@@ -116,7 +114,6 @@ static void pool_reaped(struct core *core, struct pool *pool)
     else
         pool_move(core, pool, MODE_COLD, TIMERS_NEVER);
     stuck_count(core);
-    pool->late = false;
     if (pool->start_failed)
         failures_refuse_waiting(core, pool->size);
     core->crews[pool->crew] = NULL;
@@ -187,27 +184,11 @@ static void pool_ignore(struct core *core, struct pool *pool, const struct pool_
     (void)core, (void)pool, (void)event;
 }
 
-static uint64_t pool_start_limit_ns(const struct core *core, const struct pool *pool)
+static uint64_t pool_start_until(const struct core *core, const struct pool *pool)
 {
     int guest = pool->size->implementation - 1;
-    return guest < 0 ? core->config.start_timeout_ns : core->config.guests[guest].start_timeout_ns;
-}
-
-// The time from which the start is late.
-static uint64_t pool_late_from(const struct core *core, const struct pool *pool)
-{
-    return time_after(pool->started_ns, pool_start_limit_ns(core, pool) / LATE_PART);
-}
-
-void pool_let_late_go(struct core *core)
-{
-    LIST_FOREACH (node, &core->modes[MODE_STARTING]) {
-        struct pool *pool = pool_entry(node);
-        if (pool->late || core->now_ns < pool_late_from(core, pool))
-            continue;
-        pool->late = true;
-        pool_release(core, pool);
-    }
+    return time_after(core->now_ns, guest < 0 ? core->config.start_timeout_ns
+                                              : core->config.guests[guest].start_timeout_ns);
 }
 
 static void pool_start(struct core *core, struct pool *pool, const struct pool_event *event)
@@ -226,7 +207,7 @@ static void pool_start(struct core *core, struct pool *pool, const struct pool_e
     pool->used = false;
     if (!pool->as_spare)
         pool_lease(core, pool);
-    pool_move(core, pool, MODE_STARTING, pool_late_from(core, pool));
+    pool_move(core, pool, MODE_STARTING, pool_start_until(core, pool));
     struct action action = pool_action(ACTION_START, pool);
     action.spare = event->spare;
     actions_push(&core->actions, &action);
@@ -261,7 +242,6 @@ static void pool_hear_ready(struct core *core, struct pool *pool, const struct p
     if (pool->ready != mask_of(pool->world_size))
         return;
     failures_forget(pool);
-    pool->late = false;
     pool->ready_ns = core->now_ns;
     pool_rest(core, pool);
 }
@@ -380,14 +360,9 @@ static void pool_not_started(struct core *core, struct pool *pool, const struct 
     pool_fail_start(core, pool, loss_by(LOSS_NOT_STARTED, -1));
 }
 
-static void pool_start_timer(struct core *core, struct pool *pool, const struct pool_event *event)
+static void pool_start_timeout(struct core *core, struct pool *pool, const struct pool_event *event)
 {
-    uint64_t until_ns = time_after(pool->started_ns, pool_start_limit_ns(core, pool));
     (void)event;
-    if (core->now_ns < until_ns) {
-        timers_set(&core->timers, core->config.queue_max + pool->index, until_ns);
-        return;
-    }
     pool_fail_start(core, pool, loss_by(LOSS_START_TIMEOUT, -1));
 }
 
@@ -476,7 +451,7 @@ static pool_handler *const pool_table[MODE_COUNT][POOL_EVENTS] = {
             [POOL_EXITED] = pool_exit_starting,
             [POOL_GONE] = pool_not_started,
             [POOL_HOST_LOST] = pool_hear_host_lost,
-            [POOL_TIMER] = pool_start_timer,
+            [POOL_TIMER] = pool_start_timeout,
         },
     [MODE_IDLE] =
         {

@@ -3,10 +3,10 @@
 // of its mode; pool_handle() is the table of modes and events.
 //
 // A pool leases its devices while it runs a job, and while it starts for a job. It keeps the lease
-// until it is idle, its ranks are reaped or its start is late. Two leases never overlap, so two
-// jobs never share a device. An idle pool has no lease. The lease of a killed pool passes to its
-// twin, if that is up. A stuck pool returns its lease; only the devices of its remaining ranks stay
-// out of use (stuck.h).
+// until it is idle or its ranks are reaped. Two leases never overlap, so two jobs never share a
+// device. An idle pool has no lease. The lease of a killed pool passes to its twin, if that is up.
+// A stuck pool returns its lease; only the devices of its remaining ranks stay out of use
+// (stuck.h).
 #ifndef CPATTN_DAEMON_CORE_POOL_H
 #define CPATTN_DAEMON_CORE_POOL_H
 
@@ -54,11 +54,6 @@ void pool_handle(struct core *core, struct pool *pool, const struct pool_event *
 // Sends the job JOB_EXPIRE, JOB_CANCEL or JOB_ABANDON. If this answers a running job, its pool is
 // killed.
 void pool_end_job(struct core *core, struct job *job, enum job_event_kind kind);
-
-// Releases the leases of pools whose start takes long: it may hang. Other jobs may use their
-// devices from then on, and their own jobs may start another pool. When such a pool is ready, it is
-// idle like any other.
-void pool_let_late_go(struct core *core);
 
 // Restarts the idle timeout of an idle pool.
 void pool_restart_idle_timer(struct core *core, struct pool *pool);

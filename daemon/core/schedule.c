@@ -142,7 +142,7 @@ static struct pool *size_awaited(const struct core *core, const struct pass *pas
     if (size->modes[MODE_STARTING] == 0)
         return NULL;
     for (struct pool *pool = size->pools; pool < size->pools + size->pool_count; pool++)
-        if (pool->mode == MODE_STARTING && !pool->leased && !pool->late && twin_leads(pool) &&
+        if (pool->mode == MODE_STARTING && !pool->leased && twin_leads(pool) &&
             pool_is_free(core, pass, pool))
             return pool;
     return NULL;
@@ -170,8 +170,8 @@ static struct pool *size_nearest(const struct core *core, const struct pass *pas
     int best_busy = INT_MAX;
     for (struct pool *pool = size->pools; pool < size->pools + size->pool_count; pool++) {
         int busy = devices_shared(&core->devices_leased, &pool->place);
-        if (twin_leads(pool) && !twin_rests(pool) && !pool->late &&
-            pool_may_be_had(core, pass, pool) && busy < best_busy) {
+        if (twin_leads(pool) && !twin_rests(pool) && pool_may_be_had(core, pass, pool) &&
+            busy < best_busy) {
             best = pool;
             best_busy = busy;
         }

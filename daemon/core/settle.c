@@ -28,7 +28,6 @@ void settle_begin(struct core *core, uint64_t now_ns)
     line_pin(core);
     charge_users(core, now_ns - core->now_ns);
     core->now_ns = now_ns;
-    pool_let_late_go(core);
 }
 
 static void expire(struct core *core)

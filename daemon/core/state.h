@@ -111,7 +111,6 @@ struct pool {
     struct place place; // may change while a pool of several hosts has no ranks: hosts.h
     bool leased;        // the pool leases its devices: pool.h
     bool yields;        // STOPPING: the twin has taken over the lease
-    bool late;          // STARTING: no job counts on the pool any more: pool_let_late_go()
     struct pool *twin;  // or NULL: see twin.h
 
     // Of the ranks, from START until the last rank is reaped:

@@ -23,7 +23,7 @@ bool twin_leads(const struct pool *pool)
 
 static bool is_resting(const struct pool *pool)
 {
-    return pool->mode == MODE_BACKOFF || (pool->late && !pool->as_spare && !twin_is_up(pool));
+    return pool->mode == MODE_BACKOFF;
 }
 
 bool twin_rests(const struct pool *pool)

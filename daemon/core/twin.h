@@ -22,8 +22,8 @@ bool twin_stands_by(const struct pool *pool);
 // True if jobs may use the pool: it is up and does not stand by, or neither it nor its twin is up.
 bool twin_leads(const struct pool *pool);
 
-// True if the pool may not be started for a job yet: it is in BACKOFF, or was killed in a late
-// start and is not reaped; or its twin is so, and was not started to stand by.
+// True if the pool may not be started for a job yet: it is in BACKOFF, or its twin is in BACKOFF
+// and was not started to stand by.
 bool twin_rests(const struct pool *pool);
 
 // True if the twin was killed and still leases the devices, because the driver needs time to

@@ -227,65 +227,6 @@ START_TEST(a_pool_that_is_down_leaves_the_jobs_to_another)
 }
 END_TEST
 
-// ---- starts that take long
-// ------------------------------------------------------------------------
-
-#define LATE_NS (5 * S / 2) // a quarter of the fixture's start timeout
-
-START_TEST(a_start_that_takes_long_does_not_keep_its_devices)
-{
-    struct ranks one = pool_up(1);
-    int first = submit(4);
-    struct ranks four = expect_start(4, 0);
-    int second = submit(1);
-    pass(LATE_NS - 1);
-    expect_none();
-    pass(1);
-    struct action run = expect_run(one, second);
-    submit(2);
-    expect_start(2, 1); // on other devices than the run
-    run_finish(one, run);
-    ranks_ready(four); // in time: the job has not moved
-    pass(0);
-    expect_none(); // the start of the two others is under way
-    pass(LATE_NS);
-    expect_run(four, first);
-}
-END_TEST
-
-START_TEST(a_job_starts_another_pool_if_the_first_start_takes_long)
-{
-    int slot = submit(2);
-    struct ranks hangs = expect_start(2, 0);
-    pass(LATE_NS);
-    struct ranks other = start_ready(2, 1);
-    struct action run = expect_run(other, slot);
-    run_finish(other, run);
-    pass(10 * S - LATE_NS - 1);
-    expect_none();
-    pass(1);
-    expect_kill(hangs); // at its start timeout
-    ranks_reap(hangs);
-    expect_none();
-}
-END_TEST
-
-// Its job waits until its own deadline, and the start goes on.
-START_TEST(the_only_pool_of_a_job_may_take_long)
-{
-    int slot = submit_for(4, 5 * S);
-    struct ranks ranks = expect_start(4, 0);
-    pass(5 * S - 1);
-    expect_none();
-    pass(1);
-    expect_answer(slot, CAUSE_DEADLINE_STARTING, -1);
-    slot = submit(4);
-    expect_none();
-    ranks_ready(ranks);
-    expect_run(ranks, slot);
-}
-END_TEST
-
 int main(void)
 {
     Suite *suite = suite_create("core starts");
@@ -293,9 +234,6 @@ int main(void)
     tcase_add_checked_fixture(c, begin, fixture_end);
     tcase_add_test(c, starts_that_are_killed_from_outside_count_half);
     tcase_add_test(c, five_failed_starts_and_the_pool_is_down);
-    tcase_add_test(c, a_start_that_takes_long_does_not_keep_its_devices);
-    tcase_add_test(c, a_job_starts_another_pool_if_the_first_start_takes_long);
-    tcase_add_test(c, the_only_pool_of_a_job_may_take_long);
     tcase_add_test(c, pauses_grow_with_the_time_of_failures);
     tcase_add_test(c, a_pool_that_is_down_costs_patience);
     tcase_add_test(c, a_success_resets_failed_starts);

@@ -154,7 +154,6 @@ static void act(struct sim *s)
 static void happen(struct sim *s, struct news *n)
 {
     s->now_ns = n->at_ns > s->now_ns ? n->at_ns : s->now_ns;
-    judge_time(s);
     bool of_world = n->kind < NEWS_SUBMIT;
     if (of_world && !agents_happen(s, n))
         return;

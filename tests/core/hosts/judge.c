@@ -15,20 +15,11 @@ static int ranks_there(const struct crew *c, uint64_t ranks, int host)
     return count;
 }
 
-// A start is late after a quarter of its time limit.
-void judge_time(struct sim *s)
-{
-    for (struct crew *c = s->crews; c < s->crews + POOLS_MAX; c++)
-        c->late = c->late || (c->up && !c->killed && c->ready != all_of(c->world_size) &&
-                              s->now_ns >= c->started_ns + s->config.start_timeout_ns / 4);
-}
-
-// True if the crew starts for a job, and not late, or works. A killed crew does so until it is
-// reaped.
+// True if the crew starts for a job or works. A killed crew does so until it is reaped.
 static bool crew_leases(const struct crew *c)
 {
     bool starts = c->ready != all_of(c->world_size) && !c->spare;
-    return c->up && !c->stuck && ((starts && !c->late) || c->working);
+    return c->up && !c->stuck && (starts || c->working);
 }
 
 static bool crews_meet(const struct crew *c, const struct crew *other, bool of_living)
@@ -105,7 +96,6 @@ static void judge_start(struct sim *s, const struct action *a)
                        .instance = a->instance,
                        .nodes = nodes,
                        .slot = -1,
-                       .started_ns = s->now_ns,
                        .hosts = a->hosts,
                        .alive = all_of(a->world_size)};
     for (int rank = 0, host = -1; rank < a->world_size; rank++) {

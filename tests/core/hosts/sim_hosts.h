@@ -106,8 +106,6 @@ struct sim_job {
 // The daemon's state of a pool.
 struct crew {
     bool up, killed, spare, stuck, working, doomed;
-    bool late; // its start takes long, and it was not killed before
-    uint64_t started_ns;
     uint32_t generation;
     int world_size, instance, nodes, slot;
     uint64_t hosts, alive, ready, reported;
@@ -191,7 +189,6 @@ void agents_check_end(const struct sim *s);
 
 // ---- judge.c ----
 // Called before the core gets the event.
-void judge_time(struct sim *s); // the clock has moved
 void judge_news(struct sim *s, const struct news *n);
 void judge_submission(struct sim *s, const struct core_request *request, enum status status,
                       const struct admission *admission);

@@ -186,13 +186,12 @@ static void judge_start(struct sim *s, const struct action *a)
     s->totals->spares += a->spare;
 }
 
-// The first job in turn must have a reserved place, unless all its pools pause or are late.
+// The first job in turn must have a reserved place, unless all its pools pause.
 static bool keeps_a_place(struct sim *s, const struct sim_job *waiting, uint64_t devices)
 {
     bool rests = true;
     for (int i = 0; i < record_instances(s, waiting->world_size); i++) {
-        if (record_devices(s, waiting->world_size, i) & record_unusable(s) ||
-            record_is_late(s, waiting->world_size, i))
+        if (record_devices(s, waiting->world_size, i) & record_unusable(s))
             continue;
         if (!record_leader(s, waiting->world_size, i) &&
             !record_may_start(s, waiting->world_size, i, s->now_ns))

@@ -44,8 +44,7 @@ bool record_rests(const struct berth *berth, uint64_t now_ns)
 // True if the crew uses its devices. A killed crew uses them until it is reaped.
 bool record_leases(const struct crew *crew)
 {
-    return crew->up && !crew->stuck &&
-           ((!crew->is_ready && !crew->spare && !crew->late) || crew->working);
+    return crew->up && !crew->stuck && ((!crew->is_ready && !crew->spare) || crew->working);
 }
 
 static bool crew_is(const struct crew *crew, int world_size, int instance)
@@ -61,20 +60,6 @@ struct crew *record_leader(const struct sim *s, int world_size, int instance)
             (!leader || c->generation < leader->generation))
             leader = c;
     return (struct crew *)leader;
-}
-
-// A start is late after a quarter of its time limit.
-void record_late(struct sim *s)
-{
-    for (struct crew *c = s->crews; c < s->crews + s->crew_count; c++)
-        c->late = c->late || (c->up && !c->killed && !c->is_ready &&
-                              s->now_ns >= c->started_ns + s->config.start_timeout_ns / 4);
-}
-
-bool record_is_late(const struct sim *s, int world_size, int instance)
-{
-    const struct crew *leader = record_leader(s, world_size, instance);
-    return leader && leader->late && !leader->is_ready;
 }
 
 bool record_stands_by(const struct sim *s, const struct crew *crew)
@@ -103,27 +88,17 @@ static int berth_resting_spares(const struct berth *berth, uint64_t now_ns)
     return (berth->spare_rests_ns[0] > now_ns) + (berth->spare_rests_ns[1] > now_ns);
 }
 
-// True if a pool was killed in a late start for a job and is not reaped.
-static bool was_late(const struct sim *s, int world_size, int instance)
-{
-    for (const struct crew *c = s->crews; c < s->crews + s->crew_count; c++)
-        if (crew_is(c, world_size, instance) && c->killed && c->late && !c->is_ready && !c->spare)
-            return true;
-    return false;
-}
-
 bool record_may_start(const struct sim *s, int world_size, int instance, uint64_t now_ns)
 {
     const struct berth *berth = &s->berths[world_size][instance];
-    return !record_rests(berth, now_ns) && !was_late(s, world_size, instance) &&
+    return !record_rests(berth, now_ns) &&
            berth_resting_spares(berth, now_ns) < (s->config.spares ? 2 : 1);
 }
 
 int record_startable(const struct sim *s, int world_size, int instance, uint64_t now_ns)
 {
     const struct berth *berth = &s->berths[world_size][instance];
-    if (record_leader(s, world_size, instance) || record_rests(berth, now_ns) ||
-        was_late(s, world_size, instance))
+    if (record_leader(s, world_size, instance) || record_rests(berth, now_ns))
         return 0;
     return (s->config.spares ? 2 : 1) - record_killed(s, world_size, instance) -
            berth_resting_spares(berth, now_ns);

@@ -16,9 +16,6 @@ bool record_rests(const struct berth *berth, uint64_t now_ns);
 bool record_leases(const struct crew *crew);
 // The oldest crew of a world size and instance that is up and not killed; or NULL.
 struct crew *record_leader(const struct sim *s, int world_size, int instance);
-// Notes the starts that are late now. True if the leader's start is late: no job counts on it.
-void record_late(struct sim *s);
-bool record_is_late(const struct sim *s, int world_size, int instance);
 // True if this crew is up and not killed, and another such crew is older.
 bool record_stands_by(const struct sim *s, const struct crew *crew);
 // Numbers of crews of a world size and instance: all that are up; those of them that are killed.

@@ -93,7 +93,6 @@ struct crew {
     bool spare;                     // started to stand by for another
     bool used;                      // has had a job
     bool stuck;                     // the core has reported STUCK
-    bool late;                      // its start takes long, and it was not killed before
     bool is_ready, killed, working; // working: from RUN until its job is done or it is reaped
     bool doomed;                    // a fatal report came: it must be killed
     bool outside;                   // doomed by a rank that was killed from outside

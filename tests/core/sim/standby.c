@@ -90,7 +90,7 @@ static bool awaits_spare(struct sim *s, int world_size)
     if (first < 0 || s->jobs[first].world_size != world_size || record_waiting(s, world_size) > 1)
         return false;
     for (const struct crew *c = s->crews; c < s->crews + s->crew_count; c++)
-        if (c->up && c->spare && !c->is_ready && !c->late && !c->killed && !c->doomed &&
+        if (c->up && c->spare && !c->is_ready && !c->killed && !c->doomed &&
             c->world_size == world_size && !record_stands_by(s, c) &&
             !(c->devices & (record_leased(s) | record_unusable(s))))
             return true;
@@ -108,7 +108,7 @@ void judge_leader_start(struct sim *s, const struct action *a)
     int starting = 0;
     for (const struct crew *c = s->crews; c < s->crews + s->crew_count; c++)
         starting += c->up && c->world_size == a->world_size && !c->is_ready && !c->doomed &&
-                    !c->killed && !c->spare && !c->late && !(c->devices & record_unusable(s));
+                    !c->killed && !c->spare && !(c->devices & record_unusable(s));
     SIM_CHECK(s, starting < record_waiting(s, a->world_size),
               "START without a job that waits for it");
     SIM_CHECK(s, s->interrupted || !awaits_spare(s, a->world_size),

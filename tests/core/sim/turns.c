@@ -113,7 +113,6 @@ void turns_charge(struct sim *s)
     if (elapsed_ns == 0)
         return;
     turns_keep(s);
-    record_late(s);
     s->charged_ns = s->now_ns;
     for (int slot = 0; slot < s->config.queue_max; slot++) {
         const struct sim_job *job = s->by_slot[slot] >= 0 ? &s->jobs[s->by_slot[slot]] : NULL;
