@@ -84,7 +84,7 @@ tap_has "and those of the wheel" "$(ldd "$site/cpattn/bin/cpattn-submit" 2>&1)" 
 builddir=$(cd "$top_builddir" && pwd)
 cp "$top_srcdir/examples/guests/numpy_attention.py" "$scratch/"
 cat >"$scratch/guest.sh" <<SH
-timeout -k 10 300 "$builddir/cpattnd" --socket ./socket --backend cpu --guest mine="judge/bin/python numpy_attention.py" 2>log &
+timeout --foreground -k 10 300 "$builddir/cpattnd" --socket ./socket --backend cpu --guest mine="judge/bin/python numpy_attention.py" 2>log &
 until "$builddir/cpattn-submit" status --socket ./socket >status 2>&1; do kill -0 \$! || exit 99; sleep 0.1; done
 "$builddir/cpattn-submit" case --socket ./socket --implementation mine --world-size 1 --seqlen 64 --heads 2 || bad=1
 kill \$!
