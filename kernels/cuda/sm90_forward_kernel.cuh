@@ -332,7 +332,7 @@ __device__ __forceinline__ uint32_t span_compute(struct sm90_state<S> &state,
             if (!small) {
                 sums_shrink<S>(state, grown, shrink);
                 grown = true;
-                state.guess = state.guess == GUESS_NOW ? GUESS_WILD : state.guess;
+                state.guess = GUESS_WILD;
             }
             int rows =
                 last ? walk_rows<S>(walk, work.fragments) : walk_next<S>(&walk, work.fragments);

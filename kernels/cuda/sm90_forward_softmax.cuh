@@ -128,10 +128,12 @@ __device__ __forceinline__ void scores_weigh(struct sm90_state<S> &state, const 
     }
 }
 
-// True if no sum in the warp calls for a larger maximum. Called by whole warps.
+// True if no sum in the warp calls for a larger maximum. Sums without a guess never do; then they
+// may be NaN, which rows of padding beyond the tile often are. Called by whole warps.
 template <class S> __device__ __forceinline__ bool sums_are_small(const struct sm90_state<S> &state)
 {
-    return __all_sync(0xffffffffu, state.sum[0] <= SUM_MOST && state.sum[1] <= SUM_MOST);
+    return state.guess < GUESS_NOW ||
+           __all_sync(0xffffffffu, state.sum[0] <= SUM_MOST && state.sum[1] <= SUM_MOST);
 }
 
 // Raises the maxima of rows with large sums, and rescales the sums and the weights of the block.
