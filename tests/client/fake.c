@@ -111,6 +111,25 @@ enum cpattn_status fake_run(struct cpattn_client *client, const char *label,
     return status;
 }
 
+struct cpattn_request *fake_submit(struct cpattn_client *client, const char *label)
+{
+    struct cpattn_case *c = fake_case(label);
+    struct cpattn_request *request;
+    struct cpattn_error error;
+    enum cpattn_status status = cpattn_submit(client, c, 0, &request, &error);
+    ck_assert_msg(status == CPATTN_OK, "%s", error.text);
+    cpattn_case_destroy(c);
+    return request;
+}
+
+enum cpattn_status fake_collect(struct cpattn_request *request, struct cpattn_result **result,
+                                struct cpattn_error *error)
+{
+    enum cpattn_status status = cpattn_collect(request, result, error);
+    cpattn_request_destroy(request);
+    return status;
+}
+
 int fake_runs(struct cpattn_client *client)
 {
     struct cpattn_description *description;

@@ -42,6 +42,13 @@ struct cpattn_case *fake_case(const char *label);
 enum cpattn_status fake_run(struct cpattn_client *client, const char *label,
                             struct cpattn_result **result, struct cpattn_error *error);
 
+// Submits a small case with this label.
+struct cpattn_request *fake_submit(struct cpattn_client *client, const char *label);
+
+// Collects an answer, and destroys the request. Returns the status of cpattn_collect().
+enum cpattn_status fake_collect(struct cpattn_request *request, struct cpattn_result **result,
+                                struct cpattn_error *error);
+
 // Number of cases that the daemon has received since its start.
 int fake_runs(struct cpattn_client *client);
 

@@ -35,23 +35,6 @@ static enum cpattn_status run(const char *label)
     return fake_run(client, label, &result, &error);
 }
 
-static struct cpattn_request *submit(const char *label)
-{
-    struct cpattn_case *c = fake_case(label);
-    struct cpattn_request *request;
-    enum cpattn_status status = cpattn_submit(client, c, 0, &request, &error);
-    ck_assert_msg(status == CPATTN_OK, "%s", error.text);
-    cpattn_case_destroy(c);
-    return request;
-}
-
-static enum cpattn_status collect(struct cpattn_request *request)
-{
-    enum cpattn_status status = cpattn_collect(request, &result, &error);
-    cpattn_request_destroy(request);
-    return status;
-}
-
 // ---- answers ------------------------------------------------------------------------------------
 
 START_TEST(a_verdict_comes_with_its_figures)
@@ -175,7 +158,7 @@ static void assert_wishes(const struct cpattn_options *options, const char *text
     ck_assert_str_eq(error.text, text);
     ck_assert_int_eq(cpattn_submit(wishing, c, 0, &request, &error), CPATTN_OK);
     ck_assert(cpattn_wait(request, UINT64_MAX));
-    ck_assert_int_eq(collect(request), CPATTN_DEADLINE_EXCEEDED);
+    ck_assert_int_eq(fake_collect(request, &result, &error), CPATTN_DEADLINE_EXCEEDED);
     ck_assert_str_eq(error.text, text);
     cpattn_case_destroy(c);
     cpattn_client_destroy(wishing);
@@ -259,13 +242,13 @@ START_TEST(each_answer_is_returned_once)
     for (int i = 0; i < MANY; i++) {
         char label[16];
         snprintf(label, sizeof label, "delay:%d", (i * 37) % 50);
-        cpattn_request_set_tag(submit(label), &given[i]);
+        cpattn_request_set_tag(fake_submit(client, label), &given[i]);
     }
     struct cpattn_request *request;
     while ((request = cpattn_wait_any(client, UINT64_MAX)) != NULL) {
         ++*(int *)cpattn_request_tag(request);
         ck_assert(cpattn_poll(request));
-        ck_assert_int_eq(collect(request), CPATTN_OK);
+        ck_assert_int_eq(fake_collect(request, &result, &error), CPATTN_OK);
         cpattn_result_destroy(result);
     }
     for (int i = 0; i < MANY; i++)
@@ -276,20 +259,22 @@ END_TEST
 
 START_TEST(answers_are_returned_in_their_order)
 {
-    struct cpattn_request *slow = submit("delay:300"), *quick = submit("pass");
+    struct cpattn_request *slow = fake_submit(client, "delay:300"),
+                          *quick = fake_submit(client, "pass");
     ck_assert_ptr_eq(cpattn_wait_any(client, UINT64_MAX), quick);
     ck_assert_ptr_eq(cpattn_wait_any(client, UINT64_MAX), slow);
     ck_assert_ptr_null(cpattn_wait_any(client, UINT64_MAX)); // nothing is left
-    ck_assert_int_eq(collect(slow), CPATTN_OK);
+    ck_assert_int_eq(fake_collect(slow, &result, &error), CPATTN_OK);
     cpattn_result_destroy(result);
-    ck_assert_int_eq(collect(quick), CPATTN_OK);
+    ck_assert_int_eq(fake_collect(quick, &result, &error), CPATTN_OK);
     cpattn_result_destroy(result);
 }
 END_TEST
 
 START_TEST(a_request_can_be_waited_for_alone)
 {
-    struct cpattn_request *request = submit("hold"), *other = submit("pass");
+    struct cpattn_request *request = fake_submit(client, "hold"),
+                          *other = fake_submit(client, "pass");
     ck_assert_ptr_null(cpattn_request_tag(request));
     ck_assert_uint_eq(strlen(cpattn_request_id(request)), 32);
     ck_assert_str_ne(cpattn_request_id(request), cpattn_request_id(other));
@@ -382,8 +367,8 @@ START_TEST(a_client_can_end_before_its_requests)
     cpattn_client_destroy(brief);
     ck_assert(cpattn_poll(flying));
     ck_assert_int_eq(cpattn_cancel(flying, &error), CPATTN_OK);
-    ck_assert_int_eq(collect(flying), CPATTN_CANCELLED);
-    ck_assert_int_eq(collect(answered), CPATTN_OK);
+    ck_assert_int_eq(fake_collect(flying, &result, &error), CPATTN_CANCELLED);
+    ck_assert_int_eq(fake_collect(answered, &result, &error), CPATTN_OK);
     cpattn_result_destroy(result);
     cpattn_case_destroy(c);
     cpattn_client_destroy(NULL);
@@ -444,7 +429,7 @@ START_TEST(threads_share_the_answers)
     pthread_t threads[THREADS];
     int taken[THREADS] = {0}, sum = 0;
     for (int i = 0; i < 60; i++)
-        submit(i % 2 ? "delay:20" : "pass");
+        fake_submit(client, i % 2 ? "delay:20" : "pass");
     for (int i = 0; i < THREADS; i++)
         ck_assert_int_eq(pthread_create(&threads[i], NULL, take_many, &taken[i]), 0);
     for (int i = 0; i < THREADS; i++) {
@@ -491,7 +476,7 @@ START_TEST(a_thread_takes_an_answer_before_its_submit_returns)
     enum cpattn_status taken = CPATTN_UNKNOWN;
     sends_long = true;
     ck_assert_int_eq(pthread_create(&taker, NULL, take_early, &taken), 0);
-    submit("pass"); // the other thread destroys the request meanwhile
+    fake_submit(client, "pass"); // the other thread destroys the request meanwhile
     sends_long = false;
     pthread_join(taker, NULL);
     ck_assert_int_eq(taken, CPATTN_OK);

@@ -27,23 +27,6 @@ static void teardown(void)
     fake_close(&fake, client);
 }
 
-static struct cpattn_request *submit(const char *label)
-{
-    struct cpattn_case *c = fake_case(label);
-    struct cpattn_request *request;
-    enum cpattn_status status = cpattn_submit(client, c, 0, &request, &error);
-    ck_assert_msg(status == CPATTN_OK, "%s", error.text);
-    cpattn_case_destroy(c);
-    return request;
-}
-
-static enum cpattn_status collect(struct cpattn_request *request)
-{
-    enum cpattn_status status = cpattn_collect(request, &result, &error);
-    cpattn_request_destroy(request);
-    return status;
-}
-
 static void wait_held(int count)
 {
     while (fake_held(client) != count)
@@ -52,12 +35,12 @@ static void wait_held(int count)
 
 START_TEST(a_request_is_cancelled)
 {
-    struct cpattn_request *request = submit("hold");
+    struct cpattn_request *request = fake_submit(client, "hold");
     wait_held(1);
     ck_assert_int_eq(cpattn_cancel(request, &error), CPATTN_OK);
     ck_assert(cpattn_wait(request, UINT64_MAX));
     ck_assert_int_eq(cpattn_cancel(request, &error), CPATTN_OK); // too late: no error
-    ck_assert_int_eq(collect(request), CPATTN_CANCELLED);
+    ck_assert_int_eq(fake_collect(request, &result, &error), CPATTN_CANCELLED);
     ck_assert_str_eq(error.text, "cancelled on request");
     ck_assert_ptr_null(result);
 }
@@ -65,7 +48,7 @@ END_TEST
 
 START_TEST(a_destroyed_request_is_cancelled)
 {
-    struct cpattn_request *request = submit("hold");
+    struct cpattn_request *request = fake_submit(client, "hold");
     wait_held(1);
     cpattn_request_destroy(request);
     wait_held(0);
@@ -78,14 +61,14 @@ END_TEST
 START_TEST(any_request_is_cancelled_by_its_id)
 {
     struct cpattn_client *other = fake_client(&fake, NULL);
-    struct cpattn_request *request = submit("hold");
+    struct cpattn_request *request = fake_submit(client, "hold");
     wait_held(1);
     ck_assert_int_eq(cpattn_cancel_id(other, cpattn_request_id(request), 0, &error), CPATTN_OK);
     ck_assert(cpattn_wait(request, UINT64_MAX));
     ck_assert_int_eq(cpattn_cancel_id(other, cpattn_request_id(request), 0, &error),
                      CPATTN_NOT_FOUND);
     ck_assert_str_eq(error.text, "not found");
-    ck_assert_int_eq(collect(request), CPATTN_CANCELLED);
+    ck_assert_int_eq(fake_collect(request, &result, &error), CPATTN_CANCELLED);
     static const char *const malformed[] = {"", "12", "0123456789abcdef0123456789abcdeg",
                                             "0123456789abcdef0123456789abcdef0"};
     for (size_t i = 0; i < sizeof malformed / sizeof malformed[0]; i++) {

@@ -53,19 +53,20 @@ worked=yes
 [ "$first" -gt 0 ] && [ "$second" -gt 0 ] || worked="$first and $second"
 tap_is "two daemons: both run cases" "$worked" yes
 
-# The process has answered so many cases that the file has more than four lines, or has ended.
-answers_await() { # PROCESS FILE
-    until [ "$(wc -l <"$2")" -gt 4 ]; do
-        tap_step "$1" || break
-    done
+# Runs the matrix in the background until its record has more than four answers, or it has ended. Sets `running`.
+matrix_begin() { # RECORD OPTIONS...
+    record=$1
+    shift
+    "$submit" matrix "$scratch/m.yaml" "$@" -j 2 --set seqlen=512 --save "$record" >"$scratch/out" 2>"$scratch/err" &
+    running=$!
+    until [ "$(wc -l <"$record")" -gt 4 ]; do
+        tap_step "$running" || break
+    done 2>/dev/null
 }
 
 # One daemon hangs while cases run. Its cases go to the other daemon when it has not answered for the patience.
 # shellcheck disable=SC2086
-"$submit" matrix "$scratch/m.yaml" $both -j 2 --set seqlen=512 --patience 1s --save "$scratch/hang.jsonl" \
-    >"$scratch/out" 2>"$scratch/err" &
-running=$!
-answers_await "$running" "$scratch/hang.jsonl" 2>/dev/null
+matrix_begin "$scratch/hang.jsonl" $both --patience 1s
 kill -STOP "$two"
 tap_wait "$running"
 status=$?
@@ -76,10 +77,7 @@ tap_is "one of two daemons hangs: message" "$(cat "$scratch/err")" \
     "cpattn-submit: the daemon at $scratch/two.sock does not answer; its cases go to another daemon"
 
 # The only daemon hangs.
-"$submit" matrix "$scratch/m.yaml" --socket "$scratch/one.sock" -j 2 --set seqlen=512 --patience 1s \
-    --save "$scratch/alone.jsonl" >"$scratch/out" 2>"$scratch/err" &
-running=$!
-answers_await "$running" "$scratch/alone.jsonl" 2>/dev/null
+matrix_begin "$scratch/alone.jsonl" --socket "$scratch/one.sock" --patience 1s
 kill -STOP "$one"
 tap_wait "$running"
 tap_is "the only daemon hangs: exit status" "$?" 78
@@ -90,10 +88,7 @@ kill -CONT "$one" "$two"
 
 # One daemon is killed while cases run. Its cases and the remaining ones go to the other daemon.
 # shellcheck disable=SC2086
-"$submit" matrix "$scratch/m.yaml" $both -j 2 --set seqlen=512 --save "$scratch/less.jsonl" \
-    >"$scratch/out" 2>"$scratch/err" &
-running=$!
-answers_await "$running" "$scratch/less.jsonl" 2>/dev/null
+matrix_begin "$scratch/less.jsonl" $both
 kill -KILL "$two"
 tap_wait "$running"
 status=$?
